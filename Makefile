@@ -1,0 +1,34 @@
+# Two commands are all a newcomer needs: `make demo` and `make test`.
+# Each makes the virtual environment and installs what it needs by itself.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV ?= .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: help demo test test-fast check evidence clean
+
+help:  ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python scripts/install
+	@touch $@
+
+demo: $(VENV)/ready  ## jobs under fair sharing and under Headway, side by side (simulated)
+	headway simulate workloads/ten-jobs.yaml --policy fair --policy flowcon --html out/demo.html
+
+test: $(VENV)/ready  ## everything that CI runs
+	scripts/test
+
+test-fast: $(VENV)/ready  ## what needs no platform: two minutes
+	scripts/test fast
+
+check: $(VENV)/ready  ## format, lint, types, layers, sizes
+	scripts/check
+
+evidence: $(VENV)/ready  ## long measurements, appended to evidence/: make evidence NAME=bench
+	scripts/evidence $(NAME)
+
+clean:  ## remove what was built here
+	rm -rf $(VENV) out dist build

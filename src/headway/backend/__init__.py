@@ -1,0 +1,1 @@
+"""The doors: one file a platform, each of which observes and acts."""

@@ -1,0 +1,21 @@
+"""A backend is a platform seen through two methods."""
+
+from typing import Protocol
+
+from headway.core.decision import Decision, Outcome
+from headway.core.snapshot import Observation
+from headway.core.units import NodeId
+
+
+class Backend(Protocol):
+    def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
+        """What changed since the last look. The first look is complete, and so is any after a
+        doubt. `look` names nodes whose replicas should be heard now, changed or not.
+        """
+        ...
+
+    def act(self, decision: Decision) -> Outcome:
+        """Carry out one decision, or refuse it. Returns within 50 ms; what takes longer is
+        `Started` and shows as a phase next time.
+        """
+        ...

@@ -1,0 +1,206 @@
+"""A platform of nothing but values: for tests, for dry runs, and as the smallest example of a
+backend. Time stands still unless somebody sets `now`; what is under way arrives at `settle`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from headway.core.decision import (
+    Applied,
+    Decision,
+    Move,
+    Outcome,
+    Place,
+    Refused,
+    Scale,
+    SetShare,
+    Started,
+    Suspend,
+)
+from headway.core.job import Job, Mode, Phase, Replica, task_of
+from headway.core.node import Node
+from headway.core.report import Report
+from headway.core.snapshot import Observation
+from headway.core.units import JobId, NodeId, ReplicaId, Seconds
+
+
+class MemoryBackend:
+    def __init__(self, nodes: Iterable[Node], jobs: Iterable[Job] = ()) -> None:
+        self.now: Seconds = 0.0
+        self.nodes = {n.id: n for n in nodes}
+        self.jobs: dict[JobId, Job] = {}
+        self.replicas: dict[ReplicaId, Replica] = {}
+        self._news: tuple[dict[NodeId, None], dict[JobId, None], dict[ReplicaId, None]]
+        self._news = ({}, {}, {})
+        self._reports: list[Report] = []
+        self._looked = False
+        for job in jobs:
+            self.submit(job)
+
+    # -- what happens in the world ---------------------------------------------------------
+
+    def submit(self, job: Job) -> None:
+        self._put_job(job)
+
+    def end(self, job: JobId, phase: Phase = Phase.SUCCEEDED) -> None:
+        """The job's processes are gone."""
+        for r in self._of(job):
+            self._put(replace(r, phase=phase, node=None, bound_for=None))
+        self._put_job(replace(self.jobs[job], phase=phase))
+
+    def say(self, report: Report) -> None:
+        """A replica reports."""
+        self._reports.append(report)
+
+    def fail_node(self, node: NodeId) -> None:
+        """Its jobs go back into the queue."""
+        self.nodes[node] = replace(self.nodes[node], up=False)
+        self._news[0][node] = None
+        for job in dict.fromkeys(r.job for r in self.replicas.values() if r.node == node):
+            self._requeue(job)
+
+    def settle(self) -> None:
+        """What was under way arrives: starts run, moves are done, the suspended wait."""
+        for r in list(self.replicas.values()):
+            if r.phase is Phase.STARTING or r.bound_for is not None:
+                there = r.bound_for or r.node
+                self._put(replace(r, phase=Phase.RUNNING, node=there, bound_for=None))
+            elif r.phase is Phase.LEAVING and self.jobs[r.job].phase is Phase.RUNNING:
+                self._put(replace(r, phase=Phase.CANCELLED, node=None))  # scaled away
+        for job in list(self.jobs.values()):
+            if job.phase is Phase.STARTING:
+                self._put_job(replace(job, phase=Phase.RUNNING))
+            elif job.phase is Phase.LEAVING:
+                self._requeue(job.id)
+
+    # -- the backend's two methods -----------------------------------------------------------
+
+    def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
+        del look  # who reports is heard anyway
+        nodes, jobs, replicas = self._news
+        reports, self._reports = tuple(self._reports), []
+        complete, self._looked = not self._looked, True
+        seen = Observation(
+            at=self.now,
+            complete=complete,
+            nodes=tuple(self.nodes[n] for n in (self.nodes if complete else nodes)),
+            jobs=tuple(self.jobs[j] for j in (self.jobs if complete else jobs)),
+            replicas=tuple(self.replicas[r] for r in (self.replicas if complete else replicas)),
+            reports=reports,
+        )
+        self._news = ({}, {}, {})
+        self.jobs = {k: j for k, j in self.jobs.items() if not j.phase.ended}
+        self.replicas = {k: r for k, r in self.replicas.items() if not r.phase.ended}
+        return seen
+
+    def forget(self) -> None:
+        """As after a restart of the observer: the next look is complete."""
+        self._looked = False
+
+    def act(self, decision: Decision) -> Outcome:
+        why = self._carry_out(decision)
+        if why:
+            return Refused(decision=decision, why=why)
+        if isinstance(decision, SetShare):
+            return Applied(decision=decision)
+        return Started(decision=decision)
+
+    def _carry_out(self, decision: Decision) -> str:
+        match decision:
+            case SetShare(replica=name, limit=limit, weight=weight):
+                r = self._running(name)
+                if r is None:
+                    return "it is not running"
+                self._put(replace(r, limit=limit, weight=weight))
+            case Place(job=job, where=where):
+                return self._place(job, where)
+            case Move(replica=name, to=to):
+                return self._move(name, to)
+            case Scale(job=job, add=add, remove=remove):
+                return self._scale(job, add, remove)
+            case Suspend(job=job):
+                if not self._can_save(job):
+                    return "it is not running, or cannot save itself"
+                self._put_job(replace(self.jobs[job], phase=Phase.LEAVING))
+                for r in self._of(job):
+                    self._put(replace(r, phase=Phase.LEAVING))
+            case _:
+                assert_never(decision)
+        return ""
+
+    # -- acts ----------------------------------------------------------------------------------
+
+    def _place(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> str:
+        found = self.jobs.get(job)
+        if found is None or found.phase is not Phase.WAITING:
+            return "it is not waiting"
+        if not all(self._up(node) for _, node in where):
+            return "a node is not there"
+        self._put_job(replace(found, phase=Phase.STARTING))
+        self._start(job, where)
+        return ""
+
+    def _move(self, name: ReplicaId, to: NodeId) -> str:
+        r = self._running(name)
+        if r is None or r.node == to or not self._up(to):
+            return "it is not running, or there already, or the node is not there"
+        if not self._can_save(r.job):
+            return "it cannot save itself"
+        self._put(replace(r, phase=Phase.LEAVING, bound_for=to))
+        return ""
+
+    def _scale(
+        self,
+        job: JobId,
+        add: tuple[tuple[ReplicaId, NodeId], ...],
+        remove: tuple[ReplicaId, ...],
+    ) -> str:
+        found = self.jobs.get(job)
+        if found is None or found.phase is not Phase.RUNNING:
+            return "it is not running"
+        if not all(self._up(node) for _, node in add) or any(n in self.replicas for n, _ in add):
+            return "a node is not there, or the replica is there already"
+        self._start(job, add)
+        for name in remove:
+            self._put(replace(self.replicas[name], phase=Phase.LEAVING))
+        return ""
+
+    # -- bookkeeping -----------------------------------------------------------------------------
+
+    def _start(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> None:
+        for name, node in where:
+            self._put(
+                Replica(id=name, job=job, task=task_of(name), node=node, phase=Phase.STARTING)
+            )
+
+    def _requeue(self, job: JobId) -> None:
+        for r in self._of(job):
+            self._put(replace(r, phase=Phase.WAITING, node=None, bound_for=None))
+        self._put_job(replace(self.jobs[job], phase=Phase.WAITING))
+
+    def _put(self, replica: Replica) -> None:
+        self.replicas[replica.id] = replica
+        self._news[2][replica.id] = None
+
+    def _put_job(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self._news[1][job.id] = None
+
+    def _of(self, job: JobId) -> list[Replica]:
+        return [r for r in self.replicas.values() if r.job == job]
+
+    def _running(self, name: ReplicaId) -> Replica | None:
+        r = self.replicas.get(name)
+        return r if r is not None and r.phase is Phase.RUNNING else None
+
+    def _can_save(self, job: JobId) -> bool:
+        found = self.jobs.get(job)
+        return (
+            found is not None
+            and found.phase is Phase.RUNNING
+            and found.spec.checkpoint is not Mode.NONE
+        )
+
+    def _up(self, node: NodeId) -> bool:
+        return node in self.nodes and self.nodes[node].up

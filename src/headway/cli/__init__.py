@@ -1,0 +1,57 @@
+"""The command line: one file a command; each parses, calls one function and prints."""
+
+import json
+import sys
+
+import typer
+
+from headway import __version__
+from headway.cli import bench, policies, simulate, workload
+from headway.errors import HeadwayError
+
+app = typer.Typer(
+    name="headway",
+    help="Headway moves CPU to the training jobs that turn it into progress.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_version, is_eager=True
+    ),
+) -> None:
+    pass
+
+
+app.command()(simulate.simulate)
+app.command()(policies.policies)
+app.command()(bench.bench)
+app.add_typer(workload.app, name="workload")
+
+
+def main() -> None:
+    """Run a command; what is raised on purpose becomes a message and an exit code."""
+    try:
+        app()
+    except HeadwayError as error:
+        if "--json" in sys.argv:
+            typer.echo(json.dumps(error.plain()))
+        else:
+            typer.echo(f"headway: {error.message}", err=True)
+            for label, text in (("where", error.where), ("remedy", error.hint)):
+                if text:
+                    typer.echo(f"  {label}: {text}", err=True)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None

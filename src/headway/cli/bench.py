@@ -1,0 +1,41 @@
+"""`headway bench`."""
+
+from typing import Annotated
+
+import typer
+
+
+def bench(
+    name: Annotated[str, typer.Argument(help="Which one, or `all`.")] = "all",
+    as_json: Annotated[bool, typer.Option("--json", help="One object a benchmark.")] = False,
+) -> None:
+    """Measure this machine and this program, and judge the figures by their bars.
+
+    Bars on CPU time are for a machine whose heap makes 1.5 million pops and pushes a second;
+    this machine's rate is measured in the same run (`score`) and the times are scaled by it.
+    Exit code 1 if a bar is missed.
+
+        headway bench sim
+    """
+    from headway.cli.progress import shown
+    from headway.cli.render import as_json as to_text
+    from headway.errors import UnknownName
+    from headway.study.bench import BENCHES, run
+
+    if name != "all" and name not in BENCHES:
+        raise UnknownName("benchmark", name, [*BENCHES, "all"])
+    chosen = list(BENCHES) if name == "all" else [name]
+    results = []
+    with shown("measuring", quiet=as_json) as progress:
+        for done, each in enumerate(chosen):
+            progress(done, len(chosen))
+            results.append(run(each))
+    if as_json:
+        typer.echo(to_text(results if name == "all" else results[0]))
+    else:
+        from headway.cli.render import show_bench
+
+        for result in results:
+            show_bench(result)
+    if not all(figure["pass"] for result in results for figure in result["figures"]):
+        raise typer.Exit(1)

@@ -1,0 +1,94 @@
+"""Results as people read them."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from headway.sim.result import Result, over_seeds
+
+
+def as_json(thing: Any) -> str:
+    return json.dumps(thing, indent=2, allow_nan=False)
+
+
+def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
+    """One row a policy; with several seeds each figure is its mean ± standard deviation."""
+    seeds, jobs = len(by_policy[0]), by_policy[0][0].jobs
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    columns = ["mean", "", "p95", "makespan", "", "faster", "slower", "worst"]
+    moves = any(r.moves for results in by_policy for r in results)
+    table.add_column("policy", no_wrap=True)
+    for name in [*columns, "moves"] if moves else columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for results in by_policy:
+        row = _row(results, by_policy[0])
+        table.add_row(*row if moves else row[:-1])
+    console = Console()
+    console.print(
+        f"{jobs} jobs, {seeds} seed{'s' * (seeds > 1)}; times in seconds", highlight=False
+    )
+    console.print(table)
+    console.print(_legend(by_policy), style="dim", highlight=False)
+
+
+def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
+    def mean(name: str) -> float:
+        found = over_seeds([getattr(r, name) for r in results])
+        return found["mean"] if found else 0.0
+
+    def figure(name: str) -> str:
+        found = over_seeds([getattr(r, name) for r in results])
+        if found is None:
+            return "-"
+        whole = found["mean"] >= 1000 or len(results) > 1
+        spread = f"±{found['sd']:.0f}" if found["sd"] >= 0.5 else ""
+        return f"{found['mean']:.{0 if whole else 1}f}{spread}"
+
+    def change(name: str) -> str:
+        before = over_seeds([getattr(r, name) for r in baseline])
+        if results is baseline or not before or not before["mean"]:
+            return ""
+        return f"{mean(name) / before['mean'] - 1:+.1%}"
+
+    total = sum(r.jobs for r in results)
+    return [
+        results[0].policy,
+        figure("mean_completion_s"),
+        change("mean_completion_s"),
+        figure("p95_completion_s"),
+        figure("makespan_s"),
+        change("makespan_s"),
+        f"{sum(r.faster for r in results) / total:.0%}",
+        f"{sum(r.slower for r in results) / total:.1%}",
+        f"{max(r.worst_ratio for r in results):.2f}x",
+        f"{mean('moves'):.0f}",
+    ]
+
+
+def _legend(by_policy: Sequence[Sequence[Result]]) -> str:
+    first = by_policy[0][0].policy
+    mean = "mean, p95: of completion times (finish - submission)"
+    if len(by_policy) == 1:
+        return mean
+    return (
+        f"{mean}. faster, slower: jobs that finish more than 1 % + 1 s earlier or later than "
+        f"under {first}. worst: the largest ratio of a job's completion to that."
+    )
+
+
+def show_bench(result: dict[str, Any]) -> None:
+    table = Table(
+        title=f"{result['bench']} · {result['cores']} cores · score {result['score']:.2f} M/s",
+        title_justify="left",
+    )
+    for name in ("figure", "value", "bar", ""):
+        table.add_column(name, justify="left" if name in ("figure", "") else "right")
+    for figure in result["figures"]:
+        bar = "" if figure["bar"] is None else f"{figure['bar']:g}"
+        verdict = "[green]ok[/]" if figure["pass"] else "[red]missed[/]"
+        value = f"{figure['value']:.4g} {figure['unit']}"
+        table.add_row(figure["name"], value, bar, "" if figure["bar"] is None else verdict)
+    Console().print(table)

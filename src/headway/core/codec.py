@@ -1,0 +1,106 @@
+"""Any record to and from plain data: what the journal, the API and a CRD's status hold.
+
+A record becomes a dict that names its class under `is`; fields at their default are left
+out, so that a line of the journal says only what is particular about it. Floats survive
+exactly (JSON prints the shortest text that reads back as the same number).
+"""
+
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from headway.core.record import KNOWN
+
+Plain = Any
+_DEFAULTS: dict[type[Any], tuple[tuple[str, Any], ...]] = {}
+_CONVERTERS: dict[type[Any], dict[str, Callable[[Plain], Any]]] = {}
+_ATOMS = frozenset({str, int, float, bool, type(None)})
+
+
+def to_plain(thing: Any) -> Plain:
+    kind = type(thing)
+    if kind in _ATOMS:
+        return thing
+    if kind is tuple or kind is list:
+        return [to_plain(x) for x in thing]
+    if kind is dict:
+        return {str(k): to_plain(v) for k, v in thing.items()}
+    if isinstance(thing, Enum):
+        return thing.value
+    out: dict[str, Plain] = {"is": kind.__name__}
+    for name, default in _defaults(kind):
+        value = getattr(thing, name)
+        if type(value) in _ATOMS:
+            if value != default:
+                out[name] = value
+        elif value != default:
+            out[name] = to_plain(value)
+    return out
+
+
+def from_plain(plain: Plain) -> Any:
+    """The record that `to_plain` was given."""
+    if isinstance(plain, dict) and "is" in plain:
+        cls = KNOWN[plain["is"]]
+        convert = _converters(cls)
+        return cls(**{k: convert[k](v) for k, v in plain.items() if k != "is"})
+    if isinstance(plain, list):
+        return tuple(from_plain(x) for x in plain)
+    return plain
+
+
+def _defaults(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
+    if cls not in _DEFAULTS:
+        _DEFAULTS[cls] = tuple((f.name, f.default) for f in fields(cls))
+    return _DEFAULTS[cls]
+
+
+def _converters(cls: type[Any]) -> dict[str, Callable[[Plain], Any]]:
+    if cls not in _CONVERTERS:
+        hints = typing.get_type_hints(cls)
+        _CONVERTERS[cls] = {f.name: _converter(hints[f.name]) for f in fields(cls)}
+    return _CONVERTERS[cls]
+
+
+def _converter(hint: Any) -> Callable[[Plain], Any]:
+    """How to read a value back where its declared type says more than plain data does."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _union(inner)
+    if origin is list:
+        item = _converter(inner[0])
+        return lambda plain: [item(x) for x in plain]
+    if origin is tuple:
+        return _tuple(inner)
+    if origin is dict:
+        key, value = _key(inner[0]), _converter(inner[1])
+        return lambda plain: {key(k): value(v) for k, v in plain.items()}
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint
+    return from_plain
+
+
+def _tuple(inner: tuple[Any, ...]) -> Callable[[Plain], Any]:
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        each = _converter(inner[0])
+        return lambda plain: tuple(each(x) for x in plain)
+    parts = tuple(_converter(i) for i in inner)
+    return lambda plain: tuple(part(x) for part, x in zip(parts, plain, strict=True))
+
+
+def _union(inner: tuple[Any, ...]) -> Callable[[Plain], Any]:
+    """`X | None`, or one of several records (each says by `is` what it is)."""
+    rest = [i for i in inner if i is not type(None)]
+    if len(rest) > 1 or is_dataclass(rest[0]):
+        return from_plain
+    only = _converter(rest[0])
+    return lambda plain: None if plain is None else only(plain)
+
+
+def _key(hint: Any) -> Callable[[str], Any]:
+    if isinstance(hint, type) and (issubclass(hint, Enum) or hint is int or hint is float):
+        return hint
+    return str

@@ -1,0 +1,108 @@
+"""The snapshot as a plan would leave it: for the next policy of a chain, for dry runs."""
+
+from bisect import insort
+from dataclasses import replace
+from typing import Any, assert_never
+
+from headway.core.decision import Decision, Move, Place, Plan, Scale, SetShare, Suspend
+from headway.core.history import alike_key, requested, with_room
+from headway.core.job import Phase, Replica, task_of
+from headway.core.overlay import Overlay
+from headway.core.snapshot import TABLES, Derived, Snapshot, Trigger
+from headway.core.units import JobId, NodeId, ReplicaId
+
+
+def foresee(plan: Plan, snapshot: Snapshot) -> Snapshot:
+    """Costs in proportion to the plan; `snapshot` is left as it is.
+
+    `changed` stays what was really seen, so that a policy further down the chain is not woken
+    by what has only been decided.
+    """
+    return Foreseen(plan, snapshot) if plan.decisions else snapshot
+
+
+class Foreseen(Derived):
+    """Most policies of a chain find that nothing changed for them, and look no further."""
+
+    def __init__(self, plan: Plan, before: Snapshot) -> None:
+        super().__init__(before, before.trigger)
+        self.plan = plan
+
+    def only(self, node: NodeId, trigger: Trigger) -> Snapshot:
+        """A node where nothing is about to be placed is as it was, if placing is all there is."""
+        for d in self.plan.decisions:
+            if not isinstance(d, Place) or any(there == node for _, there in d.where):
+                return super().only(node, trigger)
+        return self.before.only(node, trigger)
+
+    def tables(self) -> dict[str, Any]:
+        future = _Future(self.before)
+        for decision in self.plan.decisions:
+            future.apply(decision)
+        return {table: getattr(future, table) for table in TABLES}
+
+
+class _Future:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.before = snapshot
+        self.nodes = Overlay(snapshot.nodes)
+        self.jobs = Overlay(snapshot.jobs)
+        self.replicas = Overlay(snapshot.replicas)
+        self.on_node = Overlay(snapshot.on_node)
+        self.of_job = Overlay(snapshot.of_job)
+        self.queue = Overlay(snapshot.queue)
+        self.alike = Overlay(snapshot.alike)
+
+    def apply(self, decision: Decision) -> None:
+        match decision:
+            case SetShare(replica=name, limit=limit, weight=weight):
+                self.replicas.put(name, replace(self.replicas[name], limit=limit, weight=weight))
+            case Place(job=job, where=where):
+                self._set_phase(job, Phase.STARTING)
+                self._start(job, where)
+            case Move(replica=name, to=to):
+                moving = replace(self.replicas[name], phase=Phase.LEAVING, bound_for=to)
+                self.replicas.put(name, moving)
+                self._settle(name, to)
+            case Scale(job=job, add=add, remove=remove):
+                self._start(job, add)
+                for name in remove:
+                    self.replicas.put(name, replace(self.replicas[name], phase=Phase.LEAVING))
+            case Suspend(job=job):
+                self._set_phase(job, Phase.LEAVING)
+                for name in self.of_job[job]:
+                    self.replicas.put(name, replace(self.replicas[name], phase=Phase.LEAVING))
+            case _:
+                assert_never(decision)
+
+    def _set_phase(self, job: JobId, phase: Phase) -> None:
+        self.jobs.put(job, replace(self.jobs[job], phase=phase))
+        self.queue.drop(job)
+
+    def _start(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> None:
+        for name, node in where:
+            started = Replica(id=name, job=job, task=task_of(name), node=node, phase=Phase.STARTING)
+            self.replicas.put(name, started)
+            self.of_job.put(job, {**self.of_job[job], name: None})
+            self._settle(name, node)
+
+    def _settle(self, name: ReplicaId, at: NodeId) -> None:
+        """Count a replica in on a node."""
+        here = {**self.on_node[at], name: None}
+        self.on_node.put(at, here)
+        requests = [
+            self.jobs[r.job].spec.task(r.task).request
+            for r in (self.replicas[other] for other in here)
+        ]
+        old = self.nodes[at]
+        new = with_room(old, *requested(requests), len(here))
+        self.nodes.put(at, new)
+        order = self.before.order[at]
+        left = [i for i in self.alike[alike_key(old)] if i != order]
+        if left:
+            self.alike.put(alike_key(old), left)
+        else:
+            self.alike.drop(alike_key(old))
+        joined = list(self.alike.get(alike_key(new), ()))
+        insort(joined, order)
+        self.alike.put(alike_key(new), joined)

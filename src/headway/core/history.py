@@ -1,0 +1,266 @@
+"""Observations in, snapshot out: `remember` folds what changed into the loop's tables,
+`assemble` hands out a view of them.
+
+The tables are changed in place, so that a cycle costs in proportion to what changed and not
+to what exists. They are the loop's own: a snapshot of them is valid until the next fold.
+"""
+
+from bisect import bisect_left, insort
+
+from headway.core.job import Job, Phase, Replica
+from headway.core.node import Node
+from headway.core.report import EMPTY, Report, extend
+from headway.core.snapshot import Alike, Changes, Observation, Request, Snapshot, Trigger
+from headway.core.units import NOTHING, JobId, NodeId, ReplicaId, Resources, Seconds
+
+NOMINAL = Resources(cpu=0.1, memory=200 * 2**20)
+"""What kube-scheduler takes a pod without requests to need (PAPERS 6.2)."""
+
+
+class History:
+    """Nodes, unfinished jobs and their replicas, indexed by each other."""
+
+    def __init__(self) -> None:
+        self.at: Seconds = 0.0
+        self.nodes: dict[NodeId, Node] = {}
+        self.jobs: dict[JobId, Job] = {}
+        self.replicas: dict[ReplicaId, Replica] = {}
+        self.on_node: dict[NodeId, dict[ReplicaId, None]] = {}
+        self.of_job: dict[JobId, dict[ReplicaId, None]] = {}
+        self.queue: dict[JobId, None] = {}
+        self.alike: dict[Alike, list[int]] = {}
+        self.order: dict[NodeId, int] = {}
+        self.names: list[NodeId] = []
+        self.requests: tuple[Request, ...] = ()
+        self.changed_nodes: dict[NodeId, None] = {}
+        self.changed_jobs: dict[JobId, None] = {}
+        self.ended: list[Job] = []
+
+
+def remember(history: History, seen: Observation) -> History:
+    """Fold one observation into the tables, and note what it changed."""
+    h = history
+    h.at, h.requests = seen.at, seen.requests
+    h.changed_nodes, h.changed_jobs, h.ended = {}, {}, []
+    if seen.complete:
+        _forget_unseen(h, seen)
+    for node in seen.nodes:
+        _see_node(h, node)
+    for name in seen.gone:
+        _drop_node(h, name)
+    for job in seen.jobs:
+        _see_job(h, job)
+    for replica in seen.replicas:
+        _see_replica(h, replica)
+    for report in seen.reports:
+        _hear(h, report)
+    return h
+
+
+def assemble(history: History, trigger: Trigger) -> Snapshot:
+    h = history
+    changed = Changes(
+        nodes=tuple(h.changed_nodes), jobs=tuple(h.changed_jobs), ended=tuple(h.ended)
+    )
+    return Snapshot(
+        at=h.at,
+        trigger=trigger,
+        nodes=h.nodes,
+        jobs=h.jobs,
+        replicas=h.replicas,
+        on_node=h.on_node,
+        of_job=h.of_job,
+        queue=h.queue,
+        alike=h.alike,
+        order=h.order,
+        names=h.names,
+        changed=changed,
+        requests=h.requests,
+    )
+
+
+def _forget_unseen(h: History, seen: Observation) -> None:
+    jobs, replicas = {j.id for j in seen.jobs}, {r.id for r in seen.replicas}
+    nodes = {n.id for n in seen.nodes}
+    for replica in [r for r in h.replicas if r not in replicas]:
+        _drop_replica(h, replica)
+    for job in [j for j in h.jobs if j not in jobs]:
+        _drop_job(h, job)
+    for node in [n for n in h.nodes if n not in nodes]:
+        _drop_node(h, node)
+
+
+def _see_node(h: History, node: Node) -> None:
+    if node.id not in h.order:
+        h.order[node.id] = len(h.names)
+        h.names.append(node.id)
+    if node.id not in h.nodes:
+        h.on_node[node.id] = {}
+    else:
+        _unfile(h, h.nodes[node.id])
+    h.nodes[node.id] = node
+    h.changed_nodes[node.id] = None
+    _file(h, node)
+    _recount(h, node.id)
+
+
+def _drop_node(h: History, name: NodeId) -> None:
+    node = h.nodes.pop(name, None)
+    if node is not None:
+        _unfile(h, node)
+        h.on_node.pop(name)
+        h.changed_nodes[name] = None
+
+
+def _see_job(h: History, job: Job) -> None:
+    h.changed_jobs[job.id] = None
+    if job.phase.ended:
+        _drop_job(h, job.id)
+        h.ended.append(job)
+        return
+    h.jobs[job.id] = job
+    h.of_job.setdefault(job.id, {})
+    if job.phase is Phase.WAITING:
+        h.queue[job.id] = None
+    else:
+        h.queue.pop(job.id, None)
+
+
+def _drop_job(h: History, job: JobId) -> None:
+    for replica in list(h.of_job.pop(job, ())):
+        _drop_replica(h, replica)
+    h.jobs.pop(job, None)
+    h.queue.pop(job, None)
+
+
+def _see_replica(h: History, seen: Replica) -> None:
+    """A change of share is only noted; one of phase or place changes the node too."""
+    if seen.phase.ended or seen.job not in h.jobs:
+        _drop_replica(h, seen.id)
+        return
+    old = h.replicas.get(seen.id)
+    h.replicas[seen.id] = _with_track(seen, old)
+    if old is not None and old.phase is seen.phase and _places(old) == _places(seen):
+        return
+    h.of_job[seen.job][seen.id] = None
+    touched = {*(_places(old) if old else ()), *_places(seen)}
+    for node in sorted(touched & h.nodes.keys(), key=h.order.__getitem__):
+        if node in _places(seen):
+            h.on_node[node][seen.id] = None
+        else:
+            h.on_node[node].pop(seen.id, None)
+        h.changed_nodes[node] = None
+        _recount(h, node)
+
+
+def _drop_replica(h: History, replica: ReplicaId) -> None:
+    old = h.replicas.pop(replica, None)
+    if old is None:
+        return
+    if old.job in h.of_job:
+        h.of_job[old.job].pop(replica, None)
+    for node in _places(old):
+        if node in h.nodes:
+            h.on_node[node].pop(replica, None)
+            h.changed_nodes[node] = None
+            _recount(h, node)
+
+
+def _with_track(seen: Replica, old: Replica | None) -> Replica:
+    if old is None or (old.track is EMPTY and old.usage is None):
+        return seen
+    return Replica(
+        id=seen.id,
+        job=seen.job,
+        task=seen.task,
+        node=seen.node,
+        phase=seen.phase,
+        bound_for=seen.bound_for,
+        limit=seen.limit,
+        weight=seen.weight,
+        usage=old.usage,
+        track=old.track,
+    )
+
+
+def _hear(h: History, report: Report) -> None:
+    r = h.replicas.get(report.replica)
+    if r is None:
+        return
+    h.replicas[r.id] = Replica(
+        id=r.id,
+        job=r.job,
+        task=r.task,
+        node=r.node,
+        phase=r.phase,
+        bound_for=r.bound_for,
+        limit=r.limit,
+        weight=r.weight,
+        usage=report.usage or r.usage,
+        track=extend(r.track, report),
+    )
+
+
+def _places(replica: Replica) -> tuple[NodeId, ...]:
+    """Where room is kept for it: its node and, in a move, the one it is bound for."""
+    here = () if replica.node is None else (replica.node,)
+    return here if replica.bound_for is None else (*here, replica.bound_for)
+
+
+def _recount(h: History, name: NodeId) -> None:
+    """Sum up the room taken anew: adding and subtracting would let rounding errors grow."""
+    node = h.nodes[name]
+    replicas = h.on_node[name]
+    taken, nominal = requested([_request(h, r) for r in replicas])
+    _unfile(h, node)
+    h.nodes[name] = node = with_room(node, taken, nominal, len(replicas))
+    _file(h, node)
+
+
+def _request(h: History, replica: ReplicaId) -> Resources:
+    r = h.replicas[replica]
+    return h.jobs[r.job].spec.task(r.task).request
+
+
+def requested(requests: list[Resources]) -> tuple[Resources, Resources]:
+    """The sum of requests: as they are, and as kube-scheduler counts them."""
+    taken, cpu, memory = NOTHING, 0.0, 0.0
+    for request in requests:
+        if request is not NOTHING:
+            taken = taken + request
+        cpu += request.cpu or NOMINAL.cpu
+        memory += request.memory or NOMINAL.memory
+    return taken, Resources(cpu=cpu, memory=memory, gpu=taken.gpu)
+
+
+def with_room(node: Node, taken: Resources, nominal: Resources, count: int) -> Node:
+    return Node(
+        id=node.id,
+        capacity=node.capacity,
+        speed=node.speed,
+        rack=node.rack,
+        up=node.up,
+        taken=taken,
+        nominal=nominal,
+        count=count,
+    )
+
+
+def alike_key(node: Node) -> Alike:
+    c, t, n = node.capacity, node.taken, node.nominal
+    return (
+        c.cpu, c.memory, c.gpu, t.cpu, t.memory, t.gpu, n.cpu, n.memory, node.count,
+        node.speed, node.up,
+    )  # fmt: skip
+
+
+def _file(h: History, node: Node) -> None:
+    insort(h.alike.setdefault(alike_key(node), []), h.order[node.id])
+
+
+def _unfile(h: History, node: Node) -> None:
+    key = alike_key(node)
+    members = h.alike[key]
+    del members[bisect_left(members, h.order[node.id])]
+    if not members:
+        del h.alike[key]

@@ -1,0 +1,152 @@
+"""What a user submits, and the replicas that it runs as."""
+
+from enum import StrEnum
+
+from headway.core.record import record
+from headway.core.report import EMPTY, Track, Usage
+from headway.core.units import (
+    NOTHING,
+    Cores,
+    CoreSeconds,
+    JobId,
+    NodeId,
+    ReplicaId,
+    Resources,
+    Seconds,
+)
+
+
+class Phase(StrEnum):
+    """Of a job and of a replica; a job is as far as its slowest replica."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    LEAVING = "leaving"
+    """In transit: saving, moving, being suspended. Nobody decides about it until it arrives."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in _ENDED
+
+
+_ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED})
+
+
+class Mode(StrEnum):
+    """How a job saves itself (INTERFACES, section 4)."""
+
+    NONE = "none"
+    SIGTERM = "sigterm"
+    SDK = "sdk"
+
+
+class Direction(StrEnum):
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+    @property
+    def sign(self) -> float:
+        return -1.0 if self is Direction.MINIMIZE else 1.0
+
+
+@record
+class Task:
+    """A named role in a job; its replicas are alike."""
+
+    name: str = "main"
+    replicas: int = 1
+    least: int = 1
+    most: int = 1
+    request: Resources = NOTHING
+    limit: Cores | None = None
+
+
+@record
+class Estimate:
+    """An amount and how far off it may be, as a part of it (0.1: within a tenth)."""
+
+    value: float
+    error: float = 0.0
+
+
+@record
+class Expected:
+    """What is known of a job before it runs: declared, calibrated, or seen in an earlier run."""
+
+    work: Estimate
+    demand: Cores | None = None
+    """The most cores that it can use at once."""
+
+
+@record
+class JobSpec:
+    tasks: tuple[Task, ...] = (Task(),)
+    kind: str = ""
+    """What this is a run of (a command, a model): jobs of one kind are of like size."""
+    direction: Direction = Direction.MINIMIZE
+    total_steps: float | None = None
+    expected: Expected | None = None
+    checkpoint: Mode = Mode.NONE
+    grace: Seconds = 30.0
+    priority: int = 0
+    backoff_limit: int = 3
+
+    def task(self, name: str) -> Task:
+        if len(self.tasks) == 1:
+            return self.tasks[0]
+        return next(t for t in self.tasks if t.name == name)
+
+
+@record
+class Job:
+    id: JobId
+    spec: JobSpec
+    submitted_at: Seconds
+    phase: Phase = Phase.WAITING
+    reason: str = ""
+    """Why it ended, where it did not simply succeed."""
+    remaining: Estimate | None = None
+    """Work left in core-seconds; None: unknown."""
+    step_cost: CoreSeconds | None = None
+    checkpoint_age: Seconds | None = None
+    truth: CoreSeconds | None = None
+    """The work really left. Set by the simulator alone, read by the oracle `srpt` alone."""
+
+    @property
+    def priority(self) -> int:
+        return self.spec.priority
+
+
+@record
+class Replica:
+    id: ReplicaId
+    job: JobId
+    task: str = "main"
+    node: NodeId | None = None
+    phase: Phase = Phase.RUNNING
+    bound_for: NodeId | None = None
+    """Where it is moving to; room is kept for it there and here until it has arrived."""
+    limit: Cores | None = None
+    weight: float = 1.0
+    usage: Usage | None = None
+    track: Track = EMPTY
+
+
+def replica_id(job: JobId, task: str, index: int) -> ReplicaId:
+    return ReplicaId(f"{job}/{task}-{index}")
+
+
+def task_of(replica: ReplicaId) -> str:
+    """>>> task_of(replica_id("vae", "worker", 3))
+    'worker'
+    """
+    return replica.rpartition("/")[2].rpartition("-")[0]
+
+
+def gang(job: Job) -> tuple[ReplicaId, ...]:
+    """The replicas that a job asks to be started with."""
+    return tuple(replica_id(job.id, t.name, i) for t in job.spec.tasks for i in range(t.replicas))

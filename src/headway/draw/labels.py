@@ -1,0 +1,77 @@
+"""Words and numbers in a chart: escaping, fitting into a width, rounding for reading."""
+
+import html
+import re
+from collections.abc import Sequence
+
+# XML 1.0 has no way to write these, and UTF-8 none for lone surrogates.
+_UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+_NARROW = frozenset("ijltfrI.,:;|!'()[]{} /-")
+_WIDE = frozenset("mwMW@%")
+_MINUS = "\N{MINUS SIGN}"
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
+
+
+def escape(text: str) -> str:
+    """Return the text ready for XML and HTML, in elements and in attributes."""
+    return html.escape(_UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text))
+
+
+def breadth(text: str, size: float = 12) -> float:
+    """Estimate how wide a text is; fonts differ, so this leans to the wide side."""
+    return size * sum(_share(char) for char in text)
+
+
+def _share(char: str) -> float:
+    if char in _NARROW:
+        return 0.36
+    if ord(char) >= 0x2E80:
+        return 1.05
+    return 0.92 if char in _WIDE else 0.7 if char.isupper() else 0.6
+
+
+def elide(text: str, room: float, size: float = 12) -> str:
+    """Shorten a text to the room it has; what differs between names is often at the end."""
+    if breadth(text, size) <= room:
+        return text
+    for kept in range(len(text) - 1, 0, -1):
+        tail = kept // 3
+        short = text[: kept - tail] + "…" + text[len(text) - tail :]
+        if breadth(short, size) <= room:
+            return short
+    return "…"
+
+
+def place(value: float) -> str:
+    """Return a coordinate with at most two decimals."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def number(value: float) -> str:
+    """Return a value as a person reads it: five digits are enough."""
+    text = f"{value:,.0f}" if 1e5 <= abs(value) < 1e6 else f"{value:,.5g}"
+    return text.replace("-", _MINUS)
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Return the labels of an axis: one unit, and just enough decimals to be exact."""
+    largest = max((abs(tick) for tick in ticks), default=0.0)
+    if largest >= 1e15 or 0 < largest < 1e-4:
+        return [number(tick) for tick in ticks]
+    unit, suffix = next(((u, s) for u, s in _UNITS if largest >= u), (1.0, ""))
+    for decimals in range(8):
+        texts = [f"{tick / unit:,.{decimals}f}" for tick in ticks]
+        read = [float(text.replace(",", "")) * unit for text in texts]
+        if all(abs(a - b) <= 1e-9 * largest for a, b in zip(read, ticks, strict=True)):
+            break
+    texts = [text.replace("-", _MINUS) for text in texts]
+    return [text + suffix * (tick != 0) for text, tick in zip(texts, ticks, strict=True)]
+
+
+def words(x: float, y: float, text: str, looks: str = "", *, whole: str = "", turn: int = 0) -> str:
+    """Return a text element; ``whole`` is the full name shown on hover if it was shortened."""
+    hover = f"<title>{escape(whole)}</title>" if whole and whole != text else ""
+    turned = f' transform="rotate({turn} {place(x)} {place(y)})"' if turn else ""
+    looks = f' class="{looks}"' if looks else ""
+    return f'<text x="{place(x)}" y="{place(y)}"{looks}{turned}>{hover}{escape(text)}</text>'

@@ -1,0 +1,85 @@
+"""Name to policy: a dict, no magic.
+
+A policy that decides shares only runs on every node, after `spread` has placed the jobs;
+`a+b` is a chain of exactly those. Settings follow a colon: `flowcon:paper,threshold=0.1`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from headway.core.policy import Chain, PerNode, Policy
+from headway.errors import ConfigError, UnknownName
+from headway.policy.fair import Fair
+from headway.policy.flowcon import PAPER as FLOWCON_PAPER
+from headway.policy.flowcon import FlowCon
+from headway.policy.spread import Spread
+
+
+@dataclass(frozen=True)
+class Entry:
+    make: Callable[..., Policy[Any]]
+    level: str
+    """`shares` on a node, `placement`, or `jobs`."""
+    about: str
+    paper: dict[str, Any] | None = None
+    """Settings of its paper mode, where it has one."""
+
+
+POLICIES: dict[str, Entry] = {
+    "fair": Entry(Fair, "shares", "no ceilings, all weigh the same: plain Docker"),
+    "spread": Entry(Spread, "placement", "the least requested node, pod by pod: kube-scheduler"),
+    "flowcon": Entry(
+        FlowCon, "shares", "ceilings by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER
+    ),
+}
+
+
+def build(text: str) -> Policy[Any]:
+    """The policy that a name means, everywhere a policy is named."""
+    parts = text.split("+")
+    members = [_member(part) for part in parts]
+    if len(members) > 1:
+        return Chain(*members, name=text)
+    level = POLICIES[parts[0].partition(":")[0]].level
+    if level == "shares":
+        return Chain(Spread(), members[0], name=text)
+    return members[0]
+
+
+def _member(text: str) -> Policy[Any]:
+    name, _, settings = text.strip().partition(":")
+    if name not in POLICIES:
+        raise UnknownName("policy", name, POLICIES)
+    entry = POLICIES[name]
+    policy = entry.make(**_settings(name, entry, settings))
+    return PerNode(policy) if entry.level == "shares" else policy
+
+
+def _settings(name: str, entry: Entry, text: str) -> dict[str, Any]:
+    known = {f.name: f.type for f in fields(entry.make) if f.name not in ("name", "listens")}  # type: ignore[arg-type]
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals and key == "paper" and entry.paper is not None:
+            found.update(entry.paper)
+        elif not equals:
+            raise ConfigError(
+                f"policy {name} has no mode {key!r}", hint="write name:key=value,key=value"
+            )
+        elif key not in known:
+            raise UnknownName(f"setting of {name}", key, known)
+        else:
+            found[key] = _value(name, key, value, known[key])
+    return found
+
+
+def _value(name: str, key: str, text: str, kind: Any) -> Any:
+    if kind in (bool, "bool"):
+        return text.lower() in ("1", "true", "yes", "on")
+    if kind in (str, "str"):
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{name}: {key} must be a number, not {text!r}") from None

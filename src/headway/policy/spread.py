@@ -1,0 +1,106 @@
+"""Placement as the default kube-scheduler does it, pod by pod (PAPERS 6.2); the papers' DS.
+
+It looks at requests and never at use, and nothing is ever moved. Nodes with the same
+capacity and the same load score the same, so only one of each kind is scored: a placement
+costs in proportion to how many kinds there are, not to how many nodes.
+"""
+
+from headway.core.decision import CALM, Place, Plan
+from headway.core.history import NOMINAL
+from headway.core.job import Job, gang, task_of
+from headway.core.node import Node
+from headway.core.record import record
+from headway.core.snapshot import Snapshot
+from headway.core.units import NodeId, ReplicaId, Resources
+
+
+@record
+class Spread:
+    name: str = "spread"
+    listens: bool = False
+
+    def begin(self) -> None:
+        return None
+
+    def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
+        if not snapshot.queue:
+            return CALM, memory
+        search = _Search(snapshot)
+        found = ((job, search.place(job)) for job in snapshot.waiting)
+        places = tuple(
+            Place(job=job.id, where=where, reason="the least requested node that has room")
+            for job, where in found
+            if where
+        )
+        return (Plan(decisions=places) if places else CALM), memory
+
+
+class _Search:
+    """The nodes as this cycle's placements so far would leave them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.touched: dict[NodeId, Node] = {}
+
+    def place(self, job: Job) -> tuple[tuple[ReplicaId, NodeId], ...]:
+        """A node for each replica, or nothing: a gang is started whole."""
+        before = dict(self.touched)
+        where = []
+        for replica in gang(job):
+            request = job.spec.task(task_of(replica)).request
+            node = self._best(request)
+            if node is None:
+                self.touched = before
+                return ()
+            self.touched[node.id] = _loaded(node, request)
+            where.append((replica, node.id))
+        return tuple(where)
+
+    def _best(self, request: Resources) -> Node | None:
+        best, best_rank = None, (-1.0, 0, 0)
+        for node in self._candidates():
+            if node.up and request.fits(node.taken, node.capacity):
+                # Ties: the fewest replicas, then the order of the file (kube-scheduler rolls dice).
+                rank = (score(node, request), -node.count, -self.snapshot.order[node.id])
+                if best is None or rank > best_rank:
+                    best, best_rank = node, rank
+        return best
+
+    def _candidates(self) -> list[Node]:
+        """The first of each kind of node that nothing has been placed on in this cycle, and
+        those where something has.
+        """
+        s, touched = self.snapshot, self.touched
+        names = (
+            next((s.names[i] for i in alike if s.names[i] not in touched), None)
+            for alike in s.alike.values()
+        )
+        return [*(s.nodes[name] for name in names if name is not None), *touched.values()]
+
+
+def score(node: Node, request: Resources) -> float:
+    """LeastAllocated plus BalancedAllocation, 0 to 200, with the new pod counted in."""
+    cpu = _part(node.nominal.cpu + (request.cpu or NOMINAL.cpu), node.capacity.cpu)
+    memory = _part(node.nominal.memory + (request.memory or NOMINAL.memory), node.capacity.memory)
+    balance = 1 - abs(cpu - memory) if max(cpu, memory) < 1 else 0.0
+    return 100 * (1 - (cpu + memory) / 2) + 100 * balance
+
+
+def _part(amount: float, capacity: float) -> float:
+    return min(1.0, amount / capacity) if capacity > 0 else 1.0
+
+
+def _loaded(node: Node, request: Resources) -> Node:
+    nominal = Resources(
+        cpu=request.cpu or NOMINAL.cpu, memory=request.memory or NOMINAL.memory, gpu=request.gpu
+    )
+    return Node(
+        id=node.id,
+        capacity=node.capacity,
+        speed=node.speed,
+        rack=node.rack,
+        up=node.up,
+        taken=node.taken + request,
+        nominal=node.nominal + nominal,
+        count=node.count + 1,
+    )

@@ -1,0 +1,126 @@
+"""Write before you act: one cycle, one line.
+
+A line is begun, and made durable, before the first act (`intend`) and ended after the last
+(`settle`). So a file whose last line is not ended tells exactly which acts are in doubt.
+
+    {"cycle": 7, "at_s": 40.0, "trigger": "arrived", "seen": {…}, "plan": {…}, "outcomes": […]}
+
+Every 100 cycles a line also carries a digest of the policy's memory, and every ten minutes
+the memory itself: a restart takes up the last one and folds the later lines again.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from headway.core.check import Verdict
+from headway.core.codec import Plain, from_plain, to_plain
+from headway.core.decision import Outcome, Plan
+from headway.core.snapshot import Observation, Trigger
+from headway.core.units import Seconds
+from headway.errors import ConfigError
+
+DIGEST_EVERY = 100
+MEMORY_EVERY: Seconds = 600.0
+
+
+class Journal(Protocol):
+    def intend(
+        self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
+    ) -> None:
+        """Write down what was seen and what is about to be done."""
+        ...
+
+    def settle(self, outcomes: tuple[Outcome, ...]) -> None:
+        """Write down what came of it."""
+        ...
+
+
+class NoJournal:
+    """For whoever needs no record, such as a simulation without `--journal`."""
+
+    def intend(
+        self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
+    ) -> None:
+        pass
+
+    def settle(self, outcomes: tuple[Outcome, ...]) -> None:
+        pass
+
+
+class FileJournal:
+    """Lines in a file. `durable`: each half of a line survives a crash of the machine."""
+
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        self._file = path.open("ab", buffering=0 if durable else 1 << 20)
+        self._durable = durable
+        self._cycle = 0
+        self._memory_at: Seconds | None = None
+
+    def intend(
+        self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
+    ) -> None:
+        self._cycle += 1
+        line: dict[str, Plain] = {
+            "cycle": self._cycle,
+            "at_s": seen.at,
+            "trigger": trigger.value,
+            "seen": to_plain(seen),
+            "plan": to_plain(plan),
+        }
+        if verdict.refused:
+            line["refused"] = to_plain(verdict.refused)
+        line |= self._about(memory, seen.at)
+        self._write(_dump(line)[:-1], durable=bool(verdict.accepted))
+
+    def settle(self, outcomes: tuple[Outcome, ...]) -> None:
+        self._write(f',"outcomes":{_dump(to_plain(outcomes))}}}\n')
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _about(self, memory: Any, at: Seconds) -> dict[str, Plain]:
+        due = self._memory_at is None or at - self._memory_at >= MEMORY_EVERY
+        if not due and self._cycle % DIGEST_EVERY:
+            return {}
+        plain = to_plain(memory)
+        about: dict[str, Plain] = {"digest": digest(plain)}
+        if due:
+            self._memory_at = at
+            about["memory"] = plain
+        return about
+
+    def _write(self, text: str, *, durable: bool = True) -> None:
+        self._file.write(text.encode())
+        if self._durable and durable:
+            os.fsync(self._file.fileno())
+
+
+def digest(plain_memory: Plain) -> str:
+    return hashlib.sha256(_dump(plain_memory).encode()).hexdigest()[:16]
+
+
+def read(path: Path) -> Iterator[dict[str, Any]]:
+    """The cycles of a journal, decoded; the last one without `outcomes` if it is in doubt."""
+    with path.open(encoding="utf-8") as file:
+        for number, text in enumerate(file, 1):
+            whole = text.endswith("\n")
+            try:
+                line = json.loads(text if whole else text + "}")
+            except json.JSONDecodeError:
+                if not whole:
+                    return  # torn while it was written: nothing had been done yet
+                raise ConfigError(
+                    "this line is no cycle of a journal", where=f"{path}:{number}"
+                ) from None
+            for key in ("seen", "plan", "outcomes", "refused", "memory"):
+                if key in line:
+                    line[key] = from_plain(line[key])
+            line["trigger"] = Trigger(line["trigger"])
+            yield line
+
+
+_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode

@@ -1,0 +1,37 @@
+"""`Loop.step`, the map of the system."""
+
+from typing import Generic, TypeVar
+
+from headway.backend.base import Backend
+from headway.core.check import check
+from headway.core.history import History, assemble, remember
+from headway.core.policy import Policy
+from headway.core.snapshot import Trigger
+from headway.core.units import NodeId, Seconds
+from headway.runtime.journal import Journal
+
+M = TypeVar("M")
+
+
+class Loop(Generic[M]):
+    """One look at the world and the answer to it. Agent, scheduler, operator and simulator all
+    call `step`; they differ in what wakes them and in which backend they pass.
+    """
+
+    def __init__(self, backend: Backend, policy: Policy[M], journal: Journal) -> None:
+        self.backend, self.policy, self.journal = backend, policy, journal
+        self.history, self.memory = History(), policy.begin()
+        self.look: tuple[NodeId, ...] = ()
+
+    def step(self, trigger: Trigger) -> Seconds | None:
+        """Run one cycle; return how long the policy would like to sleep."""
+        seen = self.backend.observe(self.look if trigger is Trigger.TICK else ())
+        self.history = remember(self.history, seen)
+        snapshot = assemble(self.history, trigger)
+        plan, self.memory = self.policy.decide(snapshot, self.memory)
+        verdict = check(plan, snapshot)
+        self.journal.intend(trigger, seen, plan, verdict, self.memory)  # durable before we act
+        done = tuple([self.backend.act(d) for d in verdict.accepted])
+        self.journal.settle(done)
+        self.look = plan.look
+        return plan.wake_after

@@ -1,0 +1,1 @@
+"""What training scripts import. Standard library only; never raises into them."""

@@ -1,0 +1,71 @@
+"""The same workload under several policies and seeds, seeds in parallel processes."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from os import sched_getaffinity
+from pathlib import Path
+from typing import Any
+
+from headway.policy.registry import build
+from headway.runtime.journal import FileJournal
+from headway.sim.driver import simulate
+from headway.sim.result import Result, summarise
+from headway.sim.setup import to_scenario
+from headway.spec.workload import Workload
+
+Progress = Callable[[int, int], None]
+"""Called with (runs done, runs in all)."""
+
+
+def compare(
+    workload: Workload,
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    path: Path | None = None,
+    journal: Path | None = None,
+    progress: Progress = lambda done, total: None,
+) -> list[list[Result]]:
+    """One list of results a policy, in the order of the seeds."""
+    for policy in policies:
+        build(policy)  # an unknown name should not cost a simulation
+    to_scenario(workload, seed=seeds[0], path=path)  # nor should a mistake in the workload
+    tasks = [(workload, list(policies), seed, path, journal) for seed in seeds]
+    by_seed: dict[int, list[Result]] = {}
+    for done, (seed, results) in enumerate(_each(tasks), 1):
+        by_seed[seed] = results
+        progress(done * len(policies), len(tasks) * len(policies))
+    return [[by_seed[seed][i] for seed in seeds] for i in range(len(policies))]
+
+
+def run_seed(
+    workload: Workload, policies: Sequence[str], seed: int, path: Path | None, journal: Path | None
+) -> tuple[int, list[Result]]:
+    """All policies on one seed; the first is what the others are measured against."""
+    scenario = to_scenario(workload, seed=seed, path=path)
+    results: list[Result] = []
+    for policy in policies:
+        name = journal_name(journal, policy, policies) if journal else None
+        book = FileJournal(name, durable=False) if name else None
+        world = simulate(scenario, build(policy), journal=book)
+        if book:
+            book.close()
+        results.append(summarise(world, policy, results[0] if results else None))
+    return seed, results
+
+
+def journal_name(journal: Path, policy: str, policies: Sequence[str]) -> Path:
+    """The file asked for; with several policies, one beside it for each."""
+    return journal if len(policies) == 1 else journal.with_stem(f"{journal.stem}-{policy}")
+
+
+def _each(tasks: list[tuple[Any, ...]]) -> Any:
+    workers = min(len(tasks), len(sched_getaffinity(0)))
+    if workers < 2:
+        yield from (run_seed(*task) for task in tasks)
+        return
+    # A spawned process starts clean: it inherits no threads and no locks.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(run_seed, *task) for task in tasks]):
+            yield future.result()

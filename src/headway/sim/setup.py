@@ -1,0 +1,170 @@
+"""A checked workload to a scenario: the last place where a user's mistake is named."""
+
+import csv
+from itertools import pairwise
+from math import isfinite
+from pathlib import Path
+
+from headway.core.job import Estimate, Expected, JobSpec
+from headway.core.node import Node
+from headway.core.units import NOTHING, JobId, NodeId
+from headway.errors import ConfigError, UnknownName
+from headway.sim.curve import Curve, bent
+from headway.sim.scenario import Arrival, Costs, Failure, Scenario
+from headway.spec.expand import expand
+from headway.spec.manifest import Checkpoint, TrainingJobSpec
+from headway.spec.models import profile_of
+from headway.spec.reading import read_manifest
+from headway.spec.workload import CurveSpec, JobEntry, Profile, Workload
+
+
+def to_scenario(
+    workload: Workload, *, seed: int | None = None, path: Path | None = None
+) -> Scenario:
+    """`path` is the workload's file: what it names is looked for beside it."""
+    written = expand(workload, seed)
+    nodes = written.to_nodes()
+    where = str(path) if path else "workload"
+    beside = path.parent if path else Path()
+    jobs = tuple(_arrival(written, job, beside, where) for job in written.jobs)
+    for job in jobs:
+        _fits(job, nodes, where)
+    costs = written.costs
+    return Scenario(
+        nodes=nodes,
+        jobs=jobs,
+        costs=Costs(
+            save=costs.save_s, restore=costs.restore_s, sd=costs.cost_sd_s, rescale=costs.rescale_s
+        ),
+        contention=written.contention,
+        failures=_failures(written, nodes, jobs, where),
+        seed=written.seed,
+    )
+
+
+def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str) -> Arrival:
+    profile = job.profile
+    if profile is None and job.model:
+        profile = profile_of(workload, job.model)
+    if profile is None:
+        raise ConfigError(
+            f"job {job.name!r} has no profile, so it cannot be simulated",
+            where=where,
+            hint="give it `profile: {work: …}`",
+        )
+    return Arrival(
+        id=JobId(job.name),
+        at=job.at,
+        spec=_spec(job, profile, beside),
+        work=profile.work,
+        demand=profile.demand,
+        steps=profile.steps,
+        curve=_curve(profile.curve, profile.steps, beside),
+    )
+
+
+def _spec(job: JobEntry, profile: Profile, beside: Path) -> JobSpec:
+    manifest = job.spec
+    if job.manifest:
+        manifest = read_manifest(beside / job.manifest).spec
+    if manifest is None:  # simulated jobs can save themselves unless they say otherwise
+        manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
+    known = Expected(work=Estimate(value=profile.work), demand=profile.demand)
+    core = manifest.to_core(kind=job.model or job.manifest, expected=known)
+    return core if core.total_steps is not None else _with_steps(core, profile.steps)
+
+
+def _with_steps(spec: JobSpec, steps: float) -> JobSpec:
+    return JobSpec(
+        tasks=spec.tasks,
+        kind=spec.kind,
+        direction=spec.direction,
+        total_steps=steps,
+        expected=spec.expected,
+        checkpoint=spec.checkpoint,
+        grace=spec.grace,
+        priority=spec.priority,
+        backoff_limit=spec.backoff_limit,
+    )
+
+
+def _curve(spec: CurveSpec, steps: float, beside: Path) -> Curve:
+    if spec.file:
+        return _measured(beside / spec.file, spec.noise, steps)
+    return Curve(
+        shape=spec.shape,
+        bend=bent(spec.shape, spec.at20),
+        start=spec.start,
+        end=spec.end,
+        noise=spec.noise,
+    )
+
+
+def _measured(path: Path, noise: float, steps: float) -> Curve:
+    """A CSV of step and value; a first line that is no numbers is taken for its header."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [(i, row) for i, row in enumerate(csv.reader(file), 1) if row]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("cannot read this curve", where=str(path), hint=str(error)) from None
+    points = [p for i, row in rows if (p := _point(row, f"{path}:{i}", header=i == 1))]
+    if len(points) < 2 or points[0][1] == points[-1][1]:
+        raise ConfigError(
+            "a curve needs two points and a change", where=str(path), hint="columns: step, value"
+        )
+    if any(b[0] <= a[0] for a, b in pairwise(points)):
+        raise ConfigError("steps must grow from line to line", where=str(path))
+    last = max(steps, points[-1][0])
+    scaled = tuple((step / last, value) for step, value in points)
+    return Curve(
+        shape="measured", start=points[0][1], end=points[-1][1], noise=noise, points=scaled
+    )
+
+
+def _point(row: list[str], where: str, *, header: bool) -> tuple[float, float] | None:
+    try:
+        step, value = float(row[0]), float(row[1])
+    except (ValueError, IndexError):
+        if header:
+            return None
+        raise ConfigError(
+            f"expected two numbers, step and value, not {','.join(row)!r}", where=where
+        ) from None
+    if not (isfinite(step) and isfinite(value)):
+        raise ConfigError(
+            "a curve may not hold NaN or infinity", where=where, hint="leave that line out"
+        )
+    return step, value
+
+
+def _fits(job: Arrival, nodes: tuple[Node, ...], where: str) -> None:
+    for task in job.spec.tasks:
+        if not any(task.request.fits(NOTHING, n.capacity) for n in nodes):
+            asked = ", ".join(
+                f"{amount:g} {name}"
+                for name, amount in (
+                    ("cores", task.request.cpu),
+                    ("bytes", task.request.memory),
+                    ("GPUs", task.request.gpu),
+                )
+                if amount
+            )
+            raise ConfigError(
+                f"job {job.id!r} asks for {asked} in one replica, and no node has that much",
+                where=where,
+                hint="ask for less, or add a larger node",
+            )
+
+
+def _failures(
+    workload: Workload, nodes: tuple[Node, ...], jobs: tuple[Arrival, ...], where: str
+) -> tuple[Failure, ...]:
+    out = []
+    for f in workload.failures:
+        if f.node and f.node not in {n.id for n in nodes}:
+            raise UnknownName("node", f.node, [n.id for n in nodes], where=where)
+        if f.job and f.job not in {j.id for j in jobs}:
+            raise UnknownName("job", f.job, [j.id for j in jobs], where=where)
+        node, job = NodeId(f.node) if f.node else None, JobId(f.job) if f.job else None
+        out.append(Failure(at=f.at, node=node, job=job, lasts=f.lasts))
+    return tuple(out)

@@ -1,0 +1,1 @@
+"""Experiments on the simulator and measurements of the program: benchmarks, reports."""

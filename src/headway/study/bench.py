@@ -1,0 +1,155 @@
+"""Benchmarks: what is measured, against which bar.
+
+A figure's value is as a reference machine would have it: CPU seconds are scaled by this
+machine's heap rate, taken in the same run, over the reference's 1.5 million a second.
+"""
+
+import gc
+import heapq
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import sched_getaffinity
+from pathlib import Path
+from random import Random
+from time import process_time
+from typing import Any
+
+from headway.core.job import JobSpec
+from headway.core.node import Node
+from headway.core.units import JobId, NodeId, Resources
+from headway.policy.registry import build
+from headway.runtime.journal import FileJournal
+from headway.sim.driver import simulate
+from headway.sim.scenario import Arrival, Scenario
+
+REFERENCE = 1.5
+"""Million heap pops and pushes a second of the machine that bars are stated for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    name: str
+    value: float
+    unit: str
+    bar: float | None = None
+    """At most this; None: for information."""
+
+    def plain(self) -> dict[str, Any]:
+        ok = self.bar is None or self.value <= self.bar
+        return {
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "bar": self.bar,
+            "pass": ok,
+        }
+
+
+def run(name: str) -> dict[str, Any]:
+    before = score()
+    figures = BENCHES[name](before)
+    return {
+        "bench": name,
+        "commit": commit(),
+        "cores": len(sched_getaffinity(0)),
+        "score": before,
+        "figures": [f.plain() for f in figures],
+    }
+
+
+def score() -> float:
+    """Million pops and pushes a second on a heap of a thousand: how fast this machine is now."""
+    heap = [(float(i), i) for i in range(1000)]
+    count = 200_000
+    best = float("inf")
+    for _ in range(3):
+        began = process_time()
+        for i in range(count):
+            at, _ = heapq.heappop(heap)
+            heapq.heappush(heap, (at + 1000.0, i))
+        best = min(best, process_time() - began)
+    return count / best / 1e6
+
+
+def commit() -> str:
+    """Of the checkout this runs from; empty where it is installed."""
+    found = subprocess.run(
+        ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"],  # noqa: S607 - git is found on the path
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return found.stdout.strip()
+
+
+# -- sim -----------------------------------------------------------------------------------------
+
+
+def crowd(jobs: int, nodes: int, load: float = 0.9) -> Scenario:
+    """Single-replica jobs of mixed size and demand, arriving at random on equal nodes."""
+    dice = Random(1)
+    mean_work, at, arrivals = 131.7, 0.0, []
+    for i in range(jobs):
+        at += dice.expovariate(load * nodes / mean_work)
+        work = dice.choice([40, 60, 90, 130, 200, 270]) * dice.uniform(0.8, 1.2)
+        demand = dice.choice([1, 1, 1, 0.5, 0.2])
+        name = JobId(f"job-{i}")
+        arrivals.append(Arrival(id=name, at=at, spec=JobSpec(), work=work, demand=demand))
+    room = Resources(cpu=1.0, memory=64 * 2.0**30)
+    return Scenario(
+        nodes=tuple(Node(id=NodeId(f"node-{i}"), capacity=room) for i in range(nodes)),
+        jobs=tuple(arrivals),
+    )
+
+
+def _cpu(scenario: Scenario, journal: Path | None = None, policy: str = "fair") -> float:
+    gc.collect()
+    book = FileJournal(journal, durable=False) if journal else None
+    began = process_time()
+    simulate(scenario, build(policy), journal=book)
+    if book:
+        book.close()
+    return process_time() - began
+
+
+def _in_a_process(jobs: int, nodes: int) -> tuple[float, float]:
+    """CPU seconds and peak GB of a run in a process of its own."""
+    code = (
+        "from headway.study.bench import crowd, _cpu, _peak\n"
+        f"print(_cpu(crowd({jobs}, {nodes})), _peak())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    cpu, peak = map(float, done.stdout.split())
+    return cpu, peak
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def bench_sim(rate: float) -> list[Figure]:
+    """How fast the simulator runs, every cycle through `Loop.step`."""
+    scale = rate / REFERENCE
+    small = min(_cpu(crowd(50, 8)) for _ in range(3)) * scale
+    thousand = min(_cpu(crowd(1000, 10)) for _ in range(3)) * scale
+    big, peak = _in_a_process(100_000, 1000)
+    big *= scale
+    with tempfile.TemporaryDirectory() as folder:
+        written = _cpu(crowd(100_000, 1000), Path(folder) / "journal.jsonl") * scale
+    slowdown = (1000 / thousand) / (100_000 / big)
+    return [
+        Figure("50 jobs on 8 nodes", small, "s", 0.3),
+        Figure("1,000 jobs on 10 nodes", thousand, "s"),
+        Figure("100,000 jobs on 1,000 nodes", big, "s", 20.0),
+        Figure("the same, peak memory", peak, "GB", 1.0),
+        Figure("the same, with a journal", written, "s", 30.0),
+        Figure("jobs per second, 1,000 jobs over 100,000", slowdown, "x", 2.0),
+        Figure("jobs per second at 100,000", 100_000 / big, "1/s"),
+    ]
+
+
+BENCHES: dict[str, Callable[[float], list[Figure]]] = {"sim": bench_sim}

@@ -1,0 +1,146 @@
+"""One self-contained page about a comparison: who finished when, what each job got, and where."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headway import __version__
+from headway.core.units import JobId
+from headway.draw.charts import Series, Span, bars, gantt, lines, stack
+from headway.draw.page import Section, page, table
+from headway.policy.registry import build
+from headway.sim.driver import simulate
+from headway.sim.result import Result, over_seeds
+from headway.sim.setup import to_scenario
+from headway.sim.trace import shares, stays, values
+from headway.sim.world import World
+from headway.spec.workload import Workload
+
+MOST_CURVES = 12
+"""More loss curves than this in one picture say nothing."""
+
+
+def write_report(
+    to: Path,
+    workload: Workload,
+    policies: Sequence[str],
+    results: Sequence[Sequence[Result]],
+    *,
+    path: Path | None = None,
+) -> None:
+    """Run the first seed once more, recorded, and draw it; figures are over all seeds."""
+    seed = results[0][0].seed
+    scenario = to_scenario(workload, seed=seed, path=path)
+    worlds = [simulate(scenario, build(p), record=True) for p in policies]
+    sections = [
+        Section(title="Figures", body=_table(results), text=_explained(results)),
+        Section(title="Completion time of each job", body=_completions([r[0] for r in results])),
+    ]
+    for policy, world in zip(policies, worlds, strict=True):
+        sections.append(Section(title=f"Under {policy}", body=_run(world)))
+    title = workload.name or (path.stem if path else "A workload")
+    made = f"Made by headway {__version__} simulate; pictures show seed {seed}."
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(page(title, lead(results), sections, footer=made), encoding="utf-8")
+
+
+def lead(results: Sequence[Sequence[Result]]) -> str:
+    """Two sentences that say who finished how much earlier."""
+    first, last = results[0], results[-1]
+    jobs = first[0].jobs
+    if first is last:
+        mean = sum(r.mean_completion_s for r in first) / len(first)
+        return f"{jobs} jobs under {first[0].policy} took {mean:.0f} s on average."
+    gain = 1 - _mean(last, "mean_completion_s") / _mean(first, "mean_completion_s")
+    word = "earlier" if gain >= 0 else "later"
+    slower = sum(r.slower for r in last)
+    total = sum(r.jobs for r in last)
+    losers = "no job finished later" if not slower else f"{slower} of {total} jobs finished later"
+    worst = max(r.worst_ratio for r in last)
+    tail = f" (at worst {worst:.2f} times as long)" if slower else ""
+    return (
+        f"Under {last[0].policy}, {jobs} jobs finished {abs(gain):.0%} {word} on average than "
+        f"under {first[0].policy}. By more than 1 % and a second, {losers}{tail}."
+    )
+
+
+def _mean(results: Sequence[Result], name: str) -> float:
+    found = over_seeds([getattr(r, name) for r in results])
+    return found["mean"] if found else 0.0
+
+
+def _explained(results: Sequence[Sequence[Result]]) -> str:
+    seeds = len(results[0])
+    spread = f" Means over {seeds} seeds." if seeds > 1 else ""
+    first = results[0][0].policy
+    return (
+        "Mean, median and 95th percentile of the jobs' completion times (finish minus "
+        "submission), in seconds; to quality: the mean time until 95 % of a job's improvement is "
+        f"reached; faster and slower: jobs, by more than 1 % and a second, against {first}.{spread}"
+    )
+
+
+def _table(results: Sequence[Sequence[Result]]) -> str:
+    header = ["policy", "mean", "median", "p95", "makespan", "to quality", "faster", "slower",
+              "worst", "moves", "CPU used"]  # fmt: skip
+    rows = []
+    for r in results:
+        quality = over_seeds([x.mean_time_to_quality_s for x in r])
+        rows.append(
+            [
+                r[0].policy,
+                *(f"{_mean(r, n):.1f}" for n in _TIMES),
+                f"{quality['mean']:.1f}" if quality else "-",
+                f"{_mean(r, 'faster'):g}",
+                f"{_mean(r, 'slower'):g}",
+                f"{max(x.worst_ratio for x in r):.2f}",
+                f"{_mean(r, 'moves'):g}",
+                f"{_mean(r, 'utilization'):.0%}",
+            ]
+        )
+    best = min(range(len(results)), key=lambda i: _mean(results[i], "mean_completion_s"))
+    return table(header, rows, numeric=range(1, len(header)), highlight=[(best, 1)])
+
+
+_TIMES = ("mean_completion_s", "median_completion_s", "p95_completion_s", "makespan_s")
+
+
+def _completions(results: Sequence[Result]) -> str:
+    names = [j.name for j in results[0].per_job]
+    series = {r.policy: [j.completion_s for j in r.per_job] for r in results}
+    return bars(names, series, y="completion time (s)", baseline=results[0].policy)
+
+
+def _run(world: World) -> str:
+    order = [j.id for j in world.scenario.jobs]
+    colour = {name: i for i, name in enumerate(order)}
+    shared = shares(world)
+    cpu = [Series(name=n, points=shared[n], colour=colour[n]) for n in order if n in shared]
+    cores = sum(n.capacity.cpu for n in world.scenario.nodes)
+    pictures = [
+        stack(cpu, x="time (s)", y="cores", title="CPU by job", capacity=cores),
+        gantt(
+            _spans(world, colour),
+            x="time (s)",
+            rows=[n.id for n in world.scenario.nodes],
+            title="Jobs on nodes",
+        ),
+    ]
+    if len(order) <= MOST_CURVES:
+        said = values(world)
+        losses = [Series(name=n, points=said[n], colour=colour[n]) for n in order if said.get(n)]
+        pictures.append(lines(losses, x="time (s)", y="loss", title="Loss"))
+    return "".join(pictures)
+
+
+def _spans(world: World, colour: dict[JobId, int]) -> list[Span]:
+    return [
+        Span(
+            row=s.node,
+            since=s.since,
+            until=s.until,
+            label=s.job,
+            colour=colour[s.job],
+            mark="M" if s.moved_in else "",
+        )
+        for s in stays(world)
+    ]

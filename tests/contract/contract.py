@@ -1,0 +1,187 @@
+"""What every backend must do. A backend inherits `BackendContract` by giving one fixture.
+
+`must` names what a backend has to carry out: a refusal of one of these is a failure. What it
+does not name, it may refuse, in words.
+"""
+
+from typing import Protocol
+
+import pytest
+
+from headway.core.decision import Applied, Move, Place, Refused, Scale, SetShare, Started, Suspend
+from headway.core.history import History, assemble, remember
+from headway.core.job import Job, Phase
+from headway.core.snapshot import Snapshot, Trigger
+
+EVERYTHING = frozenset({"place", "share", "move", "scale", "suspend"})
+
+
+class Platform(Protocol):
+    """A backend under test, with the hands that a test needs to stir its world."""
+
+    backend: object
+    must: frozenset[str]
+
+    def submit(self, name: str, *, workers: int = 1) -> Job:
+        """A long job that can save itself; it may have up to three workers."""
+
+    def settle(self) -> None:
+        """Let what is under way arrive."""
+
+    def end(self, name: str) -> None:
+        """Let a job finish by itself."""
+
+    def share(self, replica: str) -> tuple[float | None, float]:
+        """Ceiling and weight, read back from the platform."""
+
+    def step(self, name: str) -> float:
+        """How far the job has come, by the platform's own account."""
+
+    def leftovers(self) -> list[str]:
+        """What the platform still holds of ended jobs."""
+
+
+class Seen:
+    """The loop's view of a platform, one look at a time."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform, self.history = platform, History()
+
+    def look(self) -> Snapshot:
+        self.history = remember(self.history, self.platform.backend.observe())
+        return assemble(self.history, Trigger.NODE)
+
+    def start(self, name: str, *nodes: str) -> Snapshot:
+        self.look()
+        where = tuple((f"{name}/worker-{i}", node) for i, node in enumerate(nodes))
+        assert isinstance(self.act(Place(job=name, where=where)), Started)
+        self.platform.settle()
+        return self.look()
+
+    def act(self, decision):
+        return self.platform.backend.act(decision)
+
+
+class BackendContract:
+    @pytest.fixture
+    def platform(self) -> Platform:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def seen(self, platform):
+        return Seen(platform)
+
+    def test_start_and_end_are_seen(self, platform, seen):
+        platform.submit("x")
+        assert [j.id for j in seen.look().waiting] == ["x"]
+        s = seen.start("x", "a")
+        assert (s.jobs["x"].phase, s.running[0].node) == (Phase.RUNNING, "a")
+        platform.end("x")
+        s = seen.look()
+        assert [(j.id, j.phase) for j in s.changed.ended] == [("x", Phase.SUCCEEDED)]
+        assert not s.replicas
+
+    def test_a_share_is_set_and_read_back_from_the_platform(self, platform, seen):
+        platform.submit("x")
+        seen.start("x", "a")
+        share = SetShare(replica="x/worker-0", limit=0.25, weight=3.0)
+        assert isinstance(seen.act(share), Applied)
+        assert platform.share("x/worker-0") == pytest.approx((0.25, 3.0))
+        r = seen.look().replicas["x/worker-0"]
+        assert (r.limit, r.weight) == pytest.approx((0.25, 3.0))
+        assert isinstance(seen.act(SetShare(replica="x/worker-0")), Applied)
+        assert platform.share("x/worker-0") == (None, 1.0)
+
+    def test_the_same_act_twice_changes_nothing(self, platform, seen):
+        platform.submit("x")
+        seen.start("x", "a")
+        share = SetShare(replica="x/worker-0", limit=0.5)
+        assert isinstance(seen.act(share), Applied)
+        before = platform.share("x/worker-0")
+        assert isinstance(seen.act(share), Applied)
+        assert platform.share("x/worker-0") == before
+        again = Place(job="x", where=(("x/worker-0", "a"),))
+        assert isinstance(seen.act(again), Refused)
+        assert len(seen.look().replicas) == 1
+
+    def test_a_refused_gang_leaves_nothing(self, platform, seen):
+        platform.submit("g", workers=2)
+        seen.look()
+        where = (("g/worker-0", "a"), ("g/worker-1", "no-such-node"))
+        outcome = seen.act(Place(job="g", where=where))
+        assert isinstance(outcome, Refused)
+        assert outcome.why
+        s = seen.look()
+        assert not s.replicas
+        assert [j.id for j in s.waiting] == ["g"]
+
+    def test_a_move_goes_on_at_the_saved_step(self, platform, seen):
+        platform.submit("x")
+        seen.start("x", "a")
+        step = platform.step("x")
+        outcome = seen.act(Move(replica="x/worker-0", to="b"))
+        if "move" not in platform.must and isinstance(outcome, Refused):
+            return
+        assert isinstance(outcome, Started)
+        assert seen.look().replicas["x/worker-0"].phase is Phase.LEAVING
+        platform.settle()
+        r = seen.look().replicas["x/worker-0"]
+        assert (r.node, r.phase, r.bound_for) == ("b", Phase.RUNNING, None)
+        assert platform.step("x") >= step
+
+    def test_scale_up_and_down(self, platform, seen):
+        platform.submit("g", workers=1)
+        seen.start("g", "a")
+        up = Scale(job="g", task="worker", add=(("g/worker-1", "b"),))
+        outcome = seen.act(up)
+        if "scale" not in platform.must and isinstance(outcome, Refused):
+            return
+        assert isinstance(outcome, Started)
+        platform.settle()
+        assert {r.node for r in seen.look().running} == {"a", "b"}
+        down = Scale(job="g", task="worker", remove=("g/worker-1",))
+        assert isinstance(seen.act(down), Started)
+        platform.settle()
+        assert [r.id for r in seen.look().running] == ["g/worker-0"]
+
+    def test_suspend_and_resume(self, platform, seen):
+        platform.submit("x")
+        seen.start("x", "a")
+        step = platform.step("x")
+        outcome = seen.act(Suspend(job="x"))
+        if "suspend" not in platform.must and isinstance(outcome, Refused):
+            return
+        assert isinstance(outcome, Started)
+        platform.settle()
+        s = seen.look()
+        assert [j.id for j in s.waiting] == ["x"]
+        assert s.nodes["a"].count == 0
+        s = seen.start("x", "b")
+        assert s.replicas["x/worker-0"].node == "b"
+        assert platform.step("x") >= step
+
+    @pytest.mark.parametrize(
+        "decision",
+        [
+            SetShare(replica="ghost/worker-0", limit=0.5),
+            Place(job="ghost", where=(("ghost/worker-0", "a"),)),
+            Move(replica="ghost/worker-0", to="b"),
+            Scale(job="ghost", task="worker", add=(("ghost/worker-1", "a"),)),
+            Suspend(job="ghost"),
+        ],
+        ids=lambda d: type(d).__name__,
+    )
+    def test_an_act_on_what_has_vanished_is_refused(self, seen, decision):
+        seen.look()
+        outcome = seen.act(decision)
+        assert isinstance(outcome, Refused)
+        assert outcome.why
+
+    def test_nothing_leaks(self, platform, seen):
+        for i in range(3):
+            platform.submit(f"x{i}")
+            seen.start(f"x{i}", "a")
+            platform.end(f"x{i}")
+        s = seen.look()
+        assert (dict(s.jobs), dict(s.replicas), s.nodes["a"].count) == ({}, {}, 0)
+        assert platform.leftovers() == []

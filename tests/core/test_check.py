@@ -1,0 +1,121 @@
+"""What may be carried out, and what is refused in words."""
+
+import pytest
+
+from headway.core.check import check
+from headway.core.decision import Move, Place, Plan, Scale, SetShare, Suspend
+from headway.core.job import Mode, Phase, Task
+from headway.core.units import Resources
+from making import job, node, replica, running, snapshot
+
+WORKERS = Task(name="worker", replicas=2, least=2, most=3, request=Resources(cpu=0.5))
+
+
+def world(**more):
+    """X runs on a and could save itself; g, a gang of two workers, waits; b is empty."""
+    return snapshot(
+        nodes=("a", "b", node("down", up=False)),
+        jobs=[
+            job("x", cpu=0.6),
+            job("g", phase=Phase.WAITING, tasks=(WORKERS,)),
+            *more.pop("jobs", ()),
+        ],
+        replicas=[replica("x"), *more.pop("replicas", ())],
+    )
+
+
+def place(*nodes, gang="g"):
+    return Place(job=gang, where=tuple((f"{gang}/worker-{i}", n) for i, n in enumerate(nodes)))
+
+
+@pytest.mark.parametrize(
+    ("decision", "why"),
+    [
+        pytest.param(SetShare(replica="x/main-0", limit=0.5), "", id="a share"),
+        pytest.param(SetShare(replica="x/main-0", limit=0.01), "", id="the least ceiling"),
+        pytest.param(SetShare(replica="x/main-0", limit=0.001), "below the least", id="too low"),
+        pytest.param(SetShare(replica="x/main-0", weight=-1.0), "too small", id="negative"),
+        pytest.param(SetShare(replica="ghost/main-0"), "not running", id="share of nobody"),
+        pytest.param(place("b", "b"), "", id="a gang that fits"),
+        pytest.param(place("b"), "whole", id="half a gang"),
+        pytest.param(place("b", "b", "b", "b"), "whole", id="more than it may have"),
+        pytest.param(place("a", "b"), "no room on node a", id="no room"),
+        pytest.param(place("b", "b", "b"), "no room on node b", id="no room for the third"),
+        pytest.param(place("b", "c"), "node c is not there", id="no such node"),
+        pytest.param(place("b", "down"), "node down is not there", id="a node that is down"),
+        pytest.param(place("b", gang="x"), "not waiting", id="already running"),
+        pytest.param(Move(replica="x/main-0", to="b"), "", id="a move"),
+        pytest.param(Move(replica="x/main-0", to="a"), "there already", id="a move to itself"),
+        pytest.param(Move(replica="ghost/main-0", to="b"), "not running", id="a move of nobody"),
+        pytest.param(Suspend(job="x"), "", id="suspend"),
+        pytest.param(Suspend(job="g"), "not running", id="suspend what waits"),
+        pytest.param(Scale(job="g", task="worker"), "not running", id="scale what waits"),
+        pytest.param(Scale(job="x", task="worker"), "no such", id="scale a task it has not"),
+    ],
+)
+def test_each_rule(decision, why):
+    verdict = check(Plan(decisions=(decision,)), world())
+    if why:
+        assert why in verdict.refused[0].why
+        assert not verdict.accepted
+    else:
+        assert verdict.accepted == (decision,)
+
+
+def test_who_cannot_save_itself_is_neither_moved_nor_suspended():
+    s = snapshot(nodes=("a", "b"), jobs=[job("x", mode=Mode.NONE)], replicas=[replica("x")])
+    plan = Plan(decisions=(Move(replica="x/main-0", to="b"), Suspend(job="x")))
+    assert ["cannot save" in r.why for r in check(plan, s).refused] == [True, True]
+
+
+def test_a_weight_below_a_five_hundredth_of_the_node_is_refused():
+    s = running("x", "y")
+    light = SetShare(replica="x/main-0", weight=0.001)
+    heavy = SetShare(replica="y/main-0", weight=1000.0)
+    assert "too small" in check(Plan(decisions=(light,)), s).refused[0].why
+    assert check(Plan(decisions=(heavy,)), s).accepted  # x was not decided about
+    both = Plan(decisions=(SetShare(replica="x/main-0", weight=3.0), heavy))
+    assert check(both, s).accepted
+
+
+def test_a_plan_is_judged_as_it_goes_along():
+    s = world(jobs=[job("h", phase=Phase.WAITING, tasks=(WORKERS,))])
+    verdict = check(Plan(decisions=(place("b", "b"), place("b", "b", gang="h"))), s)
+    assert len(verdict.accepted) == 1
+    assert "no room" in verdict.refused[0].why
+
+
+def test_one_act_for_each_in_a_cycle():
+    twice = Plan(decisions=(Suspend(job="x"), Suspend(job="x")))
+    assert check(twice, world()).refused[0].why == "one act for each in a cycle"
+
+
+def test_a_replica_in_transit_is_left_alone():
+    s = snapshot(nodes=("a", "b"), jobs=[job("x")], replicas=[replica("x", phase=Phase.LEAVING)])
+    plan = Plan(decisions=(Move(replica="x/main-0", to="b"), SetShare(replica="x/main-0")))
+    assert len(check(plan, s).refused) == 2
+
+
+def test_scaling_keeps_to_its_bounds_and_needs_room():
+    s = snapshot(
+        nodes=("a", "b"),
+        jobs=[job("g", tasks=(WORKERS,))],
+        replicas=[replica("g", task="worker", index=i) for i in range(2)],
+    )
+
+    def refused(add=(), remove=()):
+        d = Scale(job="g", task="worker", add=add, remove=remove)
+        verdict = check(Plan(decisions=(d,)), s)
+        return verdict.refused[0].why if verdict.refused else ""
+
+    third, fourth = ("g/worker-2", "b"), ("g/worker-3", "b")
+    assert refused(add=(third,)) == ""
+    assert "outside 2 to 3" in refused(add=(third, fourth))
+    assert "outside 2 to 3" in refused(remove=("g/worker-0",))
+    assert "no such" in refused(remove=("g/worker-9",))
+    assert "no such" in refused(add=(("g/worker-0", "b"),))
+    assert "no room" in refused(add=(("g/worker-2", "a"),))
+
+
+def test_an_empty_plan_is_fine():
+    assert not check(Plan(), world()).accepted

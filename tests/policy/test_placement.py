@@ -1,0 +1,120 @@
+"""Baselines, and names of policies."""
+
+import pytest
+
+from headway.core.decision import CALM, SetShare
+from headway.core.history import requested
+from headway.core.job import Phase, Task
+from headway.core.policy import Chain, PerNode
+from headway.core.units import Resources
+from headway.errors import ConfigError, UnknownName
+from headway.policy.fair import Fair
+from headway.policy.registry import POLICIES, build
+from headway.policy.spread import Spread, score
+from making import GIB, job, node, replica, running, snapshot
+
+
+def placed(s):
+    plan, _ = Spread().decide(s, None)
+    return {d.job: [n for _, n in d.where] for d in plan.decisions}
+
+
+def waiting(*names, **more):
+    return [job(n, phase=Phase.WAITING, **more) for n in names]
+
+
+def test_spread_goes_round_the_nodes_in_order():
+    s = snapshot(nodes=("a", "b"), jobs=waiting("x", "y", "z"))
+    assert placed(s) == {"x": ["a"], "y": ["b"], "z": ["a"]}
+
+
+def test_spread_looks_at_requests_and_not_at_use():
+    s = snapshot(
+        nodes=("a", "b"), jobs=[job("big", cpu=0.6), *waiting("x")], replicas=[replica("big")]
+    )
+    assert placed(s) == {"x": ["b"]}
+
+
+def test_spread_scores_as_kube_scheduler_does():
+    """2 cores and 4 GiB, half of each taken after this pod: 50 for room, 100 for balance."""
+    there = node(cpu=2.0, memory=4 * GIB)
+    assert score(there, Resources(cpu=1.0, memory=2 * GIB)) == pytest.approx(150)
+    assert score(there, Resources(cpu=1.0, memory=1 * GIB)) == pytest.approx(62.5 + 75)
+    assert score(node(memory=0.0), Resources()) == pytest.approx(100 * (1 - 1.1 / 2))
+
+
+def test_a_pod_without_requests_counts_as_a_little():
+    taken, nominal = requested([Resources(), Resources(cpu=0.5)])
+    assert taken == Resources(cpu=0.5)
+    assert nominal.cpu == pytest.approx(0.6)
+    assert nominal.memory == 400 * 2**20
+
+
+def test_spread_fills_what_fits_and_leaves_the_rest_waiting():
+    s = snapshot(nodes=("a",), jobs=waiting("x", "y", cpu=0.6))
+    assert placed(s) == {"x": ["a"]}
+    assert placed(snapshot(nodes=(node(up=False),), jobs=waiting("x"))) == {}
+
+
+def test_spread_starts_a_gang_whole_or_not_at_all():
+    three = (Task(name="worker", replicas=3, least=3, most=3, request=Resources(cpu=1.0)),)
+    jobs = [*waiting("gang", tasks=three), *waiting("small", cpu=1.0)]
+    assert placed(snapshot(nodes=("a", "b"), jobs=jobs)) == {"small": ["a"]}
+    assert placed(snapshot(nodes=("a", "b", "c", "d"), jobs=jobs)) == {
+        "gang": ["a", "b", "c"],
+        "small": ["d"],
+    }
+
+
+def test_spread_is_calm_when_nobody_waits():
+    assert Spread().decide(running("x"), Spread().begin())[0] is CALM
+    assert Spread().decide(snapshot(nodes=(), jobs=waiting("x")), None)[0] is CALM
+
+
+def test_crowded_nodes_are_told_apart_by_their_count():
+    """Above ten pods without requests kube-scheduler sees no difference; we still do."""
+    jobs = [job(f"j{i}") for i in range(23)]
+    there = [replica(f"j{i}", on="a" if i < 12 else "b") for i in range(23)]
+    assert placed(snapshot(nodes=("a", "b"), jobs=[*jobs, *waiting("x")], replicas=there)) == {
+        "x": ["b"]
+    }
+
+
+def test_fair_takes_ceilings_and_weights_away():
+    s = snapshot(
+        jobs=[job("x"), job("y")], replicas=[replica("x", limit=0.5), replica("y", weight=3.0)]
+    )
+    plan, _ = Fair().decide(s, Fair().begin())
+    assert plan.decisions == tuple(
+        SetShare(replica=f"{n}/main-0", reason="everybody alike") for n in "xy"
+    )
+    assert Fair().decide(running("x"), None)[0] is CALM
+
+
+def test_a_name_means_a_combination():
+    both = build("fair")
+    assert isinstance(both, Chain)
+    assert [m.name for m in both.members] == ["spread", "fair"]
+    assert isinstance(build("spread"), Spread)
+    chain = build("spread+flowcon:paper,threshold=0.1,backoff=no,signal=range")
+    inner = chain.members[1].inner
+    assert isinstance(chain.members[1], PerNode)
+    assert (inner.threshold, inner.backoff, inner.signal, inner.cold_start) == (
+        0.1, False, "range", "zero",
+    )  # fmt: skip
+    assert all(build(name).name == name for name in POLICIES)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [
+        ("flwcon", UnknownName, "did you mean 'flowcon'"),
+        ("flowcon:treshold=1", UnknownName, "did you mean 'threshold'"),
+        ("flowcon:threshold=many", ConfigError, "must be a number"),
+        ("fair:paper", ConfigError, "has no mode 'paper'"),
+    ],
+)
+def test_a_wrong_name_says_what_would_be_right(name, error, says):
+    with pytest.raises(error) as caught:
+        build(name)
+    assert says in f"{caught.value.message} {caught.value.hint}"

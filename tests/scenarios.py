@@ -1,0 +1,137 @@
+"""Random small scenarios, and runs of them that are watched step by step."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from headway.core.job import JobSpec, Mode, Phase, Task
+from headway.core.units import Resources
+from headway.policy.registry import build
+from headway.runtime.journal import FileJournal
+from headway.sim import driver
+from headway.sim.curve import Curve, bent
+from headway.sim.scenario import Arrival, Costs, Failure, Scenario
+from headway.sim.world import World
+from making import node
+
+POLICIES = ["fair", "flowcon", "flowcon:paper", "flowcon:paper,threshold=0.01,interval=30"]
+
+
+@st.composite
+def scenarios(draw, most_jobs=6, failures=True):
+    nodes = tuple(
+        node(
+            f"QN{i}Q",
+            cpu=draw(st.sampled_from([1.0, 2.0, 4.0])),
+            speed=draw(st.sampled_from([0.5, 1.0, 2.0])),
+        )
+        for i in range(draw(st.integers(1, 3)))
+    )
+    jobs, at = [], 0.0
+    for i in range(draw(st.integers(1, most_jobs))):
+        at += draw(st.sampled_from([0.0, 0.0, 3.7, 21.0, 60.0]))
+        shape, at20 = draw(st.sampled_from([("inverse", 0.65), ("exponential", 0.9)]))
+        curve = Curve(shape=shape, bend=bent(shape, at20), noise=draw(st.sampled_from([0.0, 0.05])))
+        task = Task(request=Resources(cpu=draw(st.sampled_from([0.0, 0.3, 1.0]))))
+        jobs.append(
+            Arrival(
+                id=f"QJ{i}Q",
+                at=at,
+                spec=JobSpec(tasks=(task,), checkpoint=Mode.SDK),
+                work=draw(st.sampled_from([5.0, 40.0, 130.0])),
+                demand=draw(st.sampled_from([0.2, 0.5, 1.0, 3.0])),
+                steps=draw(st.sampled_from([1, 10, 500])),
+                curve=curve,
+            )
+        )
+    broken = ()
+    if failures and draw(st.booleans()):
+        broken = (
+            Failure(at=draw(st.floats(1, 60)), node=nodes[0].id, lasts=30.0),
+            Failure(at=draw(st.floats(1, 60)), job=jobs[0].id),
+        )
+    return Scenario(
+        nodes=nodes,
+        jobs=tuple(jobs),
+        costs=Costs(sd=draw(st.sampled_from([0.0, 1.0]))),
+        contention=draw(st.sampled_from([0.0, 0.05])),
+        failures=broken,
+        seed=draw(st.integers(0, 3)),
+    )
+
+
+class WatchedWorld(World):
+    """Calls `watch(world, since)` before time moves on, with the rates that held until then."""
+
+    watch = staticmethod(lambda world, until: None)
+
+    def next_at(self):
+        at = super().next_at()
+        self.upcoming = at
+        return at
+
+
+def run(scenario, policy, *, journal=None, world_class=World, watch=None, wrap=lambda p: p):
+    """As `simulate` does it, with hooks."""
+    made = wrap(build(policy) if isinstance(policy, str) else policy)
+    book = FileJournal(journal, durable=False) if journal else None
+
+    class Watching(world_class):
+        def observe(self, look=()):
+            if watch:
+                watch(self)
+            return super().observe(look)
+
+    saved, driver.World = driver.World, Watching
+    try:
+        world = driver.simulate(scenario, made, journal=book)
+    finally:
+        driver.World = saved
+        if book:
+            book.close()
+    return world
+
+
+class TwiceAndUntouched:
+    """A policy that decides twice, on copies, and finds the same plan and its input untouched."""
+
+    def __init__(self, inner):
+        self.inner, self.name, self.listens = inner, inner.name, inner.listens
+
+    def begin(self):
+        return self.inner.begin()
+
+    def decide(self, snapshot, memory):
+        copy, copied_memory = deepcopy((snapshot, memory))
+        before = _content(snapshot)
+        plan, after = self.inner.decide(snapshot, memory)
+        again, after_again = self.inner.decide(copy, copied_memory)
+        assert plan == again
+        assert after == after_again
+        assert _content(snapshot) == before, "a policy changed its input"
+        return plan, after
+
+
+def _content(s):
+    return deepcopy(
+        (dict(s.nodes), dict(s.jobs), dict(s.replicas), {k: dict(v) for k, v in s.on_node.items()},
+         dict(s.queue), {k: list(v) for k, v in s.alike.items()}, s.changed)
+    )  # fmt: skip
+
+
+def renamed(scenario, names):
+    """The same scenario with other names."""
+    return replace(
+        scenario,
+        nodes=tuple(replace(n, id=names.get(n.id, n.id)) for n in scenario.nodes),
+        jobs=tuple(replace(j, id=names.get(j.id, j.id)) for j in scenario.jobs),
+        failures=tuple(
+            replace(f, node=names.get(f.node, f.node), job=names.get(f.job, f.job))
+            for f in scenario.failures
+        ),
+    )
+
+
+def active(world):
+    return [r for r in world.replicas.values() if r.phase is Phase.RUNNING]
