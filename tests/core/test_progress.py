@@ -60,6 +60,10 @@ def test_no_usage_no_efficiency():
     assert progress(silent, 40.0, 20.0, sign=-1.0) is None
 
 
+def test_a_track_of_silence_has_no_range():
+    assert value_range(heard(None)) == 0.0
+
+
 def test_a_constant_value_has_no_range_and_no_growth():
     assert progress(heard(1.0, 1.0), 40.0, 20.0, sign=-1.0).growth == 0.0
 

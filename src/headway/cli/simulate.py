@@ -67,7 +67,9 @@ def simulate(
 
 
 def _without_backoff(policy: str) -> str:
-    """>>> _without_backoff("flowcon"), _without_backoff("flowcon:paper"), _without_backoff("fair")
+    """Every FlowCon in it keeps its interval.
+
+    >>> _without_backoff("flowcon"), _without_backoff("flowcon:paper"), _without_backoff("fair")
     ('flowcon:backoff=off', 'flowcon:paper,backoff=off', 'fair')
     """
     parts = policy.split("+")

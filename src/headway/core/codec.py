@@ -76,8 +76,8 @@ def _converter(hint: Any) -> Callable[[Plain], Any]:
     if origin is tuple:
         return _tuple(inner)
     if origin is dict:
-        key, value = _key(inner[0]), _converter(inner[1])
-        return lambda plain: {key(k): value(v) for k, v in plain.items()}
+        value = _converter(inner[1])
+        return lambda plain: {k: value(v) for k, v in plain.items()}
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
     return from_plain
@@ -98,9 +98,3 @@ def _union(inner: tuple[Any, ...]) -> Callable[[Plain], Any]:
         return from_plain
     only = _converter(rest[0])
     return lambda plain: None if plain is None else only(plain)
-
-
-def _key(hint: Any) -> Callable[[str], Any]:
-    if isinstance(hint, type) and (issubclass(hint, Enum) or hint is int or hint is float):
-        return hint
-    return str

@@ -143,14 +143,15 @@ def _see_replica(h: History, seen: Replica) -> None:
     if old is not None and old.phase is seen.phase and _places(old) == _places(seen):
         return
     h.of_job[seen.job][seen.id] = None
-    touched = {*(_places(old) if old else ()), *_places(seen)}
-    for node in sorted(touched & h.nodes.keys(), key=h.order.__getitem__):
-        if node in _places(seen):
-            h.on_node[node][seen.id] = None
-        else:
-            h.on_node[node].pop(seen.id, None)
-        h.changed_nodes[node] = None
-        _recount(h, node)
+    now = _places(seen)
+    for node in dict.fromkeys((*_places(old), *now) if old else now):
+        if node in h.nodes:
+            if node in now:
+                h.on_node[node][seen.id] = None
+            else:
+                h.on_node[node].pop(seen.id, None)
+            h.changed_nodes[node] = None
+            _recount(h, node)
 
 
 def _drop_replica(h: History, replica: ReplicaId) -> None:

@@ -141,7 +141,9 @@ def replica_id(job: JobId, task: str, index: int) -> ReplicaId:
 
 
 def task_of(replica: ReplicaId) -> str:
-    """>>> task_of(replica_id("vae", "worker", 3))
+    """Its role is in its name.
+
+    >>> task_of(replica_id("vae", "worker", 3))
     'worker'
     """
     return replica.rpartition("/")[2].rpartition("-")[0]

@@ -1,5 +1,6 @@
 """Observation: what one look brought back. Snapshot: all that a policy may know."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
@@ -142,8 +143,8 @@ class Derived(Snapshot):
     def has(self, node: NodeId) -> bool:
         return self.before.has(node)
 
-    def tables(self) -> dict[str, Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def tables(self) -> dict[str, Any]: ...
 
     def __getattr__(self, name: str) -> Any:
         if name not in TABLES:

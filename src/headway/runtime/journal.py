@@ -69,15 +69,15 @@ class FileJournal:
             "at_s": seen.at,
             "trigger": trigger.value,
             "seen": to_plain(seen),
-            "plan": to_plain(plan),
+            **self._about(memory, seen.at),
         }
         if verdict.refused:
             line["refused"] = to_plain(verdict.refused)
-        line |= self._about(memory, seen.at)
+        line["plan"] = to_plain(plan)
         self._write(_dump(line)[:-1], durable=bool(verdict.accepted))
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
-        self._write(f',"outcomes":{_dump(to_plain(outcomes))}}}\n')
+        self._write(f"{_OUTCOMES}{_dump(to_plain(outcomes))}}}\n", durable=bool(outcomes))
 
     def close(self) -> None:
         self._file.close()
@@ -93,7 +93,7 @@ class FileJournal:
             about["memory"] = plain
         return about
 
-    def _write(self, text: str, *, durable: bool = True) -> None:
+    def _write(self, text: str, *, durable: bool) -> None:
         self._file.write(text.encode())
         if self._durable and durable:
             os.fsync(self._file.fileno())
@@ -105,17 +105,13 @@ def digest(plain_memory: Plain) -> str:
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """The cycles of a journal, decoded; the last one without `outcomes` if it is in doubt."""
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, 1):
-            whole = text.endswith("\n")
-            try:
-                line = json.loads(text if whole else text + "}")
-            except json.JSONDecodeError:
-                if not whole:
-                    return  # torn while it was written: nothing had been done yet
-                raise ConfigError(
-                    "this line is no cycle of a journal", where=f"{path}:{number}"
-                ) from None
+            line = _load(text) if text.endswith("\n") else _load_torn(text)
+            if line is None:
+                if not text.endswith("\n"):
+                    return  # torn before the plan was written: nothing had been done yet
+                raise ConfigError("this line is no cycle of a journal", where=f"{path}:{number}")
             for key in ("seen", "plan", "outcomes", "refused", "memory"):
                 if key in line:
                     line[key] = from_plain(line[key])
@@ -123,4 +119,24 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
             yield line
 
 
+def _load(text: str) -> dict[str, Any] | None:
+    try:
+        line: dict[str, Any] = json.loads(text)
+    except json.JSONDecodeError:
+        return None
+    return line if "plan" in line else None
+
+
+def _load_torn(text: str) -> dict[str, Any] | None:
+    """The last line, if we died while writing it. The plan comes last before the outcomes: once
+    it can be read, all of `intend` was written, and the acts are in doubt.
+    """
+    head = text.rpartition(_OUTCOMES)[0]
+    if not head:
+        begun = (_OUTCOMES[:n] for n in range(len(_OUTCOMES), 0, -1))
+        head = text.removesuffix(next((part for part in begun if text.endswith(part)), ""))
+    return _load(text) or _load(text + "}") or _load(head + "}")
+
+
+_OUTCOMES = ',"outcomes":'
 _dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode

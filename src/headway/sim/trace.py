@@ -1,7 +1,7 @@
 """What a recorded run looked like: shares over time, stays on nodes, values reported.
 
 A trace is a list of (time, replica, node, cores): from then on the replica had so many cores
-there; -1 cores: it left.
+there; `LEFT`: it is gone.
 """
 
 from collections import defaultdict
@@ -10,9 +10,8 @@ from itertools import pairwise
 
 from headway.core.units import Cores, JobId, NodeId, Seconds
 from headway.sim.curve import Log
-from headway.sim.world import World
+from headway.sim.world import LEFT, World
 
-LEFT = -1.0
 Line = list[tuple[Seconds, float]]
 
 

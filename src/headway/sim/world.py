@@ -34,6 +34,8 @@ TRIGGERS = (
     Trigger.FINISHED, Trigger.NODE, Trigger.STARTED, Trigger.NODE, Trigger.NODE, Trigger.ARRIVED,
 )  # fmt: skip
 ROUNDING: Seconds = 1e-9
+LEFT = -1.0
+"""In a trace: it is no longer there."""
 
 
 class World:
@@ -230,6 +232,7 @@ class World:
         job.version += 1
         for r in job.replicas.values():
             self._evict(r, phase)
+            del self._news[2][r]  # the end of the job says it all
         job.replicas.clear()
         job.forget_log()
         del self.jobs[job.arrival.id]
@@ -252,6 +255,7 @@ class World:
             if r.bound_for is not None and r.node is not None:
                 del r.node.replicas[r.id]
                 self._stir(r.node)
+                self._note(r, LEFT)
                 r.node, r.bound_for = r.bound_for, None
             assert r.node is not None  # noqa: S101 - the type checker's
             self._stir(r.node)
@@ -311,6 +315,7 @@ class World:
         self._set_phase(job, phase)
         for r in job.replicas.values():
             r.cores = 0.0
+            self._note(r, 0.0)
             for node in homes(r):
                 self._stir(node)
 
@@ -327,8 +332,7 @@ class World:
         for node in homes(r):
             del node.replicas[r.id]
             self._stir(node)
-            if self.trace is not None:
-                self.trace.append((self.now, r.id, node.node.id, -1.0))
+        self._note(r, LEFT)
         r.node, r.bound_for, r.cores, r.phase = None, None, 0.0, phase
         self._news[2][r] = None
         if phase.ended:
@@ -374,5 +378,8 @@ class World:
                 r.job.advance(self.now)
                 r.cores = cores
                 r.job.set_rate()
-                if self.trace is not None:
-                    self.trace.append((self.now, r.id, node.node.id, cores))
+                self._note(r, cores)
+
+    def _note(self, r: ReplicaState, cores: float) -> None:
+        if self.trace is not None and r.node is not None:
+            self.trace.append((self.now, r.id, r.node.node.id, cores))

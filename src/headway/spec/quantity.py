@@ -14,7 +14,9 @@ _TIME = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d
 
 
 def _parse(given: Any, units: dict[str, float], what: str, example: str) -> float:
-    """>>> _parse("500m", _CPU, "cores", "500m")
+    """A number and its unit.
+
+    >>> _parse("500m", _CPU, "cores", "500m")
     0.5
     """
     if isinstance(given, bool) or not isinstance(given, int | float | str):

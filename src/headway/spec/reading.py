@@ -115,7 +115,9 @@ def _line(root: Any, location: Location) -> int:
 
 
 def _spell(location: Location) -> str:
-    """>>> _spell(("jobs", 2, "profile", "work"))
+    """A place in a file, as people write it.
+
+    >>> _spell(("jobs", 2, "profile", "work"))
     'jobs[2].profile.work'
     """
     parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in location]

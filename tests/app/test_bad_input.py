@@ -1,0 +1,159 @@
+"""A mistake costs the user one message: what, where and what to do. Never a traceback."""
+
+import json
+
+import pytest
+
+JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "says", "where"),
+    [
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {wrok: 5}\n",
+            ["unknown key 'wrok'", "did you mean 'work'"],
+            "w.yaml:5, jobs[0].profile",
+            id="an unknown key",
+        ),
+        pytest.param(
+            "jobs:\n  - {name: x, at: 5 parsecs, model: gru}\n",
+            ["'parsecs' is no unit of time", "ms, s, m"],
+            "w.yaml:4, jobs[0].at",
+            id="a wrong unit",
+        ),
+        pytest.param(
+            "nodes: [{name: a, memory: 4Gb}]\n" + JOB,
+            ["'Gb' is no unit of memory", "Gi"],
+            "w.yaml:3, nodes[0].memory",
+            id="a wrong unit of memory",
+        ),
+        pytest.param(
+            "jobs:\n  - {name: x, model: gru}\n  - {name: y, at: -3, model: gru}\n",
+            ["greater than or equal to 0", "-3"],
+            "w.yaml:5, jobs[1].at",
+            id="a negative time",
+        ),
+        pytest.param(
+            "nodes: 2\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
+            "[{resources: {requests: {cpu: 4}}}]}}]\n",
+            ["asks for 4 cores", "no node has that much", "ask for less"],
+            "w.yaml",
+            id="a job that fits no node",
+        ),
+        pytest.param("nodes: 1\n", ["no jobs"], "w.yaml:1", id="an empty workload"),
+        pytest.param(
+            "jobs: [{name: x, model: resnet}]\n",
+            ["no model is called 'resnet'", "there are:", "vae-torch"],
+            "",
+            id="an unknown model",
+        ),
+        pytest.param(
+            "jobs: [{name: x, model: gru}, {name: x, model: gru}]\n",
+            ["two jobs are called 'x'"],
+            "w.yaml:3, jobs",
+            id="two of one name",
+        ),
+        pytest.param(
+            "jobs: [{name: x}]\n", ["say what it is"], "w.yaml:3, jobs[0]", id="a job of nothing"
+        ),
+        pytest.param(
+            "jobs: [{name: x, spec: {}}]\n",
+            ["has no profile", "cannot be simulated", "profile: {work"],
+            "w.yaml",
+            id="no profile to simulate by",
+        ),
+        pytest.param(
+            "arrivals: {uniform: [0, 9], every_s: 3, jobs: 2, models: any}\n",
+            ["exactly one of uniform, every_s and poisson_s"],
+            "w.yaml:3, arrivals",
+            id="two kinds of arrivals",
+        ),
+        pytest.param("nodes: 0\n" + JOB, ["greater than or equal to 1"], "w.yaml:3", id="no nodes"),
+        pytest.param(
+            "failures: [{at: 3, node: nowhere}]\n" + JOB,
+            ["no node is called 'nowhere'"],
+            "w.yaml",
+            id="a failure of nothing",
+        ),
+        pytest.param("jobs: [}\n", ["this is not YAML"], "w.yaml:3", id="no YAML"),
+        pytest.param(
+            "pool: flwcon\njobs: [{name: x, model: gru}]\n",
+            ["no pool of models is called 'flwcon'", "did you mean 'flowcon'"],
+            "",
+            id="an unknown pool",
+        ),
+        pytest.param(
+            "jobs:\n  - {name: x, profile: {work: -5}}\n  - {name: y, profile: {work: .nan}}\n",
+            ["2 problems", "jobs[0].profile.work", "jobs[1].profile.work"],
+            "w.yaml",
+            id="several at once",
+        ),
+    ],
+)
+def test_one_message_with_place_and_remedy(headway, workload, body, says, where):
+    ran = headway("simulate", workload(body))
+    assert ran.code == 2
+    assert "Traceback" not in ran.err
+    for part in says:
+        assert part in ran.err
+    assert where in ran.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "says", "line"),
+    [
+        ("step,loss\n1,0.9\n2,nan\n", "NaN or infinity", ":3"),
+        ("1,0.9\n2,lots\n", "two numbers", ":2"),
+        ("1,0.9\n", "two points", ""),
+        ("1,0.9\n3,0.5\n2,0.1\n", "steps must grow", ""),
+    ],
+)
+def test_a_curve_file_is_checked_too(headway, workload, tmp_path, rows, says, line):
+    (tmp_path / "loss.csv").write_text(rows)
+    path = workload("jobs: [{name: x, profile: {work: 5, curve: {file: loss.csv}}}]\n")
+    ran = headway("simulate", path)
+    assert ran.code == 2
+    assert says in ran.err
+    assert f"loss.csv{line}" in ran.err
+
+
+def test_a_measured_curve_is_taken(headway, workload, tmp_path):
+    (tmp_path / "loss.csv").write_text("step,loss\n1,0.9\n50,0.3\n100,0.2\n")
+    path = workload("jobs: [{name: x, profile: {work: 5, steps: 100, curve: {file: loss.csv}}}]\n")
+    assert headway("simulate", path).code == 0
+
+
+def test_files_that_are_not_there(headway, workload, tmp_path):
+    ran = headway("simulate", tmp_path / "no.yaml")
+    assert (ran.code, "cannot read this file" in ran.err) == (2, True)
+    path = workload("jobs: [{name: x, profile: {work: 5}, manifest: no.yaml}]\n")
+    assert headway("simulate", path).code == 2
+    curve = workload("jobs: [{name: x, profile: {work: 5, curve: {file: no.csv}}}]\n")
+    assert "cannot read this curve" in headway("simulate", curve).err
+    ran = headway("simulate", workload("", head=""))
+    assert "it is empty" in ran.err
+    assert "kind: Workload" in ran.err
+
+
+def test_an_unknown_policy_and_an_unknown_benchmark(headway, workload):
+    ran = headway("simulate", workload(JOB), "--policy", "fare")
+    assert ran.code == 2
+    assert "no policy is called 'fare'" in ran.err
+    assert "did you mean 'fair'" in ran.err
+    assert headway("bench", "nothing").code == 2
+
+
+def test_errors_as_json(headway, workload):
+    ran = headway("simulate", workload("nodes: 1\n"), "--json")
+    error = json.loads(ran.out)["error"]
+    assert ran.code == 2
+    assert error["code"] == "bad-input"
+    assert "no jobs" in error["message"]
+    assert error["where"].endswith("w.yaml:1")
+
+
+def test_a_journal_is_of_one_run(headway, workload, tmp_path):
+    ran = headway("simulate", workload(JOB), "--seeds", 2, "--journal", tmp_path / "j")
+    assert ran.code == 2
+    assert "one run" in ran.err

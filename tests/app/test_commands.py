@@ -1,0 +1,132 @@
+"""Commands as a user types them."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headway.runtime.journal import digest, read
+from headway.study import bench
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = sorted((ROOT / "workloads").glob("*.yaml"))
+KEYS = {
+    "policy", "backend", "seed", "jobs", "mean_completion_s", "median_completion_s",
+    "p95_completion_s", "makespan_s", "mean_time_to_quality_s", "mean_waiting_s", "utilization",
+    "moves", "faster", "slower", "worst_ratio",
+}  # fmt: skip
+PER_JOB = {"name", "submitted_s", "started_s", "finished_s", "steps", "moves", "outcome"}
+THREE = ROOT / "workloads" / "three-jobs.yaml"
+
+
+def test_simulate_prints_a_table(headway):
+    ran = headway("simulate", THREE, "-p", "fair", "-p", "flowcon:paper")
+    assert ran.code == 0
+    assert "394.2" in ran.out
+    assert re.search(r"flowcon:paper\s+229\.7\s+-4\.2%", ran.out)
+    assert "worst" in headway("simulate", THREE, "-p", "fair").out
+
+
+def test_simulate_speaks_json(headway):
+    ran = headway("simulate", THREE, "--json")
+    first, second = json.loads(ran.out)
+    assert set(first) == KEYS | {"per_job"}
+    assert set(first["per_job"][0]) == PER_JOB
+    assert first["makespan_s"] == pytest.approx(394.2)
+    assert (first["policy"], second["policy"], first["slower"]) == ("fair", "flowcon", 0)
+
+
+def test_several_seeds_give_their_spread(headway):
+    ran = headway("simulate", ROOT / "workloads" / "ten-jobs.yaml", "--seeds", 3, "--json")
+    first, _ = json.loads(ran.out)
+    assert set(first) == KEYS
+    assert set(first["makespan_s"]) == {"mean", "sd", "min", "max"}
+    assert first["makespan_s"]["min"] < first["makespan_s"]["max"]
+    assert first["seed"] == [0, 1, 2]
+
+
+def test_no_backoff_is_a_setting_of_flowcon(headway):
+    ran = headway("simulate", THREE, "--no-backoff", "--json")
+    assert [r["policy"] for r in json.loads(ran.out)] == ["fair", "flowcon:backoff=off"]
+
+
+def test_a_page_stands_by_itself(headway, tmp_path):
+    page = tmp_path / "deep" / "page.html"
+    ran = headway("simulate", THREE, "--html", page)
+    assert ran.code == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 7  # completion; and CPU, Gantt, loss for each of two policies
+    assert not re.search(r"(src|href)=[\"']?https?:", text)
+    assert "mnist-tf" in text
+
+
+def test_a_journal_reads_back_and_its_digests_are_true(headway, tmp_path):
+    path = tmp_path / "journal.jsonl"
+    ran = headway("simulate", THREE, "-p", "flowcon", "--journal", path)
+    assert ran.code == 0
+    lines = list(read(path))
+    assert [line["cycle"] for line in lines] == list(range(1, len(lines) + 1))
+    assert all("outcomes" in line for line in lines)
+    first = json.loads(path.read_text().splitlines()[0])
+    assert first["digest"] == digest(first["memory"])
+    again = tmp_path / "again.jsonl"
+    headway("simulate", THREE, "-p", "flowcon", "--journal", again)
+    assert path.read_bytes() == again.read_bytes()
+
+
+def test_one_journal_for_each_policy(headway, tmp_path):
+    headway("simulate", THREE, "--journal", tmp_path / "j.jsonl")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["j-fair.jsonl", "j-flowcon.jsonl"]
+
+
+def test_expand_writes_out_what_it_draws_and_that_runs_the_same(headway, tmp_path):
+    ten = ROOT / "workloads" / "ten-jobs.yaml"
+    written = tmp_path / "ten.yaml"
+    written.write_text(headway("workload", "expand", ten, "--seed", 3).out, encoding="utf-8")
+    assert len(yaml.safe_load(written.read_text())["jobs"]) == 10
+    first = json.loads(headway("simulate", written, "-p", "flowcon", "--json").out)[0]
+    drawn = headway("simulate", ten, "-p", "flowcon", "--seeds", 4, "--json")
+    assert first["seed"] == 3
+    assert first["mean_completion_s"] <= json.loads(drawn.out)[0]["mean_completion_s"]["max"]
+    as_json = json.loads(headway("workload", "expand", ten, "--json").out)
+    assert as_json["kind"] == "Workload"
+
+
+@pytest.mark.parametrize("path", WORKLOADS, ids=lambda p: p.stem)
+def test_every_workload_of_the_repository_runs(headway, path):
+    assert headway("simulate", path, "--json").code == 0
+
+
+def test_policies_are_listed(headway):
+    assert "kube-scheduler" in headway("policies").out
+    listed = json.loads(headway("policies", "--json").out)
+    assert [p["name"] for p in listed if p["modes"]] == ["flowcon"]
+    assert listed[2]["settings"]["threshold"] == 0.05
+
+
+def test_help_shows_an_example(headway):
+    for command in (["simulate"], ["policies"], ["bench"], ["workload", "expand"]):
+        assert "headway " + " ".join(command) in headway(*command, "--help").out
+    assert headway("--version").out.strip()
+
+
+def test_bench_judges_its_figures(headway, monkeypatch):
+    good, bad = bench.Figure("a", 1.0, "s", 2.0), bench.Figure("b", 3.0, "s", 2.0)
+    monkeypatch.setitem(bench.BENCHES, "good", lambda rate: [good, bench.Figure("c", rate, "M/s")])
+    monkeypatch.setitem(bench.BENCHES, "bad", lambda _: [good, bad])
+    ran = headway("bench", "good", "--json")
+    found = json.loads(ran.out)
+    assert ran.code == 0
+    assert set(found) == {"bench", "commit", "cores", "score", "figures"}
+    assert found["figures"][0] == {"name": "a", "value": 1.0, "unit": "s", "bar": 2.0, "pass": True}
+    ran = headway("bench", "bad")
+    assert ran.code == 1
+    assert "missed" in ran.out
+
+
+def test_the_simulator_is_fast_enough_on_a_small_case():
+    """The whole of `headway bench sim` takes a minute; this is its smallest figure."""
+    seconds = min(bench._cpu(bench.crowd(50, 8)) for _ in range(3))
+    assert seconds * bench.score() / bench.REFERENCE < 0.3

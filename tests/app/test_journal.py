@@ -1,0 +1,73 @@
+"""A file whose last line is not ended tells which acts are in doubt."""
+
+import pytest
+
+from headway.core.check import FINE, Verdict
+from headway.core.decision import Applied, Plan, SetShare
+from headway.core.snapshot import Observation, Trigger
+from headway.errors import ConfigError
+from headway.runtime.journal import FileJournal, read
+
+SHARE = SetShare(replica="x/main-0", limit=0.5)
+PLAN, VERDICT = Plan(decisions=(SHARE,)), Verdict(accepted=(SHARE,))
+
+
+def begin(path):
+    book = FileJournal(path)
+    book.intend(Trigger.ARRIVED, Observation(at=1.0), PLAN, VERDICT, None)
+    return book
+
+
+def test_a_cycle_is_a_line(tmp_path):
+    book = begin(tmp_path / "j")
+    book.settle((Applied(decision=SHARE),))
+    book.intend(Trigger.TICK, Observation(at=2.0), Plan(), FINE, None)
+    book.settle(())
+    book.close()
+    first, second = read(tmp_path / "j")
+    assert first["outcomes"] == (Applied(decision=SHARE),)
+    assert (first["trigger"], first["plan"], first["at_s"]) == (Trigger.ARRIVED, PLAN, 1.0)
+    assert (second["cycle"], second["outcomes"]) == (2, ())
+
+
+def test_what_was_intended_is_durable_before_it_is_done(tmp_path):
+    begin(tmp_path / "j").close()  # and then we die
+    (line,) = read(tmp_path / "j")
+    assert line["plan"] == PLAN
+    assert "outcomes" not in line
+
+
+def test_wherever_a_line_is_torn_it_tells_whether_we_had_begun_to_act(tmp_path):
+    path = tmp_path / "j"
+    book = begin(path)
+    intended = path.stat().st_size
+    book.settle((Applied(decision=SHARE),))
+    book.close()
+    whole = path.read_bytes()
+    for length in range(1, len(whole)):
+        path.write_bytes(whole[:length])
+        lines = list(read(path))
+        if length < intended:
+            assert lines == [], "nothing was done before the plan was on disk"
+        else:
+            assert [line["plan"] for line in lines] == [PLAN]
+            assert ("outcomes" in lines[0]) == (length >= len(whole) - 2)
+
+
+def test_a_broken_line_in_the_middle_is_named(tmp_path):
+    path = tmp_path / "j"
+    path.write_text('{"cycle": 1\n{}\n')
+    with pytest.raises(ConfigError) as caught:
+        list(read(path))
+    assert caught.value.where == f"{path}:1"
+
+
+def test_the_memory_is_written_every_ten_minutes(tmp_path):
+    book = FileJournal(tmp_path / "j", durable=False)
+    for i in range(101):
+        book.intend(Trigger.TICK, Observation(at=i * 30.0), Plan(), FINE, {"i": i})
+        book.settle(())
+    book.close()
+    lines = list(read(tmp_path / "j"))
+    assert [line["cycle"] for line in lines if "memory" in line] == [1, 21, 41, 61, 81, 101]
+    assert lines[99]["digest"]
