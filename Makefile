@@ -16,7 +16,7 @@ $(VENV)/ready: pyproject.toml
 	@touch $@
 
 demo: $(VENV)/ready  ## jobs under fair sharing and under Headway, side by side (simulated)
-	headway simulate workloads/ten-jobs.yaml --policy fair --policy flowcon --html out/demo.html
+	headway simulate workloads/ten-jobs.yaml --policy fair --policy headway --html out/demo.html
 
 test: $(VENV)/ready  ## everything that CI runs
 	scripts/test

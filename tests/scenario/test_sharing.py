@@ -7,10 +7,10 @@ from reference import finish_times
 from headway.core.decision import Plan, SetShare
 from headway.core.job import JobSpec
 from headway.core.policy import Chain
+from headway.core.sharing import share
 from headway.policy.spread import Spread
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
-from headway.sim.sharing import share
 from making import node
 
 CASES, JOBS = 1000, 5

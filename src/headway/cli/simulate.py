@@ -17,7 +17,7 @@ def simulate(
             "-p",
             help="Once for each policy to compare; the first is the measure for the others. "
             "Settings follow a colon: flowcon:paper,threshold=0.1",
-            show_default="fair, flowcon",
+            show_default="fair, headway",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; same seed, same run.")] = 1,
@@ -37,7 +37,7 @@ def simulate(
     Needs no container and no cluster: policies and loop are the very ones that run for real;
     only the backend is simulated.
 
-        headway simulate workloads/three-jobs.yaml --policy fair --policy flowcon --html out.html
+        headway simulate workloads/three-jobs.yaml --policy fair --policy headway --html out.html
     """
     from headway.cli.progress import shown
     from headway.cli.render import as_json as to_text
@@ -49,7 +49,7 @@ def simulate(
 
     if journal and seeds > 1:
         raise ConfigError("a journal is of one run", hint="leave out --seeds, or --journal")
-    policies = [_without_backoff(p) if no_backoff else p for p in policy or ["fair", "flowcon"]]
+    policies = [_without_backoff(p) if no_backoff else p for p in policy or ["fair", "headway"]]
     read = read_workload(workload)
     chosen = [read.seed + i for i in range(seeds)]
     with shown("simulating", quiet=as_json) as progress:

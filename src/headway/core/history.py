@@ -7,11 +7,12 @@ to what exists. They are the loop's own: a snapshot of them is valid until the n
 
 from bisect import bisect_left, insort
 
-from headway.core.job import Job, Phase, Replica
+from headway.core.job import Estimate, Job, Phase, Replica
 from headway.core.node import Node
 from headway.core.report import EMPTY, Report, extend
+from headway.core.size import from_steps
 from headway.core.snapshot import Alike, Changes, Observation, Request, Snapshot, Trigger
-from headway.core.units import NOTHING, JobId, NodeId, ReplicaId, Resources, Seconds
+from headway.core.units import NOTHING, CoreSeconds, JobId, NodeId, ReplicaId, Resources, Seconds
 
 NOMINAL = Resources(cpu=0.1, memory=200 * 2**20)
 """What kube-scheduler takes a pod without requests to need (PAPERS 6.2)."""
@@ -168,7 +169,7 @@ def _drop_replica(h: History, replica: ReplicaId) -> None:
 
 
 def _with_track(seen: Replica, old: Replica | None) -> Replica:
-    if old is None or (old.track is EMPTY and old.usage is None):
+    if old is None or old.track is EMPTY:
         return seen
     return Replica(
         id=seen.id,
@@ -180,6 +181,7 @@ def _with_track(seen: Replica, old: Replica | None) -> Replica:
         limit=seen.limit,
         weight=seen.weight,
         usage=old.usage,
+        attained=old.attained,
         track=old.track,
     )
 
@@ -188,6 +190,7 @@ def _hear(h: History, report: Report) -> None:
     r = h.replicas.get(report.replica)
     if r is None:
         return
+    work = _work(h, r, report)
     h.replicas[r.id] = Replica(
         id=r.id,
         job=r.job,
@@ -198,8 +201,35 @@ def _hear(h: History, report: Report) -> None:
         limit=r.limit,
         weight=r.weight,
         usage=report.usage or r.usage,
+        attained=r.attained + work,
         track=extend(r.track, report),
     )
+    h.jobs[r.job] = _estimated(h.jobs[r.job], h.replicas[r.id], work)
+
+
+def _estimated(job: Job, r: Replica, work: CoreSeconds) -> Job:
+    """What is left of a job after it has been heard."""
+    size = from_steps(job.spec, r.attained, r.track.step)
+    if size is None and job.spec.expected is not None:
+        size = job.spec.expected.work
+    left = None if size is None else max(0.0, size.value - r.attained)
+    return Job(
+        id=job.id,
+        spec=job.spec,
+        submitted_at=job.submitted_at,
+        phase=job.phase,
+        reason=job.reason,
+        remaining=None if left is None or size is None else Estimate(value=left, error=size.error),
+        step_cost=r.attained / r.track.step if r.track.step else None,
+        checkpoint_age=job.checkpoint_age,
+        truth=None if job.truth is None else max(0.0, job.truth - work),
+    )
+
+
+def _work(h: History, r: Replica, report: Report) -> CoreSeconds:
+    if report.usage is None or r.node not in h.nodes:
+        return 0.0
+    return report.usage.cpu * (report.at - report.since) * h.nodes[r.node].speed
 
 
 def _places(replica: Replica) -> tuple[NodeId, ...]:

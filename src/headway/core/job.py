@@ -133,6 +133,8 @@ class Replica:
     limit: Cores | None = None
     weight: float = 1.0
     usage: Usage | None = None
+    attained: CoreSeconds = 0.0
+    """Work done so far, by what it used and the speed of its nodes."""
     track: Track = EMPTY
 
 

@@ -46,6 +46,8 @@ class Window:
     value: float | None
     """Relative to the track's base, so that adding a constant to a metric changes nothing."""
     cpu: Cores | None
+    step: float | None = None
+    """Half way through it."""
 
 
 @record
@@ -76,7 +78,9 @@ def extend(track: Track, report: Report) -> Track:
     high = track.high
     if report.high is not None and base is not None:
         high = max(high, report.high - base)
-    windows = (*track.windows, Window(since=report.since, at=report.at, value=value, cpu=cpu))
+    middle = None if report.step is None else (report.step + (track.step or 0.0)) / 2
+    new = Window(since=report.since, at=report.at, value=value, cpu=cpu, step=middle)
+    windows = (*track.windows, new)
     if len(windows) > LONGEST:
         windows = _thin(windows)
     step = track.step if report.step is None else report.step
@@ -95,4 +99,10 @@ def _merge(a: Window, b: Window) -> Window:
             return x if y is None else y
         return x + (y - x) * (b.at - b.since) / ((a.at - a.since) + (b.at - b.since))
 
-    return Window(since=a.since, at=b.at, value=mean(a.value, b.value), cpu=mean(a.cpu, b.cpu))
+    return Window(
+        since=a.since,
+        at=b.at,
+        value=mean(a.value, b.value),
+        cpu=mean(a.cpu, b.cpu),
+        step=mean(a.step, b.step),
+    )

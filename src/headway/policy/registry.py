@@ -13,7 +13,11 @@ from headway.errors import ConfigError, UnknownName
 from headway.policy.fair import Fair
 from headway.policy.flowcon import PAPER as FLOWCON_PAPER
 from headway.policy.flowcon import FlowCon
+from headway.policy.fsp import Fsp
+from headway.policy.headway import Headway
+from headway.policy.las import Las
 from headway.policy.spread import Spread
+from headway.policy.srpt import Srpt
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,10 @@ class Entry:
 
 POLICIES: dict[str, Entry] = {
     "fair": Entry(Fair, "shares", "no ceilings, all weigh the same: plain Docker"),
+    "headway": Entry(Headway, "shares", "soonest done first, nobody later than under fair"),
+    "srpt": Entry(Srpt, "shares", "least remaining work first: an oracle, simulator only"),
+    "las": Entry(Las, "shares", "least attained service first"),
+    "fsp": Entry(Fsp, "shares", "in the order in which fair sharing would finish them"),
     "spread": Entry(Spread, "placement", "the least requested node, pod by pod: kube-scheduler"),
     "flowcon": Entry(
         FlowCon, "shares", "ceilings by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER

@@ -18,6 +18,8 @@ class Arrival:
     """The most cores one of its replicas can use at once."""
     steps: float = 1000
     curve: Curve = field(default_factory=Curve)
+    silent: bool = False
+    """It prints nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

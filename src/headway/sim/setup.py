@@ -1,9 +1,11 @@
 """A checked workload to a scenario: the last place where a user's mistake is named."""
 
 import csv
+from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
+from random import Random
 
 from headway.core.job import Estimate, Expected, JobSpec
 from headway.core.node import Node
@@ -15,7 +17,7 @@ from headway.spec.expand import expand
 from headway.spec.manifest import Checkpoint, TrainingJobSpec
 from headway.spec.models import profile_of
 from headway.spec.reading import read_manifest
-from headway.spec.workload import CurveSpec, JobEntry, Profile, Workload
+from headway.spec.workload import CurveSpec, JobEntry, Profile, Sizes, Workload
 
 
 def to_scenario(
@@ -26,7 +28,8 @@ def to_scenario(
     nodes = written.to_nodes()
     where = str(path) if path else "workload"
     beside = path.parent if path else Path()
-    jobs = tuple(_arrival(written, job, beside, where) for job in written.jobs)
+    dice = Random(f"sizes/{written.seed}")
+    jobs = tuple(_arrival(written, job, beside, where, dice) for job in written.jobs)
     for job in jobs:
         _fits(job, nodes, where)
     costs = written.costs
@@ -42,7 +45,7 @@ def to_scenario(
     )
 
 
-def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str) -> Arrival:
+def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str, dice: Random) -> Arrival:
     profile = job.profile
     if profile is None and job.model:
         profile = profile_of(workload, job.model)
@@ -55,37 +58,36 @@ def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str) -> Arr
     return Arrival(
         id=JobId(job.name),
         at=job.at,
-        spec=_spec(job, profile, beside),
+        spec=_spec(job, profile, beside, workload.sizes, dice),
         work=profile.work,
         demand=profile.demand,
         steps=profile.steps,
         curve=_curve(profile.curve, profile.steps, beside),
+        silent=workload.sizes.nothing,
     )
 
 
-def _spec(job: JobEntry, profile: Profile, beside: Path) -> JobSpec:
+def _spec(job: JobEntry, profile: Profile, beside: Path, sizes: Sizes, dice: Random) -> JobSpec:
     manifest = job.spec
     if job.manifest:
         manifest = read_manifest(beside / job.manifest).spec
     if manifest is None:  # simulated jobs can save themselves unless they say otherwise
         manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
-    known = Expected(work=Estimate(value=profile.work), demand=profile.demand)
-    core = manifest.to_core(kind=job.model or job.manifest, expected=known)
-    return core if core.total_steps is not None else _with_steps(core, profile.steps)
+    expected = _known(profile, sizes, dice)
+    core = manifest.to_core(kind=job.model or job.manifest, expected=expected)
+    all_known = sizes == Sizes() and core.total_steps is None
+    return replace(core, total_steps=profile.steps) if all_known else core
 
 
-def _with_steps(spec: JobSpec, steps: float) -> JobSpec:
-    return JobSpec(
-        tasks=spec.tasks,
-        kind=spec.kind,
-        direction=spec.direction,
-        total_steps=steps,
-        expected=spec.expected,
-        checkpoint=spec.checkpoint,
-        grace=spec.grace,
-        priority=spec.priority,
-        backoff_limit=spec.backoff_limit,
-    )
+def _known(profile: Profile, sizes: Sizes, dice: Random) -> Expected | None:
+    work, error = profile.work, 0.0
+    if sizes.wrong is not None:
+        work, error = work * sizes.wrong ** dice.uniform(-1, 1), sizes.wrong - 1
+    elif sizes.earlier is not None:
+        work, error = work * dice.uniform(1 - sizes.earlier, 1 + sizes.earlier), sizes.earlier
+    elif sizes.curves or sizes.nothing:
+        return None
+    return Expected(work=Estimate(value=work, error=error), demand=profile.demand)
 
 
 def _curve(spec: CurveSpec, steps: float, beside: Path) -> Curve:

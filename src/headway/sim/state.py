@@ -56,14 +56,15 @@ class ReplicaState:
             return None
         job, since = self.job, self.heard_at
         steps = job.arrival.steps / job.arrival.work
-        said = job.log().between(self.heard_done * steps, job.done * steps)
+        silent = job.arrival.silent
+        said = None if silent else job.log().between(self.heard_done * steps, job.done * steps)
         cpu = (self.used - self.heard_used) / (now - since)
         self.heard_at, self.heard_used, self.heard_done = now, self.used, job.done
         return Report(
             replica=self.id,
             since=since,
             at=now,
-            step=job.done * steps,
+            step=None if silent else job.done * steps,
             value=said[0] if said else None,
             high=said[1] if said else None,
             usage=Usage(cpu=cpu),

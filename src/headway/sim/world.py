@@ -22,10 +22,10 @@ from headway.core.decision import (
     Suspend,
 )
 from headway.core.job import Mode, Phase
+from headway.core.sharing import share
 from headway.core.snapshot import Observation, Trigger
 from headway.core.units import JobId, NodeId, ReplicaId, Seconds
 from headway.sim.scenario import Failure, Scenario
-from headway.sim.sharing import share
 from headway.sim.state import JobState, NodeState, ReplicaState, homes
 
 FINISH, SAVED, READY, REPAIR, FAIL, ARRIVE = range(6)

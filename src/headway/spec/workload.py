@@ -105,6 +105,25 @@ class Arrivals(Strict):
         return self
 
 
+class Sizes(Strict):
+    """What is known beforehand of how much work each job is. Nothing given: all of it."""
+
+    wrong: Annotated[float, Field(ge=1)] | None = None
+    """Told, but wrong by up to this factor, either way."""
+    earlier: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Known from an earlier run, which differed by up to this part."""
+    curves: bool = False
+    """Nothing is told but the loss, as it comes."""
+    nothing: bool = False
+    """Nothing is told at all."""
+
+    @model_validator(mode="after")
+    def _one_at_most(self) -> Self:
+        if sum((self.wrong is not None, self.earlier is not None, self.curves, self.nothing)) > 1:
+            raise ValueError("give one of wrong, earlier, curves and nothing")
+        return self
+
+
 class CostSpec(Strict):
     save_s: Time = 2.5
     restore_s: Time = 2.5
@@ -136,6 +155,7 @@ class Workload(Strict):
     nodes: Annotated[int, Field(ge=1)] | tuple[NodeSpec, ...] = 1
     jobs: tuple[JobEntry, ...] = ()
     arrivals: Arrivals | None = None
+    sizes: Sizes = Sizes()
     costs: CostSpec = CostSpec()
     contention: Annotated[float, Field(ge=0, le=1)] = 0.0
     failures: tuple[FailureSpec, ...] = ()

@@ -12,19 +12,28 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import log10
 from os import sched_getaffinity
 from pathlib import Path
 from random import Random
-from time import process_time
+from statistics import median
+from time import perf_counter, process_time
 from typing import Any
 
+from headway.core.decision import Plan
 from headway.core.job import JobSpec
 from headway.core.node import Node
+from headway.core.policy import Chain, PerNode
+from headway.core.snapshot import Snapshot
 from headway.core.units import JobId, NodeId, Resources
+from headway.policy.headway import Headway, HeadwayMemory
 from headway.policy.registry import build
+from headway.policy.spread import Spread
 from headway.runtime.journal import FileJournal
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
+from headway.sim.setup import to_scenario
+from headway.study.promises import ROWS, Row, evaluate, workload
 
 REFERENCE = 1.5
 """Million heap pops and pushes a second of the machine that bars are stated for."""
@@ -152,4 +161,73 @@ def bench_sim(rate: float) -> list[Figure]:
     ]
 
 
-BENCHES: dict[str, Callable[[float], list[Figure]]] = {"sim": bench_sim}
+# -- promises --------------------------------------------------------------------------------
+
+
+def _promises(first: int) -> list[Figure]:
+    figures = []
+    for row in ROWS:
+        found = evaluate(row, range(first, first + 20))
+        name = f"{row.name}: "
+        figures += [
+            Figure(name + "mean completion against fair", found.mean, "x", row.mean),
+            Figure(name + "the same, worst seed", found.worst_seed, "x"),
+            Figure(name + "makespan against fair", found.makespan, "x", row.makespan + 0.0005),
+            Figure(name + "slower jobs", found.slower, "", row.slower),
+            Figure(name + f"jobs beyond {row.worst:g}", found.beyond, "", row.beyond),
+            Figure(name + "worst job", found.worst, "x"),
+        ]
+    return figures
+
+
+def bench_promises(rate: float) -> list[Figure]:
+    """Nobody loses: 20 seeds of each workload, and 20 that nobody looked at while building."""
+    del rate
+    return _promises(0)
+
+
+def bench_promises_unseen(rate: float) -> list[Figure]:
+    """The same on seeds 1000 to 1019, which nobody looked at while building."""
+    del rate
+    return _promises(1000)
+
+
+# -- decide ------------------------------------------------------------------------------------
+
+
+def bench_decide(rate: float) -> list[Figure]:
+    """What one decision of `headway` costs, by the number of jobs on the node."""
+    scale = rate / REFERENCE
+    costs = {n: _decision_ms(n) * scale for n in (5, 10, 20, 50, 100)}
+    return [
+        Figure(f"a decision for {n} jobs, median", ms, "ms", 5.0 if n == 50 else None)
+        for n, ms in costs.items()
+    ] + [Figure("growth from 10 to 100 jobs: exponent", log10(costs[100] / costs[10]), "")]
+
+
+def _decision_ms(jobs: int, most: int = 1000) -> float:
+    """Median over decisions in the thick of a run, when every job is there."""
+    took: list[float] = []
+
+    class Timed(Headway):
+        def decide(self, snapshot: Snapshot, memory: HeadwayMemory) -> tuple[Plan, HeadwayMemory]:
+            began = perf_counter()
+            found = super().decide(snapshot, memory)
+            if len(snapshot.running) >= 0.8 * jobs and len(took) < most:
+                took.append(perf_counter() - began)
+            return found
+
+    for seed in range(8):
+        row = Row(name="", jobs=jobs, sizes={}, mean=1, makespan=1, worst=1)
+        simulate(to_scenario(workload(row), seed=seed), Chain(Spread(), PerNode(Timed())))
+        if len(took) >= most:
+            break
+    return 1000 * median(took)
+
+
+BENCHES: dict[str, Callable[[float], list[Figure]]] = {
+    "sim": bench_sim,
+    "decide": bench_decide,
+    "promises": bench_promises,
+    "promises-unseen": bench_promises_unseen,
+}

@@ -1,0 +1,217 @@
+"""`headway`: everybody gains, nobody loses (docs/explanation/nobody-loses.md).
+
+Beside the real node the policy keeps a reference one, in which every job gets its plain fair
+share. A job's finish there is a promise. Within the promises, CPU goes to what can be finished
+soonest: the least remaining work first, except for those who must go ahead now or some promise
+could no longer be kept.
+"""
+
+from math import inf
+
+from headway.core.decision import Plan, SetShare
+from headway.core.job import Job, Phase, Replica
+from headway.core.promise import Allocation, Need, allocate
+from headway.core.ranked import differs
+from headway.core.record import memory, record
+from headway.core.reference import Shadow, Shadows, advance, fair_rates, promise
+from headway.core.sharing import weights_for
+from headway.core.size import TRUSTED, Belief, Known, believe, learn, settle
+from headway.core.snapshot import Snapshot
+from headway.core.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
+
+SOON: Seconds = 0.05
+
+
+@memory
+class HeadwayMemory:
+    at: Seconds = 0.0
+    shadows: Shadows
+    beliefs: dict[ReplicaId, Belief]
+    rates: dict[ReplicaId, Cores]
+    """What each was to get, by the last decision."""
+    kinds: dict[str, Known]
+    """What ended jobs took, by command or model."""
+
+
+@record
+class Headway:
+    name: str = "headway"
+    listens: bool = True
+    objective: str = "completion"
+    """`completion`, or `quality`: the time until 95 % of a job's improvement is reached."""
+    interval: Seconds = 10.0
+    """It looks again at least this often while several jobs share the node."""
+    lag: float = 0.03
+    """How far a job of uncertain size may fall behind its fair share once it might have finished
+    there: this part of its time, and a second (rule 6 allows up to 0.1)."""
+    late: float = 0.09
+    """For `quality` alone: completion may be this much later than promised."""
+
+    def begin(self) -> HeadwayMemory:
+        return HeadwayMemory(shadows={}, beliefs={}, rates={}, kinds={})
+
+    def decide(self, snapshot: Snapshot, memory: HeadwayMemory) -> tuple[Plan, HeadwayMemory]:
+        node = _Node(self, snapshot, memory)
+        node.catch_up()
+        if not node.ours:
+            return Plan(), memory
+        found = allocate(node.needs(), node.order(), node.cores, snapshot.at, self.interval)
+        memory.rates = found.rates
+        wake = None if len(node.ours) == 1 else max(SOON, min(found.calm_for, self.interval))
+        plan = Plan(decisions=node.shares(found), wake_after=wake, look=(snapshot.node.id,))
+        return plan, memory
+
+
+class _Node:
+    """One decision: the real node, the reference node, and what is known of each job."""
+
+    def __init__(self, policy: Headway, snapshot: Snapshot, memory: HeadwayMemory) -> None:
+        self.policy, self.snapshot, self.memory = policy, snapshot, memory
+        self.now = snapshot.at
+        self.cores, self.speed = snapshot.node.capacity.cpu, snapshot.node.speed
+        self.ours = {r.id: r for r in snapshot.running}
+
+    # -- the reference world ---------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """Bring the reference world up to now, and its promises up to what is now known."""
+        m = self.memory
+        elapsed, m.at = self.now - m.at, self.now
+        advance(m.shadows, self.cores, elapsed)
+        ended = {job.id: job for job in self.snapshot.changed.ended}
+        gone = [n for n in m.beliefs if n not in self.ours]
+        stale = [self._leave(n, ended.get(JobId(n.rpartition("/")[0])), elapsed) for n in gone]
+        stale += [self._update(name, r) for name, r in self.ours.items()]
+        for name in [n for n, s in m.shadows.items() if s.left and s.finished]:
+            del m.shadows[name]
+        if any(stale):
+            promise(m.shadows, self.cores, self.now)
+
+    def _leave(self, name: ReplicaId, job: Job | None, elapsed: Seconds) -> bool:
+        """Who succeeded runs on in the reference world to its true size; others leave at once."""
+        m = self.memory
+        shadow, belief, rate = m.shadows[name], m.beliefs.pop(name), m.rates.pop(name, 0.0)
+        if job is None or job.phase is not Phase.SUCCEEDED:
+            del m.shadows[name]
+            return True
+        took = belief.size if belief.error <= TRUSTED else belief.attained + rate * elapsed
+        if job.spec.kind:
+            m.kinds[job.spec.kind] = learn(m.kinds.get(job.spec.kind), took * self.speed)
+        shadow.left = True
+        known, shadow.size, shadow.least, shadow.sure = shadow.sure, took, took, True
+        return not known
+
+    def _update(self, name: ReplicaId, r: Replica) -> bool:
+        """Take in a newcomer, or what has been learnt of a job; did a promise change by it?"""
+        m, job = self.memory, self.snapshot.jobs[r.job]
+        known = m.kinds.get(job.spec.kind)
+        belief = believe(job.spec, r.attained, r.track.step, known, self.speed)
+        if self.policy.objective == "quality":
+            settle(belief, job.spec, r.track, m.beliefs.get(name))
+        m.beliefs[name] = belief
+        shadow = m.shadows.get(name)
+        if shadow is None:
+            shadow = m.shadows[name] = Shadow(demand=self.cores, weight=2.0**job.priority)
+            before = None
+        else:
+            before = (shadow.size, shadow.least, shadow.demand, shadow.sure)
+        shadow.demand = self._demand(name, job, r, shadow.demand)
+        shadow.size, shadow.least = belief.size, belief.least
+        shadow.sure = belief.error <= TRUSTED
+        now = (shadow.size, shadow.least, shadow.demand, shadow.sure)
+        return before is None or not all(_close(a, b) for a, b in zip(before, now, strict=True))
+
+    def _demand(self, name: ReplicaId, job: Job, r: Replica, before: Cores) -> Cores:
+        """What it can use at once: as told, or as seen when it left some of its share unused."""
+        told = job.spec.expected.demand if job.spec.expected else None
+        if told is not None:
+            return min(self.cores, told)
+        used, given = r.usage.cpu if r.usage else 0.0, self.memory.rates.get(name, 0.0)
+        if 0 < used < 0.9 * given:
+            return min(before, 1.1 * used)
+        return min(self.cores, 1.5 * before) if used > 0.95 * before else before
+
+    # -- what is needed, and wanted ------------------------------------------------------------
+
+    def needs(self) -> dict[ReplicaId, Need]:
+        """What keeps each job's promise."""
+        m, equal = self.memory, fair_rates(self.memory.shadows, self.cores)
+        return {
+            n: self._need(r, m.shadows[n], m.beliefs[n], equal[n]) for n, r in self.ours.items()
+        }
+
+    def _need(self, r: Replica, s: Shadow, b: Belief, equal: Cores) -> Need:
+        age = self.now - self.snapshot.jobs[r.job].submitted_at
+        due = s.due
+        if self.policy.objective == "quality":
+            due += self.policy.late * (due - self.now + age)
+        if s.sure or s.done < b.least:
+            return Need(demand=s.demand, left=max(1e-9, b.least - b.attained), due=due)
+        # It might have finished by now under fair sharing. From here on it may lag a little, in
+        # time rather than in work: what was lost when few were here takes long to make up among
+        # many. Who has all that it can use could never catch up, and may not lag at all.
+        lag = self.policy.lag * min(s.done, age * equal) + equal
+        room = b.attained - s.done + (1 - equal / s.demand) * lag
+        return Need(demand=s.demand, equal=equal, room=room if b.error < inf else -inf)
+
+    def order(self) -> list[ReplicaId]:
+        """Who goes first if no promise speaks against it."""
+        if self.policy.objective == "quality":
+            return sorted(self.ours, key=self._to_quality)
+        return self._smith()
+
+    def _smith(self) -> list[ReplicaId]:
+        """For the least mean completion: Smith's rule, from the back. Last goes the longest of
+        those whose promise allows it, then the same among the rest.
+        """
+        left = {n: self._left(n) for n in self.ours}
+        due = {n: self.memory.shadows[n].due for n in self.ours}
+        end = self.now + sum(left.values()) / self.cores
+        rest, order = list(self.ours), []
+        while rest:
+            able = [n for n in rest if due[n] >= end - SOON] or [max(rest, key=due.__getitem__)]
+            last = max(reversed(able), key=left.__getitem__)
+            rest.remove(last)
+            order.append(last)
+            end -= left[last] / self.cores
+        return order[::-1]
+
+    def _left(self, name: ReplicaId) -> CoreSeconds:
+        """Work left, as far as anybody knows; of an unknown size, as much as has been done."""
+        b = self.memory.beliefs[name]
+        return b.attained if b.size == inf else max(0.0, b.size - b.attained)
+
+    def _to_quality(self, name: ReplicaId) -> tuple[bool, CoreSeconds]:
+        """Who has reached its quality comes after all others."""
+        b = self.memory.beliefs[name]
+        left = self._left(name) - (0.0 if b.size == inf else (1 - b.settles) * b.size)
+        return (True, self._left(name)) if left <= 0 else (False, left)
+
+    # -- the decision --------------------------------------------------------------------------
+
+    def shares(self, found: Allocation[ReplicaId]) -> tuple[SetShare, ...]:
+        caps = [self.memory.shadows[n].demand for n in self.ours]
+        wanted = [found.rates[n] for n in self.ours]
+        weights = dict(zip(self.ours, weights_for(wanted, caps), strict=True))
+        return tuple(
+            SetShare(replica=n, weight=weights[n], reason=self._why(n, found))
+            for n, r in self.ours.items()
+            if differs(r, weights[n])
+        )
+
+    def _why(self, name: ReplicaId, found: Allocation[ReplicaId]) -> str:
+        s, b = self.memory.shadows[name], self.memory.beliefs[name]
+        if name in found.urgent:
+            return f"its promise, {s.due - self.now:.0f} s from now, allows no delay"
+        if b.error == inf:
+            return "of unknown size: its fair share"
+        if name in found.behind:
+            return "as far behind its fair share as it may be"
+        if found.rates[name] > 0:
+            return f"{self._left(name):.0f} core-seconds left: done soonest"
+        promised = f"; promised within {s.due - self.now:.0f} s" if s.due < inf else ""
+        return f"waits for shorter ones{promised}"
+
+
+def _close(a: float, b: float) -> bool:
+    return a == b or abs(a - b) <= 1e-6 * max(abs(a), abs(b))

@@ -1,0 +1,30 @@
+"""Least remaining work first, by an oracle: it reads the truth, which only the simulator knows.
+
+The least mean completion that any order could have, and the measure for what a promise costs;
+long jobs pay for it.
+"""
+
+from math import inf
+
+from headway.core.decision import Plan
+from headway.core.ranked import in_order
+from headway.core.record import record
+from headway.core.snapshot import Snapshot
+
+
+@record
+class Srpt:
+    name: str = "srpt"
+    listens: bool = True
+
+    def begin(self) -> None:
+        return None
+
+    def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
+        def left(job: str) -> float:
+            truth = snapshot.jobs[job].truth  # type: ignore[index]
+            return inf if truth is None else truth
+
+        order = sorted(snapshot.running, key=lambda r: left(r.job))
+        shares = in_order(snapshot, order, "least work left") if order else ()
+        return Plan(decisions=shares), memory
