@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from headway.core.job import JobSpec, Mode, Phase, Task
+from headway.core.job import Estimate, Expected, JobSpec, Mode, Phase, Task
 from headway.core.units import Resources
 from headway.policy.registry import build
 from headway.runtime.journal import FileJournal
@@ -15,7 +15,10 @@ from headway.sim.scenario import Arrival, Costs, Failure, Scenario
 from headway.sim.world import World
 from making import node
 
-POLICIES = ["fair", "flowcon", "flowcon:paper", "flowcon:paper,threshold=0.01,interval=30"]
+POLICIES = [
+    "fair", "flowcon", "flowcon:paper", "flowcon:paper,threshold=0.01,interval=30",
+    "headway", "headway:objective=quality", "las", "fsp",
+]  # fmt: skip
 
 
 @st.composite
@@ -34,14 +37,30 @@ def scenarios(draw, most_jobs=6, failures=True):
         shape, at20 = draw(st.sampled_from([("inverse", 0.65), ("exponential", 0.9)]))
         curve = Curve(shape=shape, bend=bent(shape, at20), noise=draw(st.sampled_from([0.0, 0.05])))
         task = Task(request=Resources(cpu=draw(st.sampled_from([0.0, 0.3, 1.0]))))
+        work = draw(st.sampled_from([5.0, 40.0, 130.0]))
+        demand = draw(st.sampled_from([0.2, 0.5, 1.0, 3.0]))
+        steps = draw(st.sampled_from([1, 10, 500]))
+        told = draw(st.sampled_from([None, 0.0, 0.1, 0.5]))
+        known = None
+        if told is not None:
+            size = work * (1 + told) ** draw(st.sampled_from([-1, 0.5, 1]))
+            known = Expected(work=Estimate(value=size, error=told), demand=demand)
+        spec = JobSpec(
+            tasks=(task,),
+            checkpoint=Mode.SDK,
+            expected=known,
+            total_steps=draw(st.sampled_from([None, steps])),
+            kind=draw(st.sampled_from(["", "vae"])),
+            priority=draw(st.sampled_from([0, 0, 1])),
+        )
         jobs.append(
             Arrival(
                 id=f"QJ{i}Q",
                 at=at,
-                spec=JobSpec(tasks=(task,), checkpoint=Mode.SDK),
-                work=draw(st.sampled_from([5.0, 40.0, 130.0])),
-                demand=draw(st.sampled_from([0.2, 0.5, 1.0, 3.0])),
-                steps=draw(st.sampled_from([1, 10, 500])),
+                spec=spec,
+                work=work,
+                demand=demand,
+                steps=steps,
                 curve=curve,
             )
         )

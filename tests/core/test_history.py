@@ -63,6 +63,10 @@ def test_reports_travel_with_the_replica_through_a_restart():
     said = Report(replica="x/main-0", since=0.0, at=1.0, step=3, value=2.0, usage=Usage(cpu=0.5))
     s = after(h, reports=(said,))
     assert s.replicas["x/main-0"].usage.cpu == 0.5
+    assert s.replicas["x/main-0"].attained == 0.5
+    quiet = Report(replica="x/main-0", since=1.0, at=2.0)
+    assert after(h, reports=(quiet,)).replicas["x/main-0"].attained == 0.5
+    assert s.jobs["x"].step_cost == pytest.approx(0.5 / 3)
     after(h, replicas=(replica("x", on=None, phase=Phase.WAITING),))
     s = after(h, replicas=(replica("x", on="a", phase=Phase.RUNNING),))
     assert s.replicas["x/main-0"].track.step == 3

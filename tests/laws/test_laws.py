@@ -155,7 +155,9 @@ def _reported_as(scale, offset):
 @often
 @given(
     scenario=scenarios(),
-    policy=st.sampled_from(["flowcon", "flowcon:threshold=0.2,interval=30"]),
+    policy=st.sampled_from(
+        ["flowcon", "flowcon:threshold=0.2,interval=30", "headway", "headway:objective=quality"]
+    ),
     scale=st.integers(-6, 6),
     offset=st.integers(-6, 6),
 )

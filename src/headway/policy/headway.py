@@ -94,7 +94,9 @@ class _Node:
         if job is None or job.phase is not Phase.SUCCEEDED:
             del m.shadows[name]
             return True
-        took = belief.size if belief.error <= TRUSTED else belief.attained + rate * elapsed
+        took = belief.attained + rate * elapsed
+        if belief.error <= TRUSTED and abs(took - belief.size) <= TRUSTED * belief.size:
+            took = belief.size  # as it said, as far as can be told
         if job.spec.kind:
             m.kinds[job.spec.kind] = learn(m.kinds.get(job.spec.kind), took * self.speed)
         shadow.left = True

@@ -1,0 +1,219 @@
+"""`headway` and the baselines that it is measured by."""
+
+from dataclasses import replace
+
+import pytest
+
+from headway.core.decision import CALM
+from headway.core.history import assemble, remember
+from headway.core.job import Estimate, Expected, JobSpec, Mode, Phase
+from headway.core.report import Report, Usage
+from headway.core.snapshot import Observation, Trigger
+from headway.policy.fsp import Fsp
+from headway.policy.headway import Headway
+from headway.policy.las import Las
+from headway.policy.registry import build
+from headway.policy.srpt import Srpt
+from headway.sim.driver import simulate
+from headway.sim.scenario import Arrival, Failure, Scenario
+from making import history, job, node, replica, running, snapshot
+
+
+def sized(name, work, *, demand=1.0, error=0.0, at=0.0, **more):
+    known = Expected(work=Estimate(value=work, error=error), demand=demand)
+    return job(name, at=at, expected=known, **more)
+
+
+def world(*jobs, cpu=1.0):
+    return history(nodes=(node(cpu=cpu),), jobs=jobs, replicas=[replica(j.id) for j in jobs])
+
+
+def weights(plan):
+    return {d.replica.partition("/")[0]: d.weight for d in plan.decisions}
+
+
+def reasons(plan):
+    return {d.replica.partition("/")[0]: d.reason for d in plan.decisions}
+
+
+def test_the_shortest_gets_nearly_all_and_the_others_a_trickle():
+    h = world(sized("long", 100), sized("short", 10))
+    plan, memory = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
+    found = weights(plan)
+    assert found["short"] > 100 * found["long"]
+    assert found["long"] >= 0.002 * sum(found.values())
+    assert "done soonest" in reasons(plan)["short"]
+    assert "promised within 110 s" in reasons(plan)["long"]
+    assert memory.shadows["short/main-0"].due == pytest.approx(20.0)
+    assert plan.look == ("a",)
+
+
+def test_a_promise_that_allows_no_delay_is_kept_first_and_says_so():
+    """A job that can use a fifth of the node only, and long: under fair sharing it never waits."""
+    h = world(sized("thin", 100, demand=0.2), sized("short", 10))
+    plan, _ = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
+    assert "allows no delay" in reasons(plan)["thin"]
+
+
+def test_one_job_alone_is_left_alone():
+    h = world(sized("x", 10))
+    plan, _ = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
+    assert (plan.decisions, plan.wake_after) == ((), None)
+
+
+def test_an_empty_node_decides_nothing():
+    s = snapshot()
+    assert Headway().decide(s, Headway().begin())[0].wake_after is None
+    for policy in (Srpt(), Las(), Fsp()):
+        assert policy.decide(s, policy.begin())[0].decisions == ()
+
+
+def test_unknown_sizes_share_fairly():
+    h = world(job("x"), job("y"))
+    plan, _ = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
+    assert set(weights(plan).values()) <= {1.0}
+
+
+def test_priority_doubles_the_promise():
+    h = world(sized("x", 50), sized("y", 50, priority=1))
+    _, memory = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
+    assert memory.shadows["y/main-0"].due == pytest.approx(75.0)
+    assert memory.shadows["x/main-0"].due == pytest.approx(100.0)
+
+
+def look(h, at, *, jobs=(), used=None):
+    reports = tuple(
+        Report(replica=f"{n}/main-0", since=h.at, at=at, usage=Usage(cpu=c))
+        for n, c in (used or {}).items()
+    )
+    remember(h, Observation(at=at, jobs=jobs, reports=reports))
+    return assemble(h, Trigger.TICK)
+
+
+def test_who_ended_runs_on_in_the_reference_world_and_who_failed_does_not():
+    h = world(sized("x", 100, kind="vae"), sized("y", 30), sized("z", 60))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    before = memory.shadows["x/main-0"].due
+    done = sized("y", 30, phase=Phase.SUCCEEDED)
+    s = look(h, 30.0, jobs=(done,), used={"x": 0.0, "z": 0.0})
+    _, memory = policy.decide(s, memory)
+    assert memory.shadows["y/main-0"].left
+    assert memory.shadows["x/main-0"].due == pytest.approx(before)
+    s = look(h, 40.0, jobs=(sized("z", 60, phase=Phase.FAILED),), used={"x": 0.5})
+    _, memory = policy.decide(s, memory)
+    assert "z/main-0" not in memory.shadows
+    assert memory.shadows["x/main-0"].due < before
+    s = look(h, 135.0, jobs=(sized("x", 100, kind="vae", phase=Phase.SUCCEEDED),))
+    _, memory = policy.decide(s, memory)
+    assert memory.kinds["vae"].work == pytest.approx(100.0)
+    assert memory.shadows["x/main-0"].left  # the reference world still has it
+    _, memory = policy.decide(look(h, 200.0), memory)
+    assert memory.shadows == {}
+
+
+def test_the_true_size_of_an_uncertain_job_is_taken_when_it_ends():
+    h = world(sized("x", 100, error=0.5, kind="gru"), sized("y", 300))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    _, memory = policy.decide(look(h, 50.0, used={"x": 1.0, "y": 0.0}), memory)
+    ended = sized("x", 100, error=0.5, kind="gru", phase=Phase.SUCCEEDED)
+    _, memory = policy.decide(look(h, 80.0, jobs=(ended,), used={"y": 0.0}), memory)
+    assert memory.kinds["gru"].work == pytest.approx(80.0, rel=0.02)
+
+
+def test_a_job_past_its_least_may_lag_only_a_little():
+    h = world(sized("x", 100, error=1.0), sized("y", 60, error=1.0))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    plan, memory = policy.decide(look(h, 150.0, used={"x": 0.25, "y": 0.75}), memory)
+    assert "behind its fair share" in reasons(plan)["x"]
+
+
+def test_what_a_job_leaves_unused_shows_what_it_can_use():
+    h = world(job("x"), job("y"))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    _, memory = policy.decide(look(h, 10.0, used={"x": 0.2, "y": 0.5}), memory)
+    assert memory.shadows["x/main-0"].demand == pytest.approx(0.22)
+    _, memory = policy.decide(look(h, 20.0, used={"x": 0.215, "y": 0.5}), memory)
+    assert memory.shadows["x/main-0"].demand == pytest.approx(0.33)
+
+
+def test_for_quality_the_settled_wait():
+    h = world(sized("x", 100), sized("y", 120))
+    policy = Headway(objective="quality")
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    memory.beliefs["x/main-0"].settles = 0.1
+    s = look(h, 20.0, used={"x": 0.9, "y": 0.1})
+    s.replicas["x/main-0"].track = replace(s.replicas["x/main-0"].track)
+    plan, memory = policy.decide(s, memory)
+    assert plan.wake_after
+
+
+def test_baselines_order_by_what_they_know():
+    h = world(sized("x", 100), sized("y", 10))
+    for name, left in (("x", 5.0), ("y", 90.0)):
+        h.jobs[name] = replace(h.jobs[name], truth=left)
+    s = assemble(h, Trigger.STARTED)
+    assert weights(Srpt().decide(s, None)[0])["x"] > 1
+    assert weights(Fsp().decide(s, Fsp().begin())[0])["y"] > 1
+    look(h, 50.0, used={"x": 1.0, "y": 0.0})
+    plan, _ = Las().decide(assemble(h, Trigger.TICK), None)
+    assert weights(plan)["y"] > 1
+    assert plan.wake_after == 5.0
+    assert Las().decide(running("x"), None)[0].wake_after is None
+    assert Srpt().decide(running("x", "y"), None)[0].decisions
+
+
+def test_fsp_forgets_who_is_done_in_both_worlds():
+    h = world(sized("x", 10))
+    policy = Fsp()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    s = look(h, 10.0, jobs=(sized("x", 10, phase=Phase.SUCCEEDED),))
+    plan, memory = policy.decide(s, memory)
+    assert (plan, memory.shadows) == (CALM, {})
+
+
+# -- a job that stops early, one that never ends, one that lies ---------------------------------
+
+
+def arrival(name, at, work, *, says=None, demand=1.0, steps=1000, declared=None):
+    known = Expected(work=Estimate(value=says or work), demand=demand)
+    spec = JobSpec(
+        expected=known, total_steps=declared or steps, checkpoint=Mode.SDK, backoff_limit=0
+    )
+    return Arrival(id=name, at=at, spec=spec, work=work, demand=demand, steps=steps)
+
+
+HONEST = [
+    arrival(f"honest-{i}", 10.0 * i, work, demand=d)
+    for i, (work, d) in enumerate([(60, 1.0), (130, 0.5), (90, 1.0), (200, 1.0), (40, 0.2)])
+]
+
+
+@pytest.mark.parametrize(
+    ("strange", "failures"),
+    [
+        pytest.param(arrival("odd", 5.0, 300), (Failure(at=80.0, job="odd"),), id="stops early"),
+        pytest.param(arrival("odd", 5.0, 20000, says=100, declared=5), (), id="never ends"),
+        pytest.param(arrival("odd", 5.0, 150, says=15, declared=100), (), id="says less"),
+        pytest.param(arrival("odd", 5.0, 30, says=300, declared=10000), (), id="says more"),
+    ],
+)
+def test_the_others_keep_their_promises_whatever_one_does(strange, failures):
+    """A promise is the finish under fair sharing, by what was known: with that one as it is, or
+    as it said that it would be.
+    """
+    said = replace(strange, work=strange.spec.expected.work.value)
+    really, as_told = ended(strange, failures, "fair"), ended(said, (), "fair")
+    found = ended(strange, failures, "headway")
+    for j in HONEST:
+        assert found[j.id] <= 1.01 * max(really[j.id], as_told[j.id]) + 1, j.id
+
+
+def ended(strange, failures, policy):
+    jobs = tuple(sorted([*HONEST, strange], key=lambda j: j.at))
+    scenario = Scenario(nodes=(node(),), jobs=jobs, failures=failures)
+    found = simulate(scenario, build(policy)).finished
+    return {j.arrival.id: j.finished_at - j.arrival.at for j in found}
