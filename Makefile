@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help demo test test-fast check evidence clean
+.PHONY: help demo test test-fast check pictures evidence clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ test-fast: $(VENV)/ready  ## what needs no platform: two minutes
 
 check: $(VENV)/ready  ## format, lint, types, layers, sizes
 	scripts/check
+
+pictures: $(VENV)/ready  ## draw the pictures of the documentation anew
+	scripts/pictures
 
 evidence: $(VENV)/ready  ## long measurements, appended to evidence/: make evidence NAME=bench
 	scripts/evidence $(NAME)

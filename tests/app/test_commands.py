@@ -9,6 +9,7 @@ import yaml
 
 from headway.runtime.journal import digest, read
 from headway.study import bench
+from headway.study.pictures import draw
 
 ROOT = Path(__file__).parents[2]
 WORKLOADS = sorted((ROOT / "workloads").glob("*.yaml"))
@@ -113,7 +114,7 @@ def test_help_shows_an_example(headway):
     assert headway("--version").out.strip()
 
 
-def test_bench_judges_its_figures(headway, monkeypatch):
+def test_bench_judges_its_figures(headway, monkeypatch, tmp_path):
     good, bad = bench.Figure("a", 1.0, "s", 2.0), bench.Figure("b", 3.0, "s", 2.0)
     monkeypatch.setitem(bench.BENCHES, "good", lambda rate: [good, bench.Figure("c", rate, "M/s")])
     monkeypatch.setitem(bench.BENCHES, "bad", lambda _: [good, bad])
@@ -122,9 +123,21 @@ def test_bench_judges_its_figures(headway, monkeypatch):
     assert ran.code == 0
     assert set(found) == {"bench", "commit", "cores", "score", "figures"}
     assert found["figures"][0] == {"name": "a", "value": 1.0, "unit": "s", "bar": 2.0, "pass": True}
+    monkeypatch.setitem(
+        bench.BENCHES, "growing", lambda _: [bench.Figure("d", 1, "ms", 5, x=n) for n in (1, 9)]
+    )
+    page = tmp_path / "bench.html"
+    assert headway("bench", "growing", "--html", page).code == 0
+    assert page.read_text(encoding="utf-8").count("<svg") == 1
     ran = headway("bench", "bad")
     assert ran.code == 1
     assert "missed" in ran.out
+
+
+def test_the_pictures_of_the_documentation_are_up_to_date():
+    for name, content in draw(ROOT / "workloads").items():
+        there = (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
+        assert there == content, f"{name} is out of date: run make pictures"
 
 
 def test_the_simulator_is_fast_enough_on_a_small_case():

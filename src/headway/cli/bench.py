@@ -1,5 +1,6 @@
 """`headway bench`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,6 +8,7 @@ import typer
 
 def bench(
     name: Annotated[str, typer.Argument(help="Which one, or `all`.")] = "all",
+    html: Annotated[Path | None, typer.Option(help="Write a page with plots of growth.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object a benchmark.")] = False,
 ) -> None:
     """Measure this machine and this program, and judge the figures by their bars.
@@ -25,11 +27,17 @@ def bench(
     if name != "all" and name not in BENCHES:
         raise UnknownName("benchmark", name, [*BENCHES, "all"])
     chosen = list(BENCHES) if name == "all" else [name]
-    results = []
+    results, plots = [], []
     with shown("measuring", quiet=as_json) as progress:
         for done, each in enumerate(chosen):
             progress(done, len(chosen))
-            results.append(run(each))
+            found, plot = run(each)
+            results.append(found)
+            plots.append(plot)
+    if html:
+        from headway.study.report import write_bench
+
+        write_bench(html, results, plots)
     if as_json:
         typer.echo(to_text(results if name == "all" else results[0]))
     else:

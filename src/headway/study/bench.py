@@ -26,6 +26,7 @@ from headway.core.node import Node
 from headway.core.policy import Chain, PerNode
 from headway.core.snapshot import Snapshot
 from headway.core.units import JobId, NodeId, Resources
+from headway.draw.charts import Mark, Series, lines
 from headway.policy.headway import Headway, HeadwayMemory
 from headway.policy.registry import build
 from headway.policy.spread import Spread
@@ -46,6 +47,8 @@ class Figure:
     unit: str
     bar: float | None = None
     """At most this; None: for information."""
+    x: float | None = None
+    """Where it stands on the axis of a plot of growth."""
 
     def plain(self) -> dict[str, Any]:
         ok = self.bar is None or self.value <= self.bar
@@ -58,16 +61,28 @@ class Figure:
         }
 
 
-def run(name: str) -> dict[str, Any]:
+def run(name: str) -> tuple[dict[str, Any], str]:
+    """The result as INTERFACES section 6 has it, and a plot of growth where there is one."""
     before = score()
     figures = BENCHES[name](before)
-    return {
+    result = {
         "bench": name,
         "commit": commit(),
         "cores": len(sched_getaffinity(0)),
         "score": before,
         "figures": [f.plain() for f in figures],
     }
+    return result, growth([f for f in figures if f.x is not None])
+
+
+def growth(figures: list[Figure]) -> str:
+    if not figures:
+        return ""
+    points = [(f.x or 0.0, f.value) for f in figures]
+    bars = [Mark(x=f.x or 0.0, y=f.bar, text=f"bar {f.bar:g}") for f in figures if f.bar]
+    unit = figures[0].unit
+    line = Series(name=f"measured, {unit}", points=points)
+    return lines([line], x="jobs on the node", y=unit, marks=bars, title="Cost of one decision")
 
 
 def score() -> float:
@@ -200,7 +215,7 @@ def bench_decide(rate: float) -> list[Figure]:
     scale = rate / REFERENCE
     costs = {n: _decision_ms(n) * scale for n in (5, 10, 20, 50, 100)}
     return [
-        Figure(f"a decision for {n} jobs, median", ms, "ms", 5.0 if n == 50 else None)
+        Figure(f"a decision for {n} jobs, median", ms, "ms", 5.0 if n == 50 else None, x=n)
         for n, ms in costs.items()
     ] + [Figure("growth from 10 to 100 jobs: exponent", log10(costs[100] / costs[10]), "")]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from headway import __version__
 from headway.core.units import JobId
@@ -41,6 +42,27 @@ def write_report(
     made = f"Made by headway {__version__} simulate; pictures show seed {seed}."
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text(page(title, lead(results), sections, footer=made), encoding="utf-8")
+
+
+def write_bench(to: Path, results: Sequence[dict[str, Any]], plots: Sequence[str]) -> None:
+    """Benchmarks as a page: their figures, and a plot where cost grows with something."""
+    sections = []
+    for result, plot in zip(results, plots, strict=True):
+        rows = [
+            [
+                f["name"],
+                f"{f['value']:.4g} {f['unit']}",
+                "" if f["bar"] is None else f"{f['bar']:g}",
+            ]
+            for f in result["figures"]
+        ]
+        figures = table(["figure", "value", "bar"], rows, numeric=(1, 2))
+        about = f"{result['cores']} cores, score {result['score']:.2f} M/s."
+        sections.append(Section(title=result["bench"], body=plot + figures, text=about))
+    missed = [f["name"] for r in results for f in r["figures"] if not f["pass"]]
+    verdict = f"Missed: {', '.join(missed)}." if missed else "Every bar is met."
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(page("Benchmarks", verdict, sections), encoding="utf-8")
 
 
 def lead(results: Sequence[Sequence[Result]]) -> str:
