@@ -22,6 +22,30 @@ POLICIES = [
 
 
 @st.composite
+def arrivals(draw, name, at):
+    shape, at20 = draw(st.sampled_from([("inverse", 0.65), ("exponential", 0.9)]))
+    curve = Curve(shape=shape, bend=bent(shape, at20), noise=draw(st.sampled_from([0.0, 0.05])))
+    task = Task(request=Resources(cpu=draw(st.sampled_from([0.0, 0.3, 1.0]))))
+    work = draw(st.sampled_from([5.0, 40.0, 130.0]))
+    demand = draw(st.sampled_from([0.2, 0.5, 1.0, 3.0]))
+    steps = draw(st.sampled_from([1, 10, 500]))
+    error = draw(st.sampled_from([None, 0.0, 0.1, 0.5]))
+    known = None
+    if error is not None:
+        size = work * (1 + error) ** draw(st.sampled_from([-1, 0.5, 1]))
+        known = Expected(work=Estimate(value=size, error=error), demand=demand)
+    spec = JobSpec(
+        tasks=(task,),
+        checkpoint=Mode.SDK,
+        expected=known,
+        total_steps=draw(st.sampled_from([None, steps])),
+        kind=draw(st.sampled_from(["", "vae"])),
+        priority=draw(st.sampled_from([0, 0, 1])),
+    )
+    return Arrival(id=name, at=at, spec=spec, work=work, demand=demand, steps=steps, curve=curve)
+
+
+@st.composite
 def scenarios(draw, most_jobs=6, failures=True):
     nodes = tuple(
         node(
@@ -34,36 +58,7 @@ def scenarios(draw, most_jobs=6, failures=True):
     jobs, at = [], 0.0
     for i in range(draw(st.integers(1, most_jobs))):
         at += draw(st.sampled_from([0.0, 0.0, 3.7, 21.0, 60.0]))
-        shape, at20 = draw(st.sampled_from([("inverse", 0.65), ("exponential", 0.9)]))
-        curve = Curve(shape=shape, bend=bent(shape, at20), noise=draw(st.sampled_from([0.0, 0.05])))
-        task = Task(request=Resources(cpu=draw(st.sampled_from([0.0, 0.3, 1.0]))))
-        work = draw(st.sampled_from([5.0, 40.0, 130.0]))
-        demand = draw(st.sampled_from([0.2, 0.5, 1.0, 3.0]))
-        steps = draw(st.sampled_from([1, 10, 500]))
-        told = draw(st.sampled_from([None, 0.0, 0.1, 0.5]))
-        known = None
-        if told is not None:
-            size = work * (1 + told) ** draw(st.sampled_from([-1, 0.5, 1]))
-            known = Expected(work=Estimate(value=size, error=told), demand=demand)
-        spec = JobSpec(
-            tasks=(task,),
-            checkpoint=Mode.SDK,
-            expected=known,
-            total_steps=draw(st.sampled_from([None, steps])),
-            kind=draw(st.sampled_from(["", "vae"])),
-            priority=draw(st.sampled_from([0, 0, 1])),
-        )
-        jobs.append(
-            Arrival(
-                id=f"QJ{i}Q",
-                at=at,
-                spec=spec,
-                work=work,
-                demand=demand,
-                steps=steps,
-                curve=curve,
-            )
-        )
+        jobs.append(draw(arrivals(f"QJ{i}Q", at)))
     broken = ()
     if failures and draw(st.booleans()):
         broken = (
