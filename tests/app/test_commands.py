@@ -12,7 +12,7 @@ from headway.study import bench
 from headway.study.pictures import draw
 
 ROOT = Path(__file__).parents[2]
-WORKLOADS = sorted((ROOT / "workloads").glob("*.yaml"))
+WORKLOADS = sorted(p for p in (ROOT / "workloads").glob("*.yaml") if ".expect" not in p.name)
 KEYS = {
     "policy", "backend", "seed", "jobs", "mean_completion_s", "median_completion_s",
     "p95_completion_s", "makespan_s", "mean_time_to_quality_s", "mean_waiting_s", "utilization",

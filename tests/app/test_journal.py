@@ -3,7 +3,7 @@
 import pytest
 
 from headway.core.check import FINE, Verdict
-from headway.core.decision import Applied, Plan, SetShare
+from headway.core.decision import Applied, Failed, Plan, Refused, SetShare
 from headway.core.snapshot import Observation, Trigger
 from headway.errors import ConfigError
 from headway.runtime.journal import FileJournal, read
@@ -71,3 +71,17 @@ def test_the_memory_is_written_every_ten_minutes(tmp_path):
     lines = list(read(tmp_path / "j"))
     assert [line["cycle"] for line in lines if "memory" in line] == [1, 21, 41, 61, 81, 101]
     assert lines[99]["digest"]
+
+
+def test_outcomes_find_their_decisions_again_past_what_was_refused(tmp_path):
+    other = SetShare(replica="y/main-0", limit=0.001)
+    refused = Refused(decision=other, why="too low")
+    book = FileJournal(tmp_path / "j")
+    plan = Plan(decisions=(other, SHARE))
+    verdict = Verdict(accepted=(SHARE,), refused=(refused,))
+    book.intend(Trigger.TICK, Observation(at=1.0), plan, verdict, None)
+    book.settle((Failed(decision=SHARE, why="no such cgroup"),))
+    book.close()
+    (line,) = read(tmp_path / "j")
+    assert line["refused"] == (refused,)
+    assert line["outcomes"] == (Failed(decision=SHARE, why="no such cgroup"),)

@@ -44,7 +44,7 @@ def test_spread_scores_as_kube_scheduler_does():
 
 
 def test_a_pod_without_requests_counts_as_a_little():
-    taken, nominal = requested([Resources(), Resources(cpu=0.5)])
+    taken, nominal = requested([Resources(cpu=0.5)], 2)
     assert taken == Resources(cpu=0.5)
     assert nominal.cpu == pytest.approx(0.6)
     assert nominal.memory == 400 * 2**20

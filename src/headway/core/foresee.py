@@ -9,7 +9,7 @@ from headway.core.history import alike_key, requested, with_room
 from headway.core.job import Phase, Replica, task_of
 from headway.core.overlay import Overlay
 from headway.core.snapshot import TABLES, Derived, Snapshot, Trigger
-from headway.core.units import JobId, NodeId, ReplicaId
+from headway.core.units import NOTHING, JobId, NodeId, ReplicaId
 
 
 def foresee(plan: Plan, snapshot: Snapshot) -> Snapshot:
@@ -90,12 +90,11 @@ class _Future:
         """Count a replica in on a node."""
         here = {**self.on_node[at], name: None}
         self.on_node.put(at, here)
-        requests = [
-            self.jobs[r.job].spec.task(r.task).request
-            for r in (self.replicas[other] for other in here)
-        ]
+        replicas = (self.replicas[other] for other in here)
+        asked = (self.jobs[r.job].spec.task(r.task).request for r in replicas)
+        requests = [request for request in asked if request is not NOTHING]
         old = self.nodes[at]
-        new = with_room(old, *requested(requests), len(here))
+        new = with_room(old, *requested(requests, len(here)), len(here))
         self.nodes.put(at, new)
         order = self.before.order[at]
         left = [i for i in self.alike[alike_key(old)] if i != order]

@@ -6,6 +6,7 @@ to what exists. They are the loop's own: a snapshot of them is valid until the n
 """
 
 from bisect import bisect_left, insort
+from collections.abc import Collection
 
 from headway.core.job import Estimate, Job, Phase, Replica
 from headway.core.node import Node
@@ -30,6 +31,10 @@ class History:
         self.of_job: dict[JobId, dict[ReplicaId, None]] = {}
         self.queue: dict[JobId, None] = {}
         self.alike: dict[Alike, list[int]] = {}
+        self.keys: dict[NodeId, Alike] = {}
+        """Under which kind each node is filed in `alike`."""
+        self.asking: dict[NodeId, dict[ReplicaId, Resources]] = {}
+        """Of the replicas on a node, those that ask for something."""
         self.order: dict[NodeId, int] = {}
         self.names: list[NodeId] = []
         self.requests: tuple[Request, ...] = ()
@@ -63,21 +68,7 @@ def assemble(history: History, trigger: Trigger) -> Snapshot:
     changed = Changes(
         nodes=tuple(h.changed_nodes), jobs=tuple(h.changed_jobs), ended=tuple(h.ended)
     )
-    return Snapshot(
-        at=h.at,
-        trigger=trigger,
-        nodes=h.nodes,
-        jobs=h.jobs,
-        replicas=h.replicas,
-        on_node=h.on_node,
-        of_job=h.of_job,
-        queue=h.queue,
-        alike=h.alike,
-        order=h.order,
-        names=h.names,
-        changed=changed,
-        requests=h.requests,
-    )
+    return Snapshot(h, h.at, trigger, changed, h.requests)
 
 
 def _forget_unseen(h: History, seen: Observation) -> None:
@@ -96,9 +87,9 @@ def _see_node(h: History, node: Node) -> None:
         h.order[node.id] = len(h.names)
         h.names.append(node.id)
     if node.id not in h.nodes:
-        h.on_node[node.id] = {}
+        h.on_node[node.id], h.asking[node.id] = {}, {}
     else:
-        _unfile(h, h.nodes[node.id])
+        _unfile(h, node.id)
     h.nodes[node.id] = node
     h.changed_nodes[node.id] = None
     _file(h, node)
@@ -106,10 +97,9 @@ def _see_node(h: History, node: Node) -> None:
 
 
 def _drop_node(h: History, name: NodeId) -> None:
-    node = h.nodes.pop(name, None)
-    if node is not None:
-        _unfile(h, node)
-        h.on_node.pop(name)
+    if h.nodes.pop(name, None) is not None:
+        _unfile(h, name)
+        del h.on_node[name], h.asking[name]
         h.changed_nodes[name] = None
 
 
@@ -145,14 +135,10 @@ def _see_replica(h: History, seen: Replica) -> None:
         return
     h.of_job[seen.job][seen.id] = None
     now = _places(seen)
+    request = h.jobs[seen.job].spec.task(seen.task).request
     for node in dict.fromkeys((*_places(old), *now) if old else now):
         if node in h.nodes:
-            if node in now:
-                h.on_node[node][seen.id] = None
-            else:
-                h.on_node[node].pop(seen.id, None)
-            h.changed_nodes[node] = None
-            _recount(h, node)
+            _settle(h, node, seen.id, request if node in now else None)
 
 
 def _drop_replica(h: History, replica: ReplicaId) -> None:
@@ -163,9 +149,20 @@ def _drop_replica(h: History, replica: ReplicaId) -> None:
         h.of_job[old.job].pop(replica, None)
     for node in _places(old):
         if node in h.nodes:
-            h.on_node[node].pop(replica, None)
-            h.changed_nodes[node] = None
-            _recount(h, node)
+            _settle(h, node, replica, None)
+
+
+def _settle(h: History, node: NodeId, replica: ReplicaId, request: Resources | None) -> None:
+    """Count a replica in on a node, with what it asks for; or out (None)."""
+    if request is None:
+        h.on_node[node].pop(replica, None)
+        h.asking[node].pop(replica, None)
+    else:
+        h.on_node[node][replica] = None
+        if request is not NOTHING:
+            h.asking[node][replica] = request
+    h.changed_nodes[node] = None
+    _recount(h, node)
 
 
 def _with_track(seen: Replica, old: Replica | None) -> Replica:
@@ -240,25 +237,19 @@ def _places(replica: Replica) -> tuple[NodeId, ...]:
 
 def _recount(h: History, name: NodeId) -> None:
     """Sum up the room taken anew: adding and subtracting would let rounding errors grow."""
-    node = h.nodes[name]
-    replicas = h.on_node[name]
-    taken, nominal = requested([_request(h, r) for r in replicas])
-    _unfile(h, node)
-    h.nodes[name] = node = with_room(node, taken, nominal, len(replicas))
+    node, count = h.nodes[name], len(h.on_node[name])
+    taken, nominal = requested(h.asking[name].values(), count)
+    _unfile(h, name)
+    h.nodes[name] = node = with_room(node, taken, nominal, count)
     _file(h, node)
 
 
-def _request(h: History, replica: ReplicaId) -> Resources:
-    r = h.replicas[replica]
-    return h.jobs[r.job].spec.task(r.task).request
-
-
-def requested(requests: list[Resources]) -> tuple[Resources, Resources]:
-    """The sum of requests: as they are, and as kube-scheduler counts them."""
-    taken, cpu, memory = NOTHING, 0.0, 0.0
+def requested(requests: Collection[Resources], count: int) -> tuple[Resources, Resources]:
+    """What some of `count` replicas ask for in all: as it is, and as kube-scheduler counts it."""
+    silent = count - len(requests)
+    taken, cpu, memory = NOTHING, silent * NOMINAL.cpu, silent * NOMINAL.memory
     for request in requests:
-        if request is not NOTHING:
-            taken = taken + request
+        taken = taken + request
         cpu += request.cpu or NOMINAL.cpu
         memory += request.memory or NOMINAL.memory
     return taken, Resources(cpu=cpu, memory=memory, gpu=taken.gpu)
@@ -286,12 +277,13 @@ def alike_key(node: Node) -> Alike:
 
 
 def _file(h: History, node: Node) -> None:
-    insort(h.alike.setdefault(alike_key(node), []), h.order[node.id])
+    h.keys[node.id] = key = alike_key(node)
+    insort(h.alike.setdefault(key, []), h.order[node.id])
 
 
-def _unfile(h: History, node: Node) -> None:
-    key = alike_key(node)
+def _unfile(h: History, name: NodeId) -> None:
+    key = h.keys.pop(name)
     members = h.alike[key]
-    del members[bisect_left(members, h.order[node.id])]
+    del members[bisect_left(members, h.order[name])]
     if not members:
         del h.alike[key]

@@ -8,7 +8,7 @@ from headway.core.sharing import one_after_another, weights_for
 from headway.core.snapshot import Snapshot
 from headway.core.units import Cores
 
-SAME_WEIGHT = 0.02
+SAME_WEIGHT = 0.01
 """A weight that differs by less than this part is left as it is."""
 
 

@@ -40,7 +40,7 @@ def weights_for(wanted: Sequence[Cores], caps: Sequence[Cores]) -> list[float]:
     who gets the rest, and not of those.
     """
     count = len(wanted)
-    least = 1.01 * LEAST_WEIGHT * count
+    least = 1.02 * LEAST_WEIGHT * count
     if sum(wanted) <= 0:
         return [1.0] * count
     raw = [2 * w if w >= cap * (1 - 1e-9) else w for w, cap in zip(wanted, caps, strict=True)]

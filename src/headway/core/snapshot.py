@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from headway.core.job import Job, Phase, Replica
 from headway.core.node import Node
@@ -65,6 +65,34 @@ Alike = tuple[float, ...]
 """Nodes with the same key have the same capacity and the same room, and so the same score."""
 
 
+class Tables(Protocol):
+    """What the loop keeps, as a snapshot reads it."""
+
+    @property
+    def nodes(self) -> Mapping[NodeId, Node]: ...
+    @property
+    def jobs(self) -> Mapping[JobId, Job]: ...
+    @property
+    def replicas(self) -> Mapping[ReplicaId, Replica]: ...
+    @property
+    def on_node(self) -> Mapping[NodeId, Mapping[ReplicaId, None]]: ...
+    @property
+    def of_job(self) -> Mapping[JobId, Mapping[ReplicaId, None]]: ...
+    @property
+    def queue(self) -> Mapping[JobId, None]:
+        """Jobs that wait, in order of arrival."""
+
+    @property
+    def alike(self) -> Mapping[Alike, list[int]]:
+        """Places in `names` of the nodes of each kind."""
+
+    @property
+    def order(self) -> Mapping[NodeId, int]: ...
+    @property
+    def names(self) -> list[NodeId]:
+        """Every node that ever was, in order of joining; `order` is its inverse."""
+
+
 class Snapshot:
     """A read-only view, valid for one cycle.
 
@@ -72,28 +100,18 @@ class Snapshot:
     thing up is cheap, walking all of them is not, and nobody may write.
     """
 
-    def __init__(  # noqa: PLR0913 - one table each
+    def __init__(
         self,
-        *,
+        tables: Tables,
         at: Seconds,
         trigger: Trigger,
-        nodes: Mapping[NodeId, Node],
-        jobs: Mapping[JobId, Job],
-        replicas: Mapping[ReplicaId, Replica],
-        on_node: Mapping[NodeId, Mapping[ReplicaId, None]],
-        of_job: Mapping[JobId, Mapping[ReplicaId, None]],
-        queue: Mapping[JobId, None],
-        alike: Mapping[Alike, list[int]],
-        order: Mapping[NodeId, int],
-        names: list[NodeId],
         changed: Changes,
         requests: tuple[Request, ...] = (),
     ) -> None:
-        self.at, self.trigger = at, trigger
-        self.nodes, self.jobs, self.replicas = nodes, jobs, replicas
-        self.on_node, self.of_job, self.queue = on_node, of_job, queue
-        self.alike, self.order, self.names = alike, order, names
-        self.changed, self.requests = changed, requests
+        self.at, self.trigger, self.changed, self.requests = at, trigger, changed, requests
+        self.nodes, self.jobs, self.replicas = tables.nodes, tables.jobs, tables.replicas
+        self.on_node, self.of_job, self.queue = tables.on_node, tables.of_job, tables.queue
+        self.alike, self.order, self.names = tables.alike, tables.order, tables.names
 
     @property
     def waiting(self) -> Iterator[Job]:

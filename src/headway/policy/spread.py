@@ -71,6 +71,8 @@ class _Search:
         those where something has.
         """
         s, touched = self.snapshot, self.touched
+        if not touched:
+            return [s.nodes[s.names[alike[0]]] for alike in s.alike.values()]
         names = (
             next((s.names[i] for i in alike if s.names[i] not in touched), None)
             for alike in s.alike.values()
@@ -80,14 +82,12 @@ class _Search:
 
 def score(node: Node, request: Resources) -> float:
     """LeastAllocated plus BalancedAllocation, 0 to 200, with the new pod counted in."""
-    cpu = _part(node.nominal.cpu + (request.cpu or NOMINAL.cpu), node.capacity.cpu)
-    memory = _part(node.nominal.memory + (request.memory or NOMINAL.memory), node.capacity.memory)
-    balance = 1 - abs(cpu - memory) if max(cpu, memory) < 1 else 0.0
-    return 100 * (1 - (cpu + memory) / 2) + 100 * balance
-
-
-def _part(amount: float, capacity: float) -> float:
-    return min(1.0, amount / capacity) if capacity > 0 else 1.0
+    there, used = node.capacity, node.nominal
+    cpu = (used.cpu + (request.cpu or NOMINAL.cpu)) / (there.cpu or 1e-9)
+    memory = (used.memory + (request.memory or NOMINAL.memory)) / (there.memory or 1e-9)
+    if cpu < 1 and memory < 1:
+        return 200 - 50 * (cpu + memory) - 100 * abs(cpu - memory)
+    return 100 - 50 * (min(1.0, cpu) + min(1.0, memory))
 
 
 def _loaded(node: Node, request: Resources) -> Node:

@@ -18,7 +18,8 @@ from typing import Any, Protocol
 
 from headway.core.check import Verdict
 from headway.core.codec import Plain, from_plain, to_plain
-from headway.core.decision import Outcome, Plan
+from headway.core.decision import Failed, Outcome, Plan, Refused
+from headway.core.record import KNOWN
 from headway.core.snapshot import Observation, Trigger
 from headway.core.units import Seconds
 from headway.errors import ConfigError
@@ -77,7 +78,9 @@ class FileJournal:
         self._write(_dump(line)[:-1], durable=bool(verdict.accepted))
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
-        self._write(f"{_OUTCOMES}{_dump(to_plain(outcomes))}}}\n", durable=bool(outcomes))
+        self._write(
+            f"{_OUTCOMES}{_dump([_brief(o) for o in outcomes])}}}\n", durable=bool(outcomes)
+        )
 
     def close(self) -> None:
         self._file.close()
@@ -112,9 +115,11 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                 if not text.endswith("\n"):
                     return  # torn before the plan was written: nothing had been done yet
                 raise ConfigError("this line is no cycle of a journal", where=f"{path}:{number}")
-            for key in ("seen", "plan", "outcomes", "refused", "memory"):
+            for key in ("seen", "plan", "refused", "memory"):
                 if key in line:
                     line[key] = from_plain(line[key])
+            if "outcomes" in line:
+                line["outcomes"] = _whole(line)
             line["trigger"] = Trigger(line["trigger"])
             yield line
 
@@ -136,6 +141,21 @@ def _load_torn(text: str) -> dict[str, Any] | None:
         begun = (_OUTCOMES[:n] for n in range(len(_OUTCOMES), 0, -1))
         head = text.removesuffix(next((part for part in begun if text.endswith(part)), ""))
     return _load(text) or _load(text + "}") or _load(head + "}")
+
+
+def _brief(outcome: Outcome) -> Plain:
+    """Without the decision: the outcomes stand in the order of those that were accepted."""
+    plain: dict[str, Plain] = {"is": type(outcome).__name__}
+    if isinstance(outcome, Refused | Failed):
+        plain["why"] = outcome.why
+    return plain
+
+
+def _whole(line: dict[str, Any]) -> tuple[Outcome, ...]:
+    refused = [r.decision for r in line.get("refused", ())]
+    accepted = [d for d in line["plan"].decisions if d not in refused]
+    pairs = zip(line["outcomes"], accepted, strict=True)
+    return tuple(KNOWN[o["is"]](decision=d, **{k: o[k] for k in o if k != "is"}) for o, d in pairs)
 
 
 _OUTCOMES = ',"outcomes":'
