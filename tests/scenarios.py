@@ -75,17 +75,6 @@ def scenarios(draw, most_jobs=6, failures=True):
     )
 
 
-class WatchedWorld(World):
-    """Calls `watch(world, since)` before time moves on, with the rates that held until then."""
-
-    watch = staticmethod(lambda world, until: None)
-
-    def next_at(self):
-        at = super().next_at()
-        self.upcoming = at
-        return at
-
-
 def run(scenario, policy, *, journal=None, world_class=World, watch=None, wrap=lambda p: p):
     """As `simulate` does it, with hooks."""
     made = wrap(build(policy) if isinstance(policy, str) else policy)

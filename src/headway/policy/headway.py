@@ -10,7 +10,7 @@ from math import inf
 
 from headway.core.decision import Plan, SetShare
 from headway.core.job import Job, Phase, Replica
-from headway.core.promise import Allocation, Need, allocate
+from headway.core.promise import SOON, Allocation, Need, allocate
 from headway.core.ranked import differs
 from headway.core.record import memory, record
 from headway.core.reference import Shadow, Shadows, advance, fair_rates, promise
@@ -18,8 +18,6 @@ from headway.core.sharing import weights_for
 from headway.core.size import TRUSTED, Belief, Known, believe, learn, settle
 from headway.core.snapshot import Snapshot
 from headway.core.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
-
-SOON: Seconds = 0.05
 
 
 @memory

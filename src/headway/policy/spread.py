@@ -6,7 +6,7 @@ costs in proportion to how many kinds there are, not to how many nodes.
 """
 
 from headway.core.decision import CALM, Place, Plan
-from headway.core.history import NOMINAL
+from headway.core.history import NOMINAL, with_room
 from headway.core.job import Job, gang, task_of
 from headway.core.node import Node
 from headway.core.record import record
@@ -91,16 +91,8 @@ def score(node: Node, request: Resources) -> float:
 
 
 def _loaded(node: Node, request: Resources) -> Node:
+    """As it will be with one more replica."""
     nominal = Resources(
         cpu=request.cpu or NOMINAL.cpu, memory=request.memory or NOMINAL.memory, gpu=request.gpu
     )
-    return Node(
-        id=node.id,
-        capacity=node.capacity,
-        speed=node.speed,
-        rack=node.rack,
-        up=node.up,
-        taken=node.taken + request,
-        nominal=node.nominal + nominal,
-        count=node.count + 1,
-    )
+    return with_room(node, node.taken + request, node.nominal + nominal, node.count + 1)
