@@ -6,7 +6,7 @@ Sharing is exact and fluid: what a kernel's fair scheduler tends to over a secon
 from collections.abc import Sequence
 
 from headway.core.check import LEAST_WEIGHT
-from headway.core.units import Cores
+from headway.core.units import Cores, CoreSeconds, Seconds
 
 
 def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> list[Cores]:
@@ -60,3 +60,30 @@ def one_after_another(caps: Sequence[Cores], capacity: Cores) -> list[Cores]:
         given.append(min(cap, capacity))
         capacity -= given[-1]
     return given
+
+
+def total_completion(jobs: Sequence[tuple[CoreSeconds, Cores]], capacity: Cores) -> Seconds:
+    """Sum of the completion times of (work left, demand), served one after another.
+
+    >>> total_completion([(40.0, 1.0), (60.0, 0.2)], 1.0)  # 40 s, then 300 s more
+    380.0
+    >>> total_completion([(60.0, 0.2), (40.0, 1.0)], 1.0)  # side by side: 300 s and 50 s
+    350.0
+    """
+    lefts, demands = [left for left, _ in jobs], [demand for _, demand in jobs]
+    at = total = 0.0
+    while lefts:
+        free, rates = capacity, []
+        for demand in demands:
+            rates.append(min(demand, free))
+            free -= rates[-1]
+            if free <= 0:
+                break
+        step = min([left / rate for left, rate in zip(lefts, rates, strict=False)])
+        at += step
+        for i in range(len(rates) - 1, -1, -1):
+            lefts[i] -= rates[i] * step
+            if lefts[i] <= 1e-9:
+                total += at
+                del lefts[i], demands[i]
+    return total

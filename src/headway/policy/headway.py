@@ -14,10 +14,13 @@ from headway.core.promise import SOON, Allocation, Need, allocate
 from headway.core.ranked import differs
 from headway.core.record import memory, record
 from headway.core.reference import Shadow, Shadows, advance, fair_rates, promise
-from headway.core.sharing import weights_for
+from headway.core.sharing import total_completion, weights_for
 from headway.core.size import TRUSTED, Belief, Known, believe, learn, settle
 from headway.core.snapshot import Snapshot
 from headway.core.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
+
+NEXT = 8
+"""How many of the next jobs the places of thin ones are tried among."""
 
 
 @memory
@@ -174,15 +177,24 @@ class _Node:
             rest.remove(last)
             order.append(last)
             end -= left[last] / self.cores
-        return self._thin_first(order[::-1])
+        return self._place_thin(order[::-1])
 
-    def _thin_first(self, order: list[ReplicaId]) -> list[ReplicaId]:
-        """A core-second makes a job that can use only `demand` cores 1/demand seconds earlier, and
-        each of those before it 1/cores later: where that is a gain, it goes ahead of them.
+    def _place_thin(self, order: list[ReplicaId]) -> list[ReplicaId]:
+        """Smith's rule is for jobs that can fill the node. One that cannot hardly delays those it
+        runs beside: among the next few, it goes where the sum of completions is least.
         """
-        demand = {n: self.memory.shadows[n].demand for n in order}
-        ahead = [n for i, n in enumerate(order) if i * demand[n] < 0.999 * self.cores]
-        return ahead + [n for n in order if n not in ahead]
+        head, tail = order[:NEXT], order[NEXT:]
+        jobs = {n: (self._left(n), self.memory.shadows[n].demand) for n in head}
+        best = total_completion([jobs[n] for n in head], self.cores)
+        sure = [n for n in head if self.memory.shadows[n].sure]
+        for thin in [n for n in sure if jobs[n][1] < self.cores]:
+            others = [n for n in head if n != thin]
+            for i in range(len(head)):
+                tried = [*others[:i], thin, *others[i:]]
+                total = total_completion([jobs[n] for n in tried], self.cores)
+                if total < best * (1 - 1e-9):
+                    head, best = tried, total
+        return head + tail
 
     def _left(self, name: ReplicaId) -> CoreSeconds:
         """Work left, as far as anybody knows; of an unknown size, as much as has been done."""
