@@ -49,10 +49,20 @@ def test_the_shortest_gets_nearly_all_and_the_others_a_trickle():
 
 
 def test_a_promise_that_allows_no_delay_is_kept_first_and_says_so():
-    """A job that can use a fifth of the node only, and long: under fair sharing it never waits."""
+    h = world(sized("long", 100), sized("short", 30))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    memory.shadows["long/main-0"].due, memory.shadows["short/main-0"].due = 100.0, 900.0
+    plan, memory = policy.decide(assemble(h, Trigger.TICK), memory)
+    assert reasons(plan)["long"] == "its promise, 100 s from now, allows no delay"
+    assert memory.rates["long/main-0"] == 1.0
+
+
+def test_a_thin_job_runs_beside_the_shorter_one():
+    """It can use a fifth of the node only: it hardly delays the other, and would itself wait."""
     h = world(sized("thin", 100, demand=0.2), sized("short", 10))
-    plan, _ = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
-    assert "allows no delay" in reasons(plan)["thin"]
+    _, memory = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
+    assert memory.rates == {"thin/main-0": 0.2, "short/main-0": 0.8}
 
 
 def test_one_job_alone_is_left_alone():
