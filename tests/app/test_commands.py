@@ -95,6 +95,22 @@ def test_expand_writes_out_what_it_draws_and_that_runs_the_same(headway, tmp_pat
     assert as_json["kind"] == "Workload"
 
 
+def test_a_manifest_by_path_is_honoured(headway, tmp_path):
+    (tmp_path / "train.yaml").write_text(
+        "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: vae}\n"
+        "spec:\n  totalSteps: 300\n  priority: 1\n  checkpoint: {mode: sigterm}\n"
+        "  tasks: [{resources: {requests: {cpu: 600m, memory: 1Gi}}}]\n"
+    )
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "apiVersion: headway.dev/v1alpha1\nkind: Workload\njobs:\n"
+        "  - {name: a, manifest: train.yaml, profile: {work: 10}}\n"
+        "  - {name: b, manifest: train.yaml, profile: {work: 10}}\n"
+    )
+    first = json.loads(headway("simulate", path, "--json").out)[0]
+    assert [j["started_s"] for j in first["per_job"]] == [0.0, 10.0]  # 600m twice do not fit
+
+
 @pytest.mark.parametrize("path", WORKLOADS, ids=lambda p: p.stem)
 def test_every_workload_of_the_repository_runs(headway, path):
     assert headway("simulate", path, "--json").code == 0

@@ -187,7 +187,7 @@ def _promises(first: int) -> list[Figure]:
         figures += [
             Figure(name + "mean completion against fair", found.mean, "x", row.mean),
             Figure(name + "the same, worst seed", found.worst_seed, "x"),
-            Figure(name + "makespan against fair", found.makespan, "x", row.makespan + 0.0005),
+            Figure(name + "makespan against fair", found.makespan, "x", row.makespan + 1e-6),
             Figure(name + "slower jobs", found.slower, "", row.slower),
             Figure(name + f"jobs beyond {row.worst:g}", found.beyond, "", row.beyond),
             Figure(name + "worst job", found.worst, "x"),
