@@ -33,11 +33,8 @@ def to_plain(thing: Any) -> Plain:
     out: dict[str, Plain] = {"is": kind.__name__}
     for name, default in _defaults(kind):
         value = getattr(thing, name)
-        if type(value) in _ATOMS:
-            if value != default:
-                out[name] = value
-        elif value != default:
-            out[name] = to_plain(value)
+        if value is not default and value != default:
+            out[name] = value if type(value) in _ATOMS else to_plain(value)
     return out
 
 

@@ -78,9 +78,8 @@ class FileJournal:
         self._write(_dump(line)[:-1], durable=bool(verdict.accepted))
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
-        self._write(
-            f"{_OUTCOMES}{_dump([_brief(o) for o in outcomes])}}}\n", durable=bool(outcomes)
-        )
+        brief = ",".join([_brief(o) for o in outcomes])
+        self._write(f"{_OUTCOMES}[{brief}]}}\n", durable=bool(outcomes))
 
     def close(self) -> None:
         self._file.close()
@@ -143,12 +142,12 @@ def _load_torn(text: str) -> dict[str, Any] | None:
     return _load(text) or _load(text + "}") or _load(head + "}")
 
 
-def _brief(outcome: Outcome) -> Plain:
+def _brief(outcome: Outcome) -> str:
     """Without the decision: the outcomes stand in the order of those that were accepted."""
-    plain: dict[str, Plain] = {"is": type(outcome).__name__}
+    name = type(outcome).__name__
     if isinstance(outcome, Refused | Failed):
-        plain["why"] = outcome.why
-    return plain
+        return _dump({"is": name, "why": outcome.why})
+    return f'{{"is":"{name}"}}'
 
 
 def _whole(line: dict[str, Any]) -> tuple[Outcome, ...]:
