@@ -27,7 +27,7 @@ class HeadwayError(Exception):
         self.message, self.where, self.hint = message, where, hint
 
     def plain(self) -> dict[str, dict[str, str]]:
-        """As the command line and the server print it (INTERFACES, section 5)."""
+        """As the command line prints it."""
         return {
             "error": {
                 "code": self.code,

@@ -1,4 +1,4 @@
-"""What holds whatever happens (PLAN: laws)."""
+"""What holds whatever happens."""
 
 import json
 from dataclasses import replace

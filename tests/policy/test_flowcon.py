@@ -1,4 +1,4 @@
-"""FlowCon, line by line (PAPERS 1.4)."""
+"""FlowCon, line by line (docs/papers/flowcon.md)."""
 
 import pytest
 

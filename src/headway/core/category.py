@@ -18,6 +18,6 @@ _SLOWER = {
 
 def by_efficiency(now: Category, efficiency: float, threshold: float) -> Category:
     """Algorithm 1, lines 4 to 13: slow once is watched, slow twice is believed; whoever
-    reaches the threshold starts over (PAPERS 1.6.2: converged and slow stays converged).
+    reaches the threshold starts over (converged and slow stays converged).
     """
     return Category.GROWING if efficiency >= threshold else _SLOWER[now]

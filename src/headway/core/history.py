@@ -16,7 +16,7 @@ from headway.core.snapshot import Alike, Changes, Observation, Request, Snapshot
 from headway.core.units import NOTHING, CoreSeconds, JobId, NodeId, ReplicaId, Resources, Seconds
 
 NOMINAL = Resources(cpu=0.1, memory=200 * 2**20)
-"""What kube-scheduler takes a pod without requests to need (PAPERS 6.2)."""
+"""What kube-scheduler takes a pod without requests to need."""
 
 
 class History:

@@ -37,7 +37,7 @@ _ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED})
 
 
 class Mode(StrEnum):
-    """How a job saves itself (INTERFACES, section 4)."""
+    """How a job saves itself."""
 
     NONE = "none"
     SIGTERM = "sigterm"

@@ -1,4 +1,4 @@
-"""Growth, progress rate and growth efficiency (PAPERS 1.3): what a track says of a replica.
+"""Growth, progress rate and growth efficiency: what a track says of a replica.
 
 Two ways to make values of different jobs comparable. The papers' code divides a loss by the
 largest one seen; that needs positive, minimised values. Ours divides an improvement by the

@@ -1,7 +1,7 @@
 """The reference world: what plain fair sharing would have given every job on a node by now.
 
-It is kept beside the real one by policies that measure themselves against it (DESIGN, section 5:
-F). A job's finish in it is a promise.
+It is kept beside the real one by policies that measure themselves against it. A job's finish in
+it is a promise (docs/explanation/nobody-loses.md).
 """
 
 from math import inf

@@ -1,6 +1,6 @@
 """How much work a job is: from declared steps and what a step has cost, from what was told, from
 earlier jobs of its kind; or unknown. Each with its error, for the error decides how far a policy
-may lean on it (DESIGN, section 5, rules 5 and 6).
+may lean on it (docs/explanation/nobody-loses.md).
 """
 
 from math import inf, log

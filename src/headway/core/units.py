@@ -1,5 +1,5 @@
 """Names and amounts. CPU is cores, work core-seconds on a core of speed 1, memory bytes,
-time seconds (INTERFACES, section 1).
+time seconds.
 """
 
 from typing import NewType, TypeAlias

@@ -1,8 +1,8 @@
-"""FlowCon: ceilings by growth efficiency on one node (PAPERS 1; Algorithms 1 and 2).
+"""FlowCon: ceilings by growth efficiency on one node (Algorithms 1 and 2).
 
-The paper mode follows the text and the authors' code, with their misprints resolved as
-PAPERS 1.6 says. The corrected mode differs in four named switches, each with its reason in
-docs/decisions: `signal`, `cold_start`, `dimensionless` (0004) and `soft` (0005).
+The paper mode follows the text, with its misprints resolved as docs/papers/flowcon.md says. The
+corrected mode differs in four named switches, each with its reason in docs/decisions: `signal`,
+`cold_start`, `dimensionless` (0004) and `soft` (0005).
 """
 
 from headway.core.category import Category, by_efficiency
@@ -31,7 +31,7 @@ class FlowCon:
     """itval."""
     floor_divisor: float = 2.0
     """β: a converged replica keeps 1/(β n) of the node. The thesis never states it; its one
-    worked limit, 0.25 for one of two, is β = 2 (PAPERS 1.6.6)."""
+    worked limit, 0.25 for one of two, is β = 2."""
     backoff: bool = True
     """Double the interval while everybody has converged."""
     signal: str = "range"
@@ -40,10 +40,10 @@ class FlowCon:
     """A replica without two intervals of reports: `zero` growth (paper), or `unknown`."""
     soft: bool = True
     """Shares are weights, and what one leaves another may use; else ceilings (paper), under
-    which it is left idle (PAPERS 1.6.9)."""
+    which it is left idle."""
     dimensionless: bool = True
     """Growth per interval and share of the node, in [0, 1]; else per second (paper), which ties
-    α to the interval (PAPERS 1.6.4)."""
+    α to the interval."""
 
     def begin(self) -> FlowConMemory:
         return FlowConMemory(interval=self.interval, categories={})

@@ -44,7 +44,7 @@ class Headway:
     """It looks again at least this often while several jobs share the node."""
     lag: float = 0.03
     """How far a job of uncertain size may fall behind its fair share once it might have finished
-    there: this part of its time, and a second (rule 6 allows up to 0.1)."""
+    there: this part of its time, and a second."""
     late: float = 0.09
     """For `quality` alone: completion may be this much later than promised."""
 

@@ -1,4 +1,4 @@
-"""Placement as the default kube-scheduler does it, pod by pod (PAPERS 6.2); the papers' DS.
+"""Placement as the default kube-scheduler does it, pod by pod; the papers' DS.
 
 It looks at requests and never at use, and nothing is ever moved. Nodes with the same
 capacity and the same load score the same, so only one of each kind is scored: a placement

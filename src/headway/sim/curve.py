@@ -17,7 +17,7 @@ from headway.errors import ConfigError
 MOST_POINTS = 2048
 """A job with more steps than this logs only every so many."""
 SETTLED = 0.95
-"""Quality: this part of the eventual improvement (DESIGN, section 5)."""
+"""Quality: this part of the eventual improvement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

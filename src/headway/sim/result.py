@@ -1,4 +1,4 @@
-"""What a run achieved, in the words of INTERFACES section 5, and how it compares."""
+"""What a run achieved, and how it compares."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -99,7 +99,7 @@ def _job(j: JobState) -> JobResult:
 
 
 def _against(ours: Sequence[JobResult], theirs: Sequence[JobResult]) -> tuple[int, int, float]:
-    """Jobs that finish earlier, jobs that are losers (INTERFACES: later than 1.01 times the
+    """Jobs that finish earlier, jobs that are losers (later than 1.01 times the
     other's completion plus a second), and the worst ratio.
     """
     faster = slower = 0

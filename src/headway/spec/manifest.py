@@ -1,4 +1,4 @@
-"""The manifest: one `TrainingJob` file for every backend (DESIGN, section 3)."""
+"""The manifest: one `TrainingJob` file for every backend."""
 
 from typing import Annotated, Any, Literal, Self
 

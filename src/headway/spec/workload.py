@@ -1,4 +1,4 @@
-"""The workload file: jobs with arrival times, and the nodes to run on (DESIGN, section 3)."""
+"""The workload file: jobs with arrival times, and the nodes to run on."""
 
 from typing import Annotated, Any, Literal, Self
 

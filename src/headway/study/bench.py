@@ -62,7 +62,7 @@ class Figure:
 
 
 def run(name: str) -> tuple[dict[str, Any], str]:
-    """The result as INTERFACES section 6 has it, and a plot of growth where there is one."""
+    """The result as plain data, and a plot of growth where there is one."""
     before = score()
     figures = BENCHES[name](before)
     result = {
@@ -196,7 +196,7 @@ def _promises(first: int) -> list[Figure]:
 
 
 def bench_promises(rate: float) -> list[Figure]:
-    """Nobody loses: 20 seeds of each workload, and 20 that nobody looked at while building."""
+    """Nobody loses: 20 seeds of each workload."""
     del rate
     return _promises(0)
 
