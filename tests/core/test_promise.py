@@ -60,8 +60,7 @@ def test_a_promise_without_slack_goes_ahead_of_the_shorter():
 def test_rates_hold_until_the_first_promise_runs_out():
     needs = {"long": need(50, 57), "short": need(100, 400)}
     found = allocate(needs, ["short", "long"], 1.0, 0.0, 10.0)
-    # 57 s less a trickle for the other, less the 50 that it needs.
-    assert found.calm_for == pytest.approx(57 * 0.998 - 50)
+    assert found.calm_for == pytest.approx(7.0)
 
 
 def test_who_cannot_use_all_leaves_the_rest():

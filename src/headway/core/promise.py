@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from math import inf
 from typing import Generic, TypeVar
 
-from headway.core.check import LEAST_WEIGHT
 from headway.core.units import Cores, CoreSeconds, Seconds
 
 K = TypeVar("K", bound=Hashable)
@@ -179,23 +178,12 @@ def allocate(
 
 
 def _claims(needs: Mapping[K, Need], capacity: Cores, now: Seconds) -> dict[K, Claim]:
-    """What was promised, a little early: everybody else on the node keeps a trickle, and that
-    must come from somewhere. Those due later are the ones whose trickle a set has to bear.
-    """
-    claims: dict[K, Claim] = {}
-    later = len(needs)
-    for name, need in sorted(needs.items(), key=lambda item: item[1].due):
-        later -= 1
-        if need.due < inf:
-            until = need.due - now
-            early = max(until * (1 - LEAST_WEIGHT * later), min(need.left / need.demand, until))
-            claims[name] = Claim(need.left, need.demand, now + early)
+    """What was promised, or as little later as can still be kept."""
+    claims = {
+        n: Claim(need.left, need.demand, need.due) for n, need in needs.items() if need.due < inf
+    }
     while late := overdrawn(claims, capacity, now):
-        early_ones = [n for n in late[-1] if claims[n].due < needs[n].due]
-        for name in early_ones:
-            claims[name].due = needs[name].due  # no room to be early
-        if not early_ones:
-            _delay([claims[n] for n in late[0]], capacity, now)
+        _delay([claims[n] for n in late[0]], capacity, now)
     return claims
 
 
