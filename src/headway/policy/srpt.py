@@ -7,6 +7,7 @@ long jobs pay for it.
 from math import inf
 
 from headway.core.decision import Plan
+from headway.core.job import Replica
 from headway.core.ranked import in_order
 from headway.core.record import record
 from headway.core.snapshot import Snapshot
@@ -21,10 +22,10 @@ class Srpt:
         return None
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
-        def left(job: str) -> float:
-            truth = snapshot.jobs[job].truth  # type: ignore[index]
+        def left(r: Replica) -> float:
+            truth = snapshot.jobs[r.job].truth
             return inf if truth is None else truth
 
-        order = sorted(snapshot.running, key=lambda r: left(r.job))
+        order = sorted(snapshot.running, key=left)
         shares = in_order(snapshot, order, "least work left") if order else ()
         return Plan(decisions=shares), memory

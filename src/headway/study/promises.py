@@ -4,7 +4,7 @@ of a job's size. The workloads and bars are those that the policy was asked to m
 
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from os import sched_getaffinity
 from statistics import fmean
@@ -37,26 +37,84 @@ class Row:
     """Part of the jobs that may be beyond even that."""
 
 
-def _both(name: str, sizes: dict[str, float | bool], **bars: float) -> list[Row]:
-    return [Row(name=f"{name}, {n} jobs", jobs=n, sizes=sizes, **bars) for n in (10, 15)]  # type: ignore[arg-type]
+def _both(row: Row) -> list[Row]:
+    """With ten jobs and with fifteen."""
+    return [replace(row, name=f"{row.name}, {n} jobs", jobs=n) for n in (10, 15)]
 
 
 ROWS = [
-    Row(name="full, 10 jobs", demand="full", jobs=10, sizes={}, mean=0.57, makespan=1.0,
-        slower=0.0, worst=1.01),
-    Row(name="full, 15 jobs", demand="full", jobs=15, sizes={}, mean=0.55, makespan=1.0,
-        slower=0.0, worst=1.01),
-    Row(name="mixed, 10 jobs", jobs=10, sizes={}, mean=0.69, makespan=1.0, slower=0.003,
-        worst=1.03),
-    Row(name="mixed, 15 jobs", jobs=15, sizes={}, mean=0.63, makespan=1.0, slower=0.003,
-        worst=1.03),
-    *_both("wrong by 1.5", {"wrong": 1.5}, mean=0.85, makespan=1.02, worst=1.15),
-    *_both("wrong by 3", {"wrong": 3}, mean=0.95, makespan=1.05, worst=1.25, beyond=0.01),
-    *_both("from an earlier run", {"earlier": 0.1}, mean=0.75, makespan=1.01, slower=0.02,
-           worst=1.10),
-    *_both("loss curves alone", {"curves": True}, mean=1.02, makespan=1.05, worst=1.25),
-    *_both("nothing known", {"nothing": True}, mean=1.02, makespan=1.05, worst=1.10),
-]  # fmt: skip
+    Row(
+        name="full, 10 jobs",
+        demand="full",
+        jobs=10,
+        sizes={},
+        mean=0.57,
+        makespan=1.0,
+        slower=0.0,
+        worst=1.01,
+    ),
+    Row(
+        name="full, 15 jobs",
+        demand="full",
+        jobs=15,
+        sizes={},
+        mean=0.55,
+        makespan=1.0,
+        slower=0.0,
+        worst=1.01,
+    ),
+    Row(
+        name="mixed, 10 jobs", jobs=10, sizes={}, mean=0.69, makespan=1.0, slower=0.003, worst=1.03
+    ),
+    Row(
+        name="mixed, 15 jobs", jobs=15, sizes={}, mean=0.63, makespan=1.0, slower=0.003, worst=1.03
+    ),
+    *_both(
+        Row(name="wrong by 1.5", jobs=0, sizes={"wrong": 1.5}, mean=0.85, makespan=1.02, worst=1.15)
+    ),
+    *_both(
+        Row(
+            name="wrong by 3",
+            jobs=0,
+            sizes={"wrong": 3},
+            mean=0.95,
+            makespan=1.05,
+            worst=1.25,
+            beyond=0.01,
+        )
+    ),
+    *_both(
+        Row(
+            name="from an earlier run",
+            jobs=0,
+            sizes={"earlier": 0.1},
+            mean=0.75,
+            makespan=1.01,
+            slower=0.02,
+            worst=1.10,
+        )
+    ),
+    *_both(
+        Row(
+            name="loss curves alone",
+            jobs=0,
+            sizes={"curves": True},
+            mean=1.02,
+            makespan=1.05,
+            worst=1.25,
+        )
+    ),
+    *_both(
+        Row(
+            name="nothing known",
+            jobs=0,
+            sizes={"nothing": True},
+            mean=1.02,
+            makespan=1.05,
+            worst=1.10,
+        )
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
