@@ -153,6 +153,14 @@ def test_errors_as_json(headway, workload):
     assert error["where"].endswith("w.yaml:1")
 
 
+def test_a_file_that_cannot_be_written(headway, workload):
+    for option in ("--journal", "--html"):
+        ran = headway("simulate", workload(JOB), "-p", "fair", option, "/proc/nowhere/x")
+        assert ran.code == 2
+        assert "cannot use this file" in ran.err
+        assert "/proc/nowhere" in ran.err
+
+
 def test_a_journal_is_of_one_run(headway, workload, tmp_path):
     ran = headway("simulate", workload(JOB), "--seeds", 2, "--journal", tmp_path / "j")
     assert ran.code == 2

@@ -7,7 +7,7 @@ import typer
 
 from headway import __version__
 from headway.cli import bench, policies, simulate, workload
-from headway.errors import HeadwayError
+from headway.errors import ConfigError, HeadwayError
 
 app = typer.Typer(
     name="headway",
@@ -45,13 +45,21 @@ def main() -> None:
     try:
         app()
     except HeadwayError as error:
-        if "--json" in sys.argv:
-            typer.echo(json.dumps(error.plain()))
-        else:
-            typer.echo(f"headway: {error.message}", err=True)
-            for label, text in (("where", error.where), ("remedy", error.hint)):
-                if text:
-                    typer.echo(f"  {label}: {text}", err=True)
+        _say(error)
         raise SystemExit(error.exit_code) from None
+    except OSError as error:
+        found = ConfigError(f"cannot use this file: {error.strerror}", where=str(error.filename))
+        _say(found)
+        raise SystemExit(found.exit_code) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+
+def _say(error: HeadwayError) -> None:
+    if "--json" in sys.argv:
+        typer.echo(json.dumps(error.plain()))
+        return
+    typer.echo(f"headway: {error.message}", err=True)
+    for label, text in (("where", error.where), ("remedy", error.hint)):
+        if text:
+            typer.echo(f"  {label}: {text}", err=True)

@@ -110,8 +110,8 @@ def learn(known: Known | None, work: CoreSeconds) -> Known:
 
 
 def from_curve(curve: Fit, attained: CoreSeconds, step: float) -> Estimate:
-    """People stop a training when it no longer gains: where the curve says that will be. An
-    estimate to show to a person, and nothing to promise by.
+    """People stop a training when it no longer gains: where the curve says that will be. Its error
+    is unbounded: something to tell a person, and nothing to promise by.
     """
     end = max(step, 1.0)
     for _ in range(60):

@@ -47,6 +47,8 @@ def run_seed(
     results: list[Result] = []
     for policy in policies:
         name = journal_name(journal, policy, policies) if journal else None
+        if name:
+            name.unlink(missing_ok=True)  # a simulation is a run of its own, and never goes on
         book = FileJournal(name, durable=False) if name else None
         world = simulate(scenario, build(policy), journal=book)
         if book:

@@ -7,7 +7,7 @@ import numpy as np
 from headway.core.job import Job, Phase, Replica, task_of
 from headway.core.node import Node
 from headway.core.report import Report, Usage
-from headway.core.units import Cores, CoreSeconds, NodeId, ReplicaId, Seconds
+from headway.core.units import Cores, CoreSeconds, ReplicaId, Seconds
 from headway.sim.curve import Log, settled_after
 from headway.sim.scenario import Arrival, Costs
 
@@ -153,7 +153,3 @@ class JobState:
 def homes(replica: ReplicaState) -> tuple[NodeState, ...]:
     """Where room is kept for it."""
     return tuple(n for n in (replica.node, replica.bound_for) if n is not None)
-
-
-def node_id(node: NodeState) -> NodeId:
-    return node.node.id
