@@ -6,7 +6,7 @@ import sys
 import typer
 
 from headway import __version__
-from headway.cli import bench, policies, simulate, workload
+from headway.cli import bench, policies, run, simulate, workload
 from headway.errors import ConfigError, HeadwayError
 
 app = typer.Typer(
@@ -34,6 +34,7 @@ def _root(
     pass
 
 
+app.command()(run.run)
 app.command()(simulate.simulate)
 app.command()(policies.policies)
 app.command()(bench.bench)

@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from headway.sim.result import Result, over_seeds
+from headway.core.job import Phase
+from headway.runtime.result import Result, over_seeds
+
+if TYPE_CHECKING:
+    from headway.runtime.run import Run
 
 
 def as_json(thing: Any) -> str:
@@ -27,9 +31,8 @@ def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
         row = _row(results, by_policy[0])
         table.add_row(*row if moves else row[:-1])
     console = Console()
-    console.print(
-        f"{jobs} jobs, {seeds} seed{'s' * (seeds > 1)}; times in seconds", highlight=False
-    )
+    seeded = f", {seeds} seed{'s' * (seeds > 1)}" if by_policy[0][0].backend == "sim" else ""
+    console.print(f"{jobs} jobs{seeded}; times in seconds", highlight=False)
     console.print(table)
     console.print(_legend(by_policy), style="dim", highlight=False)
 
@@ -77,6 +80,14 @@ def _legend(by_policy: Sequence[Sequence[Result]]) -> str:
         f"{mean}. faster, slower: jobs that finish more than 1 % + 1 s earlier or later than "
         f"under {first}. worst: the largest ratio of a job's completion to that."
     )
+
+
+def show_outcomes(run: "Run") -> None:
+    """Who did not succeed, and why."""
+    for work in run.backend.works.values():
+        if work.phase is not Phase.SUCCEEDED:
+            text = f"{work.id} {work.phase}: {work.reason or 'no reason is known'}"
+            Console().print(text, highlight=False, markup=False)
 
 
 def show_bench(result: dict[str, Any]) -> None:

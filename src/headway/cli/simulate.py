@@ -43,8 +43,8 @@ def simulate(
     from headway.cli.render import as_json as to_text
     from headway.cli.render import show_results
     from headway.errors import ConfigError
+    from headway.runtime.result import to_json
     from headway.sim.compare import compare
-    from headway.sim.result import to_json
     from headway.spec.reading import read_workload
 
     if journal and seeds > 1:

@@ -30,18 +30,10 @@ def expand(
     from headway.cli.render import as_json as to_text
     from headway.sim.setup import to_scenario
     from headway.spec.expand import expand as written_out
+    from headway.spec.expand import plain, written
     from headway.spec.reading import read_workload
 
     read = read_workload(workload)
     to_scenario(read, seed=seed, path=workload)  # what is written out should also run
-    plain = written_out(read, seed).model_dump(
-        mode="json", by_alias=True, exclude_defaults=True, exclude_none=True
-    )
-    head = {"apiVersion": read.api_version, "kind": read.kind}
-    whole = head | plain
-    if as_json:
-        typer.echo(to_text(whole))
-        return
-    import yaml
-
-    typer.echo(yaml.safe_dump(whole, sort_keys=False, default_flow_style=None, width=100), nl=False)
+    whole = written_out(read, seed)
+    typer.echo(to_text(plain(whole)) if as_json else written(whole), nl=as_json)

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from headway import fault
 from headway.core.check import Verdict
 from headway.core.codec import Plain, from_plain, to_plain
 from headway.core.decision import Failed, Outcome, Plan, Refused
@@ -55,10 +56,11 @@ class NoJournal:
 class FileJournal:
     """Lines in a file. `durable`: each half of a line survives a crash of the machine."""
 
-    def __init__(self, path: Path, *, durable: bool = True) -> None:
+    def __init__(self, path: Path, *, durable: bool = True, cycle: int = 0) -> None:
+        """`cycle`: the last one that is in the file already."""
         self._file = path.open("ab", buffering=0 if durable else 1 << 20)
         self._durable = durable
-        self._cycle = 0
+        self._cycle = cycle
         self._memory_at: Seconds | None = None
 
     def intend(
@@ -96,8 +98,13 @@ class FileJournal:
         return about
 
     def _write(self, text: str, *, durable: bool) -> None:
+        if not self._durable:
+            self._file.write(text.encode())
+            return
+        fault.passing()
         self._file.write(text.encode())
-        if self._durable and durable:
+        if durable:
+            fault.passing()
             os.fsync(self._file.fileno())
 
 
@@ -117,10 +124,27 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
             for key in ("seen", "plan", "refused", "memory"):
                 if key in line:
                     line[key] = from_plain(line[key])
-            if "outcomes" in line:
+            if line.get("outcomes") is not None:
                 line["outcomes"] = _whole(line)
             line["trigger"] = Trigger(line["trigger"])
             yield line
+
+
+def mend(path: Path) -> None:
+    """End the last line, if we died while writing it: `outcomes` null says that nobody knows what
+    came of its plan. What had not even a plan was never begun, and goes.
+    """
+    with path.open("rb+") as file:
+        data = file.read()
+        begin = data.rfind(b"\n") + 1
+        torn = data[begin:].decode(errors="replace")
+        if not torn:
+            return
+        line = _load_torn(torn)
+        file.seek(begin)
+        file.truncate()
+        if line is not None:
+            file.write((_dump({**line, "outcomes": None}) + "\n").encode())
 
 
 def _load(text: str) -> dict[str, Any] | None:

@@ -1,6 +1,7 @@
 """`Loop.step`, the map of the system."""
 
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
 
 from headway.backend.base import Backend
 from headway.core.check import check
@@ -35,3 +36,16 @@ class Loop(Generic[M]):
         self.journal.settle(done)
         self.look = plan.look
         return plan.wake_after
+
+    def take_up(self, lines: Sequence[dict[str, Any]]) -> None:
+        """Go on where an earlier process stopped: fold again what it saw, from its journal. What
+        it was about to do is not done again; the next look shows what came of it.
+        """
+        known = max((i for i, line in enumerate(lines) if "memory" in line), default=-1)
+        for i, line in enumerate(lines):
+            self.history = remember(self.history, line["seen"])
+            if i == known:
+                self.memory = line["memory"]
+            elif i > known:
+                snapshot = assemble(self.history, line["trigger"])
+                _, self.memory = self.policy.decide(snapshot, self.memory)

@@ -9,9 +9,10 @@ from typing import Any
 
 from headway.policy.registry import build
 from headway.runtime.journal import FileJournal
+from headway.runtime.result import Result
 from headway.sim.driver import simulate
-from headway.sim.result import Result, summarise
 from headway.sim.setup import to_scenario
+from headway.sim.summary import summary
 from headway.spec.workload import Workload
 
 Progress = Callable[[int, int], None]
@@ -53,7 +54,7 @@ def run_seed(
         world = simulate(scenario, build(policy), journal=book)
         if book:
             book.close()
-        results.append(summarise(world, policy, results[0] if results else None))
+        results.append(summary(world, policy, results[0] if results else None))
     return seed, results
 
 

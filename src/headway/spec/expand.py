@@ -4,6 +4,8 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
+import yaml
+
 from headway.spec.manifest import Checkpoint, TrainingJobSpec
 from headway.spec.models import models_of
 from headway.spec.workload import Arrivals, Drawn, JobEntry, Profile, Workload
@@ -15,6 +17,19 @@ def expand(workload: Workload, seed: int | None = None) -> Workload:
     jobs = [*workload.jobs, *_draw(workload, Random(f"arrivals/{seed}"))]
     jobs.sort(key=lambda job: job.at)  # stable: ties stay in the order of the file
     return workload.model_copy(update={"jobs": tuple(jobs), "arrivals": None, "seed": seed})
+
+
+def written(workload: Workload) -> str:
+    """As a file of its own."""
+    return yaml.safe_dump(plain(workload), sort_keys=False, default_flow_style=None, width=100)
+
+
+def plain(workload: Workload) -> dict[str, Any]:
+    """What was given, and nothing that was not."""
+    found: dict[str, Any] = workload.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, exclude_none=True
+    )
+    return found
 
 
 def _draw(workload: Workload, dice: Random) -> list[JobEntry]:

@@ -22,6 +22,12 @@ class Checkpoint(Manifest):
     grace_seconds: Time = 30.0
 
 
+class Reports(Manifest):
+    pattern: str = ""
+    """A regular expression for a line of the log, with the group `value` and perhaps `step` and
+    `total`."""
+
+
 class Amounts(Manifest):
     cpu: Cpu = 0.0
     memory: Memory = 0.0
@@ -83,6 +89,7 @@ class TrainingJobSpec(Manifest):
     metric: Metric = Metric()
     total_steps: Annotated[float, Field(gt=0)] | None = None
     checkpoint: Checkpoint = Checkpoint()
+    reports: Reports = Reports()
     priority: Annotated[int, Field(ge=-10, le=10)] = 0
     tasks: Annotated[tuple[TaskSpec, ...], Field(min_length=1)] = (TaskSpec(),)
     backoff_limit: Annotated[int, Field(ge=0)] = 3

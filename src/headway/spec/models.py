@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from headway.errors import UnknownName
+from headway.models import UPDATES_PER_SECOND
 from headway.spec.workload import Profile, Workload
 
 
@@ -35,3 +36,19 @@ def profile_of(workload: Workload, model: str) -> Profile:
     if model not in known:
         raise UnknownName("model", model, known)
     return known[model]
+
+
+TRAINED_AS = {"mnist": "cnn", "rnn": "lstm", "drnn": "gru"}
+"""Where the catalogue's name is not that of a model which can be trained here."""
+
+
+def training_of(model: str, profile: Profile) -> tuple[str, int]:
+    """The training that stands for a model of the catalogue, and how many updates a step of it
+    has, so that all of it is about as many core-seconds as the profile says.
+    """
+    family = model.partition("-")[0]
+    name = TRAINED_AS.get(family, family)
+    if name not in UPDATES_PER_SECOND:
+        raise UnknownName("training", name, UPDATES_PER_SECOND)
+    updates = profile.work * UPDATES_PER_SECOND[name]
+    return name, max(1, round(updates / profile.steps))

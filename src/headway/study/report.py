@@ -9,12 +9,11 @@ from headway.core.units import JobId
 from headway.draw.charts import Series, Span, bars, gantt, lines, stack
 from headway.draw.page import Section, page, table
 from headway.policy.registry import build
+from headway.runtime.result import Result, over_seeds
 from headway.sim.driver import simulate
-from headway.sim.result import Result, over_seeds
 from headway.sim.setup import to_scenario
-from headway.sim.trace import shares, stays, values
-from headway.sim.world import World
 from headway.spec.workload import Workload
+from headway.study.recorded import Recorded, of_world
 
 MOST_CURVES = 12
 """More loss curves than this in one picture say nothing."""
@@ -33,11 +32,11 @@ def write_report(
     scenario = to_scenario(workload, seed=seed, path=path)
     worlds = [simulate(scenario, build(p), record=True) for p in policies]
     sections = [
-        Section(title="Figures", body=_table(results), text=_explained(results)),
-        Section(title="Completion time of each job", body=_completions([r[0] for r in results])),
+        Section(title="Figures", body=figures(results), text=explained(results)),
+        Section(title="Completion time of each job", body=completions([r[0] for r in results])),
     ]
     for policy, world in zip(policies, worlds, strict=True):
-        sections.append(Section(title=f"Under {policy}", body=_run(world)))
+        sections.append(Section(title=f"Under {policy}", body=pictures(of_world(world))))
     title = workload.name or (path.stem if path else "A workload")
     made = f"Made by headway {__version__} simulate; pictures show seed {seed}."
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +89,7 @@ def _mean(results: Sequence[Result], name: str) -> float:
     return found["mean"] if found else 0.0
 
 
-def _explained(results: Sequence[Sequence[Result]]) -> str:
+def explained(results: Sequence[Sequence[Result]]) -> str:
     seeds = len(results[0])
     spread = f" Means over {seeds} seeds." if seeds > 1 else ""
     first = results[0][0].policy
@@ -101,7 +100,7 @@ def _explained(results: Sequence[Sequence[Result]]) -> str:
     )
 
 
-def _table(results: Sequence[Sequence[Result]]) -> str:
+def figures(results: Sequence[Sequence[Result]]) -> str:
     header = ["policy", "mean", "median", "p95", "makespan", "to quality", "faster", "slower",
               "worst", "moves", "CPU used"]  # fmt: skip
     rows = []
@@ -126,35 +125,29 @@ def _table(results: Sequence[Sequence[Result]]) -> str:
 _TIMES = ("mean_completion_s", "median_completion_s", "p95_completion_s", "makespan_s")
 
 
-def _completions(results: Sequence[Result]) -> str:
+def completions(results: Sequence[Result]) -> str:
     names = [j.name for j in results[0].per_job]
     series = {r.policy: [j.completion_s for j in r.per_job] for r in results}
     return bars(names, series, y="completion time (s)", baseline=results[0].policy)
 
 
-def _run(world: World) -> str:
-    order = [j.id for j in world.scenario.jobs]
-    colour = {name: i for i, name in enumerate(order)}
-    shared = shares(world)
-    cpu = [Series(name=n, points=shared[n], colour=colour[n]) for n in order if n in shared]
-    cores = sum(n.capacity.cpu for n in world.scenario.nodes)
-    pictures = [
-        stack(cpu, x="time (s)", y="cores", title="CPU by job", capacity=cores),
-        gantt(
-            _spans(world, colour),
-            x="time (s)",
-            rows=[n.id for n in world.scenario.nodes],
-            title="Jobs on nodes",
-        ),
+def pictures(seen: Recorded) -> str:
+    """CPU by job, jobs on nodes, and loss: as Figures 6.5 and 6.6 of the thesis show them."""
+    colour = {name: i for i, name in enumerate(seen.jobs)}
+    cpu = [Series(name=n, points=seen.shares[n], colour=colour[n]) for n in seen.jobs
+           if n in seen.shares]  # fmt: skip
+    drawn = [
+        stack(cpu, x="time (s)", y="cores", title="CPU by job", capacity=seen.cores),
+        gantt(_spans(seen, colour), x="time (s)", rows=seen.nodes, title="Jobs on nodes"),
     ]
-    if len(order) <= MOST_CURVES:
-        said = values(world)
-        losses = [Series(name=n, points=said[n], colour=colour[n]) for n in order if said.get(n)]
-        pictures.append(lines(losses, x="time (s)", y="loss", title="Loss"))
-    return "".join(pictures)
+    said = seen.values
+    losses = [Series(name=n, points=said[n], colour=colour[n]) for n in seen.jobs if said.get(n)]
+    if losses and len(seen.jobs) <= MOST_CURVES:
+        drawn.append(lines(losses, x="time (s)", y="loss", title="Loss"))
+    return "".join(drawn)
 
 
-def _spans(world: World, colour: dict[JobId, int]) -> list[Span]:
+def _spans(seen: Recorded, colour: dict[JobId, int]) -> list[Span]:
     return [
         Span(
             row=s.node,
@@ -164,5 +157,5 @@ def _spans(world: World, colour: dict[JobId, int]) -> list[Span]:
             colour=colour[s.job],
             mark="M" if s.moved_in else "",
         )
-        for s in stays(world)
+        for s in seen.stays
     ]

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, median, pstdev
 from typing import Any
 
-from headway.core.units import Seconds
-from headway.sim.state import JobState
-from headway.sim.world import World
+from headway.core.units import CoreSeconds, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +52,27 @@ FIGURES = (
 )  # fmt: skip
 
 
-def summarise(world: World, policy: str, baseline: Result | None) -> Result:
-    """The world at its end, as figures."""
-    per_job = tuple(_job(j) for j in sorted(world.finished, key=lambda j: j.index))
+def summarise(  # noqa: PLR0913 - each is one figure of the result
+    per_job: tuple[JobResult, ...],
+    *,
+    policy: str,
+    backend: str,
+    seed: int,
+    used: CoreSeconds,
+    capacity: float,
+    quality: Sequence[Seconds] = (),
+    baseline: "Result | None" = None,
+) -> Result:
+    """`used`: work done in all; `capacity`: what could be done in a second; `quality`: how long
+    each job took to its quality, where that is known.
+    """
     completions = sorted(j.completion_s for j in per_job)
-    first = min(j.submitted_s for j in per_job)
-    makespan = max(j.finished_s for j in per_job) - first
-    used = sum(j.done + j.wasted for j in world.finished)
-    capacity = sum(n.node.capacity.cpu * n.node.speed for n in world.nodes.values())
-    quality = [j.quality_at - j.arrival.at for j in world.finished if j.quality_at is not None]
+    makespan = max(j.finished_s for j in per_job) - min(j.submitted_s for j in per_job)
     faster, slower, worst = _against(per_job, baseline.per_job if baseline else per_job)
     return Result(
         policy=policy,
-        backend="sim",
-        seed=world.scenario.seed,
+        backend=backend,
+        seed=seed,
         jobs=len(per_job),
         mean_completion_s=fmean(completions),
         median_completion_s=median(completions),
@@ -83,18 +88,6 @@ def summarise(world: World, policy: str, baseline: Result | None) -> Result:
         slower=slower,
         worst_ratio=worst,
         per_job=per_job,
-    )
-
-
-def _job(j: JobState) -> JobResult:
-    return JobResult(
-        name=j.arrival.id,
-        submitted_s=j.arrival.at,
-        started_s=j.started_at,
-        finished_s=j.arrival.at if j.finished_at is None else j.finished_at,
-        steps=j.arrival.steps * j.done / j.arrival.work,
-        moves=j.moves,
-        outcome=j.phase.value,
     )
 
 
@@ -135,6 +128,13 @@ def to_json(results: Sequence[Result]) -> dict[str, Any]:
     seeds = [r.seed for r in results]
     spread = {name: over_seeds([getattr(r, name) for r in results]) for name in FIGURES}
     return {**head, "seed": seeds, "jobs": first.jobs, **spread}
+
+
+def from_json(plain: dict[str, Any]) -> Result:
+    """The result that `to_json` was given, of one run."""
+    jobs = tuple(JobResult(**job) for job in plain["per_job"])
+    known = {k: plain[k] for k in Result.__slots__ if k != "per_job"}
+    return Result(**known, per_job=jobs)
 
 
 def over_seeds(values: Sequence[float | None]) -> dict[str, float] | None:

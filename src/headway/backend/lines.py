@@ -1,0 +1,217 @@
+"""What training scripts print, understood without changing them.
+
+A line is worth a look only if it names the metric; then it is asked two things: the metric's
+value (`Lines._value`) and the place in the training. Scripts count steps, batches of an epoch, or
+epochs; `_Progress` makes one number of it, which grows as the script goes on.
+"""
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+
+_LONGEST = 8192  # bytes of a line that are looked at
+_ENDS = bytes.maketrans(b"\r\b", b"\n\n")  # progress bars redraw with \r, Keras also with \b
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+\x07?|[ -/]*+[0-~])")
+
+# All below see lower-cased text. What repeats is possessive (`++`, `*+`) or short, so that no
+# line, however odd, is read more than a few times over; and a search begins with a letter where
+# it can, with the look back behind it, so that it leaps from one such letter to the next.
+_COUNT = r"\d{1,15}+(?!\d)"
+_OF = rf"\s*+(?:/|of)\s*+(?P<of>{_COUNT})"
+# From `epoch` or `step` to its place:  ` 3/10`  `: [3`  `': 1.25`; but not 50ms, 12%, 0:05:10
+_AT = rf"[\"':=#\[\s]*+(?P<at>{_COUNT}(?P<decimals>\.\d++)?+)(?![\w%]|:\d)(?:{_OF})?"
+# 1  1.  .5  -2.5e+2  nan  -inf; but not the beginning of 10/300, 1,234 or 1.2.3
+_NUMBER = r"[-+]?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?|nan|inf)(?!\w|[./]\d|,\d{3}(?!\d))"
+# From a name to its number:  `: 1`  `= 1`  ` 1`  `': 1`  ` | 1`  `: '1'`  ` tensor(1`
+_IS = r"(?:[\"']?\s*+(?:[:=|]|->)\s*+|\s++)(?:[a-z][\w.]{0,15}+\()?[\[\"']?"
+# epoch 3/10    epoch: [3][    'epoch': 1.25    epoch 3:  45%|
+_EPOCH = re.compile(
+    rf"epoch(?<![a-z_/]epoch)(?<!(?:per|est) epoch)(?:\(train\))?{_AT}(?P<bar>:\s*+\d++%\|)?"
+)
+# step 10/3000    global_step=10    step [100/600]    iteration   10 of 500    'step': 10
+_STEP = re.compile(
+    r"[si]t(?:(?<![\w/]..)|(?<=global_..)|(?<=train_..))(?<!per ..)"
+    rf"(?:(?<=st)ep|(?<=it)(?:er(?:ation)?)?)s?{_AT}"
+)
+# [640/60000 (1%)]    12%|#  | 60/500 [00:05    90/938 [=>..] (at the start)    batch 10/300
+_PART = re.compile(
+    rf"(?:^\W*+|[\[|]\s*+|batch[ :#\[]*+)(?P<at>{_COUNT}){_OF}(?![\w/]|[.:]\d| \d\d?:\d\d)"
+)
+# [0/5][10/1583]    [1,  2000]  (an epoch without the word, before the place in it)
+_PAIR = re.compile(r"^\[(?:(\d++/\d++)\]\s?(?=\[)|(\d++),(?=\s*+\d++\]))")
+# Measured on data that is not trained on:  val_loss  test set: average loss  eval/loss
+_HELD_OUT = r"(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?)"
+_HELD_OUT_NAME = re.compile(rf"(?<![a-z])(?:{_HELD_OUT}|dev)(?![a-z])(?:(?!train)[^,;\d])*$")
+_HELD_OUT_LINE = re.compile(rf"\W*+{_HELD_OUT}(?![a-z_/])")
+# The end of a longer name:  train_loss  training loss  train/loss
+_QUALIFIED = re.compile(r"[a-z] |.?[_/.\-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """`step` is a global step where the line has one, else the epoch, perhaps with a part of it;
+    `value` may be nan or inf; `total` is how many steps there will be, where the line says so.
+    """
+
+    step: float | None = None
+    value: float | None = None
+    total: float | None = None
+
+
+class Lines:
+    r"""Bytes in, what was said out; keeps the unfinished last line and the last epoch heard.
+
+    >>> Lines().feed(b"Train Epoch: 2 [15000/60000 (25%)]\tLoss: 2.29\nEpoch 2 took 3 s\n")
+    [Said(step=1.25, value=2.29, total=None)]
+    >>> Lines(pattern=r"R=(\S+) at (?P<step>\d+)").feed(b"R=7 at 20\n")
+    [Said(step=20.0, value=7.0, total=None)]
+    """
+
+    def __init__(self, metric: str = "loss", pattern: str | None = None) -> None:
+        if not metric.strip():
+            raise ValueError("the metric needs a name")
+        name = metric.strip().encode(errors="replace").lower()
+        self._name, self._named = name, _named(name.decode())
+        self._synonym = b"cost" if name == b"loss" else name  # as TensorFlow 1 tutorials say
+        self._held_out = _HELD_OUT_NAME.search(name.decode()) is not None
+        self._pattern = None if pattern is None else _compiled(pattern)
+        self._ends = _ENDS.lower() if pattern is None else _ENDS
+        self._progress = _Progress()
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[Said]:
+        *lines, rest = (self._rest + data.translate(self._ends)).split(b"\n")
+        self._rest = rest[:_LONGEST]
+        hear = self._hear_metric if self._pattern is None else self._hear_pattern
+        return [said for line in lines if (said := hear(line[:_LONGEST]))]
+
+    def _hear_metric(self, line: bytes) -> Said | None:
+        if self._name not in line:
+            if self._synonym in line:
+                line = line.replace(self._synonym, self._name)
+            elif b"epoch" not in line:
+                return None  # most lines end here
+        text = _text(line)
+        value = self._value(text)
+        if value is None:
+            self._progress.note(text)
+            return None
+        step, total = self._progress.reach(text)
+        return Said(step, value, total)
+
+    def _hear_pattern(self, line: bytes) -> Said | None:
+        text = _text(line)
+        found = self._pattern.search(text) if self._pattern else None
+        groups = found.groupdict() if found else {}
+        value = _float(groups.get("value", found[1])) if found else None
+        if value is None:
+            self._progress.note(text.lower())
+            return None
+        step, total = self._progress.reach(text.lower())
+        if "step" in groups:
+            step, total = _float(groups["step"]), None
+        return Said(step, value, _float(groups.get("total")) or total)
+
+    def _value(self, text: str) -> float | None:
+        """The exact name wins, then the first that ends with it; `val_loss` is no `loss`."""
+        if "train_runtime" in text:
+            return None  # Hugging Face's farewell has the mean of the whole run
+        second = None
+        held_out = not self._held_out and _HELD_OUT_LINE.match(text)
+        for found in islice(self._named.finditer(text), 16):  # more of them are noise
+            before = text[max(0, found.start() - 40) : found.start()]
+            if held_out and "train" not in before:
+                continue
+            if not self._held_out and _HELD_OUT_NAME.search(before):
+                continue
+            if not _QUALIFIED.fullmatch(before[-2:]):
+                return float(found["value"])
+            second = found if second is None else second
+        return float(second["value"]) if second else None
+
+
+@dataclass(slots=True)
+class _Progress:
+    """One growing number from steps, places within an epoch, and epochs."""
+
+    epoch: float | None = None
+    epochs: float | None = None
+    first: float = 1.0  # the first epoch's number
+    in_parts: bool = False  # whether lines told parts of an epoch
+    count: float | None = None  # the last step as it was printed,
+    count_epoch: float | None = None  # in which epoch,
+    before: float = 0.0  # and the steps before it began anew
+
+    def note(self, text: str) -> tuple[float | None, str]:
+        """Remember the line's epoch, if it has one; return it, and what else there is."""
+        if text.startswith("["):
+            text = _PAIR.sub(r"epoch \1\2 step", text)
+        found = _EPOCH.search(text) if "epoch" in text else None
+        if found is None:
+            return None, text
+        rest = text[: found.start()] + text[found.end() :]
+        if found["decimals"]:  # counts as a step does: {'loss': 0.5, 'epoch': 1.25}
+            return None, f"{rest} step {found['at']}"
+        self.epoch = epoch = float(found["at"])
+        self.epochs = _float(found["of"]) or self.epochs
+        if epoch == 0 or (found["bar"] and not found["of"]):  # so does Lightning count
+            self.first = 0.0
+        return epoch, rest
+
+    def reach(self, text: str) -> tuple[float | None, float | None]:
+        """Step and total, as far as the line has them."""
+        epoch, rest = self.note(text)
+        found = _STEP.search(rest) or (_PART.search(rest) if "/" in rest else None)
+        if found is None:
+            return (None, None) if epoch is None else (self._whole(epoch), self.epochs)
+        at, of = float(found["at"]), _float(found["of"]) or None
+        if of and self.epoch is not None:
+            self.in_parts = True
+            return self.epoch - self.first + min(at / of, 1.0), self.epochs
+        step = self._steps(at)
+        return step, None if self.before else of
+
+    def _whole(self, epoch: float) -> float:
+        """An epoch told as a whole, perhaps after its parts or its steps."""
+        if self.in_parts:
+            return epoch - self.first + 1
+        return epoch if self.count is None else max(epoch, self.before + self.count)
+
+    def _steps(self, count: float) -> float:
+        """A counter that each epoch begins anew goes on from where it was. Without an epoch it
+        must fall by half: less is several workers who talk across each other.
+        """
+        last, epoch, then = self.count or 0.0, self.epoch, self.count_epoch
+        later = epoch is not None and then is not None and epoch > then
+        if count <= last if later else epoch is None and count < last / 2:
+            self.before += last
+        self.count, self.count_epoch = count, epoch
+        return self.before + count
+
+
+def _text(line: bytes) -> str:
+    text = line.decode(errors="replace")
+    return _ESCAPE.sub("", text) if "\x1b" in text else text
+
+
+def _float(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _named(name: str) -> re.Pattern[str]:
+    """The name, as a word or the end of one, and its number."""
+    word = re.escape(name)
+    return re.compile(rf"{word}(?<![a-z0-9]{word}){_IS}(?P<value>{_NUMBER})")
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"the pattern {pattern!r} is no regular expression: {error}") from error
+    if not compiled.groups:
+        raise ValueError(f"the pattern {pattern!r} has no group for the value: put it in (...)")
+    return compiled

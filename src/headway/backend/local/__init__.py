@@ -1,0 +1,1 @@
+"""Jobs as process trees of this machine."""

@@ -1,0 +1,436 @@
+"""The machine as a platform: real processes, watched by events and held by the kernel.
+
+All that must survive us lies in the run's folder (`launch.py`): who was started, how often, and
+how it ended. So a new Headway finds by looking what an old one left.
+"""
+
+import selectors
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from typing import assert_never
+from zlib import crc32
+
+from headway import fault
+from headway.backend.local import launch, procfs
+from headway.backend.local.clock import Clock
+from headway.backend.local.enforcement import Enforcement
+from headway.backend.local.jobs import LocalJob, environment, threads
+from headway.backend.local.past import Try, node_of, past
+from headway.backend.local.state import Member, Work
+from headway.backend.local.tail import Voice
+from headway.core.decision import (
+    Applied,
+    Decision,
+    Failed,
+    Move,
+    Outcome,
+    Place,
+    Refused,
+    Scale,
+    SetShare,
+    Started,
+    Suspend,
+)
+from headway.core.job import Phase
+from headway.core.node import Node
+from headway.core.snapshot import Observation, Trigger
+from headway.core.units import Bytes, JobId, NodeId, ReplicaId, Seconds
+
+SPARE: Bytes = 256 * 2.0**20
+"""Memory that a job of unknown size must find free."""
+LONGEST_WAIT: Seconds = 30.0
+"""Who waits is looked at again after this time, even if nothing happened."""
+UNUSABLE = (126, 127)
+"""Exit codes of commands that cannot be started: to try again would not help."""
+
+
+_URGENT = (Trigger.FINISHED, Trigger.ASKED, Trigger.ARRIVED, Trigger.STARTED, Trigger.NODE)
+
+
+class LocalBackend:
+    def __init__(
+        self,
+        folder: Path,
+        nodes: Sequence[Node],
+        jobs: Sequence[LocalJob],
+        enforcement: Enforcement,
+        clock: Clock,
+        whole: float = inf,
+    ) -> None:
+        """`whole`: a node of so many cores needs no ceiling, for it is the machine."""
+        self.folder, self.enforcement, self.clock = folder, enforcement, clock
+        self.nodes = {n.id: n for n in nodes}
+        self.members: dict[ReplicaId, Member] = {}
+        self.works = {job.id: Work(job, folder / "jobs" / job.id) for job in jobs}
+        self.coming = sorted(self.works.values(), key=lambda w: w.job.at)
+        self.finished: list[Work] = []
+        self._events = selectors.DefaultSelector()
+        self._closing: list[Member] = []
+        self._happened: list[Trigger] = []
+        self._looked, self._looked_at = False, 0.0
+        self._stirred: dict[NodeId, None] = {}
+        self._news: tuple[dict[JobId, None], dict[ReplicaId, Member]] = ({}, {})
+        for node in nodes:
+            enforcement.add_node(node.id, None if node.capacity.cpu >= whole else node.capacity.cpu)
+        self._recover()
+
+    @property
+    def over(self) -> bool:
+        return len(self.finished) == len(self.works) and not self._closing
+
+    # -- events: the driver's side -------------------------------------------------------------
+
+    def wait(self, timeout: Seconds) -> Trigger | None:
+        """Sleep until something happens, and say what; None: nothing did."""
+        if not self._happened:
+            until = min(timeout, self._due() - self.clock())
+            for key, _ in self._events.select(max(0.0, until)):
+                key.data()
+        self._on_time()
+        happened, self._happened = self._happened, []
+        return min(happened, key=_URGENT.index, default=None)
+
+    def wake_by(self, file: int, then: Callable[[], None]) -> None:
+        """Wait for this descriptor too."""
+        self._events.register(file, selectors.EVENT_READ, then)
+
+    def stop_waking(self, file: int) -> None:
+        self._events.unregister(file)
+
+    def _due(self) -> Seconds:
+        """When something is to be done by the clock."""
+        times = [self.coming[0].job.at] if self.coming else []
+        times += [m.kill_at for m in self.members.values() if m.kill_at is not None]
+        times += [w.again_at for w in self.works.values() if w.again_at is not None]
+        if self._closing:
+            times.append(self.clock() + 0.02)
+        if self._waiting():
+            times.append(self._looked_at + LONGEST_WAIT)
+        return min(times, default=inf)
+
+    def _waiting(self) -> bool:
+        return any(w.phase is Phase.WAITING and w not in self.coming for w in self.works.values())
+
+    def _on_time(self) -> None:
+        now = self.clock()
+        while self.coming and self.coming[0].job.at <= now:
+            self._news[0][self.coming.pop(0).id] = None
+            self._happened.append(Trigger.ARRIVED)
+        for work in self.works.values():
+            if work.again_at is not None and work.again_at <= now:
+                work.again_at = None
+                self._set_phase(work, Phase.WAITING)
+                self._happened.append(Trigger.ARRIVED)
+        for m in list(self.members.values()):
+            if m.kill_at is not None and m.kill_at <= now:
+                m.kill_at = now + 1.0
+                m.group.signal(signal.SIGKILL)
+        self._closing = [m for m in self._closing if not m.group.close()]
+        if now - self._looked_at >= LONGEST_WAIT and self._waiting():
+            self._happened.append(Trigger.NODE)
+
+    # -- the backend's two methods -----------------------------------------------------------
+
+    def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
+        now = self.clock()
+        self._on_time()
+        self._happened.clear()
+        complete, self._looked, self._looked_at = not self._looked, True, now
+        jobs, replicas = self._news
+        self._news = ({}, {})
+        heard = dict.fromkeys((*self._stirred, *look))
+        self._stirred = {}
+        if complete:
+            here = (w.id for w in self.works.values() if w not in self.coming)
+            jobs = dict.fromkeys(here)
+            replicas = dict(self.members)
+        reports = [m.report(now) for m in self.members.values() if m.node in heard]
+        self._learn_totals(jobs)
+        return Observation(
+            at=now,
+            complete=complete,
+            nodes=tuple(self.nodes.values()) if complete else (),
+            jobs=tuple(self.works[j].seen() for j in jobs),
+            replicas=tuple(m.seen() for m in replicas.values()),
+            reports=tuple(r for r in reports if r is not None),
+        )
+
+    def act(self, decision: Decision) -> Outcome:
+        try:
+            match decision:
+                case SetShare():
+                    why = self._set_share(decision)
+                case Place():
+                    why = self._place(decision)
+                case Move() | Scale() | Suspend():
+                    why = "jobs of this machine are not moved, scaled or suspended yet"
+                case _:
+                    assert_never(decision)
+        except OSError as error:
+            return Failed(decision=decision, why=str(error))
+        if why:
+            return Refused(decision=decision, why=why)
+        if isinstance(decision, SetShare):
+            return Applied(decision=decision)
+        return Started(decision=decision)
+
+    # -- acts ----------------------------------------------------------------------------------
+
+    def _set_share(self, d: SetShare) -> str:
+        m = self.members.get(d.replica)
+        if m is None or m.phase is not Phase.RUNNING:
+            return "it is not running"
+        if (m.limit, m.weight) != (d.limit, d.weight):
+            fault.passing()
+            m.group.set_share(d.limit, d.weight)
+            m.limit, m.weight = d.limit, d.weight
+            self._news[1][m.id] = m
+        return ""
+
+    def _place(self, d: Place) -> str:
+        work = self.works.get(d.job)
+        if work is None or work.phase is not Phase.WAITING or work in self.coming:
+            return "it is not waiting"
+        if any(node not in self.nodes for _, node in d.where):
+            return "a node is not there"
+        why = self._no_memory(work, d.where)
+        if why:
+            return why
+        for name, node in d.where:
+            self._start(work, name, node, len(d.where))
+        self._set_phase(work, Phase.RUNNING)
+        if work.started_at is None:
+            work.started_at = self.clock()
+        self._happened.append(Trigger.STARTED)
+        return ""
+
+    def _no_memory(self, work: Work, where: tuple[tuple[ReplicaId, NodeId], ...]) -> str:
+        """Could it push others out? What they were promised and do not hold yet is spoken for."""
+        owed = sum(max(0.0, self._promised(m) - m.last.memory) for m in self.members.values())
+        free = procfs.available_memory() - owed
+        tasks = [work.spec.task(name.rpartition("/")[2].rpartition("-")[0]) for name, _ in where]
+        needs = sum(t.request.memory or SPARE for t in tasks)
+        if needs <= free:
+            return ""
+        return f"it needs {needs / 2**20:.0f} MiB, and {max(0.0, free) / 2**20:.0f} are free"
+
+    @staticmethod
+    def _promised(m: Member) -> Bytes:
+        return m.work.spec.task(m.seen().task).request.memory
+
+    def _start(self, work: Work, name: ReplicaId, node: NodeId, size: int) -> None:
+        fault.passing()
+        group = self.enforcement.group(node, name.replace("/", "."))
+        m = Member(name, work, node, group)
+        if work.job.adopted is not None:
+            group.take(work.job.adopted)
+            self._host(m, work.job.adopted)
+            return
+        m.epoch = launch.last_epoch(m.folder) + 1
+        self._limit_memory(m)
+        command = work.job.commands[m.seen().task]
+        m.child = launch.start(
+            m.folder,
+            m.epoch,
+            (*self.enforcement.prefix, *command.argv),
+            node=node,
+            env=environment(command, self._threads(m), self._told(m, size)),
+            where=command.where,
+            entrances=group.entrances(),
+        )
+        self._host(m, m.child.pid)
+
+    def _limit_memory(self, m: Member) -> None:
+        """Its declared ceiling; else what is left of the node when all others hold theirs."""
+        own = m.work.job.commands[m.seen().task].memory
+        others = sum(self._promised(x) for x in self.members.values() if x.node == m.node)
+        m.group.set_memory(own or max(SPARE, self.nodes[m.node].capacity.memory - others))
+
+    def _threads(self, m: Member) -> int:
+        return threads(m.work.spec.task(m.seen().task), self.nodes[m.node])
+
+    @staticmethod
+    def _told(m: Member, size: int) -> dict[str, str]:
+        task, _, index = m.id.rpartition("/")[2].rpartition("-")
+        told = {
+            "HEADWAY_DIR": str(m.folder),
+            "HEADWAY_JOB": m.work.id,
+            "HEADWAY_TASK": task,
+            "HEADWAY_REPLICA": m.id,
+            "HEADWAY_EPOCH": str(m.epoch),
+            "HEADWAY_CHECKPOINT_DIR": str(m.folder / "checkpoint"),
+        }
+        if size > 1:
+            port = 20000 + crc32(m.work.id.encode()) % 10000
+            told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            told |= {"RANK": index, "WORLD_SIZE": str(size)}
+        return told
+
+    def _host(self, m: Member, pid: int) -> None:
+        """From now on it is here, and its end will be seen."""
+        m.group.lead(pid)
+        m.heard_at = self.clock()
+        self.members[m.id] = m.work.members[m.id] = m
+        self._events.register(m.watch(pid), selectors.EVENT_READ, lambda: self._exited(m))
+        self._news[1][m.id] = m
+        self._stirred[m.node] = None
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def _exited(self, m: Member) -> None:
+        self._events.unregister(m.pidfd)
+        owner = launch.claimed_by(m.folder, m.epoch)
+        if owner is not None and owner != m.pid and launch.alive(owner, m.folder):
+            m.bury()  # an earlier Headway had started it after all: that one counts
+            self._events.register(m.watch(owner), selectors.EVENT_READ, lambda: self._exited(m))
+            m.group.lead(owner)
+            return
+        code, work = m.ended(), m.work
+        del self.members[m.id], work.members[m.id]
+        self._stirred[m.node] = None
+        m.phase = Phase.SUCCEEDED if code == 0 else Phase.FAILED
+        self._news[1][m.id] = m
+        self._closing.append(m)
+        self._happened.append(Trigger.FINISHED)
+        if work.phase is Phase.LEAVING:
+            if not work.members:
+                self._gone(work)
+        elif code == 0:
+            if m.id == work.chief():
+                self._end(work, Phase.SUCCEEDED)
+        else:
+            self._failed(work, m, code)
+
+    def _failed(self, work: Work, m: Member, code: int) -> None:
+        work.tries += 1
+        work.reason = _why(m, code)
+        last = work.tries > work.spec.backoff_limit or code in UNUSABLE
+        if last and work.tries > 1:
+            work.reason += f", after {work.tries} tries"
+        self._end(work, Phase.FAILED if last else Phase.WAITING)
+
+    def _end(self, work: Work, phase: Phase) -> None:
+        """It has come to this; what still runs of it is asked to leave first."""
+        work.then = phase
+        self._set_phase(work, Phase.LEAVING)
+        for m in work.members.values():
+            self._stop(m)
+        if not work.members:
+            self._gone(work)
+
+    def _stop(self, m: Member) -> None:
+        fault.passing()
+        m.phase = Phase.LEAVING
+        self._news[1][m.id] = m
+        m.kill_at = self.clock() + m.work.spec.grace
+        m.group.signal(signal.SIGTERM)
+
+    def _gone(self, work: Work) -> None:
+        if work.then is Phase.WAITING:
+            work.again_at = self.clock() + 2.0 ** (work.tries - 1)
+            return
+        work.finished_at = self.clock()
+        self._set_phase(work, work.then)
+        self.finished.append(work)
+
+    def cancel(self, why: str, *, now: bool = False) -> None:
+        """End every job, those who never started too; who was adopted is only let go. `now`: no
+        more patience.
+        """
+        for m in list(self.members.values()):
+            if m.work.job.adopted is not None:
+                m.group.release()
+                self._exited(m)
+        for work in self.works.values():
+            if work.finished_at is None and work.then is not Phase.CANCELLED:
+                if work in self.coming:
+                    self.coming.remove(work)
+                work.reason, work.again_at = why, None
+                work.folder.mkdir(parents=True, exist_ok=True)
+                (work.folder / "cancelled").touch()
+                self._end(work, Phase.CANCELLED)
+        for m in self.members.values():
+            m.kill_at = self.clock() if now else m.kill_at
+        self._happened.append(Trigger.ASKED)
+
+    def _set_phase(self, work: Work, phase: Phase) -> None:
+        work.phase = phase
+        self._news[0][work.id] = None
+
+    def _learn_totals(self, jobs: dict[JobId, None]) -> None:
+        """A script that says how many steps it will make need not have it declared."""
+        for work in self.works.values():
+            chief = work.members.get(work.chief())
+            if chief and chief.voice.total and work.spec.total_steps is None:
+                work.spec = replace(work.spec, total_steps=chief.voice.total)
+                jobs[work.id] = None
+
+    def close(self) -> None:
+        """Take down what was put up."""
+        while self._closing:
+            self.wait(0.02)
+        self._events.close()
+        self.enforcement.close()
+
+    # -- after a restart -----------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Find what an earlier Headway started here: it runs, it ended, or nothing came of it."""
+        for work in self.works.values():
+            found = past(work.folder)
+            if found.started is None and not found.cancelled:
+                continue
+            self.coming.remove(work)
+            if found.started is not None:
+                work.started_at = found.started - self.clock.began
+            for epoch, attempt in enumerate(found.tries, 1):
+                self._take_up(work, epoch, attempt)
+            if work.finished_at is not None and found.ended is not None:
+                work.finished_at = found.ended - self.clock.began
+            elif found.cancelled:
+                self._end(work, Phase.CANCELLED)
+
+    def _take_up(self, work: Work, epoch: int, attempt: Try) -> None:
+        chief = work.chief().rpartition("/")[2]
+        for name in attempt.codes:
+            self._member(work, name, epoch).group.close()
+        for name, pid in attempt.running.items():
+            m = self._member(work, name, epoch)
+            m.voice = Voice(m.folder, work.job.metric, work.job.pattern, resumed=True)
+            m.limit, m.weight = m.group.share()
+            m.heard = m.measure()
+            self._host(m, pid)
+        work.phase, work.again_at = Phase.RUNNING, None
+        bad = next((name for name, code in attempt.codes.items() if code), None)
+        if attempt.codes.get(chief) == 0:
+            self._end(work, Phase.SUCCEEDED)
+        elif bad is not None:
+            self._failed(work, self._member(work, bad, epoch), attempt.codes[bad])
+
+    def _member(self, work: Work, name: str, epoch: int) -> Member:
+        folder = work.folder / name
+        node = next((n for n in self.nodes if n == node_of(folder)), next(iter(self.nodes)))
+        group = self.enforcement.group(node, f"{work.id}.{name}")
+        m = Member(ReplicaId(f"{work.id}/{name}"), work, node, group)
+        m.epoch = epoch
+        return m
+
+
+def _why(m: Member, code: int) -> str:
+    """In words, why a replica failed."""
+    said = launch.last_line(m.folder)
+    if code == UNUSABLE[1]:
+        return f"its command cannot be found: {said}"
+    if m.group.killed_for_memory():
+        return "it was killed, for it held more memory than it may"
+    if code > SIGNALLED:
+        name = signal.Signals(code - SIGNALLED).name if code - SIGNALLED in _SIGNALS else str(code)
+        return f"it was killed by {name}"
+    return f"it ended with exit code {code}: {said}" if said else f"it ended with exit code {code}"
+
+
+SIGNALLED = 128
+_SIGNALS = frozenset(int(s) for s in signal.Signals)

@@ -1,0 +1,436 @@
+"""Control groups, both versions: the kernel shares CPU among groups of processes.
+
+    base/headway/RUN/NODE/REPLICA        a node has a ceiling, a replica a ceiling and a weight
+
+The standard library suffices. Files that are read again and again are kept open: reading one
+costs a microsecond, opening it fifteen.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from errno import EBUSY
+from time import monotonic, sleep
+from typing import Protocol
+
+from headway.backend.local.procfs import descendants
+
+PERIOD = 100_000
+"""Microseconds over which a ceiling holds."""
+LEAST_QUOTA = 1000
+"""The smallest that the kernel takes."""
+
+
+class Unavailable(Exception):
+    """Says why a kind of control cannot be had here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a group has used since it began, and holds now."""
+
+    cpu: float = 0.0
+    """Core-seconds."""
+    memory: int = 0
+    """Bytes of its own now (what is cached of files is nobody's own)."""
+    block_io: int = 0
+    """Bytes read and written."""
+    periods: int = 0
+    throttled: int = 0
+    """Of the periods, those in which its ceiling held it back."""
+
+
+class Group(Protocol):
+    """One replica's processes."""
+
+    def entrances(self) -> tuple[str, ...]:
+        """Files; a process that writes `0` into each is in the group."""
+        ...
+
+    def lead(self, pid: int) -> None:
+        """Told of the process that was started to be the first of the group."""
+        ...
+
+    def take(self, pid: int) -> None:
+        """Put a process that is already running, and all below it, into the group."""
+        ...
+
+    def release(self) -> None:
+        """Let everybody go again, unharmed, to where Headway itself is."""
+        ...
+
+    def set_share(self, limit: float | None, weight: float) -> None: ...
+    def share(self) -> tuple[float | None, float]:
+        """Read back from the platform."""
+        ...
+
+    def set_memory(self, most: float) -> None: ...
+    def read(self) -> Sample: ...
+    def killed_for_memory(self) -> bool: ...
+    def pids(self) -> list[int]: ...
+    def signal(self, number: int) -> None: ...
+    def close(self) -> bool:
+        """End what is left in it, and it; False: try again later."""
+        ...
+
+
+class _Open:
+    """Files kept open for reading."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+
+    def read(self, path: str) -> str:
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(file, 16384, 0).decode()
+
+    def close(self) -> None:
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+
+
+class _Group:
+    """What both versions have in common."""
+
+    def __init__(self, folders: Iterable[str], cores: float | None) -> None:
+        self.folders = tuple(folders)
+        self.cores = cores
+        """The node's ceiling: version 1 refuses a higher one below it."""
+        self.files = _Open()
+        for folder in self.folders:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - these are not our files
+
+    def entrances(self) -> tuple[str, ...]:
+        return tuple(f"{folder}/cgroup.procs" for folder in self.folders)
+
+    def lead(self, pid: int) -> None:
+        """It enters by itself, through the entrances."""
+
+    def take(self, pid: int) -> None:
+        for each in descendants(pid):
+            for entrance in self.entrances():
+                with suppress(ProcessLookupError):
+                    _write(entrance, str(each))
+
+    def release(self) -> None:
+        for folder in self.folders:
+            home = folder.partition("/headway/")[0]
+            rest = f"{home}/headway-rest"  # where those of a group of version 2 went
+            home = rest if os.path.isdir(rest) else home  # noqa: PTH112
+            for pid in _read(f"{folder}/cgroup.procs").split():
+                with suppress(ProcessLookupError):
+                    _write(f"{home}/cgroup.procs", pid)
+
+    def quota(self, limit: float | None) -> int | None:
+        if limit is None:
+            return None
+        most = limit if self.cores is None else min(limit, self.cores)
+        return max(LEAST_QUOTA, round(most * PERIOD))
+
+    def pids(self) -> list[int]:
+        with suppress(OSError):
+            return [int(p) for p in _read(f"{self.folders[0]}/cgroup.procs").split()]
+        return []
+
+    def signal(self, number: int) -> None:
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def close(self) -> bool:
+        self.files.close()
+        if self.pids():
+            self.signal(signal.SIGKILL)
+        left = [folder for folder in self.folders if not _remove(folder)]
+        return not left
+
+
+class Group1(_Group):
+    """Version 1: one hierarchy for each controller."""
+
+    def __init__(self, bases: dict[str, str], name: str, cores: float | None = None) -> None:
+        where = {controller: f"{base}/{name}" for controller, base in bases.items()}
+        super().__init__(dict.fromkeys(where.values()), cores)
+        self.where = where
+
+    def set_share(self, limit: float | None, weight: float) -> None:
+        cpu = self.where["cpu"]
+        _write(f"{cpu}/cpu.shares", str(min(262144, max(2, round(1024 * weight)))))
+        quota = self.quota(limit)
+        _write(f"{cpu}/cpu.cfs_quota_us", str(-1 if quota is None else quota))
+
+    def share(self) -> tuple[float | None, float]:
+        quota = int(_read(f"{self.where['cpu']}/cpu.cfs_quota_us"))
+        shares = int(_read(f"{self.where['cpu']}/cpu.shares"))
+        return (None if quota < 0 else quota / PERIOD), shares / 1024
+
+    def set_memory(self, most: float) -> None:
+        if "memory" in self.where:
+            _write(f"{self.where['memory']}/memory.limit_in_bytes", str(int(most)))
+
+    def read(self) -> Sample:
+        read, where = self.files.read, self.where
+        memory, blocks = where.get("memory"), where.get("blkio")
+        stat = _table(read(f"{where['cpu']}/cpu.stat"))
+        io = read(f"{blocks}/blkio.throttle.io_service_bytes").split() if blocks else ["0"]
+        return Sample(
+            cpu=int(read(f"{where['cpuacct']}/cpuacct.usage")) / 1e9,
+            memory=_table(read(f"{memory}/memory.stat")).get("total_rss", 0) if memory else 0,
+            block_io=int(io[-1]),
+            periods=stat.get("nr_periods", 0),
+            throttled=stat.get("nr_throttled", 0),
+        )
+
+    def killed_for_memory(self) -> bool:
+        with suppress(OSError, KeyError):
+            return _table(_read(f"{self.where['memory']}/memory.oom_control"))["oom_kill"] > 0
+        return False
+
+
+class Group2(_Group):
+    """Version 2: one hierarchy, whose controllers are switched on level by level."""
+
+    def __init__(self, base: str, name: str, cores: float | None = None) -> None:
+        super().__init__([f"{base}/{name}"], cores)
+        self.folder = self.folders[0]
+
+    def set_share(self, limit: float | None, weight: float) -> None:
+        _write(f"{self.folder}/cpu.weight", str(min(10000, max(1, round(100 * weight)))))
+        quota = self.quota(limit)
+        _write(f"{self.folder}/cpu.max", f"{'max' if quota is None else quota} {PERIOD}")
+
+    def share(self) -> tuple[float | None, float]:
+        quota, period = _read(f"{self.folder}/cpu.max").split()
+        weight = int(_read(f"{self.folder}/cpu.weight"))
+        return (None if quota == "max" else int(quota) / int(period)), weight / 100
+
+    def set_memory(self, most: float) -> None:
+        with suppress(FileNotFoundError):  # the memory controller may not be ours
+            _write(f"{self.folder}/memory.max", str(int(most)))
+
+    def read(self) -> Sample:
+        stat = _table(self.files.read(f"{self.folder}/cpu.stat"))
+        return Sample(
+            cpu=stat["usage_usec"] / 1e6,
+            memory=_table(self._optional("memory.stat")).get("anon", 0),
+            block_io=sum(
+                int(value)
+                for field in self._optional("io.stat").split()
+                for key, _, value in (field.partition("="),)
+                if key in ("rbytes", "wbytes")
+            ),
+            periods=stat.get("nr_periods", 0),
+            throttled=stat.get("nr_throttled", 0),
+        )
+
+    def _optional(self, name: str) -> str:
+        with suppress(FileNotFoundError):
+            return self.files.read(f"{self.folder}/{name}")
+        return ""
+
+    def killed_for_memory(self) -> bool:
+        with suppress(OSError, KeyError):
+            return _table(_read(f"{self.folder}/memory.events"))["oom_kill"] > 0
+        return False
+
+    def close(self) -> bool:
+        with suppress(OSError):
+            _write(f"{self.folder}/cgroup.kill", "1")
+        return super().close()
+
+
+class Cgroup1:
+    """Nodes and replicas as groups of version 1."""
+
+    name = "cgroup1"
+    prefix: tuple[str, ...] = ()
+
+    def __init__(self, run: str) -> None:
+        bases = _mounts1()
+        if not {"cpu", "cpuacct"} <= bases.keys():
+            raise Unavailable("no cpu and cpuacct controllers of cgroup version 1 are mounted")
+        self.bases = {c: f"{base}/headway/{run}" for c, base in bases.items()}
+        self.nodes: dict[str, tuple[Group1, float | None]] = {}
+        try:
+            for base in self.bases.values():
+                os.makedirs(base, exist_ok=True)  # noqa: PTH103
+            # All of ours together weigh as much as one busy process on every core.
+            top = f"{bases['cpu']}/headway/cpu.shares"
+            _write(top, str(1024 * (os.cpu_count() or 1)))
+        except OSError as error:
+            raise Unavailable(f"cgroup version 1 is not ours to use: {error}") from None
+
+    def add_node(self, node: str, cores: float | None) -> None:
+        """`cores` None: the whole machine."""
+        group = Group1(self.bases, node)
+        group.set_share(cores, max(1.0, cores or os.cpu_count() or 1))
+        self.nodes[node] = (group, cores)
+
+    def group(self, node: str, name: str) -> Group:
+        return Group1(self.bases, f"{node}/{name}", self.nodes[node][1])
+
+    def close(self) -> None:
+        folders = [f for group, _ in self.nodes.values() for f in group.folders]
+        _clear([*folders, *dict.fromkeys(self.bases.values())])
+
+
+class Cgroup2:
+    """Nodes and replicas as groups of version 2; root's, or a part that was delegated to us."""
+
+    name = "cgroup2"
+    prefix: tuple[str, ...] = ()
+
+    def __init__(self, run: str) -> None:
+        self.nodes: dict[str, tuple[str, float | None]] = {}
+        reasons = []
+        for base in _mounts2():
+            try:
+                _enable(base)
+                self.base = _below(base, "headway", run)
+            except OSError as error:
+                reasons.append(f"{base}: {error.strerror}")
+            else:
+                return
+        raise Unavailable("; ".join(reasons) or "no cgroup version 2 with a cpu controller")
+
+    def add_node(self, node: str, cores: float | None) -> None:
+        folder = _below(self.base, node)
+        quota = "max" if cores is None else str(round(cores * PERIOD))
+        _write(f"{folder}/cpu.max", f"{quota} {PERIOD}")
+        self.nodes[node] = (folder, cores)
+
+    def group(self, node: str, name: str) -> Group:
+        folder, cores = self.nodes[node]
+        return Group2(folder, name, cores)
+
+    def close(self) -> None:
+        _clear([*(folder for folder, _ in self.nodes.values()), self.base])
+
+
+def _mounts1() -> dict[str, str]:
+    """Controller to the folder in which our own group lies."""
+    own = {}
+    for line in _read("/proc/self/cgroup").splitlines():
+        _, names, path = line.split(":", 2)
+        own.update(dict.fromkeys(names.split(","), path))
+    found = {}
+    for line in _read("/proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        root, mount = before.split()[3:5]
+        kind, _, options = after.split(" ", 2)
+        for controller in ("cpu", "cpuacct", "memory", "blkio"):
+            if kind == "cgroup" and controller in options.split(","):
+                path = own.get(controller, "/")
+                inner = path.removeprefix(root.rstrip("/")) if root != "/" else path
+                found[controller] = mount + ("" if inner == "/" else inner)
+    return {c: p for c, p in found.items() if os.path.isdir(p)}  # noqa: PTH112
+
+
+def _mounts2() -> list[str]:
+    """Where groups may be made: at the top if it is ours, else where we are."""
+    own = next((x[3:] for x in _read("/proc/self/cgroup").splitlines() if x[:3] == "0::"), "/")
+    for line in _read("/proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        if after.startswith("cgroup2 "):
+            mount = before.split()[4]
+            top, ours = mount, mount + ("" if own == "/" else own)
+            return [b for b in dict.fromkeys((top, ours)) if _has_cpu(b)]
+    return []
+
+
+def _has_cpu(base: str) -> bool:
+    with suppress(OSError):
+        return "cpu" in _read(f"{base}/cgroup.controllers").split()
+    return False
+
+
+def _enable(folder: str) -> None:
+    """Switch the controllers on for what lies below. A group that hands them on may hold no
+    processes itself (the very top excepted): they go into a group beside ours.
+    """
+    has = set(_read(f"{folder}/cgroup.subtree_control").split())
+    wanted = [c for c in _read(f"{folder}/cgroup.controllers").split() if c in _CONTROLLERS - has]
+    if not wanted:
+        return
+    text = " ".join(f"+{c}" for c in wanted)
+    try:
+        _write(f"{folder}/cgroup.subtree_control", text)
+    except OSError as error:
+        if error.errno != EBUSY:
+            raise
+        rest = f"{folder}/headway-rest"
+        os.makedirs(rest, exist_ok=True)  # noqa: PTH103
+        for pid in _read(f"{folder}/cgroup.procs").split():
+            with suppress(ProcessLookupError):
+                _write(f"{rest}/cgroup.procs", pid)
+        _write(f"{folder}/cgroup.subtree_control", text)
+
+
+_CONTROLLERS = {"cpu", "memory", "io"}
+
+
+def _below(base: str, *names: str) -> str:
+    """A folder below, every level of which hands the controllers on."""
+    for name in names:
+        base = f"{base}/{name}"
+        os.makedirs(base, exist_ok=True)  # noqa: PTH103
+        _enable(base)
+    return base
+
+
+def _table(text: str) -> dict[str, int]:
+    """Lines of a name and a number."""
+    words = text.split()
+    return {k: int(v) for k, v in zip(words[::2], words[1::2], strict=False) if v.isdigit()}
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - on the way of every start
+        return file.read()
+
+
+def _write(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+
+
+def _remove(folder: str) -> bool:
+    try:
+        os.rmdir(folder)  # noqa: PTH106
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _clear(folders: list[str], patience: float = 2.0) -> None:
+    """Remove groups and what is left below them, innermost first; the dying need a moment."""
+    until = monotonic() + patience
+    for folder in folders:
+        inner = [top for top, _, _ in os.walk(folder, topdown=False)]
+        while (inner := [f for f in inner if not _remove(f)]) and monotonic() < until:
+            sleep(0.02)
+
+
+def sweep(alive: Callable[[str], bool]) -> None:
+    """Remove the groups of runs that are over and hold no process any more."""
+    for mount in dict.fromkeys([*_mounts1().values(), *_mounts2()]):
+        for run in list(_folders(f"{mount}/headway")):
+            inner = [top for top, _, _ in os.walk(run.path, topdown=False)]
+            if not alive(run.name) and not any(_read(f"{f}/cgroup.procs").strip() for f in inner):
+                for folder in inner:
+                    _remove(folder)
+
+
+def _folders(path: str) -> Iterator["os.DirEntry[str]"]:
+    with suppress(FileNotFoundError):
+        yield from (entry for entry in os.scandir(path) if entry.is_dir())

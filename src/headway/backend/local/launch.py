@@ -1,0 +1,96 @@
+"""How a replica is started, so that it outlives us and nobody starts it twice.
+
+Between Headway and the training stands a shell of a dozen lines. It claims the start by creating
+`pid.EPOCH`, which can be done once only; it lets the training into its groups, and when that has
+ended it writes `exit.EPOCH`. Both are there for whoever comes after us.
+"""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from headway import fault
+from headway.backend.local import procfs
+
+SHIM = """
+folder=$1 epoch=$2 where=$3; shift 3
+set -C; { echo $$ >"$folder/pid.$epoch"; } 2>/dev/null || exit 0; set +C
+trap : TERM INT HUP
+(
+  while [ "$1" != -- ]; do echo 0 >"$1" || exit 126; shift; done; shift
+  cd "$where" || exit 126
+  exec "$@"
+)
+echo $? >"$folder/exit.$epoch"
+"""
+KILLED = 137
+"""The exit code of what was killed, and could not say so."""
+
+
+def start(
+    folder: Path,
+    epoch: int,
+    argv: Sequence[str],
+    *,
+    node: str,
+    env: Mapping[str, str],
+    where: str,
+    entrances: Sequence[str],
+) -> subprocess.Popen[bytes]:
+    """Start a replica; its output is appended to `out.log`, which is no pipe: our death must not
+    break it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "checkpoint").mkdir(exist_ok=True)
+    (folder / "node").write_text(node)
+    (folder / "epoch").write_text(str(epoch))
+    words = [str(folder), str(epoch), where, *entrances, "--", *argv]
+    fault.passing()
+    with (folder / "out.log").open("ab") as log:
+        return subprocess.Popen(
+            ["/bin/sh", "-c", SHIM, "headway", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=dict(env),
+            cwd="/",
+            start_new_session=True,
+        )
+
+
+def last_epoch(folder: Path) -> int:
+    """How often it has been started; 0: never."""
+    claims = [p.suffix[1:] for p in folder.glob("pid.*")]
+    return max((int(c) for c in claims if c.isdigit()), default=0)
+
+
+def claimed_by(folder: Path, epoch: int) -> int | None:
+    """The shell that made this start; None: nobody did."""
+    with suppress(OSError, ValueError):
+        return int((folder / f"pid.{epoch}").read_text())
+    return None
+
+
+def alive(pid: int, folder: Path) -> bool:
+    """Is that process there, and is it really the replica's? Numbers are used again."""
+    return procfs.stat(pid) is not None and procfs.environment(pid).get("HEADWAY_DIR") == str(
+        folder
+    )
+
+
+def exit_code(folder: Path, epoch: int) -> int:
+    """Once the shell has gone: what it wrote, or that it was killed before it could."""
+    with suppress(OSError, ValueError):
+        return int((folder / f"exit.{epoch}").read_text())
+    return KILLED
+
+
+def last_line(folder: Path) -> str:
+    """What it said last; mostly that is why it failed."""
+    with suppress(OSError), (folder / "out.log").open("rb") as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
+        lines = log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[-200:] if lines else ""
+    return ""

@@ -1,0 +1,91 @@
+"""What /proc tells of processes. Standard library only."""
+
+import os
+from contextlib import suppress
+from typing import NamedTuple
+
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Stat(NamedTuple):
+    pid: int
+    group: int
+    cpu: float
+    """Core-seconds of its own and of the children that it has buried."""
+    memory: int
+    """Bytes resident."""
+
+
+def stat(pid: int) -> Stat | None:
+    """None: it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - read many times a second
+            text = file.read()
+    except OSError:
+        return None
+    fields = text[text.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    ticks = sum(map(int, fields[11:15]))
+    return Stat(pid, int(fields[2]), ticks * TICK, int(fields[21]) * PAGE)
+
+
+def groups(leaders: set[int]) -> dict[int, list[Stat]]:
+    """The processes of these process groups, by one pass over all there are."""
+    found: dict[int, list[Stat]] = {leader: [] for leader in leaders}
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            seen = stat(int(name))
+            if seen is not None and seen.group in found:
+                found[seen.group].append(seen)
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and everything below it."""
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit():
+            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                text = file.read()
+                parent = int(text[text.rindex(b")") + 2 :].split()[1])
+                children.setdefault(parent, []).append(int(name))
+    found, look_at = [], [pid]
+    while look_at:
+        found.append(look_at.pop())
+        look_at += children.get(found[-1], [])
+    return found
+
+
+def environment(pid: int) -> dict[str, str]:
+    """As it was started with; empty where it is not ours to read."""
+    with suppress(OSError):
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+            pairs = file.read().decode(errors="replace").split("\0")
+        return dict(p.split("=", 1) for p in pairs if "=" in p)
+    return {}
+
+
+def marked(name: str, value: str) -> list[int]:
+    """Processes that carry this in their environment: what a job has left behind."""
+    mark = f"{name}={value}".encode()
+    found = []
+    for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):  # noqa: PTH208
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+            if mark in file.read().split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def available_memory() -> int:
+    """Bytes that could be had without pushing anybody out."""
+    with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def machine_memory() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * PAGE

@@ -1,0 +1,145 @@
+"""What the local backend keeps of each job and replica. Changed in place, by it alone."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway.backend.local import launch
+from headway.backend.local.cgroup import Group, Sample
+from headway.backend.local.jobs import LocalJob
+from headway.backend.local.tail import Voice
+from headway.core.job import Job, Phase, Replica, task_of
+from headway.core.report import Report, Usage
+from headway.core.units import Bytes, Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
+
+if TYPE_CHECKING:
+    import subprocess
+
+
+class Work:
+    """One job."""
+
+    def __init__(self, job: LocalJob, folder: Path) -> None:
+        self.job, self.folder = job, folder
+        self.spec = job.spec
+        self.phase, self.reason = Phase.WAITING, ""
+        self.then = Phase.WAITING
+        """What it will be when all of it has left."""
+        self.tries = 0
+        self.again_at: Seconds | None = None
+        """When it goes back into the queue after it failed."""
+        self.started_at: Seconds | None = None
+        self.finished_at: Seconds | None = None
+        self.members: dict[ReplicaId, Member] = {}
+        self.used: CoreSeconds = 0.0
+        """By those of its replicas that have ended."""
+        self.peak: Bytes = 0.0
+        self.step = 0.0
+
+    @property
+    def id(self) -> JobId:
+        return self.job.id
+
+    def seen(self) -> Job:
+        return Job(
+            id=self.id,
+            spec=self.spec,
+            submitted_at=self.job.at,
+            phase=self.phase,
+            reason=self.reason,
+        )
+
+    def chief(self) -> ReplicaId:
+        """Its success is the job's."""
+        names = [t.name for t in self.spec.tasks]
+        lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
+        return ReplicaId(f"{self.id}/{lead}-0")
+
+
+class Member:
+    """One replica: a shell, the training below it, and the group that holds both down."""
+
+    def __init__(self, name: ReplicaId, work: Work, node: NodeId, group: Group) -> None:
+        self.id, self.work, self.node, self.group = name, work, node, group
+        self.folder = work.folder / name.rpartition("/")[2]
+        self.phase = Phase.RUNNING
+        self.epoch, self.pid, self.pidfd = 0, 0, -1
+        self.child: subprocess.Popen[bytes] | None = None
+        self.limit: Cores | None = None
+        self.weight = 1.0
+        self.voice = Voice(self.folder, work.job.metric, work.job.pattern)
+        self.last = Sample()
+        self.heard_at: Seconds = 0.0
+        self.heard = Sample()
+        self.kill_at: Seconds | None = None
+        """When patience ends with what was asked to leave."""
+
+    def seen(self) -> Replica:
+        return Replica(
+            id=self.id,
+            job=self.work.id,
+            task=task_of(self.id),
+            node=self.node,
+            phase=self.phase,
+            limit=self.limit,
+            weight=self.weight,
+        )
+
+    def watch(self, pid: int) -> int:
+        """A descriptor that can be waited for: readable when the process has ended."""
+        self.pid = pid
+        self.pidfd = os.pidfd_open(pid)
+        return self.pidfd
+
+    def measure(self) -> Sample:
+        with suppress(OSError):  # its group may be gone already: what was seen last is all
+            self.last = self.group.read()
+        self.work.peak = max(self.work.peak, self.last.memory)
+        return self.last
+
+    def report(self, now: Seconds) -> Report | None:
+        """What is heard of it since the last time: one mean, and what it used."""
+        if now <= self.heard_at:
+            return None
+        self.voice.listen()
+        before, since = self.heard, self.heard_at
+        after = self.measure()
+        self.heard, self.heard_at = after, now
+        said, elapsed = self.voice.report(), now - since
+        periods = after.periods - before.periods
+        return Report(
+            replica=self.id,
+            since=since,
+            at=now,
+            step=self.voice.step,
+            value=said.mean if said.count else None,
+            high=said.high,
+            usage=Usage(
+                cpu=max(0.0, after.cpu - before.cpu) / elapsed,
+                memory=float(after.memory),
+                block_io=max(0, after.block_io - before.block_io) / elapsed,
+                throttled=(after.throttled - before.throttled) / periods if periods > 0 else 0.0,
+            ),
+            trouble=said.trouble,
+        )
+
+    def bury(self) -> None:
+        if self.child is not None:
+            self.child.wait()
+            self.child = None
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    def ended(self) -> int:
+        """Bury it; its exit code."""
+        self.bury()
+        self.voice.listen()
+        self.work.used += self.measure().cpu
+        if self.voice.step is not None:
+            self.work.step = max(self.work.step, self.voice.step)
+        self.voice.close()
+        if self.work.job.adopted is not None:
+            return 0
+        return launch.exit_code(self.folder, self.epoch)

@@ -1,0 +1,54 @@
+"""What all models share: the shape of a model, and the few functions that most of them need."""
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Arrays = dict[str, Array]
+Batch = tuple[NDArray[Any], ...]
+
+
+class Model(Protocol):
+    """A network and its data. Everything random about an update is in its batch."""
+
+    params: Arrays
+    """All that is trained, updated in place."""
+
+    def batch(self, rng: Generator) -> Batch: ...
+
+    def loss_and_grads(self, batch: Batch) -> tuple[float, Arrays]: ...
+
+
+def dense(rng: Generator, inputs: int, outputs: int) -> Array:
+    """First weights of a layer: its outputs vary about as much as its inputs."""
+    return np.asarray(rng.standard_normal((inputs, outputs)) / np.sqrt(inputs))
+
+
+def layer(name: str, entered: Array, change: Array) -> Arrays:
+    """Gradients of `entered @ w + b`, of which `change` is the gradient by its outcome."""
+    return {f"{name}.w": entered.T @ change, f"{name}.b": change.sum(axis=0)}
+
+
+def sigmoid(x: Array) -> Array:
+    return 0.5 + 0.5 * np.tanh(0.5 * x)  # never overflows
+
+
+def flat(x: Array) -> Array:
+    """Every row of every time step below the other."""
+    return x.reshape(-1, x.shape[-1])
+
+
+def cross_entropy(logits: Array, labels: Labels) -> tuple[float, Array]:
+    """The mean over all labels, and its gradient by the logits."""
+    rows = np.arange(len(labels))
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    parts = np.exp(shifted)
+    total = parts.sum(axis=1, keepdims=True)
+    loss = float(np.mean(np.log(total[:, 0]) - shifted[rows, labels]))
+    grad = parts / total
+    grad[rows, labels] -= 1
+    return loss, grad / len(labels)

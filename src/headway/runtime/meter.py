@@ -1,0 +1,96 @@
+"""What every replica uses and says, once a second, for people: the display and the pictures.
+
+It decides nothing and is no part of the journal. In a long run it samples less and less often, so
+that `usage.jsonl` grows with the logarithm of time.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.backend.local.backend import LocalBackend
+from headway.backend.local.state import Member
+from headway.core.units import Seconds
+
+EVERY: Seconds = 1.0
+COARSER: Seconds = 600.0
+"""After this time the interval grows in proportion to what has passed."""
+
+
+@dataclass(slots=True)
+class Now:
+    """One replica at one sample."""
+
+    cpu: float = 0.0
+    """Cores used since the last sample."""
+    memory: int = 0
+    throttled: float = 0.0
+    value: float | None = None
+    step: float | None = None
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "cpu": round(self.cpu, 4),
+            "memory": self.memory,
+            **({"throttled": round(self.throttled, 3)} if self.throttled else {}),
+            **({"value": self.value} if self.value is not None else {}),
+            **({"step": self.step} if self.step is not None else {}),
+        }
+
+
+@dataclass(slots=True)
+class Meter:
+    platform: LocalBackend
+    path: Path
+    then: Callable[["Meter", Seconds], None] = lambda meter, now: None
+    """Called after each sample: the display."""
+    due: Seconds = 0.0
+    now: dict[str, Now] = field(default_factory=dict)
+    said: dict[str, list[float]] = field(default_factory=dict)
+    """Values of each replica, oldest first; every second one is dropped when there are many."""
+    _before: dict[str, tuple[Seconds, float, int, int]] = field(default_factory=dict)
+
+    def look(self, now: Seconds) -> None:
+        self.due = now + max(EVERY, now * EVERY / COARSER)
+        self.now = {m.id: self._one(m, now) for m in self.platform.members.values()}
+        if self.now:
+            line = {"at_s": round(now, 3), "replicas": {k: n.plain() for k, n in self.now.items()}}
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        self.then(self, now)
+
+    def _one(self, m: Member, now: Seconds) -> Now:
+        m.voice.listen()
+        used = m.measure()
+        at, cpu, periods, throttled = self._before.get(m.id, (m.heard_at, 0.0, 0, 0))
+        self._before[m.id] = (now, used.cpu, used.periods, used.throttled)
+        passed = used.periods - periods
+        if m.voice.value is not None:
+            self._keep(m.id, m.voice.value)
+        return Now(
+            cpu=max(0.0, used.cpu - cpu) / (now - at) if now > at else 0.0,
+            memory=used.memory,
+            throttled=(used.throttled - throttled) / passed if passed > 0 else 0.0,
+            value=m.voice.value,
+            step=m.voice.step,
+        )
+
+    def _keep(self, name: str, value: float) -> None:
+        said = self.said.setdefault(name, [])
+        said.append(value)
+        if len(said) > 128:
+            del said[1::2]
+
+
+def samples(path: Path) -> Iterator[dict[str, Any]]:
+    """What was sampled; a line that was cut short by a crash is left out."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for text in file:
+            try:
+                yield json.loads(text)
+            except json.JSONDecodeError:
+                continue

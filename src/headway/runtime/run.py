@@ -1,0 +1,246 @@
+"""A run: a workload under a policy on this machine, from its folder to its result."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import fsum
+from pathlib import Path
+from typing import Any
+
+from headway import __version__
+from headway.backend.base import Backend
+from headway.backend.local import cgroup, procfs
+from headway.backend.local.backend import LocalBackend
+from headway.backend.local.clock import Clock
+from headway.backend.local.enforcement import Enforcement, choose
+from headway.backend.local.jobs import LocalJob, fit_nodes, to_jobs
+from headway.backend.local.state import Work
+from headway.core.decision import Decision, Outcome, Place, Refused
+from headway.core.job import Phase
+from headway.core.snapshot import Observation
+from headway.core.units import NodeId, Seconds
+from headway.errors import ConfigError
+from headway.policy.registry import build
+from headway.runtime import journal
+from headway.runtime.folder import RunFolder
+from headway.runtime.journal import FileJournal
+from headway.runtime.live import drive
+from headway.runtime.loop import Loop
+from headway.runtime.meter import Meter
+from headway.runtime.result import JobResult, Result, summarise, to_json
+from headway.spec.expand import expand, written
+from headway.spec.reading import read_workload
+from headway.spec.workload import Workload
+
+
+class ObserveOnly:
+    """Jobs are started, for they must run; everything else is only decided and written down."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+
+    def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
+        return self.backend.observe(look)
+
+    def act(self, decision: Decision) -> Outcome:
+        if isinstance(decision, Place):
+            return self.backend.act(decision)
+        return Refused(decision=decision, why="only observing")
+
+
+@dataclass(slots=True)
+class Run:
+    folder: RunFolder
+    backend: LocalBackend
+    loop: Loop[Any]
+    policy: str
+    cores: float
+    factor: float
+    observed: bool = False
+    """Only looked on."""
+    interrupted: bool = False
+
+    def go(self, then: Callable[[Meter, Seconds], None] = lambda meter, now: None) -> Result:
+        """To its end; `then` is called after each sample."""
+        meter = Meter(self.backend, self.folder.usage, then)
+        with self._signals():
+            drive(self.backend, self.loop, meter)
+        result = self._result()
+        self.folder.write("result.json", json.dumps([self.plain(result)], indent=2))
+        learn_peaks(self.folder, self.backend.finished)
+        self.backend.close()
+        self.folder.unlock()
+        return result
+
+    def plain(self, result: Result) -> dict[str, Any]:
+        return {
+            **to_json([result]),
+            "run": self.folder.id,
+            "enforcement": self.backend.enforcement.name,
+            "cpu_factor": self.factor,
+            "reasons": {w.id: w.reason for w in self.backend.finished if w.reason},
+        }
+
+    def _result(self) -> Result:
+        works = list(self.backend.works.values())
+        return summarise(
+            tuple(_job(w) for w in works),
+            policy=self.policy,
+            backend="local",
+            seed=0,
+            used=fsum(w.used for w in works),
+            capacity=self.cores,
+        )
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C ends the jobs, once in peace, twice at once. A terminal that closes ends only
+        us: the jobs go on, and `--resume` finds them.
+        """
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        old = [signal.signal(n, lambda number, frame: None) for n in numbers]
+
+        def heard() -> None:
+            os.read(reader, 512)
+            self.backend.cancel("interrupted", now=self.interrupted)
+            self.interrupted = True
+
+        self.backend.wake_by(reader, heard)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+            for number, handler in zip(numbers, old, strict=True):
+                signal.signal(number, handler)
+            self.backend.stop_waking(reader)
+            os.close(reader)
+            os.close(writer)
+
+
+def begin(
+    workload: Workload,
+    path: Path,
+    policy: str,
+    *,
+    data: Path,
+    observe_only: bool = False,
+    enforcement: str = "",
+) -> Run:
+    """Start a run of a workload; `path` is its file."""
+    build(policy)  # a mistake in its name should leave nothing behind
+    listed = expand(workload)
+    jobs = to_jobs(listed, path, peaks=peaks(data))
+    about = {"workload": str(path.resolve()), "observe_only": observe_only}
+    run = _begin(jobs, policy, data, about, enforcement, workload)
+    run.folder.write("workload.yaml", written(listed))
+    return run
+
+
+def adopt(
+    jobs: list[LocalJob],
+    policy: str,
+    *,
+    data: Path,
+    observe_only: bool = False,
+    enforcement: str = "",
+) -> Run:
+    """Look after processes that are already running."""
+    about = {"adopted": [job.adopted for job in jobs], "observe_only": observe_only}
+    return _begin(jobs, policy, data, about, enforcement, None)
+
+
+def resume(data: Path, name: str) -> Run:
+    """Go on with a run whose Headway died; its jobs may have gone on by themselves."""
+    folder = RunFolder.find(data, name)
+    about = folder.about
+    if "workload" not in about:
+        raise ConfigError("adopted processes are not resumed", hint="adopt them again")
+    folder.lock()
+    path = Path(about["workload"])
+    workload = read_workload(folder.path / "workload.yaml")
+    jobs = to_jobs(workload, path, peaks={})
+    return _put_together(folder, jobs, about, workload, about["enforcement"])
+
+
+def _begin(
+    jobs: list[LocalJob],
+    policy: str,
+    data: Path,
+    about: dict[str, Any],
+    enforcement: str,
+    workload: Workload | None,
+) -> Run:
+    clock = Clock()
+    about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
+    folder = RunFolder.new(data, about)
+    folder.lock()
+    cgroup.sweep(lambda run: RunFolder(data / "runs" / run).locked)
+    return _put_together(folder, jobs, about, workload, enforcement)
+
+
+def _put_together(
+    folder: RunFolder,
+    jobs: list[LocalJob],
+    about: dict[str, Any],
+    workload: Workload | None,
+    enforcement: str,
+) -> Run:
+    cores = float(len(os.sched_getaffinity(0)))
+    told = workload is not None and "nodes" in workload.model_fields_set
+    asked = workload.to_nodes() if workload is not None and told else None
+    nodes, factor = fit_nodes(asked, cores, procfs.machine_memory())
+    chosen: Enforcement = choose(folder.id, enforcement)
+    clock = Clock(about["began"])
+    backend = LocalBackend(folder.path, nodes, jobs, chosen, clock, whole=cores)
+    cycle, lines = 0, []
+    if folder.journal.exists():
+        journal.mend(folder.journal)
+        lines = list(journal.read(folder.journal))
+        cycle = lines[-1]["cycle"] if lines else 0
+    else:
+        folder.write("run.json", json.dumps({**about, "enforcement": chosen.name}, indent=2))
+    book = FileJournal(folder.journal, cycle=cycle)
+    seen: Backend = ObserveOnly(backend) if about["observe_only"] else backend
+    loop = Loop(seen, build(about["policy"]), book)
+    loop.take_up(lines)
+    total = sum(n.capacity.cpu for n in nodes)
+    observed = about["observe_only"]
+    return Run(folder, backend, loop, about["policy"], total, factor, observed)
+
+
+def _job(work: Work) -> JobResult:
+    end = work.finished_at if work.finished_at is not None else work.job.at
+    return JobResult(
+        name=work.id,
+        submitted_s=work.job.at,
+        started_s=work.started_at,
+        finished_s=max(end, work.job.at),
+        steps=work.step,
+        moves=0,
+        outcome=work.phase.value,
+    )
+
+
+def peaks(data: Path) -> dict[str, float]:
+    """The most memory that a job of each kind has held, from earlier runs."""
+    try:
+        found: dict[str, float] = json.loads((data / "peaks.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def learn_peaks(folder: RunFolder, works: list[Work]) -> None:
+    data = folder.path.parent.parent
+    known = peaks(data)
+    for work in works:
+        if work.phase is Phase.SUCCEEDED and work.spec.kind and work.peak:
+            known[work.spec.kind] = max(work.peak, known.get(work.spec.kind, 0.0))
+    part = data / f"peaks.json.{os.getpid()}"
+    part.write_text(json.dumps(known))
+    part.replace(data / "peaks.json")

@@ -1,0 +1,97 @@
+"""What a run looked like, simulated or real: shares over time, stays on nodes, values reported."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from headway.core.decision import Place, Refused
+from headway.core.units import Cores, JobId, NodeId, Seconds
+from headway.runtime import journal
+from headway.runtime.folder import RunFolder
+from headway.runtime.meter import samples
+from headway.sim import trace
+from headway.sim.trace import Line, Stay
+from headway.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    jobs: list[JobId]
+    """In order of arrival."""
+    cores: Cores
+    nodes: list[NodeId]
+    shares: dict[JobId, Line]
+    stays: list[Stay]
+    values: dict[JobId, Line]
+
+
+def of_world(world: World) -> Recorded:
+    nodes = world.scenario.nodes
+    return Recorded(
+        jobs=[j.id for j in world.scenario.jobs],
+        cores=sum(n.capacity.cpu for n in nodes),
+        nodes=[n.id for n in nodes],
+        shares=trace.shares(world),
+        stays=trace.stays(world),
+        values=trace.values(world),
+    )
+
+
+def of_run(folder: RunFolder) -> Recorded:
+    """From what a real run left in its folder, be it over or not."""
+    cycles = list(journal.read(folder.journal))
+    nodes = {n.id: n.capacity.cpu for c in cycles for n in c["seen"].nodes}
+    jobs: dict[JobId, Seconds | None] = {}
+    for cycle in cycles:
+        for job in cycle["seen"].jobs:
+            jobs[job.id] = cycle["at_s"] if job.phase.ended else None
+    last = cycles[-1]["at_s"] if cycles else 0.0
+    ends = {job: last if end is None else end for job, end in jobs.items()}
+    shares, values = _sampled(folder, ends)
+    return Recorded(
+        jobs=list(jobs),
+        cores=sum(nodes.values()),
+        nodes=list(nodes),
+        shares=shares,
+        stays=_stays(cycles, ends),
+        values=values,
+    )
+
+
+def _sampled(
+    folder: RunFolder, ends: dict[JobId, Seconds]
+) -> tuple[dict[JobId, Line], dict[JobId, Line]]:
+    """Cores of each job as a step function that ends at 0, and the values it reported."""
+    shares: dict[JobId, Line] = defaultdict(list)
+    values: dict[JobId, Line] = defaultdict(list)
+    before = 0.0
+    for sample in samples(folder.usage):
+        cores: dict[JobId, float] = defaultdict(float)
+        for replica, now in sample["replicas"].items():
+            job = JobId(replica.rpartition("/")[0])
+            cores[job] += now["cpu"]
+            if "value" in now:
+                values[job].append((sample["at_s"], now["value"]))
+        for job, used in cores.items():
+            shares[job].append((before, used))
+        before = sample["at_s"]
+    for job, line in shares.items():
+        line.append((max(ends.get(job, before), line[-1][0]), 0.0))
+    return dict(shares), dict(values)
+
+
+def _stays(cycles: list[dict[str, Any]], ends: dict[JobId, Seconds]) -> list[Stay]:
+    """Of each job on each node it was placed on, until it was placed anew or ended."""
+    found: list[tuple[Seconds, JobId, NodeId]] = []
+    for cycle in cycles:
+        outcomes = cycle.get("outcomes") or ()
+        for outcome in outcomes:
+            decision = outcome.decision
+            if isinstance(decision, Place) and not isinstance(outcome, Refused):
+                nodes = dict.fromkeys(n for _, n in decision.where)
+                found += [(cycle["at_s"], decision.job, node) for node in nodes]
+    out = []
+    for i, (since, job, node) in enumerate(found):
+        later = (at for at, other, _ in found[i + 1 :] if other == job and at > since)
+        out.append(Stay(job, node, since, next(later, ends[job]), moved_in=False))
+    return out

@@ -1,0 +1,89 @@
+"""Real runs, afterwards: their page, and what another policy would have made of them."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+from headway import __version__
+from headway.core.job import Estimate, Expected, JobSpec
+from headway.core.node import Node
+from headway.core.units import JobId, NodeId, Resources
+from headway.draw.page import Section, page
+from headway.errors import ConfigError
+from headway.policy.registry import build
+from headway.runtime.folder import RunFolder
+from headway.runtime.result import JobResult, Result, from_json
+from headway.sim.driver import simulate
+from headway.sim.scenario import Arrival, Scenario
+from headway.sim.summary import summary
+from headway.study.recorded import Recorded, of_run
+from headway.study.report import completions, explained, figures, lead, pictures
+
+
+def read_result(folder: RunFolder) -> Result:
+    path = folder.path / "result.json"
+    if not path.exists():
+        raise ConfigError(
+            f"run {folder.id} has not ended",
+            where=str(folder.path),
+            hint=f"headway run --resume {folder.id}",
+        )
+    return from_json(json.loads(path.read_text())[0])
+
+
+def write_run(folder: RunFolder) -> Path:
+    """The run's own page, `report.html` in its folder."""
+    result = read_result(folder)
+    title = Path(folder.about.get("workload", "Adopted processes")).stem
+    sections = [
+        Section(title="Figures", body=figures([[result]]), text=explained([[result]])),
+        Section(title="Completion time of each job", body=completions([result])),
+        Section(title=f"Under {result.policy}", body=pictures(of_run(folder))),
+    ]
+    made = f"Made by headway {__version__} from run {folder.id}, measured on this machine."
+    to = folder.path / "report.html"
+    to.write_text(page(title, lead([[result]]), sections, footer=made), encoding="utf-8")
+    return to
+
+
+def would_have(folder: RunFolder) -> str:
+    """One sentence on what the policy, which only observed, would have made of this run: the
+    jobs as they were measured, simulated under fair sharing and under it.
+    """
+    result, seen = read_result(folder), of_run(folder)
+    done = [j for j in result.per_job if j.outcome == "succeeded" and j.name in seen.shares]
+    if not done:
+        return "No job ended, so there is nothing to compare."
+    scenario = measured(seen, done)
+    fair = summary(simulate(scenario, build("fair")), "fair", None)
+    ours = summary(simulate(scenario, build(result.policy)), result.policy, fair)
+    gain = 1 - ours.mean_completion_s / fair.mean_completion_s
+    word = "earlier" if gain >= 0 else "later"
+    losers = "nobody later" if not ours.slower else f"{ours.slower} of {ours.jobs} later"
+    return (
+        f"Under {result.policy} these jobs would have finished {abs(gain):.0%} {word} on average, "
+        f"{losers} (simulated from what was measured)."
+    )
+
+
+def measured(seen: Recorded, jobs: list[JobResult]) -> Scenario:
+    """A scenario of the work and the demand that each job showed."""
+    arrivals = []
+    for job in sorted(jobs, key=lambda j: j.submitted_s):
+        line = seen.shares[JobId(job.name)]
+        work = max(0.01, sum(cores * (b - a) for (a, cores), (b, _) in pairwise(line)))
+        demand = min(seen.cores, max(0.01, *(cores for _, cores in line)))
+        known = Expected(work=Estimate(value=work), demand=demand)
+        spec = JobSpec(expected=known, total_steps=max(job.steps, 1.0))
+        arrivals.append(
+            Arrival(
+                id=JobId(job.name),
+                at=job.submitted_s,
+                spec=spec,
+                work=work,
+                demand=demand,
+                steps=max(job.steps, 1.0),
+            )
+        )
+    node = Node(id=NodeId("machine"), capacity=Resources(cpu=seen.cores, memory=2.0**40))
+    return Scenario(nodes=(node,), jobs=tuple(arrivals))
