@@ -77,6 +77,20 @@ def test_a_set_within_a_set_goes_first():
     assert sum(found.rates.values()) == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("short", "served"),
+    [
+        pytest.param(Need(demand=1.0, left=0.05, due=300.0, sure=True), 1.0, id="next to nothing"),
+        pytest.param(Need(demand=1.0, left=0.3, due=-1.0, sure=True), 1.0, id="late, and little"),
+        pytest.param(Need(demand=1.0, left=0.3, due=300.0, sure=True), 0.0, id="little, not late"),
+        pytest.param(Need(demand=1.0, left=0.05, due=300.0), 0.0, id="who knows how much more"),
+    ],
+)
+def test_who_has_next_to_nothing_left_ends_before_those_who_allow_no_delay(short, served):
+    needs = {"must": need(100, 100), "short": short}
+    assert allocate(needs, ["must", "short"], 1.0, 0.0, 10.0).rates["short"] == served
+
+
 def test_what_can_no_longer_be_kept_is_late_together_and_goes_first():
     needs = {"late": need(50, 20), "later": need(50, 60), "short": need(1, 900)}
     found = allocate(needs, ["short", "late", "later"], 1.0, 0.0, 10.0)

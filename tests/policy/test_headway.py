@@ -150,6 +150,29 @@ def test_what_a_job_leaves_unused_shows_what_it_can_use():
     assert memory.shadows["x/main-0"].demand == pytest.approx(0.33)
 
 
+def test_a_trickle_and_a_glimpse_show_nothing_of_what_a_job_can_use():
+    h = world(sized("short", 10), job("x"))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    memory.parts["x/main-0"] = 0.01
+    _, memory = policy.decide(look(h, 10.0, used={"short": 0.9, "x": 0.001}), memory)
+    assert memory.shadows["x/main-0"].demand == 1.0
+    memory.parts["x/main-0"] = 0.9
+    _, memory = policy.decide(look(h, 10.5, used={"short": 0.9, "x": 0.1}), memory)
+    assert memory.shadows["x/main-0"].demand == 1.0
+
+
+def test_it_looks_again_soon_while_steps_are_about_to_tell_a_size():
+    h = world(job("x", total_steps=100.0), job("y"))
+    policy = Headway()
+    plan, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    assert plan.wake_after == pytest.approx(1.0)
+    said = Report(replica="x/main-0", since=0.0, at=1.0, step=10.0, usage=Usage(cpu=0.5))
+    remember(h, Observation(at=1.0, reports=(said,)))
+    plan, _ = policy.decide(assemble(h, Trigger.TICK), memory)
+    assert plan.wake_after > 1.0
+
+
 def test_for_quality_the_settled_wait():
     h = world(sized("x", 100), sized("y", 120))
     policy = Headway(objective="quality")

@@ -19,6 +19,8 @@ from headway.core.size import TRUSTED, Belief, Known, believe, learn, settle
 from headway.core.snapshot import Snapshot
 from headway.core.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
 
+SEEN: Seconds = 1.0
+"""A look back over less than this tells nothing of what a job can use."""
 NEXT = 8
 """How many of the next jobs the places of thin ones are tried among."""
 
@@ -30,6 +32,8 @@ class HeadwayMemory:
     beliefs: dict[ReplicaId, Belief]
     rates: dict[ReplicaId, Cores]
     """What each was to get, by the last decision."""
+    parts: dict[ReplicaId, Cores]
+    """What it could have had at the least by its weight, had it wanted it all the time."""
     kinds: dict[str, Known]
     """What ended jobs took, by command or model."""
 
@@ -49,7 +53,7 @@ class Headway:
     """For `quality` alone: completion may be this much later than promised."""
 
     def begin(self) -> HeadwayMemory:
-        return HeadwayMemory(shadows={}, beliefs={}, rates={}, kinds={})
+        return HeadwayMemory(shadows={}, beliefs={}, rates={}, parts={}, kinds={})
 
     def decide(self, snapshot: Snapshot, memory: HeadwayMemory) -> tuple[Plan, HeadwayMemory]:
         node = _Node(self, snapshot, memory)
@@ -58,7 +62,7 @@ class Headway:
             return Plan(), memory
         found = allocate(node.needs(), node.order(), node.cores, snapshot.at, self.interval)
         memory.rates = found.rates
-        wake = None if len(node.ours) == 1 else max(SOON, min(found.calm_for, self.interval))
+        wake = None if len(node.ours) == 1 else max(SOON, min(found.calm_for, node.interval()))
         plan = Plan(decisions=node.shares(found), wake_after=wake, look=(snapshot.node.id,))
         return plan, memory
 
@@ -71,13 +75,15 @@ class _Node:
         self.now = snapshot.at
         self.cores, self.speed = snapshot.node.capacity.cpu, snapshot.node.speed
         self.ours = {r.id: r for r in snapshot.running}
+        self.elapsed = self.now - memory.at
 
     # -- the reference world ---------------------------------------------------------------
 
     def catch_up(self) -> None:
         """Bring the reference world up to now, and its promises up to what is now known."""
         m = self.memory
-        elapsed, m.at = self.now - m.at, self.now
+        elapsed = self.elapsed
+        m.at = self.now
         advance(m.shadows, self.cores, elapsed)
         ended = {job.id: job for job in self.snapshot.changed.ended}
         gone = [n for n in m.beliefs if n not in self.ours]
@@ -125,14 +131,28 @@ class _Node:
         return before is None or not all(_close(a, b) for a, b in zip(before, now, strict=True))
 
     def _demand(self, name: ReplicaId, job: Job, r: Replica, before: Cores) -> Cores:
-        """What it can use at once: as told, or as seen when it left some of its share unused."""
+        """What it can use at once: as told, or as seen when it left some of its share unused.
+
+        What it could have had by its weight is what counts. What it was meant to have says less:
+        who sleeps now and then may find the CPU taken.
+        """
         told = job.spec.expected.demand if job.spec.expected else None
         if told is not None:
             return min(self.cores, told)
-        used, given = r.usage.cpu if r.usage else 0.0, self.memory.rates.get(name, 0.0)
-        if 0 < used < 0.9 * given:
+        used, could = r.usage.cpu if r.usage else 0.0, self.memory.parts.get(name, 0.0)
+        if self.elapsed < SEEN:
+            return before
+        if used > 0.95 * before:
+            return min(self.cores, 1.5 * before)
+        if could >= before / 2 and 0 < used < 0.9 * could:  # else it had too little to show it
             return min(before, 1.1 * used)
-        return min(self.cores, 1.5 * before) if used > 0.95 * before else before
+        return before
+
+    def interval(self) -> Seconds:
+        """Soon, while a size is unknown that the next steps will tell."""
+        sizes = ((self.snapshot.jobs[r.job], self.memory.beliefs[n]) for n, r in self.ours.items())
+        telling = any(job.spec.total_steps and b.error == inf for job, b in sizes)
+        return min(SEEN, self.policy.interval) if telling else self.policy.interval
 
     # -- what is needed, and wanted ------------------------------------------------------------
 
@@ -149,7 +169,8 @@ class _Node:
         if self.policy.objective == "quality":
             due += self.policy.late * (due - self.now + age)
         if s.sure or s.done < b.least:
-            return Need(demand=s.demand, left=max(1e-9, b.least - b.attained), due=due)
+            left = max(1e-9, b.least - b.attained)
+            return Need(demand=s.demand, left=left, due=due, sure=s.sure)
         # It might have finished by now under fair sharing. From here on it may lag a little, in
         # time rather than in work: what was lost when few were here takes long to make up among
         # many. Who has all that it can use could never catch up, and may not lag at all.
@@ -213,6 +234,8 @@ class _Node:
         caps = [self.memory.shadows[n].demand for n in self.ours]
         wanted = [found.rates[n] for n in self.ours]
         weights = dict(zip(self.ours, weights_for(wanted, caps), strict=True))
+        total = sum(weights.values())
+        self.memory.parts = {n: self.cores * w / total for n, w in weights.items()}
         return tuple(
             SetShare(replica=n, weight=weights[n], reason=self._why(n, found))
             for n, r in self.ours.items()

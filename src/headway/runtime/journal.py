@@ -24,6 +24,7 @@ from headway.core.record import KNOWN
 from headway.core.snapshot import Observation, Trigger
 from headway.core.units import Seconds
 from headway.errors import ConfigError
+from headway.policy import registry
 
 DIGEST_EVERY = 100
 MEMORY_EVERY: Seconds = 600.0
@@ -114,6 +115,7 @@ def digest(plain_memory: Plain) -> str:
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """The cycles of a journal, decoded; the last one without `outcomes` if it is in doubt."""
+    assert registry.POLICIES  # noqa: S101 - with the policies, the memories of all are known
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, 1):
             line = _load(text) if text.endswith("\n") else _load_torn(text)

@@ -16,7 +16,7 @@ from headway.backend.local import cgroup, procfs
 from headway.backend.local.backend import LocalBackend
 from headway.backend.local.clock import Clock
 from headway.backend.local.enforcement import Enforcement, choose
-from headway.backend.local.jobs import LocalJob, fit_nodes, to_jobs
+from headway.backend.local.jobs import LocalJob, cut, fit_nodes, to_jobs
 from headway.backend.local.state import Work
 from headway.core.decision import Decision, Outcome, Place, Refused
 from headway.core.job import Phase
@@ -190,13 +190,13 @@ def _put_together(
     workload: Workload | None,
     enforcement: str,
 ) -> Run:
-    cores = float(len(os.sched_getaffinity(0)))
+    cpus = sorted(os.sched_getaffinity(0))
     told = workload is not None and "nodes" in workload.model_fields_set
     asked = workload.to_nodes() if workload is not None and told else None
-    nodes, factor = fit_nodes(asked, cores, procfs.machine_memory())
+    nodes, factor = fit_nodes(asked, float(len(cpus)), procfs.machine_memory())
     chosen: Enforcement = choose(folder.id, enforcement)
     clock = Clock(about["began"])
-    backend = LocalBackend(folder.path, nodes, jobs, chosen, clock, whole=cores)
+    backend = LocalBackend(folder.path, cut(nodes, cpus), jobs, chosen, clock)
     cycle, lines = 0, []
     if folder.journal.exists():
         journal.mend(folder.journal)

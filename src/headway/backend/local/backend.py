@@ -17,7 +17,7 @@ from headway import fault
 from headway.backend.local import launch, procfs
 from headway.backend.local.clock import Clock
 from headway.backend.local.enforcement import Enforcement
-from headway.backend.local.jobs import LocalJob, environment, threads
+from headway.backend.local.jobs import Cut, LocalJob, environment, threads
 from headway.backend.local.past import Try, node_of, past
 from headway.backend.local.state import Member, Work
 from headway.backend.local.tail import Voice
@@ -35,7 +35,6 @@ from headway.core.decision import (
     Suspend,
 )
 from headway.core.job import Phase
-from headway.core.node import Node
 from headway.core.snapshot import Observation, Trigger
 from headway.core.units import Bytes, JobId, NodeId, ReplicaId, Seconds
 
@@ -54,15 +53,14 @@ class LocalBackend:
     def __init__(
         self,
         folder: Path,
-        nodes: Sequence[Node],
+        nodes: Sequence[Cut],
         jobs: Sequence[LocalJob],
         enforcement: Enforcement,
         clock: Clock,
-        whole: float = inf,
     ) -> None:
-        """`whole`: a node of so many cores needs no ceiling, for it is the machine."""
         self.folder, self.enforcement, self.clock = folder, enforcement, clock
-        self.nodes = {n.id: n for n in nodes}
+        self.cuts = {c.node.id: c for c in nodes}
+        self.nodes = {c.node.id: c.node for c in nodes}
         self.members: dict[ReplicaId, Member] = {}
         self.works = {job.id: Work(job, folder / "jobs" / job.id) for job in jobs}
         self.coming = sorted(self.works.values(), key=lambda w: w.job.at)
@@ -73,8 +71,8 @@ class LocalBackend:
         self._looked, self._looked_at = False, 0.0
         self._stirred: dict[NodeId, None] = {}
         self._news: tuple[dict[JobId, None], dict[ReplicaId, Member]] = ({}, {})
-        for node in nodes:
-            enforcement.add_node(node.id, None if node.capacity.cpu >= whole else node.capacity.cpu)
+        for name, part in self.cuts.items():
+            enforcement.add_node(name, part.node.capacity.cpu, part.ceiling)
         self._recover()
 
     @property
@@ -237,6 +235,7 @@ class LocalBackend:
             m.epoch,
             (*self.enforcement.prefix, *command.argv),
             node=node,
+            cpus=self.cuts[node].cpus,
             env=environment(command, self._threads(m), self._told(m, size)),
             where=command.where,
             entrances=group.entrances(),

@@ -265,11 +265,10 @@ class Cgroup1:
         except OSError as error:
             raise Unavailable(f"cgroup version 1 is not ours to use: {error}") from None
 
-    def add_node(self, node: str, cores: float | None) -> None:
-        """`cores` None: the whole machine."""
+    def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
         group = Group1(self.bases, node)
-        group.set_share(cores, max(1.0, cores or os.cpu_count() or 1))
-        self.nodes[node] = (group, cores)
+        group.set_share(ceiling, cores)
+        self.nodes[node] = (group, ceiling)
 
     def group(self, node: str, name: str) -> Group:
         return Group1(self.bases, f"{node}/{name}", self.nodes[node][1])
@@ -298,11 +297,10 @@ class Cgroup2:
                 return
         raise Unavailable("; ".join(reasons) or "no cgroup version 2 with a cpu controller")
 
-    def add_node(self, node: str, cores: float | None) -> None:
+    def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
         folder = _below(self.base, node)
-        quota = "max" if cores is None else str(round(cores * PERIOD))
-        _write(f"{folder}/cpu.max", f"{quota} {PERIOD}")
-        self.nodes[node] = (folder, cores)
+        Group2(self.base, node).set_share(ceiling, cores)
+        self.nodes[node] = (folder, ceiling)
 
     def group(self, node: str, name: str) -> Group:
         folder, cores = self.nodes[node]

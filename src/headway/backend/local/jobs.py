@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -145,6 +145,39 @@ def environment(command: Command, pools: int, told: Mapping[str, str]) -> dict[s
     base = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")}
     sizes = {name: str(pools) for name in POOLS if name not in base}
     return {**base, **sizes, "PYTHONUNBUFFERED": "1", **command.env, **told}
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The part of the machine that is a node."""
+
+    node: Node
+    cpus: tuple[int, ...] | None = None
+    """Where its jobs run; None: anywhere."""
+    ceiling: float | None = None
+    """Cores, where it is less than its CPUs."""
+
+
+def cut(nodes: tuple[Node, ...], cpus: Sequence[int]) -> list[Cut]:
+    """Lay the nodes side by side over the machine's CPUs, from the last one down.
+
+    Each node has CPUs of its own where it can: below a ceiling alone, weights would not hold, for
+    what runs on a CPU that nobody else wants uses up the ceiling unhindered.
+
+    >>> a, b = (Node(id=NodeId(n), capacity=Resources(cpu=0.5)) for n in "ab")
+    >>> [(c.cpus, c.ceiling) for c in cut((a, b), [0, 1])]
+    [((1,), 0.5), ((1,), 0.5)]
+    """
+    down, offset, found = sorted(cpus, reverse=True), 0.0, []
+    for node in nodes:
+        cores = node.capacity.cpu
+        first, last = int(offset + 1e-9), ceil(offset + cores - 1e-9)
+        whole = last - first == len(down)
+        inside = None if whole else tuple(sorted(down[first:last]))
+        ceiling = None if abs(last - first - cores) < 1e-9 else cores
+        found.append(Cut(node, inside, ceiling))
+        offset += cores
+    return found
 
 
 def fit_nodes(

@@ -7,8 +7,8 @@ ended it writes `exit.EPOCH`. Both are there for whoever comes after us.
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headway import fault
@@ -29,12 +29,13 @@ KILLED = 137
 """The exit code of what was killed, and could not say so."""
 
 
-def start(
+def start(  # noqa: PLR0913 - each is one thing that a process starts with
     folder: Path,
     epoch: int,
     argv: Sequence[str],
     *,
     node: str,
+    cpus: Sequence[int] | None,
     env: Mapping[str, str],
     where: str,
     entrances: Sequence[str],
@@ -48,7 +49,7 @@ def start(
     (folder / "epoch").write_text(str(epoch))
     words = [str(folder), str(epoch), where, *entrances, "--", *argv]
     fault.passing()
-    with (folder / "out.log").open("ab") as log:
+    with (folder / "out.log").open("ab") as log, _on(cpus):
         return subprocess.Popen(
             ["/bin/sh", "-c", SHIM, "headway", *words],
             stdin=subprocess.DEVNULL,
@@ -58,6 +59,20 @@ def start(
             cwd="/",
             start_new_session=True,
         )
+
+
+@contextmanager
+def _on(cpus: Sequence[int] | None) -> Iterator[None]:
+    """What is started meanwhile runs on these CPUs: it inherits where we are."""
+    if cpus is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def last_epoch(folder: Path) -> int:

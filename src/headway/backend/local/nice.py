@@ -104,16 +104,17 @@ class Nice:
     """So that the pacer, and whoever works at this machine, come first."""
 
     def __init__(self) -> None:
-        self.nodes: dict[str, float | None] = {}
+        self.nodes: dict[str, tuple[float, float | None]] = {}
+        """Cores, and the ceiling where its CPUs are more than that."""
         self.groups: dict[int, NiceGroup] = {}
         self.looked = 0.0
         self._pacer: subprocess.Popen[bytes] | None = None
 
     def cores(self, node: str) -> float:
-        return self.nodes.get(node) or float(len(os.sched_getaffinity(0)))
+        return self.nodes[node][0]
 
-    def add_node(self, node: str, cores: float | None) -> None:
-        self.nodes[node] = cores
+    def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
+        self.nodes[node] = (cores, ceiling)
 
     def group(self, node: str, name: str) -> NiceGroup:
         del name
@@ -137,7 +138,7 @@ class Nice:
                 self._adjust(node, here)
 
     def _adjust(self, node: str, here: list[NiceGroup]) -> None:
-        alike = len({g.weight for g in here}) == 1 and self.nodes[node] is None
+        alike = len({g.weight for g in here}) == 1 and self.nodes[node][1] is None
         given: list[float | None]
         if alike:
             given = [g.limit for g in here]
