@@ -1,4 +1,5 @@
+"""`python -m headway`."""
+
 from headway.cli import main
 
-if __name__ == "__main__":
-    main()
+main()

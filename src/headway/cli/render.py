@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from headway.core.job import Phase
@@ -12,6 +13,7 @@ from headway.runtime.result import Result, over_seeds
 
 if TYPE_CHECKING:
     from headway.runtime.run import Run
+    from headway.study.story import Event
 
 
 def as_json(thing: Any) -> str:
@@ -88,6 +90,16 @@ def show_outcomes(run: "Run") -> None:
         if work.phase is not Phase.SUCCEEDED:
             text = f"{work.id} {work.phase}: {work.reason or 'no reason is known'}"
             Console().print(text, highlight=False, markup=False)
+
+
+def show_story(told: Sequence["Event"]) -> None:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("at", justify="right", no_wrap=True)
+    table.add_column("what", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for event in told:
+        table.add_row(f"{event.at_s:.1f} s", escape(event.what), escape(event.why))
+    Console().print(table)
 
 
 def show_bench(result: dict[str, Any]) -> None:

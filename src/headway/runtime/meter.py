@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from headway.backend.local.backend import LocalBackend
+from headway.backend.local.cgroup import Sample
 from headway.backend.local.state import Member
 from headway.core.units import Seconds
 
 EVERY: Seconds = 1.0
+FLOOD: Seconds = 0.1
+"""Until the next look at a log that grows too fast: it must be cut in time."""
 COARSER: Seconds = 600.0
 """After this time the interval grows in proportion to what has passed."""
 
@@ -50,11 +53,13 @@ class Meter:
     now: dict[str, Now] = field(default_factory=dict)
     said: dict[str, list[float]] = field(default_factory=dict)
     """Values of each replica, oldest first; every second one is dropped when there are many."""
-    _before: dict[str, tuple[Seconds, float, int, int]] = field(default_factory=dict)
+    _before: dict[str, tuple[Seconds, Sample]] = field(default_factory=dict)
 
     def look(self, now: Seconds) -> None:
         self.due = now + max(EVERY, now * EVERY / COARSER)
         self.now = {m.id: self._one(m, now) for m in self.platform.members.values()}
+        if any(m.voice.flooded for m in self.platform.members.values()):
+            self.due = now + FLOOD
         if self.now:
             line = {"at_s": round(now, 3), "replicas": {k: n.plain() for k, n in self.now.items()}}
             with self.path.open("a", encoding="utf-8") as file:
@@ -64,15 +69,15 @@ class Meter:
     def _one(self, m: Member, now: Seconds) -> Now:
         m.voice.listen()
         used = m.measure()
-        at, cpu, periods, throttled = self._before.get(m.id, (m.heard_at, 0.0, 0, 0))
-        self._before[m.id] = (now, used.cpu, used.periods, used.throttled)
-        passed = used.periods - periods
+        at, last = self._before.get(m.id, (m.since, m.before))
+        self._before[m.id] = (now, used)
+        passed = used.periods - last.periods
         if m.voice.value is not None:
             self._keep(m.id, m.voice.value)
         return Now(
-            cpu=max(0.0, used.cpu - cpu) / (now - at) if now > at else 0.0,
+            cpu=max(0.0, used.cpu - last.cpu) / (now - at) if now > at else 0.0,
             memory=used.memory,
-            throttled=(used.throttled - throttled) / passed if passed > 0 else 0.0,
+            throttled=(used.throttled - last.throttled) / passed if passed > 0 else 0.0,
             value=m.voice.value,
             step=m.voice.step,
         )

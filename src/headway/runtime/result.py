@@ -1,7 +1,7 @@
 """What a run achieved, and how it compares."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -89,6 +89,12 @@ def summarise(  # noqa: PLR0913 - each is one figure of the result
         worst_ratio=worst,
         per_job=per_job,
     )
+
+
+def against(result: Result, baseline: Result) -> Result:
+    """The same, compared with another run of the same jobs."""
+    faster, slower, worst = _against(result.per_job, baseline.per_job)
+    return replace(result, faster=faster, slower=slower, worst_ratio=worst)
 
 
 def _against(ours: Sequence[JobResult], theirs: Sequence[JobResult]) -> tuple[int, int, float]:

@@ -4,9 +4,11 @@ All that must survive us lies in the run's folder (`launch.py`): who was started
 how it ended. So a new Headway finds by looking what an old one left.
 """
 
+import os
 import selectors
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -126,9 +128,19 @@ class LocalBackend:
             if m.kill_at is not None and m.kill_at <= now:
                 m.kill_at = now + 1.0
                 m.group.signal(signal.SIGKILL)
-        self._closing = [m for m in self._closing if not m.group.close()]
+        self._closing = [m for m in self._closing if not self._cleared(m)]
         if now - self._looked_at >= LONGEST_WAIT and self._waiting():
             self._happened.append(Trigger.NODE)
+
+    @staticmethod
+    def _cleared(m: Member) -> bool:
+        fault.passing()
+        if m.work.job.adopted is not None:
+            m.group.release()
+        for pid in procfs.marked("HEADWAY_DIR", str(m.folder)):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)  # it had left its group, or there is none
+        return m.group.close()
 
     # -- the backend's two methods -----------------------------------------------------------
 
@@ -271,7 +283,8 @@ class LocalBackend:
     def _host(self, m: Member, pid: int) -> None:
         """From now on it is here, and its end will be seen."""
         m.group.lead(pid)
-        m.heard_at = self.clock()
+        m.since = m.heard_at = self.clock()
+        m.before = m.heard
         self.members[m.id] = m.work.members[m.id] = m
         self._events.register(m.watch(pid), selectors.EVENT_READ, lambda: self._exited(m))
         self._news[1][m.id] = m

@@ -48,6 +48,8 @@ class LocalJob:
     pattern: str | None = None
     adopted: int | None = None
     """A process that is already running, and is only looked after."""
+    log: Path | None = None
+    """Where it writes, if that is not `out.log` in its folder."""
 
 
 def to_jobs(

@@ -68,10 +68,13 @@ class Member:
         self.child: subprocess.Popen[bytes] | None = None
         self.limit: Cores | None = None
         self.weight = 1.0
-        self.voice = Voice(self.folder, work.job.metric, work.job.pattern)
+        self.voice = Voice(self.folder, work.job.metric, work.job.pattern, work.job.log)
         self.last = Sample()
+        self.since: Seconds = 0.0
+        """When it came, or was found again."""
         self.heard_at: Seconds = 0.0
-        self.heard = Sample()
+        self.heard = self.before = Sample()
+        """At the last report, and when it came."""
         self.kill_at: Seconds | None = None
         """When patience ends with what was asked to leave."""
 

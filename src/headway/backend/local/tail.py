@@ -28,6 +28,8 @@ class Tail:
         """`ours`: it may be cut."""
         self._path, self._file, self._ours = path, -1, ours
         self._at = 0
+        self.flooded = False
+        """Did the last look bring more than can be understood?"""
         if resumed:  # what was heard before is in the journal: a little of it will do
             with suppress(OSError):
                 self._at = max(0, path.stat().st_size - 64 * 2**10)
@@ -43,7 +45,9 @@ class Tail:
         if size < self._at:
             self._at = 0  # somebody cut it
         if size == self._at:
+            self.flooded = False
             return b""
+        self.flooded = size - self._at > GULP
         self._at = max(self._at, size - GULP)
         data = os.pread(self._file, size - self._at, self._at)
         self._at += len(data)
@@ -118,6 +122,10 @@ class Voice:
         if printed and not self._sdk:
             for said in self._lines.feed(printed):
                 self._take(said)
+
+    @property
+    def flooded(self) -> bool:
+        return self._out.flooded
 
     def report(self) -> Heard:
         """What was said since the last one."""

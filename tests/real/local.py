@@ -1,0 +1,63 @@
+"""Hands for real runs: small scripts as jobs, and what is left behind of them."""
+
+import json
+import os
+import sys
+import textwrap
+from pathlib import Path
+
+import yaml
+
+from headway.backend.local import procfs
+
+SCRIPTS = {
+    "trains": """
+        import time, headway
+        run = headway.attach(total_steps=20)
+        for step in range(1, 21):
+            end = time.process_time() + 0.02
+            while time.process_time() < end: pass
+            run.report(step, loss=1 / step)
+        print("done")
+    """,
+    "waits": "import time; time.sleep(600)",
+}
+
+
+def script(folder, text):
+    """A script as the command that runs it."""
+    path = Path(folder) / f"script-{abs(hash(text))}.py"
+    path.write_text(textwrap.dedent(SCRIPTS.get(text, text)))
+    return [sys.executable, str(path)]
+
+
+def job(name, command, *, at=0.0, **spec):
+    return {"name": name, "at": at, "spec": {"tasks": [{"command": command}], **spec}}
+
+
+def workload(folder, *jobs, **more):
+    path = Path(folder) / "workload.yaml"
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
+    path.write_text(yaml.safe_dump({**head, **more, "jobs": list(jobs)}))
+    return path
+
+
+def result(data, run="latest"):
+    return json.loads((data / "runs" / run / "result.json").read_text())[0]
+
+
+def processes(data):
+    """Processes that carry the mark of a run below this data folder."""
+    pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    where = {pid: procfs.environment(pid).get("HEADWAY_DIR", "") for pid in pids}
+    return [pid for pid, folder in where.items() if folder.startswith(str(data))]
+
+
+def groups(data):
+    """Control groups of the runs below this data folder."""
+    runs = {p.name for p in (data / "runs").iterdir()}
+    return [
+        top
+        for top, _, _ in os.walk("/sys/fs/cgroup")
+        if "/headway/" in top and top.partition("/headway/")[2].split("/")[0] in runs
+    ]

@@ -1,0 +1,357 @@
+"""Real processes on this machine, under cgroups and under pacing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from time import monotonic, sleep
+
+import pytest
+from local import groups, job, processes, result, script, workload
+
+from contract import BackendContract
+from headway.backend.local.backend import LocalBackend
+from headway.backend.local.clock import Clock
+from headway.backend.local.enforcement import choose
+from headway.backend.local.jobs import Command, Cut, LocalJob
+from headway.backend.local.state import Work
+from headway.core.job import JobSpec, Mode, Task
+from making import node
+
+PATIENCE = 20.0
+
+
+class LocalPlatform:
+    must = frozenset({"place", "share"})
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.enforcement = choose(f"contract-{os.getpid()}-{folder.name}")
+        cuts = [Cut(node("a", cpu=1.0)), Cut(node("b", cpu=1.0))]
+        self.backend = LocalBackend(folder, cuts, [], self.enforcement, Clock())
+
+    def submit(self, name, *, workers=1):
+        task = Task(name="worker", replicas=workers, least=1, most=3)
+        spec = JobSpec(tasks=(task,), checkpoint=Mode.SDK, grace=1.0, backoff_limit=0)
+        waiting = "import sys, time\nwhile True: time.sleep(60)"
+        command = Command(argv=(sys.executable, "-c", waiting), where="/")
+        made = LocalJob(id=name, at=0.0, spec=spec, commands={"worker": command})
+        work = Work(made, self.folder / "jobs" / name)
+        self.backend.works[name] = work
+        self.backend._news[0][name] = None
+
+    def settle(self):
+        self.backend.wait(0.05)
+
+    def end(self, name):
+        """It exits by itself, as far as anybody can see."""
+        for m in list(self.backend.works[name].members.values()):
+            (m.folder / f"exit.{m.epoch}").write_text("0")
+            for pid in m.group.pids():
+                os.kill(pid, signal.SIGKILL)
+            os.killpg(m.pid, signal.SIGKILL)
+        until = monotonic() + PATIENCE
+        while self.backend.works[name].finished_at is None and monotonic() < until:
+            self.backend.wait(0.05)
+
+    def share(self, replica):
+        return self.backend.members[replica].group.share()
+
+    def step(self, name):
+        del name
+        return 0.0
+
+    def leftovers(self):
+        until = monotonic() + PATIENCE
+        while self.backend._closing and monotonic() < until:
+            self.backend.wait(0.05)
+        return [*self.backend.members, *processes(self.folder)]
+
+    def close(self):
+        self.backend.cancel("the test is over", now=True)
+        until = monotonic() + PATIENCE
+        while (self.backend.members or self.backend._closing) and monotonic() < until:
+            self.backend.wait(0.05)
+        self.backend.close()
+
+
+class TestLocal(BackendContract):
+    @pytest.fixture
+    def platform(self, tmp_path, enforcement):
+        made = LocalPlatform(tmp_path)
+        assert made.enforcement.name == enforcement
+        yield made
+        made.close()
+        assert processes(tmp_path) == []
+
+    def test_a_restart_finds_everything(self, platform, seen):
+        platform.submit("x")
+        seen.start("x", "a")
+        pid = platform.backend.members["x/worker-0"].pid
+        wait_for((platform.folder / "jobs" / "x" / "worker-0" / "pid.1").exists)
+        jobs = [w.job for w in platform.backend.works.values()]
+        cuts = list(platform.backend.cuts.values())
+        enforcement = choose(f"contract-{os.getpid()}-{platform.folder.name}")
+        again = LocalBackend(platform.folder, cuts, jobs, enforcement, Clock())
+        found = again.members["x/worker-0"]
+        assert (found.pid, found.node, again.works["x"].phase) == (pid, "a", "running")
+        for m in again.members.values():
+            os.close(m.pidfd)
+
+
+def headway(*words, data, env=None, check=True, timeout=60):
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", *map(str, words)],
+        env={**os.environ, "HEADWAY_DATA": str(data), **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+    assert not check or done.returncode == 0, done.stderr + done.stdout
+    return done
+
+
+def test_jobs_run_to_their_end_and_leave_nothing_behind(tmp_path, enforcement):
+    jobs = [job(f"j{i}", script(tmp_path, "trains"), at=0.3 * i) for i in range(3)]
+    done = headway("run", workload(tmp_path, *jobs), "--json", data=tmp_path)
+    (found,) = json.loads(done.stdout)
+    assert (found["backend"], found["enforcement"]) == ("local", enforcement)
+    assert [(j["outcome"], j["steps"]) for j in found["per_job"]] == [("succeeded", 20)] * 3
+    assert result(tmp_path) == found
+    assert (tmp_path / "runs" / "latest" / "report.html").stat().st_size > 5000
+    assert processes(tmp_path) == []
+    assert groups(tmp_path) == []
+
+
+BAD = {
+    "no such command": (["no-such-command-at-all"], "cannot be found"),
+    "exits at once": ("raise SystemExit(3)", "exit code 3"),
+    "is killed": ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+    "no such folder": ({"workingDir": "no-such-folder"}, "exit code 126"),
+}
+STRANGE = {
+    "prints garbage": r"""
+        import sys
+        for i in range(2000): sys.stdout.buffer.write(bytes(range(256)) + b"loss=\xff\n")
+    """,
+    "reports nan": """
+        import headway
+        run = headway.attach()
+        for i in range(50): run.report(i, loss=float("nan"))
+        print("loss: nan", "loss: inf")
+    """,
+    "forks a hundred children": """
+        import os, time
+        for i in range(100):
+            if os.fork() == 0:
+                time.sleep(600)
+                os._exit(0)
+    """,
+    "leaves a daemon behind": """
+        import os, time
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0: time.sleep(600)
+            os._exit(0)
+        time.sleep(0.2)
+    """,
+}
+
+
+@pytest.mark.parametrize("enforcement", ["cgroup"], indirect=True)
+def test_a_bad_job_fails_with_a_clear_reason_and_the_others_are_untouched(tmp_path, enforcement):
+    del enforcement
+    jobs = [job("good", script(tmp_path, "trains"))]
+    for i, (what, _) in enumerate(BAD.values()):
+        command = what if isinstance(what, list) else script(tmp_path, str(what))
+        made = job(f"bad-{i}", command, backoffLimit=0)
+        if isinstance(what, dict):
+            made["spec"]["tasks"][0].update(what)
+        jobs.append(made)
+    for i, text in enumerate(STRANGE.values()):
+        jobs.append(job(f"strange-{i}", script(tmp_path, text)))
+    done = headway("run", workload(tmp_path, *jobs), "--json", data=tmp_path, check=False)
+    assert done.returncode == 1
+    (found,) = json.loads(done.stdout)
+    outcome = {j["name"]: j["outcome"] for j in found["per_job"]}
+    assert outcome["good"] == "succeeded"
+    for i, (_, reason) in enumerate(BAD.values()):
+        assert outcome[f"bad-{i}"] == "failed"
+        assert reason in found["reasons"][f"bad-{i}"]
+    assert {outcome[f"strange-{i}"] for i in range(len(STRANGE))} == {"succeeded"}
+    assert processes(tmp_path) == []
+
+
+def test_a_failed_job_is_tried_again_as_often_as_it_may_be(tmp_path):
+    flaky = """
+        import os, pathlib
+        tried = pathlib.Path(os.environ["HEADWAY_DIR"]) / "tried"
+        tried.write_text(tried.read_text() + "x" if tried.exists() else "x")
+        raise SystemExit(len(tried.read_text()) < 3)
+    """
+    path = workload(tmp_path, job("flaky", script(tmp_path, flaky), backoffLimit=3))
+    headway("run", path, data=tmp_path)
+    found = result(tmp_path)["per_job"][0]
+    assert found["outcome"] == "succeeded"
+
+
+def test_who_ignores_sigterm_is_killed_after_its_grace(tmp_path, enforcement):
+    del enforcement
+    stubborn = """
+        import signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print("ready", flush=True)
+        time.sleep(600)
+    """
+    spec = {"checkpoint": {"graceSeconds": 1}}
+    path = workload(tmp_path, job("stubborn", script(tmp_path, stubborn), **spec))
+    running = start("run", path, data=tmp_path)
+    wait_for(lambda: "ready" in log(tmp_path, "stubborn"))
+    running.send_signal(signal.SIGINT)
+    assert running.wait(PATIENCE) == 130
+    assert result(tmp_path)["per_job"][0]["outcome"] == "cancelled"
+    assert processes(tmp_path) == []
+
+
+def test_a_gigabyte_of_output_is_cut_and_the_last_of_it_is_heard(tmp_path):
+    flood = """
+        import sys, time
+        line = b"x" * 1023 + b"\\n"
+        for i in range(1024):
+            sys.stdout.buffer.write(line * 1024)
+        sys.stdout.buffer.flush()
+        print("loss: 0.5", flush=True)
+        time.sleep(0.5)
+    """
+    path = workload(tmp_path, job("flood", script(tmp_path, flood)))
+    headway("run", path, data=tmp_path)
+    there = next(tmp_path.glob("runs/2*/jobs/flood/main-0/out.log"))
+    assert there.stat().st_size < 64 * 2**20
+    assert b"bytes were cut" in there.read_bytes()
+    assert '"value": 0.5' in (tmp_path / "runs" / "latest" / "usage.jsonl").read_text()
+
+
+@pytest.mark.parametrize("enforcement", ["cgroup"], indirect=True)
+def test_a_job_past_its_memory_is_killed_alone_and_says_so(tmp_path, enforcement):
+    del enforcement
+    hungry = "x = []\nwhile True: x.append(bytearray(2**20))"
+    limits = {"resources": {"limits": {"memory": "64Mi"}}}
+    made = job("hungry", script(tmp_path, hungry), backoffLimit=0)
+    made["spec"]["tasks"][0].update(limits)
+    good = job("good", script(tmp_path, "trains"))
+    headway("run", workload(tmp_path, made, good), data=tmp_path, check=False)
+    found = result(tmp_path)
+    assert [j["outcome"] for j in found["per_job"]] == ["failed", "succeeded"]
+    assert "memory" in found["reasons"]["hungry"]
+
+
+def test_a_job_waits_for_memory_that_others_were_promised(tmp_path):
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    most = {"resources": {"requests": {"memory": int(0.6 * total)}}}
+    jobs = [job(f"big-{i}", script(tmp_path, "trains")) for i in range(2)]
+    for each in jobs:
+        each["spec"]["tasks"][0].update(most)
+    headway("run", workload(tmp_path, *jobs), data=tmp_path, check=False)
+    first, second = result(tmp_path)["per_job"]
+    assert second["started_s"] >= first["finished_s"] - 0.2
+
+
+def start(*words, data, env=None):
+    return subprocess.Popen(
+        [sys.executable, "-m", "headway", *map(str, words)],
+        env={**os.environ, "HEADWAY_DATA": str(data), **(env or {})},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def log(data, name):
+    found = list(data.glob(f"runs/2*/jobs/{name}/main-0/out.log"))
+    return found[0].read_text() if found else ""
+
+
+def wait_for(claim):
+    until = monotonic() + PATIENCE
+    while not claim():
+        assert monotonic() < until, "it never came true"
+        sleep(0.02)
+
+
+def test_jobs_outlive_a_killed_headway_and_are_found_again(tmp_path, enforcement):
+    del enforcement
+    slow = """
+        import time, headway
+        run = headway.attach(total_steps=30)
+        for step in range(1, 31):
+            run.report(step, loss=1 / step)
+            print("step", step, flush=True)
+            time.sleep(0.1)
+    """
+    jobs = [job("now", script(tmp_path, slow)), job("later", script(tmp_path, "trains"), at=4)]
+    running = start("run", workload(tmp_path, *jobs), data=tmp_path)
+    wait_for(lambda: "step 5" in log(tmp_path, "now"))
+    running.kill()
+    running.wait()
+    steps = log(tmp_path, "now").count("step")
+    sleep(0.5)
+    assert log(tmp_path, "now").count("step") > steps, "it did not go on by itself"
+    headway("run", "--resume", "latest", data=tmp_path)
+    found = {j["name"]: j for j in result(tmp_path)["per_job"]}
+    assert [j["outcome"] for j in found.values()] == ["succeeded", "succeeded"]
+    assert log(tmp_path, "now").splitlines() == [f"step {i}" for i in range(1, 31)]
+    assert found["later"]["started_s"] >= 4
+    assert processes(tmp_path) == []
+    assert groups(tmp_path) == []
+
+
+def test_two_headways_do_not_look_after_one_run(tmp_path):
+    running = start("run", workload(tmp_path, job("w", script(tmp_path, "waits"))), data=tmp_path)
+    wait_for((tmp_path / "runs" / "latest" / "jobs" / "w" / "main-0" / "pid.1").exists)
+    done = headway("run", "--resume", "latest", data=tmp_path, check=False)
+    assert done.returncode == 2
+    assert "another Headway" in done.stderr
+    running.send_signal(signal.SIGINT)
+    assert running.wait(PATIENCE) == 130
+
+
+def test_after_a_crash_at_any_write_every_job_ends_once(tmp_path, enforcement):
+    """HEADWAY_CRASH_AFTER_WRITES = 1, 6, 11, … until a run completes undisturbed. The evidence
+    run tries every one of them.
+    """
+    del enforcement
+    stride = int(os.environ.get("HEADWAY_CRASH_STRIDE", "5"))
+    crashes = 0
+    for n in range(1, 1000, stride):
+        data = tmp_path / str(n)
+        data.mkdir()
+        if not crashed(data, n):
+            break
+        crashes += 1
+    assert crashes * stride >= 30
+
+
+def crashed(data, n):
+    """One run with a crash at its n-th write, taken up again; did it come to the crash?"""
+    once = """
+        import os, pathlib, time
+        with open(pathlib.Path(os.environ["HEADWAY_DIR"]) / "ran", "a") as file: file.write("x")
+        time.sleep(0.1)
+    """
+    jobs = [job(f"j{i}", script(data, once), at=0.1 * i) for i in range(3)]
+    path = workload(data, *jobs)
+    env = {"HEADWAY_CRASH_AFTER_WRITES": str(n)}
+    done = headway("run", path, data=data, env=env, check=False)
+    if done.returncode == -signal.SIGKILL:
+        again = headway("run", "--resume", "latest", data=data, check=False)
+        if again.returncode:  # it died before there was a run to resume
+            assert "no run is called" in again.stderr or "workload.yaml" in again.stderr, n
+            assert processes(data) == []
+            return True
+    ran = {p.parent.parent.name: p.read_text() for p in data.glob("runs/2*/jobs/*/*/ran")}
+    assert ran == {"j0": "x", "j1": "x", "j2": "x"}, n
+    assert [j["outcome"] for j in result(data)["per_job"]] == ["succeeded"] * 3, n
+    assert processes(data) == [], n
+    assert groups(data) == [], n
+    return done.returncode == -signal.SIGKILL
