@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import log10
 from os import sched_getaffinity
 from pathlib import Path
@@ -34,31 +33,17 @@ from headway.runtime.journal import FileJournal
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
 from headway.sim.setup import to_scenario
+from headway.study.bench_local import (
+    bench_enforcement,
+    bench_overhead,
+    bench_reaction,
+    bench_real,
+)
+from headway.study.figure import Figure
 from headway.study.promises import ROWS, Row, evaluate, workload
 
 REFERENCE = 1.5
 """Million heap pops and pushes a second of the machine that bars are stated for."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    name: str
-    value: float
-    unit: str
-    bar: float | None = None
-    """At most this; None: for information."""
-    x: float | None = None
-    """Where it stands on the axis of a plot of growth."""
-
-    def plain(self) -> dict[str, Any]:
-        ok = self.bar is None or self.value <= self.bar
-        return {
-            "name": self.name,
-            "value": self.value,
-            "unit": self.unit,
-            "bar": self.bar,
-            "pass": ok,
-        }
 
 
 def run(name: str) -> tuple[dict[str, Any], str]:
@@ -245,4 +230,8 @@ BENCHES: dict[str, Callable[[float], list[Figure]]] = {
     "decide": bench_decide,
     "promises": bench_promises,
     "promises-unseen": bench_promises_unseen,
+    "enforcement": bench_enforcement,
+    "reaction": bench_reaction,
+    "overhead": bench_overhead,
+    "real": bench_real,
 }

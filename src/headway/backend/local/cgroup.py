@@ -19,6 +19,8 @@ from headway.backend.local.procfs import descendants
 
 PERIOD = 100_000
 """Microseconds over which a ceiling holds."""
+REST = "headway-rest"
+"""A group of version 2 that hands its controllers on may hold no processes: they go here."""
 LEAST_QUOTA = 1000
 """The smallest that the kernel takes."""
 
@@ -120,7 +122,7 @@ class _Group:
     def release(self) -> None:
         for folder in self.folders:
             home = folder.partition("/headway/")[0]
-            rest = f"{home}/headway-rest"  # where those of a group of version 2 went
+            rest = f"{home}/{REST}"
             home = rest if os.path.isdir(rest) else home  # noqa: PTH112
             for pid in _read(f"{folder}/cgroup.procs").split():
                 with suppress(ProcessLookupError):
@@ -276,6 +278,7 @@ class Cgroup1:
     def close(self) -> None:
         folders = [f for group, _ in self.nodes.values() for f in group.folders]
         _clear([*folders, *dict.fromkeys(self.bases.values())])
+        _leave(self.bases.values())
 
 
 class Cgroup2:
@@ -308,6 +311,7 @@ class Cgroup2:
 
     def close(self) -> None:
         _clear([*(folder for folder, _ in self.nodes.values()), self.base])
+        _leave([self.base])
 
 
 def _mounts1() -> dict[str, str]:
@@ -336,7 +340,8 @@ def _mounts2() -> list[str]:
         before, _, after = line.partition(" - ")
         if after.startswith("cgroup2 "):
             mount = before.split()[4]
-            top, ours = mount, mount + ("" if own == "/" else own)
+            ours = mount + ("" if own == "/" else own.removesuffix(f"/{REST}"))
+            top = mount
             return [b for b in dict.fromkeys((top, ours)) if _has_cpu(b)]
     return []
 
@@ -348,9 +353,7 @@ def _has_cpu(base: str) -> bool:
 
 
 def _enable(folder: str) -> None:
-    """Switch the controllers on for what lies below. A group that hands them on may hold no
-    processes itself (the very top excepted): they go into a group beside ours.
-    """
+    """Switch the controllers on for what lies below."""
     has = set(_read(f"{folder}/cgroup.subtree_control").split())
     wanted = [c for c in _read(f"{folder}/cgroup.controllers").split() if c in _CONTROLLERS - has]
     if not wanted:
@@ -361,7 +364,7 @@ def _enable(folder: str) -> None:
     except OSError as error:
         if error.errno != EBUSY:
             raise
-        rest = f"{folder}/headway-rest"
+        rest = f"{folder}/{REST}"
         os.makedirs(rest, exist_ok=True)  # noqa: PTH103
         for pid in _read(f"{folder}/cgroup.procs").split():
             with suppress(ProcessLookupError):
@@ -417,6 +420,12 @@ def _clear(folders: list[str], patience: float = 2.0) -> None:
         inner = [top for top, _, _ in os.walk(folder, topdown=False)]
         while (inner := [f for f in inner if not _remove(f)]) and monotonic() < until:
             sleep(0.02)
+
+
+def _leave(runs: Iterable[str]) -> None:
+    """The last one out takes down the folder of all runs."""
+    for run in runs:
+        _remove(os.path.dirname(run))  # noqa: PTH120
 
 
 def sweep(alive: Callable[[str], bool]) -> None:
