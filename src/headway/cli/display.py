@@ -1,22 +1,33 @@
-"""The live display of a run: one row a job, drawn anew once a second."""
+"""The live display of a run: one row a job, drawn anew once a second.
 
+Drawn by hand: a table of rich costs twenty milliseconds, and Headway may use ten a second in all.
+"""
+
+import sys
 from collections.abc import Sequence
+from shutil import get_terminal_size
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from headway.backend.local.enforcement import ABOUT
+from headway.backend.local.state import Work
 from headway.core.category import Category
 from headway.core.job import Job, Phase
 from headway.core.progress import progress
-from headway.core.units import Seconds
+from headway.core.units import ReplicaId, Seconds
 from headway.runtime.meter import Meter, Now
 from headway.runtime.run import Run
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 INTERVAL: Seconds = 10.0
 """Over which a job's growth is judged for the display."""
+GROWING = 0.05
+COLUMNS = ("job", "", "category", "share", "cores", "memory", "step", "loss", "", "ETA")
+RIGHT = (3, 4, 5, 6, 7, 9)
+"""Columns of numbers."""
 COLOURS = {
-    Phase.RUNNING: "green", Phase.WAITING: "yellow", Phase.SUCCEEDED: "dim",
-    Phase.FAILED: "red", Phase.CANCELLED: "red",
+    Phase.RUNNING: "32", Phase.WAITING: "33", Phase.SUCCEEDED: "2", Phase.FAILED: "31",
+    Phase.CANCELLED: "31",
 }  # fmt: skip
 
 
@@ -24,21 +35,19 @@ class Display:
     """Rows on a terminal; on anything else, a line when something ends."""
 
     def __init__(self, run: Run, *, quiet: bool = False) -> None:
-        from rich.console import Console
-
         self.run, self.quiet = run, quiet
-        self.console = Console(stderr=True)
-        self._live: Any = None
+        self._live = sys.stderr.isatty() and not quiet
+        self._drawn = 0
         self._told: set[str] = set()
 
     def __enter__(self) -> Self:
-        if not self.quiet:
-            self._say_how()
-        if not self.quiet and self.console.is_terminal:
-            from rich.live import Live
-
-            self._live = Live(console=self.console, auto_refresh=False, transient=True)
-            self._live.start()
+        run = self.run
+        how = ABOUT[run.backend.enforcement.name]
+        jobs = len(run.backend.works)
+        self._say(f"run {run.folder.id}: {jobs} jobs under {run.policy}, shares by {how}")
+        if run.factor < 1:
+            part = f"every node is scaled to {run.factor:.2g} of it"
+            self._say(f"the workload asks for more CPU than this machine has: {part}")
         return self
 
     def __exit__(
@@ -47,100 +56,99 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._live:
-            self._live.stop()
-        if kind is None:
-            self._tell_ends()
-
-    def _say_how(self) -> None:
-        from headway.backend.local.enforcement import ABOUT
-
-        r = self.run
-        how = ABOUT[r.backend.enforcement.name]
-        jobs = len(r.backend.works)
-        line = f"run {r.folder.id}: {jobs} jobs under {r.policy}, shares by {how}"
-        self.console.print(line, highlight=False)
-        if r.factor < 1:
-            self.console.print(
-                f"the workload asks for more CPU than this machine has: every node is scaled to "
-                f"{r.factor:.2f} of it",
-                highlight=False,
-            )
+        self._wipe()
+        self._tell_ends()
 
     def show(self, meter: Meter, now: Seconds) -> None:
-        if self._live:
-            self._live.update(self._table(meter, now), refresh=True)
-        elif not self.quiet:
+        if not self._live:
             self._tell_ends()
+            return
+        width, height = get_terminal_size()
+        rows = [COLUMNS, *self._rows(meter, now)]
+        done, of = len(self.run.backend.finished), len(self.run.backend.works)
+        lines = [f"{now:.0f} s · {done} of {of} done", *laid_out(rows, width - 1)]
+        if len(lines) > height - 1:
+            lines = [*lines[: height - 2], f"and {len(lines) - height + 2} more"]
+        self._wipe()
+        sys.stderr.write("\n".join(lines) + "\n")
+        sys.stderr.flush()
+        self._drawn = len(lines)
+
+    def _wipe(self) -> None:
+        if self._drawn:
+            sys.stderr.write(f"\x1b[{self._drawn}F\x1b[J")
+            self._drawn = 0
+
+    def _say(self, text: str) -> None:
+        if not self.quiet:
+            sys.stderr.write(text + "\n")
 
     def _tell_ends(self) -> None:
         for work in self.run.backend.finished:
             if work.id not in self._told:
                 self._told.add(work.id)
-                if not self._live:
-                    why = f": {work.reason}" if work.reason else ""
-                    took = (work.finished_at or 0.0) - work.job.at
-                    self.console.print(
-                        f"{work.id} {work.phase} after {took:.1f} s{why}",
-                        highlight=False,
-                        markup=False,
-                    )
+                took = (work.finished_at or 0.0) - work.job.at
+                why = f": {work.reason}" if work.reason else ""
+                self._say(f"{work.id} {work.phase} after {took:.1f} s{why}")
 
-    def _table(self, meter: Meter, now: Seconds) -> Any:
-        from rich.table import Table
+    def _rows(self, meter: Meter, now: Seconds) -> list[Sequence[str]]:
+        coming = set(self.run.backend.coming)
+        total = sum(m.weight for m in self.run.backend.members.values())
+        works = [w for w in self.run.backend.works.values() if w not in coming]
+        return [self._row(w, meter, now, total) for w in works]
 
-        done = len(self.run.backend.finished)
-        table = Table(
-            box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim",
-            title=f"{now:.0f} s · {done} of {len(self.run.backend.works)} done",
-            title_justify="left",
-        )  # fmt: skip
-        for name in ("job", "", "category", "share", "cores", "memory", "step", "loss", "", "ETA"):
-            right = name in ("share", "cores", "memory", "step", "loss", "ETA")
-            table.add_column(name, justify="right" if right else "left", no_wrap=True)
-        for row in self._rows(meter, now):
-            table.add_row(*row)
-        return table
+    def _row(self, work: Work, meter: Meter, now: Seconds, total: float) -> Sequence[str]:
+        if not work.members:
+            return (work.id, work.phase, work.reason[:60])
+        m = work.members.get(work.chief()) or next(iter(work.members.values()))
+        seen = meter.now.get(m.id, Now())
+        share = f"{m.weight / total:.0%}" if m.limit is None else f"≤{m.limit:.2f}"
+        job = self.run.loop.history.jobs.get(work.id)
+        return (
+            work.id,
+            work.phase,
+            self._category(m.id, now, job),
+            share,
+            f"{seen.cpu:.2f}{' throttled' if seen.throttled > 0.5 else ''}",
+            f"{seen.memory / 2**20:.0f} MiB",
+            _steps(seen, work.spec.total_steps),
+            "" if seen.value is None else f"{seen.value:.4g}",
+            sparkline(meter.said.get(m.id, [])),
+            _eta(job, seen),
+        )
 
-    def _rows(self, meter: Meter, now: Seconds) -> Sequence[list[str]]:
-        from rich.markup import escape
-
-        rows = []
-        weights = [m.weight for m in self.run.backend.members.values()]
-        for work in self.run.backend.works.values():
-            if work in self.run.backend.coming:
-                continue
-            head = [escape(work.id), f"[{COLOURS.get(work.phase, '')}]{work.phase}[/]"]
-            if not work.members:
-                rows.append([*head, *[""] * 7, escape(work.reason)[:40]])
-                continue
-            m = next(iter(work.members.values()))
-            seen = meter.now.get(m.id, Now())
-            share = f"{m.weight / sum(weights):.0%}"
-            if m.limit is not None:
-                share = f"≤{m.limit:.2f}"
-            job = self.run.loop.history.jobs.get(work.id)
-            rows.append([
-                *head,
-                self._category(m.id, now, job),
-                share,
-                f"{seen.cpu:.2f}" + (" throttled" if seen.throttled > 0.5 else ""),
-                f"{seen.memory / 2**20:.0f} MiB",
-                _steps(seen, work.spec.total_steps),
-                "" if seen.value is None else f"{seen.value:.4g}",
-                sparkline(meter.said.get(m.id, [])),
-                _eta(job, seen),
-            ])  # fmt: skip
-        return rows
-
-    def _category(self, replica: Any, now: Seconds, job: Job | None) -> str:
+    def _category(self, replica: ReplicaId, now: Seconds, job: Job | None) -> str:
         known = self.run.loop.history.replicas.get(replica)
         if known is None or job is None:
             return ""
         found = progress(known.track, now, INTERVAL, sign=job.spec.direction.sign)
         if found is None:
             return ""
-        return str(Category.GROWING if found.growth >= 0.05 else Category.CONVERGED)
+        return Category.GROWING if found.growth >= GROWING else Category.CONVERGED
+
+
+def laid_out(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Rows as lines of equal columns; a row that ends early has its last cell run on."""
+    whole = [row for row in rows if len(row) == len(COLUMNS)]
+    widths = [max(len(row[i]) for row in whole) for i in range(len(COLUMNS))]
+    widths[:2] = [max(len(row[i]) for row in rows) for i in range(2)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.rjust(w) if i in RIGHT else cell.ljust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=False))
+        ]
+        line = "  ".join(cells).rstrip()[:width]
+        colour = "2" if row is COLUMNS else COLOURS.get(Phase(row[1]), "0")
+        lines.append(_coloured(line, len(cells[0]) + 2, len(cells[1]), colour))
+    return lines
+
+
+def _coloured(line: str, at: int, length: int, colour: str) -> str:
+    """The phase in its colour; what is over, and the header, dim as a whole."""
+    if colour == "2":
+        return f"\x1b[2m{line}\x1b[0m"
+    return f"{line[:at]}\x1b[{colour}m{line[at : at + length]}\x1b[0m{line[at + length :]}"
 
 
 def _steps(seen: Now, total: float | None) -> str:

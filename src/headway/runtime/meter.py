@@ -15,7 +15,9 @@ from headway.backend.local.cgroup import Sample
 from headway.backend.local.state import Member
 from headway.core.units import Seconds
 
+FIRST: Seconds = 0.2
 EVERY: Seconds = 1.0
+"""Often at first, for whoever is done in a second; soon once a second."""
 FLOOD: Seconds = 0.1
 """Until the next look at a log that grows too fast: it must be cut in time."""
 COARSER: Seconds = 600.0
@@ -56,7 +58,7 @@ class Meter:
     _before: dict[str, tuple[Seconds, Sample]] = field(default_factory=dict)
 
     def look(self, now: Seconds) -> None:
-        self.due = now + max(EVERY, now * EVERY / COARSER)
+        self.due = now + max(min(EVERY, FIRST + now / 20), now * EVERY / COARSER)
         self.now = {m.id: self._one(m, now) for m in self.platform.members.values()}
         if any(m.voice.flooded for m in self.platform.members.values()):
             self.due = now + FLOOD

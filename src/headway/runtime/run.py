@@ -56,6 +56,7 @@ class Run:
     folder: RunFolder
     backend: LocalBackend
     loop: Loop[Any]
+    book: FileJournal
     policy: str
     cores: float
     factor: float
@@ -72,6 +73,7 @@ class Run:
         self.folder.write("result.json", json.dumps([self.plain(result)], indent=2))
         learn_peaks(self.folder, self.backend.finished)
         self.backend.close()
+        self.book.close()
         self.folder.unlock()
         return result
 
@@ -210,7 +212,7 @@ def _put_together(
     loop.take_up(lines)
     total = sum(n.capacity.cpu for n in nodes)
     observed = about["observe_only"]
-    return Run(folder, backend, loop, about["policy"], total, factor, observed)
+    return Run(folder, backend, loop, book, about["policy"], total, factor, observed)
 
 
 def _job(work: Work) -> JobResult:

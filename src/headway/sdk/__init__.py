@@ -61,10 +61,11 @@ class Run:
         if self._file < 0:
             return
         with suppress(Exception):  # a training must not end because we were told nonsense
-            self._step, means = step, self._means
-            for name, value in metrics.items():
+            told, means = {name: float(value) for name, value in metrics.items()}, self._means
+            self._step = step + 0
+            for name, value in told.items():
                 mean, count = means.get(name, (0.0, 0))
-                means[name] = (mean + (float(value) - mean) / (count + 1), count + 1)
+                means[name] = (mean + (value - mean) / (count + 1), count + 1)
             if monotonic() >= self._due:
                 self._flush()
 

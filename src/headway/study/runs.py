@@ -53,7 +53,7 @@ def would_have(folder: RunFolder) -> str:
     result, seen = read_result(folder), of_run(folder)
     done = [j for j in result.per_job if j.outcome == "succeeded" and j.name in seen.shares]
     if not done:
-        return "No job ended, so there is nothing to compare."
+        return "No job ended that was seen at work, so there is nothing to compare."
     scenario = measured(seen, done)
     fair = summary(simulate(scenario, build("fair")), "fair", None)
     ours = summary(simulate(scenario, build(result.policy)), result.policy, fair)

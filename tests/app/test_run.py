@@ -1,0 +1,311 @@
+"""`headway run` and what belongs to it, with pacing: that needs no platform and no rights."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import headway
+from headway.backend.local import cgroup
+from headway.backend.local.jobs import Command as LocalCommand
+from headway.backend.local.jobs import environment, fit_nodes, to_jobs
+from headway.backend.local.tail import Voice
+from headway.cli import app
+from headway.cli.display import sparkline
+from headway.errors import ConfigError
+from headway.policy.registry import build
+from headway.runtime import journal
+from headway.runtime.folder import RunFolder
+from headway.runtime.loop import Loop
+from headway.sdk import Run
+from headway.spec.reading import read_workload
+from making import node
+
+TRAINS = """
+import time, headway
+run = headway.attach(total_steps=10)
+for step in range(1, 11):
+    time.sleep(0.02)
+    run.report(step, loss=1 / step)
+"""
+PRINTS = """
+import time
+for i in range(20):
+    print(f"step {i}/20 loss {1 / (i + 1)}", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def python(text):
+    return [sys.executable, "-c", text]
+
+
+def job(name, command, at=0.0, **spec):
+    return {"name": name, "at": at, "spec": {"tasks": [{"command": command}], **spec}}
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def write(tmp_path, *jobs, **more):
+    path = tmp_path / "w.yaml"
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
+    path.write_text(yaml.safe_dump({**head, **more, "jobs": list(jobs)}))
+    return path
+
+
+def call(*words, code=0):
+    done = CliRunner().invoke(app, [str(w) for w in words])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def test_a_run_ends_in_a_table_a_result_a_page_and_a_story(tmp_path, data):
+    path = write(tmp_path, job("x", python(TRAINS)), job("y", python(PRINTS), at=0.2))
+    assert "pictures:" in call("run", path).stdout
+    folder = data / "runs" / "latest"
+    (found,) = json.loads((folder / "result.json").read_text())
+    assert [(j["name"], j["outcome"]) for j in found["per_job"]] == [
+        ("x", "succeeded"),
+        ("y", "succeeded"),
+    ]
+    assert [j["steps"] for j in found["per_job"]] == [10, 19]
+    assert "<svg" in (folder / "report.html").read_text()
+    told = json.loads(call("explain", "x", "--json").stdout)
+    assert [e["what"] for e in told][:3] == ["waits", "placed on machine", "runs"]
+    assert told[-1]["what"] == "succeeded"
+    assert "succeeded" in call("explain", "y").stdout
+    assert json.loads(call("report", "--json").stdout)[0]["jobs"] == 2
+    assert "makespan" in call("report", "latest").stdout
+
+
+def test_the_journal_of_a_run_gives_back_its_memory(tmp_path, data):
+    jobs = [job(f"j{i}", python(TRAINS), at=0.1 * i) for i in range(3)]
+    call("run", write(tmp_path, *jobs), "--json")
+    path = data / "runs" / "latest" / "journal.jsonl"
+    lines = list(journal.read(path))
+    assert [line["cycle"] for line in lines] == list(range(1, len(lines) + 1))
+    loops = []
+    for cut in (lines, list(journal.read(path))):
+        loop = Loop(None, build("headway"), journal.NoJournal())
+        loop.take_up(cut)
+        loops.append(loop)
+    assert loops[0].memory == loops[1].memory
+    assert not loops[0].history.jobs
+
+
+def test_observing_only_starts_jobs_and_changes_nothing(tmp_path, data):
+    spin = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    jobs = [job(f"j{i}", python(spin)) for i in range(2)]
+    done = call("run", write(tmp_path, *jobs), "--observe-only", "--policy", "las")
+    assert "would have finished" in done.stdout
+    outcomes = [
+        o
+        for line in journal.read(data / "runs" / "latest" / "journal.jsonl")
+        for o in line["outcomes"]
+        if type(o.decision).__name__ == "SetShare"
+    ]
+    assert all(type(o).__name__ == "Refused" for o in outcomes)
+
+
+def test_shares_are_paced_by_weight_and_by_limit(tmp_path, data):
+    """FlowCon gives ceilings, `las` weights; both reach the pacer and jobs still end."""
+    del data
+    spin = "import time\nend = time.process_time() + 1.0\nwhile time.process_time() < end: pass"
+    jobs = [job(f"j{i}", python(spin), at=0.3 * i) for i in range(3)]
+    nodes = [{"name": "half", "cpu": 0.5}, {"name": "other", "cpu": 0.5}]
+    path = write(tmp_path, *jobs, nodes=nodes)
+    for policy in ("las", "flowcon:paper,interval=1"):
+        (found,) = json.loads(call("run", path, "--policy", policy, "--json").stdout)
+        assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 3
+        assert found["makespan_s"] > 2.0
+
+
+def test_a_workload_larger_than_the_machine_is_scaled_and_says_so(tmp_path, data):
+    del data
+    path = write(tmp_path, job("x", python("pass")), nodes=[{"cpu": 1000}, {"cpu": 3000}])
+    done = call("run", path, "--json")
+    assert json.loads(done.stdout)[0]["cpu_factor"] == pytest.approx(os.cpu_count() / 4000, rel=0.3)
+    nodes, factor = fit_nodes((node("a", cpu=8.0),), 2.0, 100.0)
+    assert (nodes[0].capacity.cpu, nodes[0].capacity.memory, factor) == (2.0, 100.0, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        pytest.param({"profile": {"work": 3}}, "only the simulator", id="a profile alone"),
+        pytest.param({"spec": {}}, "no command", id="no command"),
+        pytest.param(
+            {"spec": {"tasks": [{"command": ["x"]}], "reports": {"pattern": "("}}},
+            "reports.pattern",
+            id="a broken expression",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_starts(tmp_path, data, entry, says):
+    path = write(tmp_path, {"name": "x", **entry})
+    with pytest.raises(ConfigError, match=says):
+        to_jobs(read_workload(path), path, peaks={})
+    assert not data.exists()
+
+
+def test_a_built_in_model_becomes_the_command_that_trains_it(tmp_path):
+    profile = {"work": 10, "demand": 0.5, "steps": 100}
+    path = write(tmp_path, {"name": "x", "model": "mnist-tf", "profile": profile})
+    (made,) = to_jobs(read_workload(path), path, peaks={"mnist-tf": 5e8})
+    argv = made.commands["main"].argv
+    assert argv[1:6] == ("-m", "headway.models", "cnn", "--steps", "100")
+    assert made.spec.total_steps == 100
+    assert made.spec.tasks[0].request.memory == 5e8
+
+
+def test_thread_pools_are_sized_unless_the_user_did(monkeypatch):
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.setenv("HEADWAY_DATA", "/secret")
+    command = LocalCommand(argv=("x",), env={"OMP_NUM_THREADS": "5"})
+    found = environment(command, 2, {"HEADWAY_JOB": "x"})
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    assert [found[n] for n in names] == ["5", "7", "2"]
+    assert "HEADWAY_DATA" not in found
+
+
+def test_adopted_processes_are_watched_and_left_alone(tmp_path, data):
+    log = tmp_path / "own.log"
+    with log.open("w") as out:
+        child = subprocess.Popen(
+            [sys.executable, "-u", "-c", PRINTS], stdout=out, start_new_session=True
+        )
+    done = call("adopt", child.pid, "--json")
+    assert child.wait() == 0
+    (found,) = json.loads(done.stdout)
+    assert found["per_job"][0]["outcome"] == "succeeded"
+    assert '"value"' in (data / "runs" / "latest" / "usage.jsonl").read_text()
+    assert log.read_text().count("loss") == 20
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run"], "give a workload"),
+        (["run", "--resume", "nothing"], "no run is called"),
+        (["explain", "x"], "no run is called"),
+        (["report", "x"], "no run is called"),
+        (["adopt", "999999999"], "no process has the number"),
+    ],
+)
+def test_mistakes_have_one_clear_message(data, words, says):
+    del data
+    done = CliRunner().invoke(app, words)
+    assert says in str(done.exception)
+    assert done.exception.exit_code == 2
+
+
+# -- the SDK and what is heard -----------------------------------------------------------------
+
+
+def test_outside_headway_the_sdk_does_nothing(monkeypatch):
+    monkeypatch.delenv("HEADWAY_DIR", raising=False)
+    run = headway.attach(total_steps=10)
+    run.report(1, loss=0.5)
+    assert not run.managed
+    assert not run.should_checkpoint()
+    assert run.checkpoint_dir is None
+    assert run.latest is None
+    assert run.save(1, lambda folder: 1 / 0) is False
+
+
+def test_reports_are_means_of_a_tenth_of_a_second(tmp_path):
+    run = Run(tmp_path, total_steps=100)
+    for step in range(1000):
+        run.report(step, loss=2.0 if step else 5.0)
+    run.report("nonsense", loss=object())
+    run._flush()
+    lines = [json.loads(x) for x in (tmp_path / "reports.jsonl").read_text().splitlines()]
+    assert lines[0] == {"total_steps": 100}
+    assert lines[1] == {"step": 0, "loss": 5.0}
+    assert len(lines) < 20
+    voice = Voice(tmp_path)
+    voice.listen()
+    assert (voice.total, voice.value, voice.heard.high) == (100, 2.0, 5.0)
+
+
+def test_a_checkpoint_is_complete_or_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_EPOCH", "2")
+    run = headway.attach()
+    (tmp_path / "ask").touch()
+    assert run.should_checkpoint()
+    for step in (1, 2, 3):
+        assert run.save(step, lambda folder, step=step: (folder / "state").write_text(str(step)))
+        time.sleep(0.01)
+    assert not run.should_checkpoint()
+    assert run.latest.step == 3
+    assert not run.save(4, lambda folder: 1 / 0)
+    assert (run.latest.folder / "state").read_text() == "3"
+    kept = sorted(p.name for p in (tmp_path / "checkpoint").iterdir())
+    assert kept == ["LATEST", "step-2-2", "step-3-2"]
+    (tmp_path / "epoch").write_text("3")
+    assert not run.save(5, lambda folder: None), "an older start must not save over a newer one"
+    assert run.latest.step == 3
+
+
+def test_what_is_said_in_trouble_is_no_number(tmp_path):
+    (tmp_path / "reports.jsonl").write_text('{"step": 1, "loss": NaN}\nnonsense\n{"accuracy": 3}\n')
+    voice = Voice(tmp_path)
+    voice.listen()
+    heard = voice.report()
+    assert (heard.count, heard.mean, heard.trouble) == (
+        1,
+        3.0,
+        "a line of reports.jsonl is no report",
+    )
+
+
+def test_a_torn_journal_is_mended(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    seen = '"seen":{"is":"Observation","at":0.0},"plan":{"is":"Plan"}'
+    whole = f'{{"cycle":1,"at_s":0.0,"trigger":"tick",{seen},"outcomes":[]}}\n'
+    torn = whole.replace('"cycle":1', '"cycle":2')
+    for length in range(1, len(torn)):
+        path.write_text(whole + torn[:length])
+        journal.mend(path)
+        lines = list(journal.read(path))
+        assert lines[0]["outcomes"] == ()
+        assert len(lines) == 1 or lines[1]["outcomes"] is None
+
+
+def test_a_run_folder_has_one_headway(tmp_path):
+    run = RunFolder.new(tmp_path, {})
+    other = RunFolder.new(tmp_path, {})
+    assert other.id != run.id
+    assert not run.locked
+    run.lock()
+    assert run.locked
+    with pytest.raises(ConfigError, match="another Headway"):
+        RunFolder(run.path).lock()
+    run.unlock()
+    assert RunFolder.find(tmp_path, "latest").path == other.path
+
+
+def test_the_cgroup_module_needs_the_standard_library_only():
+    code = "import sys; import headway.backend.local.cgroup; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    foreign = {"numpy", "pydantic", "yaml", "typer", "rich"} & set(done.stdout.split())
+    assert not foreign
+    assert cgroup.Sample().cpu == 0
+
+
+def test_a_sparkline_of_one_value_is_flat():
+    assert sparkline([]) == ""
+    assert sparkline([2.0, 2.0]) == "▁▁"
