@@ -15,8 +15,8 @@ $(VENV)/ready: pyproject.toml
 	$(VENV)/bin/python scripts/install
 	@touch $@
 
-demo: $(VENV)/ready  ## jobs under fair sharing and under Headway, side by side (simulated)
-	headway simulate workloads/ten-jobs.yaml --policy fair --policy headway --html out/demo.html
+demo: $(VENV)/ready  ## five real trainings under fair sharing and under Headway, in turn
+	headway demo --data out --html out/demo.html
 
 test: $(VENV)/ready  ## everything that CI runs
 	scripts/test

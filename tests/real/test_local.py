@@ -5,12 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from time import monotonic, sleep
 
 import pytest
 from local import groups, job, processes, result, script, workload
 
 from contract import BackendContract
+from headway.backend.local import procfs
 from headway.backend.local.backend import LocalBackend
 from headway.backend.local.clock import Clock
 from headway.backend.local.enforcement import choose
@@ -304,6 +306,86 @@ def test_jobs_outlive_a_killed_headway_and_are_found_again(tmp_path, enforcement
     assert found["later"]["started_s"] >= 4
     assert processes(tmp_path) == []
     assert groups(tmp_path) == []
+
+
+def test_a_gang_starts_whole_and_ends_with_its_chief(tmp_path):
+    says = """
+        import os, time
+        print(*(os.environ[k] for k in ("RANK", "WORLD_SIZE", "MASTER_ADDR")), flush=True)
+        if os.environ["HEADWAY_TASK"] == "ps": time.sleep(600)
+        time.sleep(0.3)
+    """
+    command = script(tmp_path, says)
+    tasks = [
+        {"name": "worker", "replicas": 2, "command": command},
+        {"name": "ps", "command": command},
+    ]
+    path = workload(
+        tmp_path, {"name": "g", "spec": {"tasks": tasks, "checkpoint": {"graceSeconds": 1}}}
+    )
+    headway("run", path, data=tmp_path)
+    logs = {p.parent.name: p.read_text() for p in tmp_path.glob("runs/2*/jobs/g/*/out.log")}
+    assert logs["worker-1"].startswith("1 3 127.0.0.1\n")
+    assert set(logs) == {"worker-0", "worker-1", "ps-0"}
+    assert processes(tmp_path) == []
+
+
+@pytest.mark.parametrize("enforcement", ["cgroup"], indirect=True)
+def test_an_adopted_tree_is_held_and_let_go_unharmed(tmp_path, enforcement):
+    del enforcement
+    forks = "import os, time\nos.fork()\ntime.sleep(600)"
+    child = subprocess.Popen([sys.executable, "-c", forks], start_new_session=True)
+    before = cgroups(child.pid)
+    running = start("adopt", child.pid, data=tmp_path)
+    try:
+        wait_for(lambda: "/headway/" in cgroups(child.pid))
+        running.send_signal(signal.SIGINT)
+        assert running.wait(PATIENCE) == 130
+        assert child.poll() is None
+        assert cgroups(child.pid) == before
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def cgroups(pid):
+    """Where a process is, less what our own test run moves it by."""
+    text = Path(f"/proc/{pid}/cgroup").read_text()
+    return text.replace("/headway-rest", "")
+
+
+@pytest.mark.parametrize("enforcement", ["nice"], indirect=True)
+def test_who_was_stopped_goes_on_when_headway_or_its_pacer_dies(tmp_path, enforcement):
+    del enforcement
+    spin = "while True: pass"
+    jobs = [job(f"j{i}", script(tmp_path, spin)) for i in range(2)]
+    path = workload(tmp_path, *jobs, nodes=[{"name": "tenth", "cpu": 0.1}])
+    running = start("run", path, data=tmp_path)
+    try:
+        wait_for(lambda: pacers(running.pid))
+        found = pacers(running.pid)
+        os.kill(found[0], signal.SIGKILL)
+        wait_for(lambda: pacers(running.pid) not in ([], found))  # it is started again
+        running.kill()
+        running.wait()
+        wait_for(lambda: {state(p) for p in processes(tmp_path)} <= {"R", "S"})
+    finally:
+        running.kill()
+        for pid in processes(tmp_path):
+            os.kill(pid, signal.SIGKILL)
+
+
+def pacers(pid):
+    """Those of this Headway that have not been killed."""
+    ours = [p for p in procfs.descendants(pid) if state(p) != "Z"]
+    return [p for p in ours if b"local.pacer" in Path(f"/proc/{p}/cmdline").read_bytes()]
+
+
+def state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "R"  # gone: not stopped
 
 
 def test_two_headways_do_not_look_after_one_run(tmp_path):

@@ -6,7 +6,7 @@ import sys
 import typer
 
 from headway import __version__
-from headway.cli import adopt, bench, demo, explain, policies, run, simulate, workload
+from headway.cli import adopt, bench, demo, explain, policies, replay, run, simulate, workload
 from headway.errors import ConfigError, HeadwayError
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ app.command()(run.run)
 app.command()(adopt.adopt)
 app.command()(explain.explain)
 app.command()(explain.report)
+app.command()(replay.replay)
 app.command()(simulate.simulate)
 app.command()(policies.policies)
 app.command()(bench.bench)

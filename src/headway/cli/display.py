@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from headway.backend.local.enforcement import ABOUT
 from headway.backend.local.state import Work
@@ -17,6 +17,9 @@ from headway.core.progress import progress
 from headway.core.units import ReplicaId, Seconds
 from headway.runtime.meter import Meter, Now
 from headway.runtime.run import Run
+
+if TYPE_CHECKING:
+    from headway.core.report import Track
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 INTERVAL: Seconds = 10.0
@@ -39,6 +42,8 @@ class Display:
         self._live = sys.stderr.isatty() and not quiet
         self._drawn = 0
         self._told: set[str] = set()
+        self._categories: dict[ReplicaId, tuple[Track, str]] = {}
+        """With the track that each was judged by: it grows far less often than this is drawn."""
 
     def __enter__(self) -> Self:
         run = self.run
@@ -121,10 +126,13 @@ class Display:
         known = self.run.loop.history.replicas.get(replica)
         if known is None or job is None:
             return ""
-        found = progress(known.track, now, INTERVAL, sign=job.spec.direction.sign)
-        if found is None:
-            return ""
-        return Category.GROWING if found.growth >= GROWING else Category.CONVERGED
+        track, said = self._categories.get(replica, (None, ""))
+        if track is not known.track:
+            found = progress(known.track, now, INTERVAL, sign=job.spec.direction.sign)
+            slow = Category.CONVERGED if found and found.growth < GROWING else Category.GROWING
+            said = slow if found else ""
+            self._categories[replica] = (known.track, said)
+        return said
 
 
 def laid_out(rows: Sequence[Sequence[str]], width: int) -> list[str]:

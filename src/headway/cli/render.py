@@ -12,8 +12,12 @@ from headway.core.job import Phase
 from headway.runtime.result import Result, over_seeds
 
 if TYPE_CHECKING:
+    from headway.runtime.replay import Difference
     from headway.runtime.run import Run
     from headway.study.story import Event
+
+SHOWN = 20
+"""Differences that are printed in full."""
 
 
 def as_json(thing: Any) -> str:
@@ -100,6 +104,22 @@ def show_story(told: Sequence["Event"]) -> None:
     for event in told:
         table.add_row(f"{event.at_s:.1f} s", escape(event.what), escape(event.why))
     Console().print(table)
+
+
+def show_differences(cycles: int, found: Sequence["Difference"], policy: str) -> None:
+    console = Console()
+    if not found:
+        said = f"{cycles} cycles decided again by {policy}: no difference"
+        console.print(said, highlight=False, soft_wrap=True)
+        return
+    for d in found[:SHOWN]:
+        console.print(f"cycle {d.cycle} at {d.at_s:.1f} s: {d.what} differs", highlight=False)
+        for label, decisions in (("then", d.then), ("now", d.now)):
+            for decision in decisions:
+                console.print(f"  {label}: {decision}", highlight=False, markup=False)
+    more = f", the first {SHOWN} shown" if len(found) > SHOWN else ""
+    text = f"{len(found)} of {cycles} cycles differ under {policy}{more}"
+    console.print(text, highlight=False, soft_wrap=True)
 
 
 def show_bench(result: dict[str, Any]) -> None:

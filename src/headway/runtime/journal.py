@@ -57,8 +57,11 @@ class NoJournal:
 class FileJournal:
     """Lines in a file. `durable`: each half of a line survives a crash of the machine."""
 
-    def __init__(self, path: Path, *, durable: bool = True, cycle: int = 0) -> None:
-        """`cycle`: the last one that is in the file already."""
+    def __init__(
+        self, path: Path, *, durable: bool = True, cycle: int = 0, policy: str = ""
+    ) -> None:
+        """`cycle`: the last one that is in the file already. `policy`: who decides."""
+        self._policy = policy
         self._file = path.open("ab", buffering=0 if durable else 1 << 20)
         self._durable = durable
         self._cycle = cycle
@@ -95,6 +98,8 @@ class FileJournal:
         about: dict[str, Plain] = {"digest": digest(plain)}
         if due:
             self._memory_at = at
+            if self._policy:
+                about["policy"] = self._policy
             about["memory"] = plain
         return about
 

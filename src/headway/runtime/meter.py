@@ -20,6 +20,8 @@ EVERY: Seconds = 1.0
 """Often at first, for whoever is done in a second; soon once a second."""
 FLOOD: Seconds = 0.1
 """Until the next look at a log that grows too fast: it must be cut in time."""
+SELDOM = 5
+"""Memory costs the kernel some work to tell, and changes slowly: every so many looks."""
 COARSER: Seconds = 600.0
 """After this time the interval grows in proportion to what has passed."""
 
@@ -55,10 +57,12 @@ class Meter:
     now: dict[str, Now] = field(default_factory=dict)
     said: dict[str, list[float]] = field(default_factory=dict)
     """Values of each replica, oldest first; every second one is dropped when there are many."""
+    _looks: int = 0
     _before: dict[str, tuple[Seconds, Sample]] = field(default_factory=dict)
 
     def look(self, now: Seconds) -> None:
         self.due = now + max(min(EVERY, FIRST + now / 20), now * EVERY / COARSER)
+        self._looks += 1
         self.now = {m.id: self._one(m, now) for m in self.platform.members.values()}
         if any(m.voice.flooded for m in self.platform.members.values()):
             self.due = now + FLOOD
@@ -70,7 +74,7 @@ class Meter:
 
     def _one(self, m: Member, now: Seconds) -> Now:
         m.voice.listen()
-        used = m.measure()
+        used = m.measure(cpu_only=bool(self._looks % SELDOM))
         at, last = self._before.get(m.id, (m.since, m.before))
         self._before[m.id] = (now, used)
         passed = used.periods - last.periods

@@ -153,7 +153,9 @@ def adopt(
 ) -> Run:
     """Look after processes that are already running."""
     about = {"adopted": [job.adopted for job in jobs], "observe_only": observe_only}
-    return _begin(jobs, policy, data, about, enforcement, None)
+    # To put a process into a group is to change something.
+    how = "nice" if observe_only else enforcement
+    return _begin(jobs, policy, data, about, how, None)
 
 
 def resume(data: Path, name: str) -> Run:
@@ -206,7 +208,7 @@ def _put_together(
         cycle = lines[-1]["cycle"] if lines else 0
     else:
         folder.write("run.json", json.dumps({**about, "enforcement": chosen.name}, indent=2))
-    book = FileJournal(folder.journal, cycle=cycle)
+    book = FileJournal(folder.journal, cycle=cycle, policy=about["policy"])
     seen: Backend = ObserveOnly(backend) if about["observe_only"] else backend
     loop = Loop(seen, build(about["policy"]), book)
     loop.take_up(lines)

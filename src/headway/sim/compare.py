@@ -50,7 +50,7 @@ def run_seed(
         name = journal_name(journal, policy, policies) if journal else None
         if name:
             name.unlink(missing_ok=True)  # a simulation is a run of its own, and never goes on
-        book = FileJournal(name, durable=False) if name else None
+        book = FileJournal(name, durable=False, policy=policy) if name else None
         world = simulate(scenario, build(policy), journal=book)
         if book:
             book.close()

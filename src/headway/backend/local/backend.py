@@ -36,7 +36,7 @@ from headway.core.decision import (
     Started,
     Suspend,
 )
-from headway.core.job import Phase
+from headway.core.job import Phase, task_of
 from headway.core.snapshot import Observation, Trigger
 from headway.core.units import Bytes, JobId, NodeId, ReplicaId, Seconds
 
@@ -209,19 +209,23 @@ class LocalBackend:
         why = self._no_memory(work, d.where)
         if why:
             return why
-        for name, node in d.where:
-            self._start(work, name, node, len(d.where))
         self._set_phase(work, Phase.RUNNING)
         if work.started_at is None:
             work.started_at = self.clock()
         self._happened.append(Trigger.STARTED)
+        try:
+            for rank, (name, node) in enumerate(d.where):
+                self._start(work, name, node, (rank, len(d.where)))
+        except OSError as error:  # a gang is started whole: who is up already leaves again
+            self._failed(work, f"it could not be started: {error}")
+            raise
         return ""
 
     def _no_memory(self, work: Work, where: tuple[tuple[ReplicaId, NodeId], ...]) -> str:
         """Could it push others out? What they were promised and do not hold yet is spoken for."""
         owed = sum(max(0.0, self._promised(m) - m.last.memory) for m in self.members.values())
         free = procfs.available_memory() - owed
-        tasks = [work.spec.task(name.rpartition("/")[2].rpartition("-")[0]) for name, _ in where]
+        tasks = [work.spec.task(task_of(name)) for name, _ in where]
         needs = sum(t.request.memory or SPARE for t in tasks)
         if needs <= free:
             return ""
@@ -229,9 +233,9 @@ class LocalBackend:
 
     @staticmethod
     def _promised(m: Member) -> Bytes:
-        return m.work.spec.task(m.seen().task).request.memory
+        return m.work.spec.task(m.task).request.memory
 
-    def _start(self, work: Work, name: ReplicaId, node: NodeId, size: int) -> None:
+    def _start(self, work: Work, name: ReplicaId, node: NodeId, rank: tuple[int, int]) -> None:
         fault.passing()
         group = self.enforcement.group(node, name.replace("/", "."))
         m = Member(name, work, node, group)
@@ -241,14 +245,14 @@ class LocalBackend:
             return
         m.epoch = launch.last_epoch(m.folder) + 1
         self._limit_memory(m)
-        command = work.job.commands[m.seen().task]
+        command = work.job.commands[m.task]
         m.child = launch.start(
             m.folder,
             m.epoch,
             (*self.enforcement.prefix, *command.argv),
             node=node,
             cpus=self.cuts[node].cpus,
-            env=environment(command, self._threads(m), self._told(m, size)),
+            env=environment(command, self._threads(m), self._told(m, *rank)),
             where=command.where,
             entrances=group.entrances(),
         )
@@ -256,20 +260,19 @@ class LocalBackend:
 
     def _limit_memory(self, m: Member) -> None:
         """Its declared ceiling; else what is left of the node when all others hold theirs."""
-        own = m.work.job.commands[m.seen().task].memory
+        own = m.work.job.commands[m.task].memory
         others = sum(self._promised(x) for x in self.members.values() if x.node == m.node)
         m.group.set_memory(own or max(SPARE, self.nodes[m.node].capacity.memory - others))
 
     def _threads(self, m: Member) -> int:
-        return threads(m.work.spec.task(m.seen().task), self.nodes[m.node])
+        return threads(m.work.spec.task(m.task), self.nodes[m.node])
 
     @staticmethod
-    def _told(m: Member, size: int) -> dict[str, str]:
-        task, _, index = m.id.rpartition("/")[2].rpartition("-")
+    def _told(m: Member, rank: int, size: int) -> dict[str, str]:
         told = {
             "HEADWAY_DIR": str(m.folder),
             "HEADWAY_JOB": m.work.id,
-            "HEADWAY_TASK": task,
+            "HEADWAY_TASK": m.task,
             "HEADWAY_REPLICA": m.id,
             "HEADWAY_EPOCH": str(m.epoch),
             "HEADWAY_CHECKPOINT_DIR": str(m.folder / "checkpoint"),
@@ -277,7 +280,7 @@ class LocalBackend:
         if size > 1:
             port = 20000 + crc32(m.work.id.encode()) % 10000
             told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            told |= {"RANK": index, "WORLD_SIZE": str(size)}
+            told |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
         return told
 
     def _host(self, m: Member, pid: int) -> None:
@@ -314,12 +317,13 @@ class LocalBackend:
             if m.id == work.chief():
                 self._end(work, Phase.SUCCEEDED)
         else:
-            self._failed(work, m, code)
+            self._failed(work, _why(m, code), last=code in UNUSABLE)
 
-    def _failed(self, work: Work, m: Member, code: int) -> None:
+    def _failed(self, work: Work, why: str, *, last: bool = False) -> None:
+        """Try again in a while, unless that was the last time."""
         work.tries += 1
-        work.reason = _why(m, code)
-        last = work.tries > work.spec.backoff_limit or code in UNUSABLE
+        work.reason = why
+        last = last or work.tries > work.spec.backoff_limit
         if last and work.tries > 1:
             work.reason += f", after {work.tries} tries"
         self._end(work, Phase.FAILED if last else Phase.WAITING)
@@ -345,6 +349,8 @@ class LocalBackend:
             work.again_at = self.clock() + 2.0 ** (work.tries - 1)
             return
         work.finished_at = self.clock()
+        if work.then is Phase.SUCCEEDED:
+            work.reason = ""
         self._set_phase(work, work.then)
         self.finished.append(work)
 
@@ -420,7 +426,9 @@ class LocalBackend:
         if attempt.codes.get(chief) == 0:
             self._end(work, Phase.SUCCEEDED)
         elif bad is not None:
-            self._failed(work, self._member(work, bad, epoch), attempt.codes[bad])
+            code = attempt.codes[bad]
+            why = _why(self._member(work, bad, epoch), code)
+            self._failed(work, why, last=code in UNUSABLE)
 
     def _member(self, work: Work, name: str, epoch: int) -> Member:
         folder = work.folder / name

@@ -69,7 +69,10 @@ class Group(Protocol):
         ...
 
     def set_memory(self, most: float) -> None: ...
-    def read(self) -> Sample: ...
+    def read(self, before: Sample | None = None) -> Sample:
+        """`before`: take memory and block I/O from there; only CPU is read."""
+        ...
+
     def killed_for_memory(self) -> bool: ...
     def pids(self) -> list[int]: ...
     def signal(self, number: int) -> None: ...
@@ -124,9 +127,10 @@ class _Group:
             home = folder.partition("/headway/")[0]
             rest = f"{home}/{REST}"
             home = rest if os.path.isdir(rest) else home  # noqa: PTH112
-            for pid in _read(f"{folder}/cgroup.procs").split():
-                with suppress(ProcessLookupError):
-                    _write(f"{home}/cgroup.procs", pid)
+            with suppress(FileNotFoundError):
+                for pid in _read(f"{folder}/cgroup.procs").split():
+                    with suppress(ProcessLookupError):
+                        _write(f"{home}/cgroup.procs", pid)
 
     def quota(self, limit: float | None) -> int | None:
         if limit is None:
@@ -175,22 +179,28 @@ class Group1(_Group):
         if "memory" in self.where:
             _write(f"{self.where['memory']}/memory.limit_in_bytes", str(int(most)))
 
-    def read(self) -> Sample:
-        read, where = self.files.read, self.where
-        memory, blocks = where.get("memory"), where.get("blkio")
-        stat = _table(read(f"{where['cpu']}/cpu.stat"))
-        io = read(f"{blocks}/blkio.throttle.io_service_bytes").split() if blocks else ["0"]
+    def read(self, before: Sample | None = None) -> Sample:
+        stat = self.files.read(f"{self.where['cpu']}/cpu.stat")
         return Sample(
-            cpu=int(read(f"{where['cpuacct']}/cpuacct.usage")) / 1e9,
-            memory=_table(read(f"{memory}/memory.stat")).get("total_rss", 0) if memory else 0,
-            block_io=int(io[-1]),
-            periods=stat.get("nr_periods", 0),
-            throttled=stat.get("nr_throttled", 0),
+            cpu=int(self.files.read(f"{self.where['cpuacct']}/cpuacct.usage")) / 1e9,
+            memory=before.memory if before else self._memory(),
+            block_io=before.block_io if before else self._block_io(),
+            periods=_number(stat, "nr_periods "),
+            throttled=_number(stat, "nr_throttled "),
         )
+
+    def _memory(self) -> int:
+        folder = self.where.get("memory")
+        return _number(self.files.read(f"{folder}/memory.stat"), "total_rss ") if folder else 0
+
+    def _block_io(self) -> int:
+        folder = self.where.get("blkio")
+        path = f"{folder}/blkio.throttle.io_service_bytes"
+        return int(self.files.read(path).split()[-1]) if folder else 0
 
     def killed_for_memory(self) -> bool:
         with suppress(OSError, KeyError):
-            return _table(_read(f"{self.where['memory']}/memory.oom_control"))["oom_kill"] > 0
+            return _number(_read(f"{self.where['memory']}/memory.oom_control"), "oom_kill ") > 0
         return False
 
 
@@ -215,20 +225,19 @@ class Group2(_Group):
         with suppress(FileNotFoundError):  # the memory controller may not be ours
             _write(f"{self.folder}/memory.max", str(int(most)))
 
-    def read(self) -> Sample:
-        stat = _table(self.files.read(f"{self.folder}/cpu.stat"))
+    def read(self, before: Sample | None = None) -> Sample:
+        stat = self.files.read(f"{self.folder}/cpu.stat")
         return Sample(
-            cpu=stat["usage_usec"] / 1e6,
-            memory=_table(self._optional("memory.stat")).get("anon", 0),
-            block_io=sum(
-                int(value)
-                for field in self._optional("io.stat").split()
-                for key, _, value in (field.partition("="),)
-                if key in ("rbytes", "wbytes")
-            ),
-            periods=stat.get("nr_periods", 0),
-            throttled=stat.get("nr_throttled", 0),
+            cpu=_number(stat, "usage_usec ") / 1e6,
+            memory=before.memory if before else _number(self._optional("memory.stat"), "anon "),
+            block_io=before.block_io if before else self._block_io(),
+            periods=_number(stat, "nr_periods "),
+            throttled=_number(stat, "nr_throttled "),
         )
+
+    def _block_io(self) -> int:
+        pairs = (field.partition("=") for field in self._optional("io.stat").split())
+        return sum(int(value) for key, _, value in pairs if key in ("rbytes", "wbytes"))
 
     def _optional(self, name: str) -> str:
         with suppress(FileNotFoundError):
@@ -237,7 +246,7 @@ class Group2(_Group):
 
     def killed_for_memory(self) -> bool:
         with suppress(OSError, KeyError):
-            return _table(_read(f"{self.folder}/memory.events"))["oom_kill"] > 0
+            return _number(_read(f"{self.folder}/memory.events"), "oom_kill ") > 0
         return False
 
     def close(self) -> bool:
@@ -384,10 +393,14 @@ def _below(base: str, *names: str) -> str:
     return base
 
 
-def _table(text: str) -> dict[str, int]:
-    """Lines of a name and a number."""
-    words = text.split()
-    return {k: int(v) for k, v in zip(words[::2], words[1::2], strict=False) if v.isdigit()}
+def _number(text: str, name: str) -> int:
+    r"""What stands after a name that begins a line; 0: nothing does.
+
+    >>> _number("nr_periods 7\nnr_throttled 3\n", "nr_throttled ")
+    3
+    """
+    _, found, rest = f"\n{text}".partition(f"\n{name}")
+    return int(rest.split("\n", 1)[0]) if found else 0
 
 
 def _read(path: str) -> str:

@@ -58,7 +58,8 @@ class NiceGroup:
     def set_memory(self, most: float) -> None:
         """Nothing here can hold a job to that."""
 
-    def read(self) -> Sample:
+    def read(self, before: Sample | None = None) -> Sample:
+        del before
         self.owner.look()
         return self.sample
 
@@ -67,7 +68,7 @@ class NiceGroup:
         used = (cpu - self.sample.cpu) / elapsed if elapsed > 0 else 0.0
         given = self.rate if self.rate is not None else self.owner.cores(self.node)
         most = self.owner.cores(self.node)
-        if self.rate is not None and used > 0.95 * given:
+        if used > 0.95 * (self.demand if self.rate is None else given):
             self.demand = min(most, 1.5 * max(self.demand, used))
         elif used < SHORT * given:
             self.demand = min(most, max(0.05, 1.1 * used))
@@ -132,6 +133,11 @@ class Nice:
         self.adjust()
 
     def adjust(self) -> None:
+        if self._pacer is not None and self._pacer.poll() is not None:  # somebody killed it
+            self._pacer = None
+            for group in self.groups.values():
+                group.signal(SIGCONT)
+                group.rate = None
         for node in self.nodes:
             here = [g for g in self.groups.values() if g.node == node]
             if here:

@@ -62,6 +62,7 @@ class Member:
 
     def __init__(self, name: ReplicaId, work: Work, node: NodeId, group: Group) -> None:
         self.id, self.work, self.node, self.group = name, work, node, group
+        self.task = task_of(name)
         self.folder = work.folder / name.rpartition("/")[2]
         self.phase = Phase.RUNNING
         self.epoch, self.pid, self.pidfd = 0, 0, -1
@@ -82,7 +83,7 @@ class Member:
         return Replica(
             id=self.id,
             job=self.work.id,
-            task=task_of(self.id),
+            task=self.task,
             node=self.node,
             phase=self.phase,
             limit=self.limit,
@@ -95,9 +96,9 @@ class Member:
         self.pidfd = os.pidfd_open(pid)
         return self.pidfd
 
-    def measure(self) -> Sample:
+    def measure(self, *, cpu_only: bool = False) -> Sample:
         with suppress(OSError):  # its group may be gone already: what was seen last is all
-            self.last = self.group.read()
+            self.last = self.group.read(self.last if cpu_only else None)
         self.work.peak = max(self.work.peak, self.last.memory)
         return self.last
 
