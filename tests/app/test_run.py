@@ -234,7 +234,7 @@ def test_reports_are_means_of_a_tenth_of_a_second(tmp_path):
     assert lines[0] == {"total_steps": 100}
     assert lines[1] == {"step": 0, "loss": 5.0}
     assert len(lines) < 20
-    voice = Voice(tmp_path)
+    voice = Voice(tmp_path, back=2**20)
     voice.listen()
     assert (voice.total, voice.value, voice.heard.high) == (100, 2.0, 5.0)
 
@@ -262,7 +262,7 @@ def test_a_checkpoint_is_complete_or_not_there(tmp_path, monkeypatch):
 
 def test_what_is_said_in_trouble_is_no_number(tmp_path):
     (tmp_path / "reports.jsonl").write_text('{"step": 1, "loss": NaN}\nnonsense\n{"accuracy": 3}\n')
-    voice = Voice(tmp_path)
+    voice = Voice(tmp_path, back=2**20)
     voice.listen()
     heard = voice.report()
     assert (heard.count, heard.mean, heard.trouble) == (

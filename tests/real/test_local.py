@@ -24,8 +24,21 @@ from making import node
 PATIENCE = 20.0
 
 
+TRAINS = """
+import time, headway.sdk as sdk
+run = sdk.attach()
+step = int((run.latest.folder / "step").read_text()) if run.latest else 0
+while True:
+    step += 1
+    time.sleep(0.01)
+    run.report(step, loss=1 / step)
+    if run.should_checkpoint():
+        run.save(step, lambda folder: (folder / "step").write_text(str(step)))
+"""
+
+
 class LocalPlatform:
-    must = frozenset({"place", "share"})
+    must = frozenset({"place", "share", "move", "suspend"})
 
     def __init__(self, folder):
         self.folder = folder
@@ -35,16 +48,26 @@ class LocalPlatform:
 
     def submit(self, name, *, workers=1):
         task = Task(name="worker", replicas=workers, least=1, most=3)
-        spec = JobSpec(tasks=(task,), checkpoint=Mode.SDK, grace=1.0, backoff_limit=0)
-        waiting = "import sys, time\nwhile True: time.sleep(60)"
-        command = Command(argv=(sys.executable, "-c", waiting), where="/")
+        spec = JobSpec(tasks=(task,), checkpoint=Mode.SDK, grace=5.0, backoff_limit=0)
+        command = Command(argv=(sys.executable, "-c", TRAINS), where="/")
         made = LocalJob(id=name, at=0.0, spec=spec, commands={"worker": command})
         work = Work(made, self.folder / "jobs" / name)
         self.backend.works[name] = work
         self.backend._news[0][name] = None
 
     def settle(self):
-        self.backend.wait(0.05)
+        """Until who is in transit has arrived, and who has started has said something."""
+        until = monotonic() + PATIENCE
+        while monotonic() < until and (self._in_transit() or not self._all_spoke()):
+            self.backend.wait(0.05)
+
+    def _in_transit(self):
+        return any(w.phase == "leaving" for w in self.backend.works.values())
+
+    def _all_spoke(self):
+        for m in self.backend.members.values():
+            m.voice.listen()
+        return all(m.voice.spoke for m in self.backend.members.values())
 
     def end(self, name):
         """It exits by itself, as far as anybody can see."""
@@ -61,8 +84,10 @@ class LocalPlatform:
         return self.backend.members[replica].group.share()
 
     def step(self, name):
-        del name
-        return 0.0
+        members = self.backend.works[name].members.values()
+        for m in members:
+            m.voice.listen()
+        return max(m.voice.step for m in members)
 
     def leftovers(self):
         until = monotonic() + PATIENCE
@@ -96,6 +121,7 @@ class TestLocal(BackendContract):
         cuts = list(platform.backend.cuts.values())
         enforcement = choose(f"contract-{os.getpid()}-{platform.folder.name}")
         again = LocalBackend(platform.folder, cuts, jobs, enforcement, Clock())
+        assert again.works["x"].tries == 0
         found = again.members["x/worker-0"]
         assert (found.pid, found.node, again.works["x"].phase) == (pid, "a", "running")
         for m in again.members.values():

@@ -225,7 +225,7 @@ def _job(work: Work) -> JobResult:
         started_s=work.started_at,
         finished_s=max(end, work.job.at),
         steps=work.step,
-        moves=0,
+        moves=work.moves,
         outcome=work.phase.value,
     )
 

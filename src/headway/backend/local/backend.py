@@ -16,13 +16,13 @@ from typing import assert_never
 from zlib import crc32
 
 from headway import fault
-from headway.backend.local import launch, procfs
+from headway.backend.local import admission, launch, procfs
 from headway.backend.local.clock import Clock
 from headway.backend.local.enforcement import Enforcement
 from headway.backend.local.jobs import Cut, LocalJob, environment, threads
-from headway.backend.local.past import Try, node_of, past
+from headway.backend.local.recovery import recover
 from headway.backend.local.state import Member, Work
-from headway.backend.local.tail import Voice
+from headway.backend.local.transit import Transits
 from headway.core.decision import (
     Applied,
     Decision,
@@ -36,12 +36,10 @@ from headway.core.decision import (
     Started,
     Suspend,
 )
-from headway.core.job import Phase, task_of
+from headway.core.job import Mode, Phase, task_of
 from headway.core.snapshot import Observation, Trigger
-from headway.core.units import Bytes, JobId, NodeId, ReplicaId, Seconds
+from headway.core.units import JobId, NodeId, ReplicaId, Seconds
 
-SPARE: Bytes = 256 * 2.0**20
-"""Memory that a job of unknown size must find free."""
 LONGEST_WAIT: Seconds = 30.0
 """Who waits is looked at again after this time, even if nothing happened."""
 UNUSABLE = (126, 127)
@@ -75,7 +73,8 @@ class LocalBackend:
         self._news: tuple[dict[JobId, None], dict[ReplicaId, Member]] = ({}, {})
         for name, part in self.cuts.items():
             enforcement.add_node(name, part.node.capacity.cpu, part.ceiling)
-        self._recover()
+        self.transits = Transits(self)
+        recover(self)
 
     @property
     def over(self) -> bool:
@@ -105,6 +104,7 @@ class LocalBackend:
         times = [self.coming[0].job.at] if self.coming else []
         times += [m.kill_at for m in self.members.values() if m.kill_at is not None]
         times += [w.again_at for w in self.works.values() if w.again_at is not None]
+        times += self.transits.due()
         if self._closing:
             times.append(self.clock() + 0.02)
         if self._waiting():
@@ -122,12 +122,13 @@ class LocalBackend:
         for work in self.works.values():
             if work.again_at is not None and work.again_at <= now:
                 work.again_at = None
-                self._set_phase(work, Phase.WAITING)
+                self.set_phase(work, Phase.WAITING)
                 self._happened.append(Trigger.ARRIVED)
         for m in list(self.members.values()):
             if m.kill_at is not None and m.kill_at <= now:
                 m.kill_at = now + 1.0
                 m.group.signal(signal.SIGKILL)
+        self.transits.advance(now)
         self._closing = [m for m in self._closing if not self._cleared(m)]
         if now - self._looked_at >= LONGEST_WAIT and self._waiting():
             self._happened.append(Trigger.NODE)
@@ -137,7 +138,7 @@ class LocalBackend:
         fault.passing()
         if m.work.job.adopted is not None:
             m.group.release()
-        for pid in procfs.marked("HEADWAY_DIR", str(m.folder)):
+        for pid in procfs.marked(HEADWAY_DIR=str(m.folder), HEADWAY_EPOCH=str(m.epoch)):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)  # it had left its group, or there is none
         return m.group.close()
@@ -175,8 +176,12 @@ class LocalBackend:
                     why = self._set_share(decision)
                 case Place():
                     why = self._place(decision)
-                case Move() | Scale() | Suspend():
-                    why = "jobs of this machine are not moved, scaled or suspended yet"
+                case Move():
+                    why = self._move(decision)
+                case Suspend():
+                    why = self._suspend(decision)
+                case Scale():
+                    why = "jobs of this machine are not scaled"
                 case _:
                     assert_never(decision)
         except OSError as error:
@@ -206,45 +211,52 @@ class LocalBackend:
             return "it is not waiting"
         if any(node not in self.nodes for _, node in d.where):
             return "a node is not there"
-        why = self._no_memory(work, d.where)
+        tasks = [work.spec.task(task_of(name)) for name, _ in d.where]
+        why = admission.refusal(tasks, self.members.values())
         if why:
             return why
-        self._set_phase(work, Phase.RUNNING)
+        self.set_phase(work, Phase.RUNNING)
         if work.started_at is None:
             work.started_at = self.clock()
         self._happened.append(Trigger.STARTED)
         try:
             for rank, (name, node) in enumerate(d.where):
-                self._start(work, name, node, (rank, len(d.where)))
+                self.start(work, name, node, (rank, len(d.where)))
         except OSError as error:  # a gang is started whole: who is up already leaves again
-            self._failed(work, f"it could not be started: {error}")
+            self._try_again(work, f"it could not be started: {error}")
             raise
         return ""
 
-    def _no_memory(self, work: Work, where: tuple[tuple[ReplicaId, NodeId], ...]) -> str:
-        """Could it push others out? What they were promised and do not hold yet is spoken for."""
-        owed = sum(max(0.0, self._promised(m) - m.last.memory) for m in self.members.values())
-        free = procfs.available_memory() - owed
-        tasks = [work.spec.task(task_of(name)) for name, _ in where]
-        needs = sum(t.request.memory or SPARE for t in tasks)
-        if needs <= free:
-            return ""
-        return f"it needs {needs / 2**20:.0f} MiB, and {max(0.0, free) / 2**20:.0f} are free"
+    def _move(self, d: Move) -> str:
+        m = self.members.get(d.replica)
+        if m is None or m.phase is not Phase.RUNNING or m.node == d.to:
+            return "it is not running, or there already"
+        if d.to not in self.nodes:
+            return "the node is not there"
+        if m.work.spec.checkpoint is Mode.NONE or m.work.job.adopted is not None:
+            return "it cannot save itself"
+        self.transits.move(m, d.to)
+        return ""
 
-    @staticmethod
-    def _promised(m: Member) -> Bytes:
-        return m.work.spec.task(m.task).request.memory
+    def _suspend(self, d: Suspend) -> str:
+        work = self.works.get(d.job)
+        if work is None or work.phase is not Phase.RUNNING:
+            return "it is not running"
+        if work.spec.checkpoint is Mode.NONE or work.job.adopted is not None:
+            return "it cannot save itself"
+        self.transits.suspend(work)
+        return ""
 
-    def _start(self, work: Work, name: ReplicaId, node: NodeId, rank: tuple[int, int]) -> None:
+    def start(self, work: Work, name: ReplicaId, node: NodeId, rank: tuple[int, int]) -> Member:
         fault.passing()
-        group = self.enforcement.group(node, name.replace("/", "."))
+        epoch = launch.last_epoch(work.folder / name.rpartition("/")[2]) + 1
+        group = self.enforcement.group(node, f"{name.replace('/', '.')}.{epoch}")
         m = Member(name, work, node, group)
+        m.epoch, m.rank = epoch, rank
         if work.job.adopted is not None:
             group.take(work.job.adopted)
-            self._host(m, work.job.adopted)
-            return
-        m.epoch = launch.last_epoch(m.folder) + 1
-        self._limit_memory(m)
+            return self.host(m, work.job.adopted)
+        group.set_memory(admission.ceiling(m, self.nodes[node], self.members.values()))
         command = work.job.commands[m.task]
         m.child = launch.start(
             m.folder,
@@ -256,13 +268,7 @@ class LocalBackend:
             where=command.where,
             entrances=group.entrances(),
         )
-        self._host(m, m.child.pid)
-
-    def _limit_memory(self, m: Member) -> None:
-        """Its declared ceiling; else what is left of the node when all others hold theirs."""
-        own = m.work.job.commands[m.task].memory
-        others = sum(self._promised(x) for x in self.members.values() if x.node == m.node)
-        m.group.set_memory(own or max(SPARE, self.nodes[m.node].capacity.memory - others))
+        return self.host(m, m.child.pid)
 
     def _threads(self, m: Member) -> int:
         return threads(m.work.spec.task(m.task), self.nodes[m.node])
@@ -283,7 +289,7 @@ class LocalBackend:
             told |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
         return told
 
-    def _host(self, m: Member, pid: int) -> None:
+    def host(self, m: Member, pid: int) -> Member:
         """From now on it is here, and its end will be seen."""
         m.group.lead(pid)
         m.since = m.heard_at = self.clock()
@@ -292,6 +298,7 @@ class LocalBackend:
         self._events.register(m.watch(pid), selectors.EVENT_READ, lambda: self._exited(m))
         self._news[1][m.id] = m
         self._stirred[m.node] = None
+        return m
 
     # -- ends ------------------------------------------------------------------------------------
 
@@ -310,37 +317,43 @@ class LocalBackend:
         self._news[1][m.id] = m
         self._closing.append(m)
         self._happened.append(Trigger.FINISHED)
-        if work.phase is Phase.LEAVING:
+        if self.transits.exited(m, code):
+            return
+        if work.phase is Phase.LEAVING and not m.transit:
             if not work.members:
                 self._gone(work)
         elif code == 0:
             if m.id == work.chief():
-                self._end(work, Phase.SUCCEEDED)
+                self.end(work, Phase.SUCCEEDED)
         else:
-            self._failed(work, _why(m, code), last=code in UNUSABLE)
+            self.failed(work, m, code)
 
-    def _failed(self, work: Work, why: str, *, last: bool = False) -> None:
-        """Try again in a while, unless that was the last time."""
+    def failed(self, work: Work, m: Member, code: int) -> None:
+        self._try_again(work, _why(m, code), last=code in UNUSABLE)
+
+    def _try_again(self, work: Work, why: str, *, last: bool = False) -> None:
+        """In a while, unless that was the last time."""
         work.tries += 1
         work.reason = why
         last = last or work.tries > work.spec.backoff_limit
         if last and work.tries > 1:
             work.reason += f", after {work.tries} tries"
-        self._end(work, Phase.FAILED if last else Phase.WAITING)
+        self.end(work, Phase.FAILED if last else Phase.WAITING)
 
-    def _end(self, work: Work, phase: Phase) -> None:
+    def end(self, work: Work, phase: Phase) -> None:
         """It has come to this; what still runs of it is asked to leave first."""
         work.then = phase
-        self._set_phase(work, Phase.LEAVING)
+        self.set_phase(work, Phase.LEAVING)
         for m in work.members.values():
-            self._stop(m)
+            m.transit = None
+        for m in work.members.values():
+            self.stop(m)
         if not work.members:
             self._gone(work)
 
-    def _stop(self, m: Member) -> None:
+    def stop(self, m: Member) -> None:
         fault.passing()
-        m.phase = Phase.LEAVING
-        self._news[1][m.id] = m
+        self.set_member(m, Phase.LEAVING)
         m.kill_at = self.clock() + m.work.spec.grace
         m.group.signal(signal.SIGTERM)
 
@@ -351,7 +364,7 @@ class LocalBackend:
         work.finished_at = self.clock()
         if work.then is Phase.SUCCEEDED:
             work.reason = ""
-        self._set_phase(work, work.then)
+        self.set_phase(work, work.then)
         self.finished.append(work)
 
     def cancel(self, why: str, *, now: bool = False) -> None:
@@ -369,14 +382,25 @@ class LocalBackend:
                 work.reason, work.again_at = why, None
                 work.folder.mkdir(parents=True, exist_ok=True)
                 (work.folder / "cancelled").touch()
-                self._end(work, Phase.CANCELLED)
+                self.end(work, Phase.CANCELLED)
         for m in self.members.values():
             m.kill_at = self.clock() if now else m.kill_at
         self._happened.append(Trigger.ASKED)
 
-    def _set_phase(self, work: Work, phase: Phase) -> None:
+    def set_phase(self, work: Work, phase: Phase) -> None:
         work.phase = phase
         self._news[0][work.id] = None
+
+    def set_member(self, m: Member, phase: Phase) -> None:
+        m.phase = phase
+        self._news[1][m.id] = m
+
+    def stir(self, node: NodeId) -> None:
+        """Who is on that node is heard at the next look."""
+        self._stirred[node] = None
+
+    def happened(self, what: Trigger) -> None:
+        self._happened.append(what)
 
     def _learn_totals(self, jobs: dict[JobId, None]) -> None:
         """A script that says how many steps it will make need not have it declared."""
@@ -392,51 +416,6 @@ class LocalBackend:
             self.wait(0.02)
         self._events.close()
         self.enforcement.close()
-
-    # -- after a restart -----------------------------------------------------------------------
-
-    def _recover(self) -> None:
-        """Find what an earlier Headway started here: it runs, it ended, or nothing came of it."""
-        for work in self.works.values():
-            found = past(work.folder)
-            if found.started is None and not found.cancelled:
-                continue
-            self.coming.remove(work)
-            if found.started is not None:
-                work.started_at = found.started - self.clock.began
-            for epoch, attempt in enumerate(found.tries, 1):
-                self._take_up(work, epoch, attempt)
-            if work.finished_at is not None and found.ended is not None:
-                work.finished_at = found.ended - self.clock.began
-            elif found.cancelled:
-                self._end(work, Phase.CANCELLED)
-
-    def _take_up(self, work: Work, epoch: int, attempt: Try) -> None:
-        chief = work.chief().rpartition("/")[2]
-        for name in attempt.codes:
-            self._member(work, name, epoch).group.close()
-        for name, pid in attempt.running.items():
-            m = self._member(work, name, epoch)
-            m.voice = Voice(m.folder, work.job.metric, work.job.pattern, resumed=True)
-            m.limit, m.weight = m.group.share()
-            m.heard = m.measure()
-            self._host(m, pid)
-        work.phase, work.again_at = Phase.RUNNING, None
-        bad = next((name for name, code in attempt.codes.items() if code), None)
-        if attempt.codes.get(chief) == 0:
-            self._end(work, Phase.SUCCEEDED)
-        elif bad is not None:
-            code = attempt.codes[bad]
-            why = _why(self._member(work, bad, epoch), code)
-            self._failed(work, why, last=code in UNUSABLE)
-
-    def _member(self, work: Work, name: str, epoch: int) -> Member:
-        folder = work.folder / name
-        node = next((n for n in self.nodes if n == node_of(folder)), next(iter(self.nodes)))
-        group = self.enforcement.group(node, f"{work.id}.{name}")
-        m = Member(ReplicaId(f"{work.id}/{name}"), work, node, group)
-        m.epoch = epoch
-        return m
 
 
 def _why(m: Member, code: int) -> str:

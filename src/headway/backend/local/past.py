@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway.backend.local import launch
+from headway.backend.local.transit import planned
 from headway.core.units import NodeId
 
 
@@ -13,6 +14,8 @@ class Try:
 
     running: dict[str, int] = field(default_factory=dict)
     codes: dict[str, int] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
+    """Of those that ended, who was asked to and had saved itself."""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,8 @@ def past(folder: Path) -> Past:
                 attempt.running[replica.name] = pid
             else:
                 attempt.codes[replica.name] = launch.exit_code(replica, epoch)
+                if planned(replica, epoch):
+                    attempt.left.add(replica.name)
                 found.ended = (end if end.exists() else claim).stat().st_mtime
         found.tries.append(attempt)
     return found

@@ -67,13 +67,13 @@ def environment(pid: int) -> dict[str, str]:
     return {}
 
 
-def marked(name: str, value: str) -> list[int]:
-    """Processes that carry this in their environment: what a job has left behind."""
-    mark = f"{name}={value}".encode()
+def marked(**marks: str) -> list[int]:
+    """Processes that carry all of these in their environment: what a job has left behind."""
+    wanted = {f"{name}={value}".encode() for name, value in marks.items()}
     found = []
     for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):  # noqa: PTH208
         with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-            if mark in file.read().split(b"\0"):
+            if wanted <= set(file.read().split(b"\0")):
                 found.append(pid)
     return found
 

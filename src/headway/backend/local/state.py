@@ -16,6 +16,8 @@ from headway.core.units import Bytes, Cores, CoreSeconds, JobId, NodeId, Replica
 if TYPE_CHECKING:
     import subprocess
 
+    from headway.backend.local.transit import Transit
+
 
 class Work:
     """One job."""
@@ -36,6 +38,7 @@ class Work:
         """By those of its replicas that have ended."""
         self.peak: Bytes = 0.0
         self.step = 0.0
+        self.moves = 0
 
     @property
     def id(self) -> JobId:
@@ -69,6 +72,11 @@ class Member:
         self.child: subprocess.Popen[bytes] | None = None
         self.limit: Cores | None = None
         self.weight = 1.0
+        self.rank = (0, 1)
+        """Its place in its gang, and the gang's size."""
+        self.transit: Transit | None = None
+        self.came_from: NodeId | None = None
+        """Where its room is kept until it has reported here."""
         self.voice = Voice(self.folder, work.job.metric, work.job.pattern, work.job.log)
         self.last = Sample()
         self.since: Seconds = 0.0
@@ -84,11 +92,18 @@ class Member:
             id=self.id,
             job=self.work.id,
             task=self.task,
-            node=self.node,
+            node=self.came_from or self.node,
             phase=self.phase,
+            bound_for=self._bound_for(),
             limit=self.limit,
             weight=self.weight,
         )
+
+    def _bound_for(self) -> NodeId | None:
+        if self.came_from is not None:
+            return self.node
+        there = self.transit.to if self.transit else None
+        return None if there == self.node else there
 
     def watch(self, pid: int) -> int:
         """A descriptor that can be waited for: readable when the process has ended."""

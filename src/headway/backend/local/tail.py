@@ -7,7 +7,6 @@ understood.
 
 import json
 import os
-from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -24,15 +23,18 @@ GULP = 256 * 2**10
 class Tail:
     """The new bytes of a file that grows."""
 
-    def __init__(self, path: Path, *, resumed: bool = False, ours: bool = True) -> None:
-        """`ours`: it may be cut."""
+    def __init__(self, path: Path, *, back: int = 0, ours: bool = True) -> None:
+        """Begins at its end, or `back` bytes before that. `ours`: it may be cut."""
         self._path, self._file, self._ours = path, -1, ours
-        self._at = 0
+        self._at = max(0, self._size() - back)
         self.flooded = False
         """Did the last look bring more than can be understood?"""
-        if resumed:  # what was heard before is in the journal: a little of it will do
-            with suppress(OSError):
-                self._at = max(0, path.stat().st_size - 64 * 2**10)
+
+    def _size(self) -> int:
+        try:
+            return self._path.stat().st_size
+        except OSError:
+            return 0
 
     def read(self) -> bytes:
         if self._file < 0:
@@ -95,12 +97,15 @@ class Voice:
     pattern: str | None = None
     log: Path | None = None
     """Where it writes, if not into its own `out.log`."""
-    resumed: bool = False
+    back: int = 0
+    """Bytes of what it said before that are heard again."""
     heard: Heard = field(default_factory=Heard)
     step: float | None = None
     value: float | None = None
     """The last that was said."""
     total: float | None = None
+    spoke: bool = False
+    """Has it said anything yet?"""
     _sdk: bool = False
     _rest: bytes = b""
     _out: Tail = field(init=False)
@@ -109,8 +114,8 @@ class Voice:
 
     def __post_init__(self) -> None:
         ours = self.log is None
-        self._out = Tail(self.log or self.folder / "out.log", resumed=self.resumed, ours=ours)
-        self._reports = Tail(self.folder / "reports.jsonl", resumed=self.resumed)
+        self._out = Tail(self.log or self.folder / "out.log", back=self.back, ours=ours)
+        self._reports = Tail(self.folder / "reports.jsonl", back=self.back)
         self._lines = Lines(self.metric, self.pattern)
 
     def listen(self) -> None:
@@ -158,6 +163,7 @@ class Voice:
         self._take(found)
 
     def _take(self, said: Said) -> None:
+        self.spoke = True
         if said.total is not None and isfinite(said.total) and said.total > 0:
             self.total = said.total
         if said.step is not None and isfinite(said.step):

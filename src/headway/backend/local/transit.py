@@ -1,0 +1,154 @@
+"""Checkpoint, stop, start elsewhere: a replica in transit, safe at every instant.
+
+    asked ──a newer checkpoint──▶ stopping ──it has exited──▶ arriving ──it reports──▶ there
+      └─too slow, or it failed: it stays     └─nothing was saved: back where it was, for good
+
+Who cannot be asked (mode `sigterm`) begins with stopping. What is in doubt after a crash is told
+by files: `left.EPOCH` is written before a planned stop, with the mark of the last checkpoint then.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway import fault
+from headway.core.job import Mode, Phase
+from headway.core.snapshot import Trigger
+from headway.core.units import NodeId, Seconds
+
+if TYPE_CHECKING:
+    from headway.backend.local.backend import LocalBackend
+    from headway.backend.local.state import Member, Work
+
+LOOK: Seconds = 0.05
+"""Between two looks for a checkpoint, or for the first report of who has arrived."""
+
+
+class Stage(Enum):
+    ASKED = auto()
+    STOPPING = auto()
+    ARRIVING = auto()
+
+
+@dataclass(slots=True)
+class Transit:
+    to: NodeId | None
+    """None: back into the queue."""
+    before: str
+    """The mark of its last checkpoint when it set out."""
+    until: Seconds
+    stage: Stage = Stage.ASKED
+
+
+class Transits:
+    """Those of one backend. Its callers: `act` begins one, the clock and exits carry it on."""
+
+    def __init__(self, backend: "LocalBackend") -> None:
+        self.backend = backend
+
+    def move(self, m: "Member", to: NodeId) -> None:
+        self._begin(m, to)
+
+    def suspend(self, work: "Work") -> None:
+        for m in list(work.members.values()):
+            self._begin(m, None)
+
+    def _begin(self, m: "Member", to: NodeId | None) -> None:
+        now = self.backend.clock()
+        m.transit = Transit(to, mark(m.folder), now + m.work.spec.grace)
+        self.backend.set_phase(m.work, Phase.LEAVING)
+        self.backend.set_member(m, Phase.LEAVING)
+        if m.work.spec.checkpoint is Mode.SDK and m.id == m.work.chief():
+            fault.passing()
+            (m.folder / "ask").touch()
+        else:
+            self._stop(m, m.transit)
+
+    def _stop(self, m: "Member", t: Transit) -> None:
+        t.stage = Stage.STOPPING
+        fault.passing()
+        (m.folder / f"left.{m.epoch}").write_text(t.before)
+        self.backend.stop(m)
+
+    # -- as time passes ------------------------------------------------------------------------
+
+    def due(self) -> list[Seconds]:
+        waiting = (m.transit.stage for m in self.backend.members.values() if m.transit)
+        return (
+            [self.backend.clock() + LOOK] if any(s is not Stage.STOPPING for s in waiting) else []
+        )
+
+    def advance(self, now: Seconds) -> None:
+        for m in [m for m in self.backend.members.values() if m.transit]:
+            t = m.transit
+            if t is None or t.stage is Stage.STOPPING:
+                continue
+            if t.stage is Stage.ARRIVING:
+                m.voice.listen()
+                if m.voice.spoke or now >= t.until:
+                    self._arrived(m)
+            elif mark(m.folder) != t.before:
+                self._stop(m, t)
+            elif now >= t.until:
+                (m.folder / "ask").unlink(missing_ok=True)
+                self._settle(m, f"it did not save itself within {m.work.spec.grace:g} s: it stays")
+
+    def _arrived(self, m: "Member") -> None:
+        if m.came_from is not None:
+            self.backend.stir(m.came_from)
+            m.came_from = None
+            m.work.moves += 1
+        self._settle(m, "")
+
+    def _settle(self, m: "Member", trouble: str) -> None:
+        """It runs again, and may be decided about."""
+        m.transit = None
+        m.voice.heard.trouble = trouble
+        self.backend.set_member(m, Phase.RUNNING)
+        self.backend.stir(m.node)
+        if not any(x.transit for x in m.work.members.values()):
+            self.backend.set_phase(m.work, Phase.RUNNING)
+        self.backend.happened(Trigger.STARTED)
+
+    # -- when it has exited ----------------------------------------------------------------------
+
+    def exited(self, m: "Member", code: int) -> bool:
+        """Was that as planned? Then it is dealt with."""
+        t = m.transit
+        (m.folder / "ask").unlink(missing_ok=True)
+        if t is None or t.stage is not Stage.STOPPING:
+            return False  # it ended by itself
+        saved = mark(m.folder) != t.before or m.id != m.work.chief()
+        if not saved and code == 0:
+            return False  # it was done anyway
+        if saved and t.to is None:
+            if not m.work.members:
+                self.backend.set_phase(m.work, Phase.WAITING)
+            return True
+        if not saved:  # it cannot be moved after all: back to where it was, and for good
+            m.work.spec = replace(m.work.spec, checkpoint=Mode.NONE)
+        there = t.to if saved and t.to is not None else m.node
+        new = self.backend.start(m.work, m.id, there, m.rank)
+        new.transit = Transit(there, t.before, self.backend.clock() + m.work.spec.grace)
+        new.transit.stage = Stage.ARRIVING
+        new.came_from = m.node if there != m.node else None
+        self.backend.set_member(new, Phase.LEAVING)
+        return True
+
+
+def mark(folder: Path) -> str:
+    """Names the newest complete checkpoint: what `LATEST` says, else the newest file; "": none."""
+    there = folder / "checkpoint"
+    with suppress(OSError):
+        return (there / "LATEST").read_text()
+    files = [p.stat() for p in there.rglob("*") if p.is_file()]
+    return str(max((s.st_mtime_ns, s.st_size) for s in files)) if files else ""
+
+
+def planned(folder: Path, epoch: int) -> bool:
+    """After a crash: was this exit asked for, and did it leave a newer checkpoint behind?"""
+    with suppress(OSError):
+        return (folder / f"left.{epoch}").read_text() != mark(folder)
+    return False
