@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import sleep
 
 from headway import fault
 from headway.backend.local import procfs
@@ -25,6 +26,8 @@ trap : TERM INT HUP
 )
 echo $? >"$folder/exit.$epoch"
 """
+PATIENCE = 400
+"""Looks, of five milliseconds each, for the number of a shell that has claimed a start."""
 KILLED = 137
 """The exit code of what was killed, and could not say so."""
 
@@ -82,9 +85,17 @@ def last_epoch(folder: Path) -> int:
 
 
 def claimed_by(folder: Path, epoch: int) -> int | None:
-    """The shell that made this start; None: nobody did."""
-    with suppress(OSError, ValueError):
-        return int((folder / f"pid.{epoch}").read_text())
+    """The shell that made this start; None: nobody did. Between its claim and its number a moment
+    may pass.
+    """
+    for _ in range(PATIENCE):
+        try:
+            text = (folder / f"pid.{epoch}").read_text()
+        except FileNotFoundError:
+            return None
+        if text.endswith("\n"):
+            return int(text)
+        sleep(0.005)
     return None
 
 

@@ -91,10 +91,11 @@ class NiceGroup:
 
     def close(self) -> bool:
         self.release()
-        for pid in self.pids():
+        left = self.pids()
+        for pid in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, SIGKILL)
-        return True
+        return not left
 
 
 class Nice:

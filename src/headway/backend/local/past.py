@@ -5,6 +5,7 @@ from pathlib import Path
 
 from headway.backend.local import launch
 from headway.backend.local.transit import planned
+from headway.core.job import Mode
 from headway.core.units import NodeId
 
 
@@ -28,7 +29,7 @@ class Past:
     cancelled: bool = False
 
 
-def past(folder: Path) -> Past:
+def past(folder: Path, mode: Mode) -> Past:
     found = Past(cancelled=(folder / "cancelled").exists())
     replicas = [p for p in sorted(folder.glob("*-*")) if p.is_dir()]
     last = max((launch.last_epoch(p) for p in replicas), default=0)
@@ -43,8 +44,8 @@ def past(folder: Path) -> Past:
             if launch.alive(pid, replica):
                 attempt.running[replica.name] = pid
             else:
-                attempt.codes[replica.name] = launch.exit_code(replica, epoch)
-                if planned(replica, epoch):
+                code = attempt.codes[replica.name] = launch.exit_code(replica, epoch)
+                if planned(replica, epoch, code, mode):
                     attempt.left.add(replica.name)
                 found.ended = (end if end.exists() else claim).stat().st_mtime
         found.tries.append(attempt)

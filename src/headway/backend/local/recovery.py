@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def recover(backend: "LocalBackend") -> None:
     for work in backend.works.values():
-        found = past(work.folder)
+        found = past(work.folder, work.spec.checkpoint)
         if found.started is None and not found.cancelled:
             continue
         backend.coming.remove(work)

@@ -121,8 +121,8 @@ class Transits:
         if t is None or t.stage is not Stage.STOPPING:
             return False  # it ended by itself
         saved = mark(m.folder) != t.before or m.id != m.work.chief()
-        if not saved and code == 0:
-            return False  # it was done anyway
+        if code == 0 and (not saved or m.work.spec.checkpoint is Mode.SDK):
+            return False  # it was done anyway: who is only told to stop does not end with 0
         if saved and t.to is None:
             if not m.work.members:
                 self.backend.set_phase(m.work, Phase.WAITING)
@@ -147,8 +147,10 @@ def mark(folder: Path) -> str:
     return str(max((s.st_mtime_ns, s.st_size) for s in files)) if files else ""
 
 
-def planned(folder: Path, epoch: int) -> bool:
+def planned(folder: Path, epoch: int, code: int, mode: Mode) -> bool:
     """After a crash: was this exit asked for, and did it leave a newer checkpoint behind?"""
+    if code == 0 and mode is Mode.SDK:
+        return False
     with suppress(OSError):
         return (folder / f"left.{epoch}").read_text() != mark(folder)
     return False
