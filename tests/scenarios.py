@@ -18,6 +18,7 @@ from making import node
 POLICIES = [
     "fair", "flowcon", "flowcon:paper", "flowcon:paper,threshold=0.01,interval=30",
     "headway", "headway:objective=quality", "las", "fsp",
+    "specon", "specon:paper", "flowcon2", "flowcon2:paper",
 ]  # fmt: skip
 
 
