@@ -364,6 +364,13 @@ def test_rebalancing_waits_until_every_request_is_answered():
     assert made.moves() == {}
 
 
+def test_in_ours_it_does_not_wait_for_those_that_have_converged_and_may_not_ask():
+    ours = paper(unasked=True)
+    assert Made(ours, n1="C* C", n2="").moves() == {"n1a": ("n2", "-R")}
+    assert Made(ours, n1="C C", n2="").moves() == {"n1a": ("n2", "-R")}
+    assert Made(ours, n1="C* W", n2="").moves() == {}
+
+
 def test_who_cannot_save_itself_neither_hinders_rebalancing_nor_takes_part():
     made = Made(n1="C* C C*", n2="", jobs={"n1b": job("n1b", mode=Mode.NONE)})
     assert made.moves() == {"n1c": ("n2", "-R")}

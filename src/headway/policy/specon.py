@@ -81,6 +81,9 @@ class SpeCon:
     """Which way the mean number of replicas is rounded: `floor` (paper) or `ceil`."""
     donor_check: bool = True
     """Rebalance only from where at least as many stay as there will be on the other node."""
+    unasked: bool = True
+    """Rebalancing does not wait for those that have converged and may not ask; else (paper) it
+    does, and where nobody learns any more nobody ever may."""
     pinned: bool = False
     """New jobs go where they would have gone had nothing been moved (the authors' runs)."""
 
@@ -142,7 +145,7 @@ class SpeCon:
 
 PAPER = {
     "signal": "maximum", "per_cpu": False, "standstill": False, "hysteresis": False,
-    "serial": True, "balance": "floor", "donor_check": False, "pinned": True,
+    "serial": True, "balance": "floor", "donor_check": False, "unasked": False, "pinned": True,
 }  # fmt: skip
 
 
@@ -249,8 +252,12 @@ class _Cluster:
                 self._move(last, node.id, "latest to converge; few jobs there (-R)")
 
     def _settled(self, r: Replica) -> bool:
+        if not _can_save(r, self.snapshot):
+            return True
         j = self.memory.judged.get(r.id)
-        return not _can_save(r, self.snapshot) or (j is not None and j.migrated)
+        if j is None or j.migrated:
+            return j is not None
+        return self.policy.unasked and j.category is Category.CONVERGED
 
     def _may_give(self, seen: Replica, to: Node) -> bool:
         s, r = self.snapshot, self.snapshot.replicas[seen.id]
