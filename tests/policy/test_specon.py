@@ -221,6 +221,14 @@ def test_a_ragged_trend_asks_for_a_clearer_fall():
     assert ragged.category is C
 
 
+def test_a_job_that_was_away_for_long_has_a_threshold_all_the_same():
+    policy, known = SpeCon(adaptive=True), Judged(trend=Trend())
+    for i in range(3):
+        policy.judge(known, 2.0**i, 1.0 * i)
+    policy.judge(known, 1.0, 1e6)
+    assert known.category is W
+
+
 def test_without_three_readings_the_adaptive_threshold_is_the_fixed_one():
     known = Judged(trend=Trend())
     for value in (0.02, 0.005):

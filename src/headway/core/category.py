@@ -27,7 +27,7 @@ def by_efficiency(now: Category, efficiency: float, threshold: float) -> Categor
 
 def by_growth(now: Category, growth: float, threshold: float, *, shrinking: bool) -> Category:
     """SpeCon's Algorithm 3: below the threshold only a growth that still shrinks counts as slow;
-    one that does not is jitter, and changes nothing.
+    one that does not is jitter, and changes nothing. (Lines 17 and 19 leave out equality.)
     """
     if growth >= threshold:
         return Category.GROWING

@@ -24,6 +24,8 @@ from headway.policy.spread import Spread, all_at
 MIGRATION: Seconds = 1.1
 STAY: Seconds = 0.1
 """How long the authors' manager takes for one answer of either kind (their published trace)."""
+FARTHEST = 700.0
+"""e to the power of more is no number; a line reaches it where a job was away for long."""
 
 
 @memory
@@ -140,7 +142,9 @@ class SpeCon:
         line = j.trend.at(age) if self.adaptive else None
         if self.adaptive and growth > 0:
             j.trend.add(age, log(growth))
-        return (self.threshold, 0.0, False) if line is None else (exp(line[0]), line[1], True)
+        if line is None:
+            return self.threshold, 0.0, False
+        return exp(min(line[0], FARTHEST)), line[1], True
 
 
 PAPER = {
