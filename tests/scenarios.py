@@ -18,6 +18,8 @@ from making import node
 POLICIES = [
     "fair", "flowcon", "flowcon:paper", "flowcon:paper,threshold=0.01,interval=30",
     "headway", "headway:objective=quality", "las", "fsp",
+    "specon", "specon:paper", "specon:interval=2,threshold=0.5,unconverged=0",
+    "specon:paper,interval=2,threshold=0.5,unconverged=0", "flowcon2", "flowcon2:paper",
 ]  # fmt: skip
 
 

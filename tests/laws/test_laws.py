@@ -160,7 +160,15 @@ def _reported_as(scale, offset):
 @given(
     scenario=scenarios(),
     policy=st.sampled_from(
-        ["flowcon", "flowcon:threshold=0.2,interval=30", "headway", "headway:objective=quality"]
+        [
+            "flowcon",
+            "flowcon:threshold=0.2,interval=30",
+            "headway",
+            "headway:objective=quality",
+            "specon",
+            "specon:adaptive=on,interval=5",
+            "flowcon2",
+        ]
     ),
     scale=st.integers(-6, 6),
     offset=st.integers(-6, 6),

@@ -55,10 +55,10 @@ class Chain:
             plan, memory.members[i] = member.decide(snapshot, memory.members[i])
             plans.append(plan)
             snapshot = foresee(plan, snapshot)
-        return _join(plans), memory
+        return join(plans), memory
 
 
-def _join(plans: list[Plan]) -> Plan:
+def join(plans: list[Plan]) -> Plan:
     """All their decisions; woken when the first of them wants to be."""
     plans = [p for p in plans if p is not CALM]
     if len(plans) < 2:

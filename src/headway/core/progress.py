@@ -30,12 +30,15 @@ class Progress:
         return self.rate * cores / self.used if self.used > 0 else None
 
 
-def paper_progress(track: Track, at: Seconds, interval: Seconds) -> Progress | None:
+def paper_progress(
+    track: Track, at: Seconds, interval: Seconds, *, hold: bool = False
+) -> Progress | None:
     """As the papers' code does it: |change of the mean loss| over the largest loss seen.
 
-    None where either interval has no report, or the loss is not positive.
+    None where either interval has no report, or the loss is not positive. `hold`: a job that
+    said nothing in an interval still has the value that it said last (SpeCon).
     """
-    both = _two_means(track, at, interval)
+    both = _two_means(track, at, interval, hold=hold)
     used = _mean(track.windows, at - interval, at, lambda w: w.cpu)
     if both is None or used is None or track.base is None or track.base + track.high <= 0:
         return None
@@ -74,10 +77,20 @@ def _percentile(ordered: list[float], q: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
-def _two_means(track: Track, at: Seconds, interval: Seconds) -> tuple[float, float] | None:
+def _two_means(
+    track: Track, at: Seconds, interval: Seconds, *, hold: bool = False
+) -> tuple[float, float] | None:
     before = _mean(track.windows, at - 2 * interval, at - interval, lambda w: w.value)
     now = _mean(track.windows, at - interval, at, lambda w: w.value)
+    if hold:
+        before = _last(track, at - 2 * interval) if before is None else before
+        now = before if now is None else now
     return None if before is None or now is None else (before, now)
+
+
+def _last(track: Track, until: Seconds) -> float | None:
+    said = (w.value for w in reversed(track.windows) if w.at <= until and w.value is not None)
+    return next(said, None)
 
 
 def _mean(

@@ -9,7 +9,7 @@ from headway.core.job import Job, Phase, Replica
 from headway.core.node import Node
 from headway.core.record import record
 from headway.core.report import Report
-from headway.core.units import JobId, NodeId, ReplicaId, Resources, Seconds
+from headway.core.units import JobId, NodeId, ReplicaId, Resources, Seconds, Share
 
 
 class Trigger(StrEnum):
@@ -131,6 +131,11 @@ class Snapshot:
 
     def request(self, replica: Replica) -> Resources:
         return self.jobs[replica.job].spec.task(replica.task).request
+
+    def used(self, node: NodeId) -> Share:
+        """The part of a node's cores that its replicas were last heard to use."""
+        cpu = sum(r.usage.cpu for r in self.on(node) if r.usage and r.node == node)
+        return cpu / self.nodes[node].capacity.cpu if cpu else 0.0
 
     @property
     def node(self) -> Node:

@@ -22,9 +22,7 @@ class FlowConMemory:
 
 
 @record
-class FlowCon:
-    name: str = "flowcon"
-    listens: bool = True
+class FlowConSettings:
     threshold: float = 0.05
     """α, on growth efficiency."""
     interval: Seconds = 20.0
@@ -44,6 +42,12 @@ class FlowCon:
     dimensionless: bool = True
     """Growth per interval and share of the node, in [0, 1]; else per second (paper), which ties
     α to the interval."""
+
+
+@record
+class FlowCon(FlowConSettings):
+    name: str = "flowcon"
+    listens: bool = True
 
     def begin(self) -> FlowConMemory:
         return FlowConMemory(interval=self.interval, categories={})
@@ -98,7 +102,7 @@ class FlowCon:
     ) -> dict[ReplicaId, Share | None]:
         """Algorithm 1, lines 18 to 28, as fractions of the node; None: as it is."""
         total = sum(g for g in growth.values() if g)
-        floor = 1 / (self.floor_divisor * len(ours))
+        floor = self.floor(len(ours))
         # Who is too new to be measured may turn out to grow fastest: until then the converged
         # keep their floor. So the thesis has VAE at 0.25 the moment MNIST arrives.
         newcomer = any(not r.track.windows for r in ours)
@@ -112,6 +116,10 @@ class FlowCon:
             return mine / total
 
         return {r.id: share(r) for r in ours}
+
+    def floor(self, count: int) -> Share:
+        """What a converged replica keeps of the node, as one of so many."""
+        return 1 / (self.floor_divisor * count)
 
     def _wanted(
         self, r: Replica, share: Share | None, count: int, cores: Cores

@@ -1,7 +1,8 @@
 """Name to policy: a dict, no magic.
 
-A policy that decides shares only runs on every node, after `spread` has placed the jobs;
-`a+b` is a chain of exactly those. Settings follow a colon: `flowcon:paper,threshold=0.1`.
+A policy that decides shares only runs on every node, after `spread` has placed the jobs; one
+that moves jobs comes before `spread`, which then sees what the moves leave. `a+b` is a chain of
+exactly those. Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
 
 from collections.abc import Callable
@@ -13,9 +14,12 @@ from headway.errors import ConfigError, UnknownName
 from headway.policy.fair import Fair
 from headway.policy.flowcon import PAPER as FLOWCON_PAPER
 from headway.policy.flowcon import FlowCon
+from headway.policy.flowcon2 import FlowCon2
 from headway.policy.fsp import Fsp
 from headway.policy.headway import Headway
 from headway.policy.las import Las
+from headway.policy.specon import PAPER as SPECON_PAPER
+from headway.policy.specon import SpeCon
 from headway.policy.spread import Spread
 from headway.policy.srpt import Srpt
 
@@ -24,7 +28,7 @@ from headway.policy.srpt import Srpt
 class Entry:
     make: Callable[..., Policy[Any]]
     level: str
-    """`shares` on a node, `placement`, or `jobs`."""
+    """`shares` on a node, `placement`, `moves` between nodes, or `jobs`."""
     about: str
     paper: dict[str, Any] | None = None
     """Settings of its paper mode, where it has one."""
@@ -40,6 +44,15 @@ POLICIES: dict[str, Entry] = {
     "flowcon": Entry(
         FlowCon, "shares", "ceilings by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER
     ),
+    "flowcon2": Entry(
+        FlowCon2,
+        "placement",
+        "flowcon on each node, and jobs where it would leave them most (our reading of TCC 2022)",
+        FLOWCON_PAPER,
+    ),
+    "specon": Entry(
+        SpeCon, "moves", "converged jobs go where they are least in the way (2021)", SPECON_PAPER
+    ),
 }
 
 
@@ -52,6 +65,8 @@ def build(text: str) -> Policy[Any]:
     level = POLICIES[parts[0].partition(":")[0]].level
     if level == "shares":
         return Chain(Spread(), members[0], name=text)
+    if level == "moves":
+        return Chain(members[0], Spread(), PerNode(Fair()), name=text)
     return members[0]
 
 

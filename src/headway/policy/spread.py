@@ -5,12 +5,15 @@ capacity and the same load score the same, so only one of each kind is scored: a
 costs in proportion to how many kinds there are, not to how many nodes.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from headway.core.decision import CALM, Place, Plan
-from headway.core.history import NOMINAL, with_room
+from headway.core.history import NOMINAL, History, assemble, remember, with_room
 from headway.core.job import Job, gang, task_of
 from headway.core.node import Node
 from headway.core.record import record
-from headway.core.snapshot import Snapshot
+from headway.core.snapshot import Observation, Snapshot
 from headway.core.units import NodeId, ReplicaId, Resources
 
 
@@ -25,24 +28,29 @@ class Spread:
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
         if not snapshot.queue:
             return CALM, memory
-        search = _Search(snapshot)
-        found = ((job, search.place(job)) for job in snapshot.waiting)
-        places = tuple(
-            Place(job=job.id, where=where, reason="the least requested node that has room")
-            for job, where in found
-            if where
-        )
-        return (Plan(decisions=places) if places else CALM), memory
+        return Search(snapshot).plan("the least requested node that has room"), memory
 
 
-class _Search:
-    """The nodes as this cycle's placements so far would leave them."""
+class Search:
+    """The nodes as this cycle's placements so far would leave them, ranked for one more replica."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.touched: dict[NodeId, Node] = {}
 
-    def place(self, job: Job) -> tuple[tuple[ReplicaId, NodeId], ...]:
+    def plan(self, reason: str) -> Plan:
+        """A place for each job that waits and fits, in order of arrival."""
+        found = ((job, self._place(job)) for job in self.snapshot.waiting)
+        places = tuple(
+            Place(job=job.id, where=where, reason=reason) for job, where in found if where
+        )
+        return Plan(decisions=places) if places else CALM
+
+    def rank(self, node: Node, request: Resources) -> tuple[float, ...]:
+        """Ties: the fewest replicas, then the order of the file (kube-scheduler rolls dice)."""
+        return score(node, request), -node.count, -self.snapshot.order[node.id]
+
+    def _place(self, job: Job) -> tuple[tuple[ReplicaId, NodeId], ...]:
         """A node for each replica, or nothing: a gang is started whole."""
         before = dict(self.touched)
         where = []
@@ -57,16 +65,16 @@ class _Search:
         return tuple(where)
 
     def _best(self, request: Resources) -> Node | None:
-        best, best_rank = None, (-1.0, 0, 0)
-        for node in self._candidates():
+        best: Node | None = None
+        best_rank: tuple[float, ...] = ()
+        for node in self.candidates():
             if node.up and request.fits(node.taken, node.capacity):
-                # Ties: the fewest replicas, then the order of the file (kube-scheduler rolls dice).
-                rank = (score(node, request), -node.count, -self.snapshot.order[node.id])
-                if best is None or rank > best_rank:
+                rank = self.rank(node, request)
+                if rank > best_rank:
                     best, best_rank = node, rank
         return best
 
-    def _candidates(self) -> list[Node]:
+    def candidates(self) -> list[Node]:
         """The first of each kind of node that nothing has been placed on in this cycle, and
         those where something has.
         """
@@ -96,3 +104,18 @@ def _loaded(node: Node, request: Resources) -> Node:
         cpu=request.cpu or NOMINAL.cpu, memory=request.memory or NOMINAL.memory, gpu=request.gpu
     )
     return with_room(node, node.taken + request, node.nominal + nominal, node.count + 1)
+
+
+def all_at(homes: Mapping[ReplicaId, NodeId], s: Snapshot) -> Snapshot:
+    """The snapshot with those replicas, and no others, and each of them at its home."""
+    running = [job for job in s.jobs.values() if job.id not in s.queue]
+    there = Observation(
+        at=s.at,
+        complete=True,
+        nodes=tuple(sorted(s.nodes.values(), key=lambda n: s.order[n.id])),
+        jobs=(*running, *s.waiting),
+        replicas=tuple(
+            replace(s.replicas[name], node=node, bound_for=None) for name, node in homes.items()
+        ),
+    )
+    return assemble(remember(History(), there), s.trigger)
