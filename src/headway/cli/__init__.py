@@ -6,7 +6,7 @@ import sys
 import typer
 
 from headway import __version__
-from headway.cli import adopt, bench, demo, explain, policies, run, simulate, workload
+from headway.cli import adopt, bench, demo, explain, policies, reproduce, run, simulate, workload
 from headway.errors import ConfigError, HeadwayError
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ app.command()(explain.report)
 app.command()(simulate.simulate)
 app.command()(policies.policies)
 app.command()(bench.bench)
+app.command()(reproduce.reproduce)
 app.add_typer(workload.app, name="workload")
 
 
