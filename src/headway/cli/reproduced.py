@@ -9,7 +9,7 @@ from rich.table import Table
 from headway.study.reproduce import Reproduced
 from headway.study.reproduced_text import ARMS, EXPLAINED, FIGURES, arm_rows, figure_rows, verdict
 
-_COLOURS = {"agrees": "green", "misses": "red"}
+_COLOURS = {"agrees": "green", "given": "dim", "misses": "red"}
 WIDE = 120
 """Columns that the whole tables take; a narrower terminal gets the columns below."""
 NARROW_FIGURES = [0, 1, 2, 3, 5]
@@ -34,7 +34,10 @@ def show_reproduced(found: Sequence[Reproduced]) -> None:
 
 
 def _table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int], left: Sequence[int]
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    columns: Sequence[int],
+    left: Sequence[int],
 ) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for i in columns:

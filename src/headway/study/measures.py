@@ -96,7 +96,7 @@ def _job_change(a: Result, b: Result, jobs: Sequence[str]) -> float:
 def _by(sign: int) -> Measure:
     """Mean seconds gained by those who gain (-1), or lost by those who lose (+1)."""
 
-    def mean(a: Result, b: Result, jobs: Sequence[str]) -> float:
+    def mean(a: Result, b: Result, _: Sequence[str]) -> float:
         pairs = zip(a.per_job, b.per_job, strict=True)
         by = [sign * (x.completion_s - y.completion_s) for x, y in pairs]
         told = [s for s, c in zip(by, changes(a, b), strict=True) if sign * c > SAME]
@@ -119,7 +119,5 @@ MEASURES: dict[str, Measure] = {
     "best_change": lambda a, b, jobs: min(changes(a, b)),
     "worst_change": lambda a, b, jobs: max(changes(a, b)),
     "overlap_s": lambda a, b, jobs: overlap(_named(a, jobs)),
-    "overlap_change": lambda a, b, jobs: change(
-        overlap(_named(a, jobs)), overlap(_named(b, jobs))
-    ),
+    "overlap_change": lambda a, b, jobs: change(overlap(_named(a, jobs)), overlap(_named(b, jobs))),
 }

@@ -14,16 +14,17 @@ from headway.spec.strict import Strict
 SAME = 0.1
 """A change of less than this, in % or points, is none."""
 WHY = {
-    "full": "the jobs fill the node from start to end, so that fair sharing's makespan is the sum "
-    "of their work already: no policy can be shorter",
-    "listener": "a job that arrives is noticed at once here, as Algorithm 2 says, so that a longer "
-    "interval only prolongs its head start; the authors' program looks for newcomers at its "
-    "intervals, and late where these are long",
-    "size": "a ceiling hands CPU from one job to another; jobs end earlier on balance only if it "
-    "goes to those with the least left, and FlowCon looks at growth",
-    "sizes": "no one table of job sizes gives this and the published means of E-S1 and E-S6",
+    "full": "the jobs fill the node from start to end: fair sharing's makespan is the sum of "
+    "their work already, and no policy can be shorter",
+    "listener": "a job that arrives is noticed at once here, as Algorithm 2 says, and the others "
+    "are kept at their floor until the interval is over, so that a longer one helps it more; the "
+    "published gains shrink instead, which the text does not explain",
+    "growth": "what one job gets is taken from another, and growth says little of how much either "
+    "has left: here at least as many jobs lose as gain",
+    "sizes": "the job sizes that give the published means of E-S1 and E-S6 give far more here, so "
+    "that these runs cannot have had the same",
 }
-"""Why a figure cannot agree."""
+"""Why a figure does not agree, as far as we know."""
 Verdict = Literal["agrees", "misses", "open"]
 """`open`: it is judged against another experiment, which was not run."""
 
@@ -55,7 +56,9 @@ class Figure(Strict):
     unit: Literal["s", "%", "points", "jobs"]
     published: float | tuple[float, float] | str
     agrees: Agreement
-    why: Annotated[str, Field(pattern="^(full|listener|size|sizes)?$")] = ""
+    given: bool = False
+    """The table of models was made from it, so that agreement proves nothing."""
+    why: Annotated[str, Field(pattern="^(full|listener|growth|sizes)?$")] = ""
 
 
 class Publication(Strict):
@@ -107,7 +110,7 @@ def spelled(figure: Figure) -> str:
     if rule.least is not None:
         return f"at least {rule.least:g}"
     if rule.part is not None:
-        return f"within {rule.part:.0%}"
+        return f"within {100 * rule.part:g} %"
     if rule.points is not None:
         return f"within {rule.points:g} {unit}"
     if rule.lower_than:

@@ -48,6 +48,7 @@ class Judged:
             "ours": over_seeds(self.ours),
             "agrees_if": spelled(self.figure),
             "verdict": self.verdict,
+            "given": self.figure.given,
             "why": self.why,
         }
 
@@ -164,18 +165,14 @@ def plain(found: Reproduced) -> dict[str, Any]:
 
 
 def arm_figures(found: Reproduced, arm: str) -> dict[str, Any]:
-    """Means over the seeds; changes in % are of the means, as the papers have them."""
-    ours, base, seen = found.runs[arm], found.baseline, found.watched[arm]
-    pairs = list(zip(ours, base, strict=True))
+    """Means over the seeds; a change in % is the mean of each seed's."""
+    ours, seen = found.runs[arm], found.watched[arm]
+    pairs = list(zip(ours, found.baseline, strict=True))
     times: dict[str, Any] = {}
     for name in TIMES:
         spread = over_seeds([getattr(r, name) for r in ours]) or {}
-        before = fmean(getattr(r, name) for r in base)
-        times[name] = {
-            "mean": spread["mean"],
-            "sd": spread["sd"],
-            "change_percent": change(spread["mean"], before),
-        }
+        by = fmean(change(getattr(a, name), getattr(b, name)) for a, b in pairs)
+        times[name] = {"mean": spread["mean"], "sd": spread["sd"], "change_percent": by}
     return {
         "arm": arm,
         **times,

@@ -13,24 +13,26 @@ from headway.study.reproduced_text import (
     EXPLAINED,
     FIGURES,
     arm_rows,
+    counted,
     figure_rows,
+    seen_rows,
     short,
     verdict,
 )
 from headway.study.watched import Watched
 
+NARROW = "\N{NO-BREAK SPACE}"
 MOST_SERIES = 4
 """More bars than this for each job say nothing."""
 
 
 def write_page(to: Path, found: Sequence[Reproduced]) -> None:
-    total = sum(len(one.judged) for one in found)
-    missed = sum(len(one.misses) for one in found)
-    seeds = len(found[0].baseline)
-    lead = f"{total - missed} of {total} published figures agree, over {seeds} seeds."
+    lead = f"{counted(found)} Over {len(found[0].baseline)} seeds."
     made = f"Made by headway {__version__} reproduce; pictures of one run show seed 0."
     to.parent.mkdir(parents=True, exist_ok=True)
-    text = page("The papers' experiments, again", lead, [_section(one) for one in found], made)
+    sections = [_section(one) for one in found]
+    sections.append(Section(title="What the columns mean", body="", text=EXPLAINED))
+    text = page("The papers' experiments, again", lead, sections, made)
     to.write_text(text, encoding="utf-8")
 
 
@@ -40,15 +42,22 @@ def _section(one: Reproduced) -> Section:
         rows = figure_rows(one)
         missed = [(r, 5) for r, row in enumerate(rows) if row[5] == "misses"]
         parts.append(table(FIGURES, rows, numeric=(2, 3), highlight=missed))
-    parts.append(table(ARMS, arm_rows(one), numeric=range(1, len(ARMS))))
-    parts.append(f"<p class='about'>{EXPLAINED}</p>")
+    parts.append(_figures(ARMS[:-2], [row[:-2] for row in arm_rows(one)]))
+    parts.append(_figures(*seen_rows(one)))
     parts += pictures(one)
     title = f"{one.experiment.id}: {one.publication.about}"
     return Section(title=title, body="".join(parts), text=verdict(one))
 
 
+def _figures(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column names an arm, on one line."""
+    whole = [[row[0].replace(" ", NARROW), *row[1:]] for row in rows]
+    return table(header, whole, numeric=range(1, len(header)))
+
+
 def pictures(one: Reproduced) -> Iterator[str]:
-    if len({a for a, _ in one.experiment.settings}) > 2:
+    alphas, intervals = ({s[i] for s in one.experiment.settings} for i in (0, 1))
+    if min(len(alphas), len(intervals)) > 1 and len(one.experiment.settings) > MOST_SERIES:
         yield from _by_setting(one)
     if len(one.watched[one.shown].nodes) == 1:
         yield from _on_one_node(one)
@@ -57,9 +66,10 @@ def pictures(one: Reproduced) -> Iterator[str]:
 
 
 def _on_one_node(one: Reproduced) -> Iterator[str]:
+    both = (one.experiment.baseline, one.shown)
     if one.experiment.workload.arrivals is None:
-        for number, arm in (("6.5", one.shown), ("6.6", one.experiment.baseline)):
-            yield _cpu(one.watched[arm], f"Figure {number}: CPU by job under {short(arm)}")
+        for arm in both:
+            yield _cpu(one.watched[arm], f"Figures 6.5 and 6.6: CPU by job under {short(arm)}")
         yield _cpu(one.watched[OURS], f"Beside them: CPU by job under {OURS}")
     else:
         yield _completion(one, "Completion of each job")
@@ -69,10 +79,10 @@ def _on_one_node(one: Reproduced) -> Iterator[str]:
 def _on_many(one: Reproduced) -> Iterator[str]:
     yield _completion(one, "Figures 6.16 to 6.20: completion of each job")
     both = (one.experiment.baseline, one.shown)
-    for number, arm in zip(("6.21", "6.22"), both, strict=True):
-        yield _gantt(one.watched[arm], f"Figure {number}: jobs on nodes under {short(arm)}")
-    for number, arm in zip(("6.23", "6.24"), both, strict=True):
-        yield _nodes(one.watched[arm], f"Figure {number}: CPU by node under {short(arm)}")
+    for arm in both:
+        yield _gantt(one.watched[arm], f"Figures 6.21 and 6.22: jobs on nodes under {short(arm)}")
+    for arm in both:
+        yield _nodes(one.watched[arm], f"Figures 6.23 and 6.24: CPU by node under {short(arm)}")
     yield _growth(one, "Growth efficiency of all jobs together")
 
 
@@ -83,7 +93,7 @@ def _by_setting(one: Reproduced) -> Iterator[str]:
     """Completion of each job and makespan, by interval at one α and by α at one interval."""
     alphas = list(dict.fromkeys(a for a, _ in one.experiment.settings))
     intervals = list(dict.fromkeys(i for _, i in one.experiment.settings))
-    drawn = [(f"α {a:.0%}", [(a, i) for i in intervals]) for a in (0.05, 0.1)]
+    drawn = [(f"α {100 * a:g} %", [(a, i) for i in intervals]) for a in (0.05, 0.1)]
     drawn += [(f"interval {i:g} s", [(a, i) for a in alphas]) for i in (20, 30)]
     for number, (title, settings) in enumerate(drawn, 1):
         arms = [one.experiment.baseline, *(one.experiment.arm(s) for s in settings)]

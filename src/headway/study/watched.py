@@ -167,4 +167,7 @@ def _spent(world: World) -> tuple[dict[JobId, Total], dict[JobId, Total]]:
         job, node, now = JobId(replica.rpartition("/")[0]), nodes[name], max(0.0, cores)
         work[job].append((at, now * node.speed))
         used[job].append((at, now / node.capacity.cpu))
-    return ({j: Total(line) for j, line in work.items()}, {j: Total(line) for j, line in used.items()})
+    return (
+        {j: Total(line) for j, line in work.items()},
+        {j: Total(line) for j, line in used.items()},
+    )
