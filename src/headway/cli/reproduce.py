@@ -9,7 +9,7 @@ import typer
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Such as E-F1 or E-S6.", show_default="all"),
+        typer.Argument(metavar="ID", help="Such as E-F1 or E-S6.", show_default="all"),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many draws of each workload.")] = 10,
     html: Annotated[
