@@ -188,14 +188,14 @@ REMARKS = (
     ),
     "Some cannot agree, and some agree by a wide rule:",
     (
-        f"- Makespan of E-F1: {WHY['full']}. The other workloads on one node are nearly so; there a "
-        "makespan within 2 % of the baseline's counts as agreement, though ours are a little longer "
-        "where theirs are shorter."
+        f"- Makespan of E-F1: {WHY['full']}. The other workloads on one node are nearly so; "
+        "there a makespan within 2 % of the baseline's counts as agreement, though ours are a "
+        "little longer where theirs are shorter."
     ),
     f"- Baseline of E-S5: {WHY['sizes']}.",
     (
-        "- Settings that were run twice: the thesis gives -26.2 and -19.0 % for MNIST-T at 10 % and "
-        "20 s, and SpeCon -8.0 and -3.2 % for 0.05 and 30 s. No single value is close to both."
+        "- Settings that were run twice: the thesis gives -26.2 and -19.0 % for MNIST-T at 10 % "
+        "and 20 s, and SpeCon -8.0 and -3.2 % for 0.05 and 30 s. No single value is close to both."
     ),
 )
 
