@@ -13,7 +13,7 @@ _COLOURS = {"agrees": "green", "given": "dim", "misses": "red"}
 WIDE = 120
 """Columns that the whole tables take; a narrower terminal gets the columns below."""
 NARROW_FIGURES = [0, 1, 2, 3, 5]
-NARROW_ARMS = [0, 1, 2, 5, 6, 7, 8, 9, 12]
+NARROW_ARMS = [0, 1, 2, 5, 6, 7, 8, 9, 11]
 
 
 def show_reproduced(found: Sequence[Reproduced]) -> None:

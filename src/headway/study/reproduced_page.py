@@ -39,7 +39,7 @@ def write_page(to: Path, found: Sequence[Reproduced]) -> None:
 def _section(one: Reproduced) -> Section:
     parts = []
     if one.judged:
-        rows = figure_rows(one)
+        rows = [[*row[:1], row[1].replace(" ", NARROW), *row[2:]] for row in figure_rows(one)]
         missed = [(r, 5) for r, row in enumerate(rows) if row[5] == "misses"]
         parts.append(table(FIGURES, rows, numeric=(2, 3), highlight=missed))
     parts.append(_figures(ARMS[:-2], [row[:-2] for row in arm_rows(one)]))
