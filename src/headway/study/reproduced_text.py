@@ -18,9 +18,9 @@ EXPLAINED = (
     "Times are seconds, mean ± standard deviation over the seeds; better and worse: jobs that end "
     "more than 0.1 % earlier or later than under the baseline; losers: more than 1 % and a second "
     "later; one job: the best and the worst change, of all seeds. ΣG: growth efficiency summed "
-    "over the jobs (equation 4.3), mean over intervals of 20 s of the first seed; CPU: used on average by "
-    "the nodes until the last job ended, first seed. On several nodes a job may also gain or lose "
-    "by where it is placed, which depends on who is still there."
+    "over the jobs (equation 4.3), mean over intervals of 20 s of the first seed; CPU: used "
+    "on average by the nodes until the last job ended, first seed. On several nodes a job may "
+    "also gain or lose by where it is placed, which depends on who is still there."
 )
 
 
