@@ -6,7 +6,18 @@ import sys
 import typer
 
 from headway import __version__
-from headway.cli import adopt, bench, demo, explain, policies, replay, run, simulate, workload
+from headway.cli import (
+    adopt,
+    bench,
+    demo,
+    explain,
+    policies,
+    replay,
+    reproduce,
+    run,
+    simulate,
+    workload,
+)
 from headway.errors import ConfigError, HeadwayError
 
 app = typer.Typer(
@@ -43,6 +54,7 @@ app.command()(replay.replay)
 app.command()(simulate.simulate)
 app.command()(policies.policies)
 app.command()(bench.bench)
+app.command()(reproduce.reproduce)
 app.add_typer(workload.app, name="workload")
 
 
