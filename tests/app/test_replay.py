@@ -53,7 +53,7 @@ def test_a_changed_journal_is_noticed(tmp_path, workload):
     call("simulate", workload, "--policy", "headway", "--journal", journal)
     lines = journal.read_text().splitlines()
     place = next(i for i, line in enumerate(lines) if '"is":"Place"' in line)
-    lines[place] = lines[place].replace("the least requested", "some other")
+    lines[place] = lines[place].replace("fair sharing", "somebody")
     journal.write_text("\n".join(lines) + "\n")
     assert "plan differs" in call("replay", journal, code=1).stdout
 

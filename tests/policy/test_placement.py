@@ -6,9 +6,12 @@ from headway.core.decision import CALM, SetShare
 from headway.core.history import requested
 from headway.core.job import Phase, Task
 from headway.core.policy import Chain, PerNode
-from headway.core.units import Resources
+from headway.core.reference import Shadow
+from headway.core.units import NOTHING, Resources
 from headway.errors import ConfigError, UnknownName
+from headway.policy.as_fair import AsFair
 from headway.policy.fair import Fair
+from headway.policy.headway import Headway
 from headway.policy.registry import POLICIES, build
 from headway.policy.spread import Spread, score
 from making import GIB, job, node, replica, running, snapshot
@@ -118,3 +121,25 @@ def test_a_wrong_name_says_what_would_be_right(name, error, says):
     with pytest.raises(error) as caught:
         build(name)
     assert says in f"{caught.value.message} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("request_", "now", "goes"),
+    [
+        pytest.param(NOTHING, 10.0, "b", id="in the reference world a is still taken"),
+        pytest.param(Resources(cpu=0.5), 10.0, "b", id="and counts by what it asks for"),
+        pytest.param(NOTHING, 200.0, "a", id="there too it has ended by now"),
+    ],
+)
+def test_a_job_goes_where_fair_sharing_would_have_put_it(request_, now, goes):
+    """On node a somebody was made to finish early, who would still be there under fair sharing."""
+    policy = AsFair(PerNode(Headway()))
+    memory = policy.begin()
+    gone = Shadow(demand=1.0, size=90.0, least=90.0, sure=True, due=100.0, left=True)
+    gone.request = request_
+    memory.members["a"] = Headway().begin()
+    memory.members["a"].shadows["gone/main-0"] = gone
+    waits = job("new", phase=Phase.WAITING)
+    seen = snapshot(nodes=("a", "b"), jobs=[waits], at=now)
+    plan, _ = policy.decide(seen, memory)
+    assert [d.where for d in plan.decisions] == [(("new/main-0", goes),)]

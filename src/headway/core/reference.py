@@ -8,7 +8,7 @@ from math import inf
 
 from headway.core.record import memory
 from headway.core.sharing import share
-from headway.core.units import Cores, CoreSeconds, ReplicaId, Seconds
+from headway.core.units import NOTHING, Cores, CoreSeconds, ReplicaId, Resources, Seconds
 
 _DONE = 1e-9
 
@@ -29,6 +29,7 @@ class Shadow:
     done: CoreSeconds = 0.0
     due: Seconds = inf
     """The promise: when it reaches `least` here if nobody else arrives."""
+    request: Resources = NOTHING
     left: bool = False
     """It has ended in the real world, and runs on here to its true size."""
 

@@ -120,7 +120,9 @@ class _Node:
         m.beliefs[name] = belief
         shadow = m.shadows.get(name)
         if shadow is None:
-            shadow = m.shadows[name] = Shadow(demand=self.cores, weight=2.0**job.priority)
+            shadow = m.shadows[name] = Shadow(
+                demand=self.cores, weight=2.0**job.priority, request=self.snapshot.request(r)
+            )
             before = None
         else:
             before = (shadow.size, shadow.least, shadow.demand, shadow.sure)

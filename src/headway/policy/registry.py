@@ -1,6 +1,7 @@
 """Name to policy: a dict, no magic.
 
-A policy that decides shares only runs on every node, after `spread` has placed the jobs; one
+A policy that decides shares only runs on every node, after `spread` has placed the jobs (for
+`headway`, where fair sharing would have placed them); one
 that moves jobs comes before `spread`, which then sees what the moves leave. `a+b` is a chain of
 exactly those. Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
@@ -11,6 +12,7 @@ from typing import Any
 
 from headway.core.policy import Chain, PerNode, Policy
 from headway.errors import ConfigError, UnknownName
+from headway.policy.as_fair import AsFair
 from headway.policy.fair import Fair
 from headway.policy.flowcon import PAPER as FLOWCON_PAPER
 from headway.policy.flowcon import FlowCon
@@ -63,6 +65,8 @@ def build(text: str) -> Policy[Any]:
     if len(members) > 1:
         return Chain(*members, name=text)
     level = POLICIES[parts[0].partition(":")[0]].level
+    if isinstance(members[0], PerNode) and members[0].name == "headway":
+        return AsFair(members[0], name=text)
     if level == "shares":
         return Chain(Spread(), members[0], name=text)
     if level == "moves":

@@ -23,6 +23,13 @@ WHY = {
     "has left: here at least as many jobs lose as gain",
     "sizes": "the job sizes that give the published means of E-S1 and E-S6 give far more here, so "
     "that these runs cannot have had the same",
+    "even": "the default scheduler counts pods, and so keeps like jobs even on the nodes; a "
+    "converged job asks to be moved only where two others still learn, which is seldom the case "
+    "here (in E-S1 never), and there is little to gain",
+    "moves": "a converged job that moves still needs the rest of its work, and takes the CPU for "
+    "it from those where it goes: the fullest node is relieved, the mean hardly changes",
+    "rule": "the rule of placement is a reconstruction of ours, and FlowCon's ceilings leave CPU "
+    "unused on every node",
 }
 """Why a figure does not agree, as far as we know."""
 Verdict = Literal["agrees", "misses", "open"]
@@ -58,7 +65,7 @@ class Figure(Strict):
     agrees: Agreement
     given: bool = False
     """The table of models was made from it, so that agreement proves nothing."""
-    why: Annotated[str, Field(pattern="^(full|listener|growth|sizes)?$")] = ""
+    why: Annotated[str, Field(pattern="^(full|listener|growth|sizes|even|moves|rule)?$")] = ""
 
 
 class Publication(Strict):
