@@ -24,6 +24,10 @@ def run(
     observe_only: Annotated[
         bool, typer.Option("--observe-only", help="Decide and record everything, change nothing.")
     ] = False,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Cut the machine into so many equal nodes."),
+    ] = None,
     resume: Annotated[
         str | None,
         typer.Option(help="Go on with this run (`latest`): its jobs outlive a crash of Headway."),
@@ -53,7 +57,7 @@ def run(
         follow(take_up(where, resume), html=html, as_json=as_json)
     elif workload is not None:
         read = read_workload(workload)
-        live = begin(read, workload, policy, data=where, observe_only=observe_only)
+        live = begin(read, workload, policy, data=where, observe_only=observe_only, nodes=nodes)
         follow(live, html=html, as_json=as_json)
 
 

@@ -33,7 +33,7 @@ from headway.runtime.meter import Meter
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.spec.expand import expand, written
 from headway.spec.reading import read_workload
-from headway.spec.workload import Workload
+from headway.spec.workload import NodeSpec, Workload
 
 
 class ObserveOnly:
@@ -132,9 +132,13 @@ def begin(
     data: Path,
     observe_only: bool = False,
     enforcement: str = "",
+    nodes: int | None = None,
 ) -> Run:
-    """Start a run of a workload; `path` is its file."""
+    """Start a run of a workload; `path` is its file; `nodes`: cut the machine into so many."""
     build(policy)  # a mistake in its name should leave nothing behind
+    if nodes is not None:
+        equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / nodes, count=nodes)
+        workload = workload.model_copy(update={"nodes": (equal,)})
     listed = expand(workload)
     jobs = to_jobs(listed, path, peaks=peaks(data))
     about = {"workload": str(path.resolve()), "observe_only": observe_only}
