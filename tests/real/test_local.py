@@ -432,11 +432,11 @@ def test_two_headways_do_not_look_after_one_run(tmp_path):
 
 
 def test_after_a_crash_at_any_write_every_job_ends_once(tmp_path, enforcement):
-    """HEADWAY_CRASH_AFTER_WRITES = 1, 6, 11, … until a run completes undisturbed. The evidence
+    """HEADWAY_CRASH_AFTER_WRITES = 1, 10, 19, … until a run completes undisturbed. The evidence
     run tries every one of them.
     """
     del enforcement
-    stride = int(os.environ.get("HEADWAY_CRASH_STRIDE", "5"))
+    stride = int(os.environ.get("HEADWAY_CRASH_STRIDE", "9"))
     crashes = 0
     for n in range(1, 1000, stride):
         data = tmp_path / str(n)

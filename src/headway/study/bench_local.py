@@ -267,13 +267,12 @@ def _drain(file: int) -> None:
 def _headway(pid: int, data: Path) -> float:
     """Core-seconds of Headway, of its pacer and of the shells that wait for the jobs."""
     shells = [int(p.read_text()) for p in data.glob("runs/2*/jobs/*/*/pid.1")]
-    own = [procfs.stat(p) for p in procfs.descendants(pid) if p not in shells]
-    ours = [s.cpu for s in own if s and not procfs.environment(s.pid).get("HEADWAY_DIR")]
-    return sum(ours) + sum(_own(shell) for shell in shells)
+    below = [p for p in procfs.descendants(pid) if not procfs.environment(p).get("HEADWAY_DIR")]
+    return sum(_own(p) for p in dict.fromkeys([*below, *shells]))
 
 
 def _own(pid: int) -> float:
-    """Of a process itself, without its children."""
+    """Of a process itself: among its children, once buried, are the jobs."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
