@@ -6,6 +6,7 @@
     ├─ BackendError     the platform could not be read
     │  ├─ Unreachable   may pass: the next cycle looks again
     │  └─ Denied        will not pass: a person must grant something
+    ├─ NoServer         nobody is there who could be asked
     └─ PolicyBug        a plan or a memory that breaks the core's own rules: always our fault
 
 A decision that cannot be carried out is no error. It is a `Refused` outcome: it goes to
@@ -66,6 +67,10 @@ class Unreachable(BackendError):
 
 class Denied(BackendError):
     code = "denied"
+
+
+class NoServer(HeadwayError):
+    code, exit_code = "no-server", 4
 
 
 class PolicyBug(HeadwayError):

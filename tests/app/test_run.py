@@ -86,6 +86,7 @@ def test_a_run_ends_in_a_table_a_result_a_page_and_a_story(tmp_path, data):
     assert "succeeded" in call("explain", "y").stdout
     assert json.loads(call("report", "--json").stdout)[0]["jobs"] == 2
     assert "makespan" in call("report", "latest").stdout
+    assert "no difference" in call("replay", folder).stdout
 
 
 def test_the_journal_of_a_run_gives_back_its_memory(tmp_path, data):
@@ -96,7 +97,7 @@ def test_the_journal_of_a_run_gives_back_its_memory(tmp_path, data):
     assert [line["cycle"] for line in lines] == list(range(1, len(lines) + 1))
     loops = []
     for cut in (lines, list(journal.read(path))):
-        loop = Loop(None, build("headway"), journal.NoJournal())
+        loop = Loop(None, build("@headway"), journal.NoJournal())
         loop.take_up(cut)
         loops.append(loop)
     assert loops[0].memory == loops[1].memory

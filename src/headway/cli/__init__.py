@@ -8,6 +8,7 @@ import typer
 from headway import __version__
 from headway.cli import (
     adopt,
+    ask,
     bench,
     demo,
     explain,
@@ -48,6 +49,9 @@ def _root(
 app.command()(demo.demo)
 app.command()(run.run)
 app.command()(adopt.adopt)
+app.command()(ask.move)
+app.command()(ask.pause)
+app.command()(ask.resume)
 app.command()(explain.explain)
 app.command()(explain.report)
 app.command()(replay.replay)

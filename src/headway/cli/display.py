@@ -104,7 +104,8 @@ class Display:
 
     def _row(self, work: Work, meter: Meter, now: Seconds, total: float) -> Sequence[str]:
         if not work.members:
-            return (work.id, work.phase, work.reason[:60])
+            shown = "paused" if work.held and work.finished_at is None else work.reason[:60]
+            return (work.id, work.phase, shown)
         m = work.members.get(work.chief()) or next(iter(work.members.values()))
         seen = meter.now.get(m.id, Now())
         share = f"{m.weight / total:.0%}" if m.limit is None else f"≤{m.limit:.2f}"

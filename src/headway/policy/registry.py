@@ -13,6 +13,7 @@ from typing import Any
 from headway.core.policy import Chain, PerNode, Policy
 from headway.errors import ConfigError, UnknownName
 from headway.policy.as_fair import AsFair
+from headway.policy.asked import Asked
 from headway.policy.fair import Fair
 from headway.policy.flowcon import PAPER as FLOWCON_PAPER
 from headway.policy.flowcon import FlowCon
@@ -59,7 +60,11 @@ POLICIES: dict[str, Entry] = {
 
 
 def build(text: str) -> Policy[Any]:
-    """The policy that a name means, everywhere a policy is named."""
+    """The policy that a name means, everywhere a policy is named. `@name`: with what people ask
+    for before it, as it runs for real.
+    """
+    if text.startswith("@"):
+        return Chain(Asked(), build(text[1:]), name=text)
     parts = text.split("+")
     members = [_member(part) for part in parts]
     if len(members) > 1:

@@ -135,6 +135,8 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                 line["outcomes"] = _whole(line)
             line["trigger"] = Trigger(line["trigger"])
             yield line
+            if not text.endswith("\n"):
+                return  # somebody may still be writing it: what follows is its other half
 
 
 def mend(path: Path) -> None:

@@ -212,9 +212,10 @@ def _put_together(
         cycle = lines[-1]["cycle"] if lines else 0
     else:
         folder.write("run.json", json.dumps({**about, "enforcement": chosen.name}, indent=2))
-    book = FileJournal(folder.journal, cycle=cycle, policy=about["policy"])
+    policy = f"@{about['policy']}"
+    book = FileJournal(folder.journal, cycle=cycle, policy=policy)
     seen: Backend = ObserveOnly(backend) if about["observe_only"] else backend
-    loop = Loop(seen, build(about["policy"]), book)
+    loop = Loop(seen, build(policy), book)
     loop.take_up(lines)
     total = sum(n.capacity.cpu for n in nodes)
     observed = about["observe_only"]

@@ -34,11 +34,11 @@ def _cycle(cycle: dict[str, Any], job: str) -> list[Event]:
     found += [Event(at, _PHASES.get(j.phase, str(j.phase)), j.reason) for j in phases]
     known = cycle.get("outcomes")
     if known is None:
-        doubt = [d for d in cycle["plan"].decisions if _about(d) == job]
+        doubt = [d for d in cycle["plan"].decisions if about(d) == job]
         found += [Event(at, f"in doubt: {_spell(d)}", "Headway died here") for d in doubt]
     else:
-        found += [_outcome(at, o) for o in known if _about(o.decision) == job]
-    refused = [r for r in cycle.get("refused", ()) if _about(r.decision) == job]
+        found += [_outcome(at, o) for o in known if about(o.decision) == job]
+    refused = [r for r in cycle.get("refused", ()) if about(r.decision) == job]
     return found + [_outcome(at, r) for r in refused]
 
 
@@ -67,7 +67,7 @@ def _spell(decision: Any) -> str:
             return "suspended"
 
 
-def _about(decision: Any) -> str:
+def about(decision: Any) -> str:
     return _job(decision.replica) if hasattr(decision, "replica") else str(decision.job)
 
 

@@ -21,6 +21,7 @@ from headway.backend.local.clock import Clock
 from headway.backend.local.enforcement import Enforcement
 from headway.backend.local.jobs import Cut, LocalJob, environment, threads
 from headway.backend.local.recovery import recover
+from headway.backend.local.requests import Inbox
 from headway.backend.local.state import Member, Work
 from headway.backend.local.transit import Transits
 from headway.core.decision import (
@@ -37,9 +38,11 @@ from headway.core.decision import (
     Suspend,
 )
 from headway.core.job import Mode, Phase, task_of
-from headway.core.snapshot import Observation, Trigger
+from headway.core.snapshot import Observation, Request, Trigger
 from headway.core.units import JobId, NodeId, ReplicaId, Seconds
 
+INBOX: Seconds = 0.5
+"""Between two looks for what people ask."""
 LONGEST_WAIT: Seconds = 30.0
 """Who waits is looked at again after this time, even if nothing happened."""
 UNUSABLE = (126, 127)
@@ -74,6 +77,8 @@ class LocalBackend:
         for name, part in self.cuts.items():
             enforcement.add_node(name, part.node.capacity.cpu, part.ceiling)
         self.transits = Transits(self)
+        self.inbox = Inbox(folder)
+        self._requests: list[Request] = []
         recover(self)
 
     @property
@@ -105,6 +110,7 @@ class LocalBackend:
         times += [m.kill_at for m in self.members.values() if m.kill_at is not None]
         times += [w.again_at for w in self.works.values() if w.again_at is not None]
         times += self.transits.due()
+        times.append(self.clock() + INBOX)
         if self._closing:
             times.append(self.clock() + 0.02)
         if self._waiting():
@@ -117,7 +123,8 @@ class LocalBackend:
     def _on_time(self) -> None:
         now = self.clock()
         while self.coming and self.coming[0].job.at <= now:
-            self._news[0][self.coming.pop(0).id] = None
+            work = self.coming.pop(0)
+            self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
             self._happened.append(Trigger.ARRIVED)
         for work in self.works.values():
             if work.again_at is not None and work.again_at <= now:
@@ -128,6 +135,8 @@ class LocalBackend:
             if m.kill_at is not None and m.kill_at <= now:
                 m.kill_at = now + 1.0
                 m.group.signal(signal.SIGKILL)
+        for request in self.inbox.new():
+            self._asked(request)
         self.transits.advance(now)
         self._closing = [m for m in self._closing if not self._cleared(m)]
         if now - self._looked_at >= LONGEST_WAIT and self._waiting():
@@ -147,8 +156,10 @@ class LocalBackend:
 
     def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
         now = self.clock()
+        self.inbox.heard()
         self._on_time()
         self._happened.clear()
+        requests, self._requests = tuple(self._requests), []
         complete, self._looked, self._looked_at = not self._looked, True, now
         jobs, replicas = self._news
         self._news = ({}, {})
@@ -167,6 +178,7 @@ class LocalBackend:
             jobs=tuple(self.works[j].seen() for j in jobs),
             replicas=tuple(m.seen() for m in replicas.values()),
             reports=tuple(r for r in reports if r is not None),
+            requests=requests,
         )
 
     def act(self, decision: Decision) -> Outcome:
@@ -243,6 +255,7 @@ class LocalBackend:
         if work is None or work.phase is not Phase.RUNNING:
             return "it is not running"
         if work.spec.checkpoint is Mode.NONE or work.job.adopted is not None:
+            work.hold(False)
             return "it cannot save itself"
         self.transits.suspend(work)
         return ""
@@ -385,6 +398,18 @@ class LocalBackend:
                 self.end(work, Phase.CANCELLED)
         for m in self.members.values():
             m.kill_at = self.clock() if now else m.kill_at
+        self._happened.append(Trigger.ASKED)
+
+    def _asked(self, request: Request) -> None:
+        """A pause holds a job back until it is resumed; the rest is for the policy to decide."""
+        work = self.works.get(request.job)
+        if work is None:
+            return
+        if request.wish in ("pause", "resume") and work.finished_at is None:
+            work.hold(request.wish == "pause")
+            if not work.members and work not in self.coming:
+                self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
+        self._requests.append(request)
         self._happened.append(Trigger.ASKED)
 
     def set_phase(self, work: Work, phase: Phase) -> None:

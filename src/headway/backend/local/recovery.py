@@ -41,7 +41,8 @@ def _take_up(backend: "LocalBackend", work: Work, epoch: int, attempt: Try) -> N
         m.limit, m.weight = m.group.share()
         m.heard = m.measure()
         backend.host(m, pid)
-    work.phase, work.again_at = (Phase.RUNNING if work.members else Phase.WAITING), None
+    waits = Phase.LEAVING if work.held else Phase.WAITING
+    work.phase, work.again_at = (Phase.RUNNING if work.members else waits), None
     unplanned = {n: code for n, code in attempt.codes.items() if n not in attempt.left}
     bad = next((name for name, code in unplanned.items() if code), None)
     if unplanned.get(work.chief().rpartition("/")[2]) == 0:

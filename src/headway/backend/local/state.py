@@ -5,6 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headway import fault
 from headway.backend.local import launch
 from headway.backend.local.cgroup import Group, Sample
 from headway.backend.local.jobs import LocalJob
@@ -39,10 +40,26 @@ class Work:
         self.peak: Bytes = 0.0
         self.step = 0.0
         self.moves = 0
+        self._held = (folder / "held").exists()
 
     @property
     def id(self) -> JobId:
         return self.job.id
+
+    @property
+    def held(self) -> bool:
+        """Somebody paused it: it is not to be placed."""
+        return self._held
+
+    def hold(self, held: bool) -> None:
+        """For good: whoever comes after us must know it too."""
+        self._held = held
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fault.passing()
+        if held:
+            (self.folder / "held").touch()
+        else:
+            (self.folder / "held").unlink(missing_ok=True)
 
     def seen(self) -> Job:
         return Job(

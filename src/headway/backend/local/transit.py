@@ -125,7 +125,8 @@ class Transits:
             return False  # it was done anyway: who is only told to stop does not end with 0
         if saved and t.to is None:
             if not m.work.members:
-                self.backend.set_phase(m.work, Phase.WAITING)
+                held = m.work.held
+                self.backend.set_phase(m.work, Phase.LEAVING if held else Phase.WAITING)
             return True
         if not saved:  # it cannot be moved after all: back to where it was, and for good
             m.work.spec = replace(m.work.spec, checkpoint=Mode.NONE)

@@ -1,0 +1,58 @@
+"""What people ask of a run that goes on: files in its folder, taken in their order.
+
+A request is there, whole, or not at all; it is removed when the cycle that saw it has been written
+down. So none is lost, and whoever asked sees it go.
+"""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from time import time_ns
+
+from headway.core.codec import from_plain, to_plain
+from headway.core.snapshot import Request
+
+
+def put(run: Path, request: Request) -> Path:
+    """Ask; the file that will go when it has been heard."""
+    folder = run / "requests"
+    folder.mkdir(exist_ok=True)
+    there = folder / f"{time_ns()}-{os.getpid()}.json"
+    part = there.with_suffix(".part")
+    part.write_text(json.dumps(to_plain(request)))
+    part.rename(there)
+    return there
+
+
+class Inbox:
+    def __init__(self, run: Path) -> None:
+        self._folder = run / "requests"
+        self._changed = 0
+        self._seen: list[Path] = []
+
+    def new(self) -> list[Request]:
+        """Those that have come since the last time. Looks only if the folder has changed."""
+        try:
+            changed = self._folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return []
+        if changed == self._changed:
+            return []
+        self._changed = changed
+        fresh = [p for p in sorted(self._folder.glob("*.json")) if p not in self._seen]
+        self._seen += fresh
+        return [r for p in fresh if (r := _read(p)) is not None]
+
+    def heard(self) -> None:
+        """What was given out has been written down."""
+        for path in self._seen:
+            path.unlink(missing_ok=True)
+        self._seen = []
+
+
+def _read(path: Path) -> Request | None:
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        found = from_plain(json.loads(path.read_text()))
+        return found if isinstance(found, Request) else None
+    return None

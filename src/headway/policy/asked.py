@@ -1,0 +1,30 @@
+"""What a person asks for becomes a decision, so that the journal knows it."""
+
+from headway.core.decision import CALM, Decision, Move, Plan, Suspend
+from headway.core.record import record
+from headway.core.snapshot import Request, Snapshot
+
+
+@record
+class Asked:
+    """Before all others: nobody decides otherwise in the same cycle."""
+
+    name: str = "asked"
+    listens: bool = False
+
+    def begin(self) -> None:
+        return None
+
+    def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
+        found = tuple(d for r in snapshot.requests for d in _decisions(r, snapshot))
+        return (Plan(decisions=found) if found else CALM), memory
+
+
+def _decisions(request: Request, snapshot: Snapshot) -> list[Decision]:
+    """What is not a decision (that a paused job may go on) its backend has seen to already."""
+    if request.wish == "pause":
+        return [Suspend(job=request.job, reason="somebody asked for a pause")]
+    if request.wish == "move" and request.to is not None:
+        there = snapshot.of(request.job)
+        return [Move(replica=r.id, to=request.to, reason="somebody asked") for r in there]
+    return []

@@ -1,0 +1,131 @@
+"""`headway move`, `pause` and `resume`, asked of a run that goes on."""
+
+import json
+import signal
+import subprocess
+import sys
+from time import monotonic, sleep
+
+import pytest
+from typer.testing import CliRunner
+
+from headway.backend.local import requests
+from headway.cli import app
+from headway.core.decision import Move, Suspend
+from headway.core.snapshot import Request
+from headway.policy.asked import Asked
+from making import running
+
+SAVES = """
+import time, headway.sdk as sdk
+run = sdk.attach()
+step = run.latest.step if run.latest else 0
+while True:
+    step += 1
+    time.sleep(0.01)
+    run.report(step, loss=1 / step)
+    print("step", step, flush=True)
+    if run.should_checkpoint():
+        run.save(step, lambda folder: (folder / "x").touch())
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    task = {"command": [sys.executable, "-c", SAVES]}
+    able = {"tasks": [task], "checkpoint": {"mode": "sdk", "graceSeconds": 5}}
+    jobs = [{"name": "able", "spec": able}, {"name": "rigid", "spec": {"tasks": [task]}}]
+    nodes = [{"name": "a", "cpu": 0.5}, {"name": "b", "cpu": 0.5}]
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "nodes": nodes}
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps({**head, "jobs": jobs}))
+    child = subprocess.Popen([sys.executable, "-m", "headway", "run", str(path), "--json"],
+                             stdout=subprocess.PIPE, text=True)  # fmt: skip
+    yield child, tmp_path / "data" / "runs" / "latest"
+    if child.poll() is None:
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=30)
+
+
+def until(claim):
+    end = monotonic() + 30
+    while not claim():
+        assert monotonic() < end, "it never came true"
+        sleep(0.05)
+
+
+def call(*words, code=0):
+    done = CliRunner().invoke(app, [str(w) for w in words])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
+    child, folder = run
+    there = folder / "jobs" / "able" / "main-0"
+    until(lambda: "step 5" in (there / "out.log").read_text() if there.exists() else False)
+    source = (there / "node").read_text()
+    to = "b" if source == "a" else "a"
+    assert "under way" in call("move", "able", "--to", to).stdout
+    until((there / "pid.2").exists)
+    assert (there / "node").read_text() == to
+    until(lambda: told("able")[-1] in ("runs", "leaves") and told("able").count("runs") >= 2)
+    assert json.loads(call("pause", "able", "--json").stdout)["done"]
+    until((there / "exit.2").exists)
+    sleep(0.3)
+    assert not (there / "pid.3").exists(), "a paused job is not placed again"
+    call("resume", "able")
+    until((there / "pid.3").exists)
+    assert "cannot save itself" in call("pause", "rigid", code=1).stdout
+    child.send_signal(signal.SIGINT)
+    found = json.loads(child.communicate(timeout=30)[0])[0]
+    assert found["moves"] == 1
+    said = [
+        int(x.split()[1]) for x in (there / "out.log").read_text().splitlines() if x[:4] == "step"
+    ]
+    assert said[-1] > said[0]
+
+
+def told(job):
+    return [event["what"] for event in json.loads(call("explain", job, "--json").stdout)]
+
+
+def test_who_asks_where_nobody_is_hears_so(run):
+    child, folder = run
+    until((folder / "journal.jsonl").exists)
+    until((folder / "jobs" / "able" / "main-0" / "pid.1").exists)
+    done = CliRunner().invoke(app, ["pause", "nobody"])
+    assert "no job is called" in str(done.exception)
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+    done = CliRunner().invoke(app, ["pause", "able"])
+    assert done.exception.exit_code == 4
+
+
+def test_requests_become_decisions():
+    def asked(request):
+        s = running("x", on="a")
+        s.requests = (request,)
+        return Asked().decide(s, None)[0].decisions
+
+    assert asked(Request(job="x", wish="pause")) == (
+        Suspend(job="x", reason="somebody asked for a pause"),
+    )
+    (move,) = asked(Request(job="x", wish="move", to="b"))
+    assert isinstance(move, Move)
+    assert asked(Request(job="x", wish="resume")) == ()
+
+
+def test_nonsense_in_the_inbox_is_left_out(tmp_path):
+    inbox = requests.Inbox(tmp_path)
+    assert inbox.new() == []
+    path = requests.put(tmp_path, Request(job="x", wish="pause"))
+    (tmp_path / "requests" / "0-bad.json").write_text("{")
+    (tmp_path / "requests" / "1-bad.json").write_text("[]")
+    assert inbox.new() == [Request(job="x", wish="pause")]
+    assert inbox.new() == []
+    inbox.heard()
+    assert not path.exists()
+    assert list((tmp_path / "requests").iterdir()) == []
