@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from headway.core.decision import Decision, Outcome
+from headway.core.decision import Applied, Decision, Outcome, Refused, SetShare, Started
 from headway.core.snapshot import Observation
 from headway.core.units import NodeId
 
@@ -19,3 +19,12 @@ class Backend(Protocol):
         `Started` and shows as a phase next time.
         """
         ...
+
+
+def outcome(decision: Decision, why: str) -> Outcome:
+    """What came of a decision: refused for a reason, done at once (a share), or under way."""
+    if why:
+        return Refused(decision=decision, why=why)
+    if isinstance(decision, SetShare):
+        return Applied(decision=decision)
+    return Started(decision=decision)

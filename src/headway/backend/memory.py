@@ -6,16 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
+from headway.backend.base import outcome
 from headway.core.decision import (
-    Applied,
     Decision,
     Move,
     Outcome,
     Place,
-    Refused,
     Scale,
     SetShare,
-    Started,
     Suspend,
 )
 from headway.core.job import Job, Mode, Phase, Replica, task_of
@@ -100,11 +98,7 @@ class MemoryBackend:
 
     def act(self, decision: Decision) -> Outcome:
         why = self._carry_out(decision)
-        if why:
-            return Refused(decision=decision, why=why)
-        if isinstance(decision, SetShare):
-            return Applied(decision=decision)
-        return Started(decision=decision)
+        return outcome(decision, why)
 
     def _carry_out(self, decision: Decision) -> str:
         match decision:

@@ -1,11 +1,11 @@
 """The same workload under several policies and seeds, seeds in parallel processes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from os import sched_getaffinity
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.policy.registry import build
 from headway.runtime.journal import FileJournal
@@ -15,6 +15,7 @@ from headway.sim.setup import to_scenario
 from headway.sim.summary import summary
 from headway.spec.workload import Workload
 
+R = TypeVar("R")
 Progress = Callable[[int, int], None]
 """Called with (runs done, runs in all)."""
 
@@ -34,7 +35,7 @@ def compare(
     to_scenario(workload, seed=seeds[0], path=path)  # nor should a mistake in the workload
     tasks = [(workload, list(policies), seed, path, journal) for seed in seeds]
     by_seed: dict[int, list[Result]] = {}
-    for done, (seed, results) in enumerate(_each(tasks), 1):
+    for done, (seed, results) in enumerate(in_parallel(run_seed, tasks), 1):
         by_seed[seed] = results
         progress(done * len(policies), len(tasks) * len(policies))
     return [[by_seed[seed][i] for seed in seeds] for i in range(len(policies))]
@@ -63,12 +64,13 @@ def journal_name(journal: Path, policy: str, policies: Sequence[str]) -> Path:
     return journal if len(policies) == 1 else journal.with_stem(f"{journal.stem}-{policy}")
 
 
-def _each(tasks: list[tuple[Any, ...]]) -> Any:
+def in_parallel(run: Callable[..., R], tasks: Sequence[tuple[Any, ...]]) -> Iterator[R]:
+    """What `run` gives for each of the tasks, on every core, as each is done."""
     workers = min(len(tasks), len(sched_getaffinity(0)))
     if workers < 2:
-        yield from (run_seed(*task) for task in tasks)
+        yield from (run(*task) for task in tasks)
         return
     # A spawned process starts clean: it inherits no threads and no locks.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(run_seed, *task) for task in tasks]):
+        for future in as_completed([pool.submit(run, *task) for task in tasks]):
             yield future.result()

@@ -9,16 +9,14 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, assert_never
 
+from headway.backend.base import outcome
 from headway.core.decision import (
-    Applied,
     Decision,
     Move,
     Outcome,
     Place,
-    Refused,
     Scale,
     SetShare,
-    Started,
     Suspend,
 )
 from headway.core.job import Mode, Phase
@@ -130,11 +128,7 @@ class World:
                 why = self._suspend(decision)
             case _:
                 assert_never(decision)
-        if why:
-            return Refused(decision=decision, why=why)
-        if isinstance(decision, SetShare):
-            return Applied(decision=decision)
-        return Started(decision=decision)
+        return outcome(decision, why)
 
     # -- acts ----------------------------------------------------------------------------------
 

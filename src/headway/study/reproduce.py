@@ -2,16 +2,14 @@
 held against what was published.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import get_context
-from os import sched_getaffinity
 from statistics import fmean
 from typing import Any
 
 from headway.policy.registry import build
 from headway.runtime.result import Result, over_seeds
+from headway.sim.compare import in_parallel
 from headway.sim.driver import simulate
 from headway.sim.setup import to_scenario
 from headway.sim.summary import summary
@@ -87,7 +85,7 @@ def reproduce(
     tasks = [(e, seed, seed == seeds[0]) for e in experiments for seed in seeds]
     results: dict[tuple[str, int], list[Result]] = {}
     watched: dict[str, dict[str, Watched]] = {}
-    for done, (name, seed, found, seen) in enumerate(_each(tasks), 1):
+    for done, (name, seed, found, seen) in enumerate(in_parallel(run_seed, tasks), 1):
         results[name, seed] = found
         watched.update({name: seen} if seen else {})
         progress(done, len(tasks))
@@ -123,17 +121,6 @@ def run_seed(experiment: Experiment, seed: int, closely: bool) -> Ran:
         if closely:
             seen[arm] = watch(world, moves)
     return experiment.id, seed, results, seen
-
-
-def _each(tasks: list[tuple[Experiment, int, bool]]) -> Iterator[Ran]:
-    workers = min(len(tasks), len(sched_getaffinity(0)))
-    if workers < 2:
-        yield from (run_seed(*task) for task in tasks)
-        return
-    # A spawned process starts clean: it inherits no threads and no locks.
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(run_seed, *task) for task in tasks]):
-            yield future.result()
 
 
 def _judged(

@@ -16,6 +16,7 @@ from typing import assert_never
 from zlib import crc32
 
 from headway import fault
+from headway.backend.base import outcome
 from headway.backend.local import admission, launch, procfs
 from headway.backend.local.clock import Clock
 from headway.backend.local.enforcement import Enforcement
@@ -25,16 +26,13 @@ from headway.backend.local.requests import Inbox
 from headway.backend.local.state import Member, Work
 from headway.backend.local.transit import Transits
 from headway.core.decision import (
-    Applied,
     Decision,
     Failed,
     Move,
     Outcome,
     Place,
-    Refused,
     Scale,
     SetShare,
-    Started,
     Suspend,
 )
 from headway.core.job import Mode, Phase, task_of
@@ -198,11 +196,7 @@ class LocalBackend:
                     assert_never(decision)
         except OSError as error:
             return Failed(decision=decision, why=str(error))
-        if why:
-            return Refused(decision=decision, why=why)
-        if isinstance(decision, SetShare):
-            return Applied(decision=decision)
-        return Started(decision=decision)
+        return outcome(decision, why)
 
     # -- acts ----------------------------------------------------------------------------------
 
