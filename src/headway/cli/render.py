@@ -28,14 +28,18 @@ def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
     """One row a policy; with several seeds each figure is its mean ± standard deviation."""
     seeds, jobs = len(by_policy[0]), by_policy[0][0].jobs
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    columns = ["mean", "", "p95", "makespan", "", "faster", "slower", "worst"]
-    moves = any(r.moves for results in by_policy for r in results)
-    table.add_column("policy", no_wrap=True)
-    for name in [*columns, "moves"] if moves else columns:
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ["mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves"]
+    shown = list(range(len(columns) - 1))
+    if len(by_policy) == 1:  # there is nobody to be faster or slower than
+        shown = [0, 2, 3]
+    if any(r.moves for results in by_policy for r in results):
+        shown.append(len(columns) - 1)
+    table.add_column("policy", overflow="fold")
+    for i in shown:
+        table.add_column(columns[i], justify="right", no_wrap=True)
     for results in by_policy:
-        row = _row(results, by_policy[0])
-        table.add_row(*row if moves else row[:-1])
+        policy, *row = _row(results, by_policy[0])
+        table.add_row(policy, *(row[i] for i in shown))
     console = Console()
     seeded = f", {seeds} seed{'s' * (seeds > 1)}" if by_policy[0][0].backend == "sim" else ""
     console.print(f"{jobs} jobs{seeded}; times in seconds", highlight=False)

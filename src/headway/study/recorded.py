@@ -4,8 +4,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from headway.core.decision import Place, Refused
-from headway.core.units import Cores, JobId, NodeId, Seconds
+from headway.core.job import Phase
+from headway.core.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.runtime import journal
 from headway.runtime.folder import RunFolder
 from headway.runtime.meter import samples
@@ -53,7 +53,7 @@ def of_run(folder: RunFolder) -> Recorded:
         cores=sum(nodes.values()),
         nodes=list(nodes),
         shares=shares,
-        stays=_stays(cycles, ends),
+        stays=_stays(cycles, last),
         values=values,
     )
 
@@ -80,18 +80,29 @@ def _sampled(
     return dict(shares), dict(values)
 
 
-def _stays(cycles: list[dict[str, Any]], ends: dict[JobId, Seconds]) -> list[Stay]:
-    """Of each job on each node it was placed on, until it was placed anew or ended."""
-    found: list[tuple[Seconds, JobId, NodeId]] = []
+def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
+    """Of each replica on each node, by what was seen of it."""
+    open_: dict[ReplicaId, tuple[Seconds, NodeId]] = {}
+    before: set[ReplicaId] = set()
+    found: list[Stay] = []
+
+    def close(name: ReplicaId, at: Seconds) -> None:
+        since, node = open_.pop(name)
+        job = JobId(name.rpartition("/")[0])
+        found.append(Stay(job, node, since, at, moved_in=name in before))
+        before.add(name)
+
     for cycle in cycles:
-        outcomes = cycle.get("outcomes") or ()
-        for outcome in outcomes:
-            decision = outcome.decision
-            if isinstance(decision, Place) and not isinstance(outcome, Refused):
-                nodes = dict.fromkeys(n for _, n in decision.where)
-                found += [(cycle["at_s"], decision.job, node) for node in nodes]
-    out = []
-    for i, (since, job, node) in enumerate(found):
-        later = (at for at, other, _ in found[i + 1 :] if other == job and at > since)
-        out.append(Stay(job, node, since, next(later, ends[job]), moved_in=False))
-    return out
+        at, seen = cycle["at_s"], cycle["seen"]
+        for r in seen.replicas:
+            here = None if r.phase.ended or r.phase is Phase.WAITING else r.node
+            if r.id in open_ and open_[r.id][1] != here:
+                close(r.id, at)
+            if here is not None and r.id not in open_:
+                open_[r.id] = (at, here)
+        ended = {j.id for j in seen.jobs if j.phase.ended}
+        for name in [n for n in open_ if n.rpartition("/")[0] in ended]:
+            close(name, at)
+    for name in list(open_):
+        close(name, last)
+    return sorted(found, key=lambda s: s.since)

@@ -93,10 +93,15 @@ def explained(results: Sequence[Sequence[Result]]) -> str:
     seeds = len(results[0])
     spread = f" Means over {seeds} seeds." if seeds > 1 else ""
     first = results[0][0].policy
-    return (
+    times = (
         "Mean, median and 95th percentile of the jobs' completion times (finish minus "
         "submission), in seconds; to quality: the mean time until 95 % of a job's improvement is "
-        f"reached; faster and slower: jobs, by more than 1 % and a second, against {first}.{spread}"
+        "reached"
+    )
+    if len(results) == 1:
+        return f"{times}.{spread}"
+    return (
+        f"{times}; faster and slower: jobs, by more than 1 % and a second, against {first}.{spread}"
     )
 
 
@@ -118,6 +123,8 @@ def figures(results: Sequence[Sequence[Result]]) -> str:
                 f"{_mean(r, 'utilization'):.0%}",
             ]
         )
+    if len(results) == 1:  # there is nobody to be faster or slower than
+        header, rows = header[:6] + header[9:], [row[:6] + row[9:] for row in rows]
     best = min(range(len(results)), key=lambda i: _mean(results[i], "mean_completion_s"))
     return table(header, rows, numeric=range(1, len(header)), highlight=[(best, 1)])
 
