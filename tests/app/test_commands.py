@@ -27,7 +27,9 @@ def test_simulate_prints_a_table(headway):
     assert ran.code == 0
     assert "394.2" in ran.out
     assert re.search(r"flowcon:paper\s+229\.7\s+-4\.2%", ran.out)
-    assert "worst" in headway("simulate", THREE, "-p", "fair").out
+    assert "worst" in ran.out
+    alone = headway("simulate", THREE, "-p", "fair").out
+    assert "worst" not in alone, "one policy is compared with nobody"
 
 
 def test_simulate_speaks_json(headway):
