@@ -275,7 +275,7 @@ def test_after_a_crash_anywhere_in_a_move_and_a_suspend_the_job_ends_once_and_co
     tmp_path, enforcement
 ):
     del enforcement
-    stride = int(os.environ.get("HEADWAY_CRASH_STRIDE", "17"))
+    stride = int(os.environ.get("HEADWAY_CRASH_STRIDE", "23"))
     weights.clear()
     crashes, moves = 0, []
     for n in range(1, 1000, stride):
