@@ -310,3 +310,9 @@ def test_the_cgroup_module_needs_the_standard_library_only():
 def test_a_sparkline_of_one_value_is_flat():
     assert sparkline([]) == ""
     assert sparkline([2.0, 2.0]) == "▁▁"
+
+
+def test_the_machine_is_cut_into_as_many_nodes_as_are_asked_for(tmp_path, data):
+    call("run", write(tmp_path, job("x", python("pass"))), "--nodes", "3", "--json")
+    first = next(journal.read(data / "runs" / "latest" / "journal.jsonl"))
+    assert len(first["seen"].nodes) == 3

@@ -21,11 +21,12 @@ def test_specon_moves_real_jobs_between_four_nodes_and_every_step_is_done(tmp_pa
         work, steps = sizes[i % 4 == 3]
         profile = {"work": work, "steps": steps}
         jobs.append({"name": f"j{i}", "at": 0.1 * i, "model": "gru", "profile": profile})
-    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "jobs": jobs}
+    nodes = [{"cpu": 0.5, "count": 4}]
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "nodes": nodes, "jobs": jobs}
     path = tmp_path / "w.json"
     path.write_text(json.dumps(head))
     policy = "specon:threshold=0.2,interval=1,unconverged=0"
-    headway("run", path, "--nodes", "4", "--policy", policy, data=tmp_path, timeout=85)
+    headway("run", path, "--policy", policy, data=tmp_path, timeout=85)
     (found,) = json.loads((tmp_path / "runs" / "latest" / "result.json").read_text())
     assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 8
     assert [j["steps"] for j in found["per_job"]] == [j["profile"]["steps"] for j in jobs]

@@ -60,7 +60,7 @@ class Group(Protocol):
         ...
 
     def release(self) -> None:
-        """Let everybody go again, unharmed, to where Headway itself is."""
+        """Let everybody go again, unharmed, to where the first of them came from."""
         ...
 
     def set_share(self, limit: float | None, weight: float) -> None: ...
@@ -107,6 +107,8 @@ class _Group:
         self.cores = cores
         """The node's ceiling: version 1 refuses a higher one below it."""
         self.files = _Open()
+        self.homes: list[tuple[str, str]] = []
+        """Where those came from that were taken in: mount and folder."""
         for folder in self.folders:
             os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - these are not our files
 
@@ -117,6 +119,7 @@ class _Group:
         """It enters by itself, through the entrances."""
 
     def take(self, pid: int) -> None:
+        self.homes = _whereabouts(pid)
         for each in descendants(pid):
             for entrance in self.entrances():
                 with suppress(ProcessLookupError):
@@ -124,13 +127,11 @@ class _Group:
 
     def release(self) -> None:
         for folder in self.folders:
-            home = folder.partition("/headway/")[0]
-            rest = f"{home}/{REST}"
-            home = rest if os.path.isdir(rest) else home  # noqa: PTH112
+            home = next((h for mount, h in self.homes if folder.startswith(f"{mount}/")), None)
             with suppress(FileNotFoundError):
-                for pid in _read(f"{folder}/cgroup.procs").split():
+                for pid in _read(f"{folder}/cgroup.procs").split() if home else ():
                     with suppress(ProcessLookupError):
-                        _write(f"{home}/cgroup.procs", pid)
+                        _put(pid, f"{home}")
 
     def quota(self, limit: float | None) -> int | None:
         if limit is None:
@@ -321,6 +322,34 @@ class Cgroup2:
     def close(self) -> None:
         _clear([*(folder for folder, _ in self.nodes.values()), self.base])
         _leave([self.base])
+
+
+def _whereabouts(pid: int) -> list[tuple[str, str]]:
+    """Of each hierarchy that is mounted: where, and the folder in it that a process is in."""
+    own = {}
+    for line in _read(f"/proc/{pid}/cgroup").splitlines():
+        _, names, path = line.split(":", 2)
+        own.update(dict.fromkeys(names.split(","), path))
+    found = []
+    for line in _read("/proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        root, mount = before.split()[3:5]
+        kind, _, options = after.split(" ", 2)
+        ours = [""] if kind == "cgroup2" else options.split(",") if kind == "cgroup" else []
+        paths = [own[name] for name in ours if name in own]
+        if paths:
+            found.append((mount, mount + paths[0].removeprefix(root.rstrip("/")).rstrip("/")))
+    return found
+
+
+def _put(pid: str, folder: str) -> None:
+    """Into a group, or beside it where its own processes had to go."""
+    try:
+        _write(f"{folder}/cgroup.procs", pid)
+    except OSError as error:
+        if error.errno != EBUSY:
+            raise
+        _write(f"{folder}/{REST}/cgroup.procs", pid)
 
 
 def _mounts1() -> dict[str, str]:
