@@ -12,10 +12,11 @@ from typing import Any
 
 from headway import __version__
 from headway.backend.base import Backend
-from headway.backend.local import cgroup, procfs
+from headway.backend.local import procfs
 from headway.backend.local.backend import LocalBackend
 from headway.backend.local.clock import Clock
 from headway.backend.local.enforcement import Enforcement, choose
+from headway.backend.local.hierarchy import sweep
 from headway.backend.local.jobs import LocalJob, cut, fit_nodes, to_jobs
 from headway.backend.local.state import Work
 from headway.core.decision import Decision, Outcome, Place, Refused
@@ -187,8 +188,13 @@ def _begin(
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
     folder = RunFolder.new(data, about)
     folder.lock()
-    cgroup.sweep(lambda run: RunFolder(data / "runs" / run).locked)
+    sweep(lambda run: _over(data / "runs" / run))
     return _put_together(folder, jobs, about, workload, enforcement)
+
+
+def _over(run: Path) -> bool:
+    """Of a run that is not ours to know we cannot tell: its groups may only be empty as yet."""
+    return run.exists() and not RunFolder(run).locked
 
 
 def _put_together(

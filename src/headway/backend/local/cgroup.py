@@ -8,19 +8,29 @@ costs a microsecond, opening it fifteen.
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from errno import EBUSY
-from time import monotonic, sleep
 from typing import Protocol
 
+from headway.backend.local.hierarchy import (
+    bases1,
+    bases2,
+    below,
+    clear,
+    enable,
+    hierarchies,
+    leave,
+    number,
+    put,
+    read,
+    remove,
+    write,
+)
 from headway.backend.local.procfs import descendants
 
 PERIOD = 100_000
 """Microseconds over which a ceiling holds."""
-REST = "headway-rest"
-"""A group of version 2 that hands its controllers on may hold no processes: they go here."""
 LEAST_QUOTA = 1000
 """The smallest that the kernel takes."""
 
@@ -110,7 +120,7 @@ class _Group:
         self.homes: list[tuple[str, str]] = []
         """Where those came from that were taken in: mount and folder."""
         for folder in self.folders:
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - these are not our files
+            os.makedirs(folder, exist_ok=True)
 
     def entrances(self) -> tuple[str, ...]:
         return tuple(f"{folder}/cgroup.procs" for folder in self.folders)
@@ -119,19 +129,19 @@ class _Group:
         """It enters by itself, through the entrances."""
 
     def take(self, pid: int) -> None:
-        self.homes = _whereabouts(pid)
+        self.homes = [(h.mount, h.folder) for h in hierarchies(pid)]
         for each in descendants(pid):
             for entrance in self.entrances():
                 with suppress(ProcessLookupError):
-                    _write(entrance, str(each))
+                    write(entrance, str(each))
 
     def release(self) -> None:
         for folder in self.folders:
             home = next((h for mount, h in self.homes if folder.startswith(f"{mount}/")), None)
             with suppress(FileNotFoundError):
-                for pid in _read(f"{folder}/cgroup.procs").split() if home else ():
+                for pid in read(f"{folder}/cgroup.procs").split() if home else ():
                     with suppress(ProcessLookupError):
-                        _put(pid, f"{home}")
+                        put(pid, f"{home}")
 
     def quota(self, limit: float | None) -> int | None:
         if limit is None:
@@ -141,7 +151,7 @@ class _Group:
 
     def pids(self) -> list[int]:
         with suppress(OSError):
-            return [int(p) for p in _read(f"{self.folders[0]}/cgroup.procs").split()]
+            return [int(p) for p in read(f"{self.folders[0]}/cgroup.procs").split()]
         return []
 
     def signal(self, number: int) -> None:
@@ -153,7 +163,7 @@ class _Group:
         self.files.close()
         if self.pids():
             self.signal(signal.SIGKILL)
-        left = [folder for folder in self.folders if not _remove(folder)]
+        left = [folder for folder in self.folders if not remove(folder)]
         return not left
 
 
@@ -167,18 +177,18 @@ class Group1(_Group):
 
     def set_share(self, limit: float | None, weight: float) -> None:
         cpu = self.where["cpu"]
-        _write(f"{cpu}/cpu.shares", str(min(262144, max(2, round(1024 * weight)))))
+        write(f"{cpu}/cpu.shares", str(min(262144, max(2, round(1024 * weight)))))
         quota = self.quota(limit)
-        _write(f"{cpu}/cpu.cfs_quota_us", str(-1 if quota is None else quota))
+        write(f"{cpu}/cpu.cfs_quota_us", str(-1 if quota is None else quota))
 
     def share(self) -> tuple[float | None, float]:
-        quota = int(_read(f"{self.where['cpu']}/cpu.cfs_quota_us"))
-        shares = int(_read(f"{self.where['cpu']}/cpu.shares"))
+        quota = int(read(f"{self.where['cpu']}/cpu.cfs_quota_us"))
+        shares = int(read(f"{self.where['cpu']}/cpu.shares"))
         return (None if quota < 0 else quota / PERIOD), shares / 1024
 
     def set_memory(self, most: float) -> None:
         if "memory" in self.where:
-            _write(f"{self.where['memory']}/memory.limit_in_bytes", str(int(most)))
+            write(f"{self.where['memory']}/memory.limit_in_bytes", str(int(most)))
 
     def read(self, before: Sample | None = None) -> Sample:
         stat = self.files.read(f"{self.where['cpu']}/cpu.stat")
@@ -186,13 +196,13 @@ class Group1(_Group):
             cpu=int(self.files.read(f"{self.where['cpuacct']}/cpuacct.usage")) / 1e9,
             memory=before.memory if before else self._memory(),
             block_io=before.block_io if before else self._block_io(),
-            periods=_number(stat, "nr_periods "),
-            throttled=_number(stat, "nr_throttled "),
+            periods=number(stat, "nr_periods "),
+            throttled=number(stat, "nr_throttled "),
         )
 
     def _memory(self) -> int:
         folder = self.where.get("memory")
-        return _number(self.files.read(f"{folder}/memory.stat"), "total_rss ") if folder else 0
+        return number(self.files.read(f"{folder}/memory.stat"), "total_rss ") if folder else 0
 
     def _block_io(self) -> int:
         folder = self.where.get("blkio")
@@ -201,7 +211,7 @@ class Group1(_Group):
 
     def killed_for_memory(self) -> bool:
         with suppress(OSError, KeyError):
-            return _number(_read(f"{self.where['memory']}/memory.oom_control"), "oom_kill ") > 0
+            return number(read(f"{self.where['memory']}/memory.oom_control"), "oom_kill ") > 0
         return False
 
 
@@ -213,27 +223,27 @@ class Group2(_Group):
         self.folder = self.folders[0]
 
     def set_share(self, limit: float | None, weight: float) -> None:
-        _write(f"{self.folder}/cpu.weight", str(min(10000, max(1, round(100 * weight)))))
+        write(f"{self.folder}/cpu.weight", str(min(10000, max(1, round(100 * weight)))))
         quota = self.quota(limit)
-        _write(f"{self.folder}/cpu.max", f"{'max' if quota is None else quota} {PERIOD}")
+        write(f"{self.folder}/cpu.max", f"{'max' if quota is None else quota} {PERIOD}")
 
     def share(self) -> tuple[float | None, float]:
-        quota, period = _read(f"{self.folder}/cpu.max").split()
-        weight = int(_read(f"{self.folder}/cpu.weight"))
+        quota, period = read(f"{self.folder}/cpu.max").split()
+        weight = int(read(f"{self.folder}/cpu.weight"))
         return (None if quota == "max" else int(quota) / int(period)), weight / 100
 
     def set_memory(self, most: float) -> None:
         with suppress(FileNotFoundError):  # the memory controller may not be ours
-            _write(f"{self.folder}/memory.max", str(int(most)))
+            write(f"{self.folder}/memory.max", str(int(most)))
 
     def read(self, before: Sample | None = None) -> Sample:
         stat = self.files.read(f"{self.folder}/cpu.stat")
         return Sample(
-            cpu=_number(stat, "usage_usec ") / 1e6,
-            memory=before.memory if before else _number(self._optional("memory.stat"), "anon "),
+            cpu=number(stat, "usage_usec ") / 1e6,
+            memory=before.memory if before else number(self._optional("memory.stat"), "anon "),
             block_io=before.block_io if before else self._block_io(),
-            periods=_number(stat, "nr_periods "),
-            throttled=_number(stat, "nr_throttled "),
+            periods=number(stat, "nr_periods "),
+            throttled=number(stat, "nr_throttled "),
         )
 
     def _block_io(self) -> int:
@@ -247,12 +257,12 @@ class Group2(_Group):
 
     def killed_for_memory(self) -> bool:
         with suppress(OSError, KeyError):
-            return _number(_read(f"{self.folder}/memory.events"), "oom_kill ") > 0
+            return number(read(f"{self.folder}/memory.events"), "oom_kill ") > 0
         return False
 
     def close(self) -> bool:
         with suppress(OSError):
-            _write(f"{self.folder}/cgroup.kill", "1")
+            write(f"{self.folder}/cgroup.kill", "1")
         return super().close()
 
 
@@ -263,17 +273,17 @@ class Cgroup1:
     prefix: tuple[str, ...] = ()
 
     def __init__(self, run: str) -> None:
-        bases = _mounts1()
+        bases = bases1()
         if not {"cpu", "cpuacct"} <= bases.keys():
             raise Unavailable("no cpu and cpuacct controllers of cgroup version 1 are mounted")
         self.bases = {c: f"{base}/headway/{run}" for c, base in bases.items()}
         self.nodes: dict[str, tuple[Group1, float | None]] = {}
         try:
             for base in self.bases.values():
-                os.makedirs(base, exist_ok=True)  # noqa: PTH103
+                os.makedirs(base, exist_ok=True)
             # All of ours together weigh as much as one busy process on every core.
             top = f"{bases['cpu']}/headway/cpu.shares"
-            _write(top, str(1024 * (os.cpu_count() or 1)))
+            write(top, str(1024 * (os.cpu_count() or 1)))
         except OSError as error:
             raise Unavailable(f"cgroup version 1 is not ours to use: {error}") from None
 
@@ -287,8 +297,8 @@ class Cgroup1:
 
     def close(self) -> None:
         folders = [f for group, _ in self.nodes.values() for f in group.folders]
-        _clear([*folders, *dict.fromkeys(self.bases.values())])
-        _leave(self.bases.values())
+        clear([*folders, *dict.fromkeys(self.bases.values())])
+        leave(self.bases.values())
 
 
 class Cgroup2:
@@ -300,10 +310,10 @@ class Cgroup2:
     def __init__(self, run: str) -> None:
         self.nodes: dict[str, tuple[str, float | None]] = {}
         reasons = []
-        for base in _mounts2():
+        for base in bases2():
             try:
-                _enable(base)
-                self.base = _below(base, "headway", run)
+                enable(base)
+                self.base = below(base, "headway", run)
             except OSError as error:
                 reasons.append(f"{base}: {error.strerror}")
             else:
@@ -311,7 +321,7 @@ class Cgroup2:
         raise Unavailable("; ".join(reasons) or "no cgroup version 2 with a cpu controller")
 
     def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
-        folder = _below(self.base, node)
+        folder = below(self.base, node)
         Group2(self.base, node).set_share(ceiling, cores)
         self.nodes[node] = (folder, ceiling)
 
@@ -320,166 +330,5 @@ class Cgroup2:
         return Group2(folder, name, cores)
 
     def close(self) -> None:
-        _clear([*(folder for folder, _ in self.nodes.values()), self.base])
-        _leave([self.base])
-
-
-def _whereabouts(pid: int) -> list[tuple[str, str]]:
-    """Of each hierarchy that is mounted: where, and the folder in it that a process is in."""
-    own = {}
-    for line in _read(f"/proc/{pid}/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        own.update(dict.fromkeys(names.split(","), path))
-    found = []
-    for line in _read("/proc/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        root, mount = before.split()[3:5]
-        kind, _, options = after.split(" ", 2)
-        ours = [""] if kind == "cgroup2" else options.split(",") if kind == "cgroup" else []
-        paths = [own[name] for name in ours if name in own]
-        if paths:
-            found.append((mount, mount + paths[0].removeprefix(root.rstrip("/")).rstrip("/")))
-    return found
-
-
-def _put(pid: str, folder: str) -> None:
-    """Into a group, or beside it where its own processes had to go."""
-    try:
-        _write(f"{folder}/cgroup.procs", pid)
-    except OSError as error:
-        if error.errno != EBUSY:
-            raise
-        _write(f"{folder}/{REST}/cgroup.procs", pid)
-
-
-def _mounts1() -> dict[str, str]:
-    """Controller to the folder in which our own group lies."""
-    own = {}
-    for line in _read("/proc/self/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        own.update(dict.fromkeys(names.split(","), path))
-    found = {}
-    for line in _read("/proc/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        root, mount = before.split()[3:5]
-        kind, _, options = after.split(" ", 2)
-        for controller in ("cpu", "cpuacct", "memory", "blkio"):
-            if kind == "cgroup" and controller in options.split(","):
-                path = own.get(controller, "/")
-                inner = path.removeprefix(root.rstrip("/")) if root != "/" else path
-                found[controller] = mount + ("" if inner == "/" else inner)
-    return {c: p for c, p in found.items() if os.path.isdir(p)}  # noqa: PTH112
-
-
-def _mounts2() -> list[str]:
-    """Where groups may be made: at the top if it is ours, else where we are."""
-    own = next((x[3:] for x in _read("/proc/self/cgroup").splitlines() if x[:3] == "0::"), "/")
-    for line in _read("/proc/self/mountinfo").splitlines():
-        before, _, after = line.partition(" - ")
-        if after.startswith("cgroup2 "):
-            mount = before.split()[4]
-            ours = mount + ("" if own == "/" else own.removesuffix(f"/{REST}"))
-            top = mount
-            return [b for b in dict.fromkeys((top, ours)) if _has_cpu(b)]
-    return []
-
-
-def _has_cpu(base: str) -> bool:
-    with suppress(OSError):
-        return "cpu" in _read(f"{base}/cgroup.controllers").split()
-    return False
-
-
-def _enable(folder: str) -> None:
-    """Switch the controllers on for what lies below."""
-    has = set(_read(f"{folder}/cgroup.subtree_control").split())
-    wanted = [c for c in _read(f"{folder}/cgroup.controllers").split() if c in _CONTROLLERS - has]
-    if not wanted:
-        return
-    text = " ".join(f"+{c}" for c in wanted)
-    try:
-        _write(f"{folder}/cgroup.subtree_control", text)
-    except OSError as error:
-        if error.errno != EBUSY:
-            raise
-        rest = f"{folder}/{REST}"
-        os.makedirs(rest, exist_ok=True)  # noqa: PTH103
-        for pid in _read(f"{folder}/cgroup.procs").split():
-            with suppress(ProcessLookupError):
-                _write(f"{rest}/cgroup.procs", pid)
-        _write(f"{folder}/cgroup.subtree_control", text)
-
-
-_CONTROLLERS = {"cpu", "memory", "io"}
-
-
-def _below(base: str, *names: str) -> str:
-    """A folder below, every level of which hands the controllers on."""
-    for name in names:
-        base = f"{base}/{name}"
-        os.makedirs(base, exist_ok=True)  # noqa: PTH103
-        _enable(base)
-    return base
-
-
-def _number(text: str, name: str) -> int:
-    r"""What stands after a name that begins a line; 0: nothing does.
-
-    >>> _number("nr_periods 7\nnr_throttled 3\n", "nr_throttled ")
-    3
-    """
-    _, found, rest = f"\n{text}".partition(f"\n{name}")
-    return int(rest.split("\n", 1)[0]) if found else 0
-
-
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:  # noqa: PTH123 - on the way of every start
-        return file.read()
-
-
-def _write(path: str, text: str) -> None:
-    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(file, text.encode())
-    finally:
-        os.close(file)
-
-
-def _remove(folder: str) -> bool:
-    try:
-        os.rmdir(folder)  # noqa: PTH106
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
-
-
-def _clear(folders: list[str], patience: float = 2.0) -> None:
-    """Remove groups and what is left below them, innermost first; the dying need a moment."""
-    until = monotonic() + patience
-    for folder in folders:
-        inner = [top for top, _, _ in os.walk(folder, topdown=False)]
-        while (inner := [f for f in inner if not _remove(f)]) and monotonic() < until:
-            sleep(0.02)
-
-
-def _leave(runs: Iterable[str]) -> None:
-    """The last one out takes down the folder of all runs."""
-    for run in runs:
-        _remove(os.path.dirname(run))  # noqa: PTH120
-
-
-def sweep(alive: Callable[[str], bool]) -> None:
-    """Remove the groups of runs that are over and hold no process any more."""
-    for mount in dict.fromkeys([*_mounts1().values(), *_mounts2()]):
-        for run in list(_folders(f"{mount}/headway")):
-            inner = [top for top, _, _ in os.walk(run.path, topdown=False)]
-            if not alive(run.name) and not any(_read(f"{f}/cgroup.procs").strip() for f in inner):
-                for folder in inner:
-                    _remove(folder)
-
-
-def _folders(path: str) -> Iterator["os.DirEntry[str]"]:
-    with suppress(FileNotFoundError):
-        yield from (entry for entry in os.scandir(path) if entry.is_dir())
+        clear([*(folder for folder, _ in self.nodes.values()), self.base])
+        leave([self.base])

@@ -20,7 +20,7 @@ class Stat(NamedTuple):
 def stat(pid: int) -> Stat | None:
     """None: it is gone."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - read many times a second
+        with open(f"/proc/{pid}/stat", "rb") as file:
             text = file.read()
     except OSError:
         return None
@@ -34,7 +34,7 @@ def stat(pid: int) -> Stat | None:
 def groups(leaders: set[int]) -> dict[int, list[Stat]]:
     """The processes of these process groups, by one pass over all there are."""
     found: dict[int, list[Stat]] = {leader: [] for leader in leaders}
-    for name in os.listdir("/proc"):  # noqa: PTH208
+    for name in os.listdir("/proc"):
         if name.isdigit():
             seen = stat(int(name))
             if seen is not None and seen.group in found:
@@ -45,9 +45,9 @@ def groups(leaders: set[int]) -> dict[int, list[Stat]]:
 def descendants(pid: int) -> list[int]:
     """A process and everything below it."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):  # noqa: PTH208
+    for name in os.listdir("/proc"):
         if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 text = file.read()
                 parent = int(text[text.rindex(b")") + 2 :].split()[1])
                 children.setdefault(parent, []).append(int(name))
@@ -61,7 +61,7 @@ def descendants(pid: int) -> list[int]:
 def environment(pid: int) -> dict[str, str]:
     """As it was started with; empty where it is not ours to read."""
     with suppress(OSError):
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+        with open(f"/proc/{pid}/environ", "rb") as file:
             pairs = file.read().decode(errors="replace").split("\0")
         return dict(p.split("=", 1) for p in pairs if "=" in p)
     return {}
@@ -71,8 +71,8 @@ def marked(**marks: str) -> list[int]:
     """Processes that carry all of these in their environment: what a job has left behind."""
     wanted = {f"{name}={value}".encode() for name, value in marks.items()}
     found = []
-    for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):  # noqa: PTH208
-        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+    for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):
+        with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
             if wanted <= set(file.read().split(b"\0")):
                 found.append(pid)
     return found
@@ -80,7 +80,7 @@ def marked(**marks: str) -> list[int]:
 
 def available_memory() -> int:
     """Bytes that could be had without pushing anybody out."""
-    with open("/proc/meminfo", encoding="ascii") as file:  # noqa: PTH123
+    with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024

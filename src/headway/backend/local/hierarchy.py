@@ -1,0 +1,165 @@
+"""Where control groups are mounted, and the files in them. Standard library only."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from errno import EBUSY
+from time import monotonic, sleep
+from typing import NamedTuple
+
+REST = "headway-rest"
+"""A group of version 2 that hands its controllers on may hold no processes: they go here."""
+CONTROLLERS = {"cpu", "memory", "io"}
+
+
+class Hierarchy(NamedTuple):
+    """One that is mounted, as a process sees it."""
+
+    version: int
+    controllers: tuple[str, ...]
+    """Of version 1; those of version 2 stand in its files."""
+    mount: str
+    folder: str
+    """The group that the process is in."""
+
+
+def hierarchies(pid: int | str = "self") -> list[Hierarchy]:
+    own = {}
+    for line in read(f"/proc/{pid}/cgroup").splitlines():
+        _, names, path = line.split(":", 2)
+        own.update(dict.fromkeys(names.split(","), path))
+    found = []
+    for line in read("/proc/self/mountinfo").splitlines():
+        before, _, after = line.partition(" - ")
+        root, mount = before.split()[3:5]
+        kind, _, options = after.split(" ", 2)
+        known = {"cgroup": options.split(","), "cgroup2": [""]}.get(kind, [])
+        ours = tuple(name for name in known if name in own)
+        if ours:
+            inner = own[ours[0]].removeprefix(root.rstrip("/")).rstrip("/")
+            found.append(Hierarchy(1 if kind == "cgroup" else 2, ours, mount, mount + inner))
+    return found
+
+
+def bases1() -> dict[str, str]:
+    """Version 1: controller to the folder in which our own group lies."""
+    wanted = ("cpu", "cpuacct", "memory", "blkio")
+    found = {c: h.folder for h in hierarchies() for c in h.controllers if c in wanted}
+    return {c: folder for c, folder in found.items() if os.path.isdir(folder)}
+
+
+def bases2() -> list[str]:
+    """Version 2: where groups may be made: at the top if it is ours, else where we are."""
+    for h in hierarchies():
+        if h.version == 2:
+            places = dict.fromkeys((h.mount, h.folder.removesuffix(f"/{REST}")))
+            return [place for place in places if _has_cpu(place)]
+    return []
+
+
+def put(pid: str, folder: str) -> None:
+    """Into a group, or beside it where its own processes had to go."""
+    try:
+        write(f"{folder}/cgroup.procs", pid)
+    except OSError as error:
+        if error.errno != EBUSY:
+            raise
+        write(f"{folder}/{REST}/cgroup.procs", pid)
+
+
+def _has_cpu(base: str) -> bool:
+    with suppress(OSError):
+        return "cpu" in read(f"{base}/cgroup.controllers").split()
+    return False
+
+
+def enable(folder: str) -> None:
+    """Switch the controllers on for what lies below."""
+    has = set(read(f"{folder}/cgroup.subtree_control").split())
+    wanted = [c for c in read(f"{folder}/cgroup.controllers").split() if c in CONTROLLERS - has]
+    if not wanted:
+        return
+    text = " ".join(f"+{c}" for c in wanted)
+    try:
+        write(f"{folder}/cgroup.subtree_control", text)
+    except OSError as error:
+        if error.errno != EBUSY:
+            raise
+        rest = f"{folder}/{REST}"
+        os.makedirs(rest, exist_ok=True)
+        for pid in read(f"{folder}/cgroup.procs").split():
+            with suppress(ProcessLookupError):
+                write(f"{rest}/cgroup.procs", pid)
+        write(f"{folder}/cgroup.subtree_control", text)
+
+
+def below(base: str, *names: str) -> str:
+    """A folder below, every level of which hands the controllers on."""
+    for name in names:
+        base = f"{base}/{name}"
+        os.makedirs(base, exist_ok=True)
+        enable(base)
+    return base
+
+
+def number(text: str, name: str) -> int:
+    r"""What stands after a name that begins a line; 0: nothing does.
+
+    >>> number("nr_periods 7\nnr_throttled 3\n", "nr_throttled ")
+    3
+    """
+    _, found, rest = f"\n{text}".partition(f"\n{name}")
+    return int(rest.split("\n", 1)[0]) if found else 0
+
+
+def read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def write(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
+
+
+def remove(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def clear(folders: list[str], patience: float = 2.0) -> None:
+    """Remove groups and what is left below them, innermost first; the dying need a moment."""
+    until = monotonic() + patience
+    for folder in folders:
+        inner = [top for top, _, _ in os.walk(folder, topdown=False)]
+        while (inner := [f for f in inner if not remove(f)]) and monotonic() < until:
+            sleep(0.02)
+
+
+def leave(runs: Iterable[str]) -> None:
+    """The last one out takes down the folder of all runs."""
+    for run in runs:
+        remove(os.path.dirname(run))
+
+
+def sweep(over: Callable[[str], bool]) -> None:
+    """Remove the groups of runs that are over and hold no process any more."""
+    for mount in dict.fromkeys([*bases1().values(), *bases2()]):
+        for run in list(_folders(f"{mount}/headway")):
+            inner = [top for top, _, _ in os.walk(run.path, topdown=False)]
+            if over(run.name) and not any(read(f"{f}/cgroup.procs").strip() for f in inner):
+                for folder in inner:
+                    remove(folder)
+
+
+def _folders(path: str) -> Iterator["os.DirEntry[str]"]:
+    with suppress(FileNotFoundError):
+        yield from (entry for entry in os.scandir(path) if entry.is_dir())
