@@ -10,6 +10,7 @@ from headway.cli import (
     adopt,
     ask,
     bench,
+    calibrate,
     demo,
     explain,
     policies,
@@ -56,6 +57,7 @@ app.command()(explain.explain)
 app.command()(explain.report)
 app.command()(replay.replay)
 app.command()(simulate.simulate)
+app.command()(calibrate.calibrate)
 app.command()(policies.policies)
 app.command()(bench.bench)
 app.command()(reproduce.reproduce)

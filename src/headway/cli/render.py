@@ -14,6 +14,7 @@ from headway.runtime.result import Result, over_seeds
 if TYPE_CHECKING:
     from headway.runtime.replay import Difference
     from headway.runtime.run import Run
+    from headway.study.calibrate import Found
     from headway.study.story import Event
 
 SHOWN = 20
@@ -139,3 +140,26 @@ def show_bench(result: dict[str, Any]) -> None:
         value = f"{figure['value']:.4g} {figure['unit']}"
         table.add_row(figure["name"], value, bar, "" if figure["bar"] is None else verdict)
     Console().print(table)
+
+
+def show_measured(found: "Sequence[Found]") -> None:
+    """One row for each kind of job."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("job", overflow="fold")
+    for name in ("work", "demand", "steps", "save", "restore", "memory", "runs"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in found:
+        p = one.profile
+        costs = ["-" if s is None else f"{s:.2f} s" for s in (p.save_s, p.restore_s)]
+        table.add_row(
+            escape(", ".join(one.jobs)),
+            f"{p.work:.1f}",
+            f"{p.demand:.2f}",
+            f"{p.steps:.0f}",
+            *costs,
+            f"{(p.memory or 0) / 2**20:.0f} MiB",
+            f"{len(one.runs)}",
+        )
+    console = Console()
+    console.print(table)
+    console.print("work: core-seconds; demand: cores", style="dim", highlight=False)

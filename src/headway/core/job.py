@@ -1,11 +1,13 @@
 """What a user submits, and the replicas that it runs as."""
 
+from dataclasses import replace
 from enum import StrEnum
 
 from headway.core.record import record
 from headway.core.report import EMPTY, Track, Usage
 from headway.core.units import (
     NOTHING,
+    Bytes,
     Cores,
     CoreSeconds,
     JobId,
@@ -99,6 +101,23 @@ class JobSpec:
         if len(self.tasks) == 1:
             return self.tasks[0]
         return next(t for t in self.tasks if t.name == name)
+
+
+def holding(spec: JobSpec, memory: Bytes | None) -> JobSpec:
+    """A job that declares no memory is taken to need what its like once held.
+
+    >>> holding(JobSpec(), 100.0).tasks[0].request.memory
+    100.0
+    """
+    if not memory or all(t.request.memory for t in spec.tasks):
+        return spec
+    return replace(spec, tasks=tuple(_asking(t, memory) for t in spec.tasks))
+
+
+def _asking(task: Task, memory: Bytes) -> Task:
+    asked = task.request
+    request = Resources(cpu=asked.cpu, memory=asked.memory or memory, gpu=asked.gpu)
+    return replace(task, request=request)
 
 
 @record

@@ -20,6 +20,7 @@ from headway.policy.flowcon import FlowCon
 from headway.policy.flowcon2 import FlowCon2
 from headway.policy.fsp import Fsp
 from headway.policy.headway import Headway
+from headway.policy.interrupted import Interrupted
 from headway.policy.las import Las
 from headway.policy.specon import PAPER as SPECON_PAPER
 from headway.policy.specon import SpeCon
@@ -55,6 +56,9 @@ POLICIES: dict[str, Entry] = {
     ),
     "specon": Entry(
         SpeCon, "moves", "converged jobs go where they are least in the way (2021)", SPECON_PAPER
+    ),
+    "interrupted": Entry(
+        Interrupted, "moves", "fair, each job saved and started again once: what that costs"
     ),
 }
 

@@ -9,6 +9,17 @@ from headway.sim.curve import Curve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """Seconds during which a job does not train."""
+
+    save: Seconds = 2.5
+    restore: Seconds = 2.5
+    sd: Seconds = 0.0
+    """Standard deviation of save and restore together."""
+    rescale: Seconds = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     id: JobId
     at: Seconds
@@ -20,17 +31,8 @@ class Arrival:
     curve: Curve = field(default_factory=Curve)
     silent: bool = False
     """It prints nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Costs:
-    """Seconds during which a job does not train."""
-
-    save: Seconds = 2.5
-    restore: Seconds = 2.5
-    sd: Seconds = 0.0
-    """Standard deviation of save and restore together."""
-    rescale: Seconds = 10.0
+    costs: Costs | None = None
+    """Its own; None: those of the scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from math import isfinite
 from pathlib import Path
 from random import Random
 
-from headway.core.job import Estimate, Expected, JobSpec
+from headway.core.job import Estimate, Expected, JobSpec, holding
 from headway.core.node import Node
 from headway.core.units import NOTHING, JobId, NodeId
 from headway.errors import ConfigError, UnknownName
@@ -17,7 +17,7 @@ from headway.spec.expand import expand
 from headway.spec.manifest import Checkpoint, TrainingJobSpec
 from headway.spec.models import profile_of
 from headway.spec.reading import read_manifest
-from headway.spec.workload import CurveSpec, JobEntry, Profile, Sizes, Workload
+from headway.spec.workload import CostSpec, CurveSpec, JobEntry, Profile, Sizes, Workload
 
 
 def to_scenario(
@@ -32,13 +32,10 @@ def to_scenario(
     jobs = tuple(_arrival(written, job, beside, where, dice) for job in written.jobs)
     for job in jobs:
         _fits(job, nodes, where)
-    costs = written.costs
     return Scenario(
         nodes=nodes,
         jobs=jobs,
-        costs=Costs(
-            save=costs.save_s, restore=costs.restore_s, sd=costs.cost_sd_s, rescale=costs.rescale_s
-        ),
+        costs=_costs(written.costs),
         contention=written.contention,
         failures=_failures(written, nodes, jobs, where),
         seed=written.seed,
@@ -46,14 +43,14 @@ def to_scenario(
 
 
 def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str, dice: Random) -> Arrival:
-    profile = job.profile
+    profile = job.measured or job.profile
     if profile is None and job.model:
         profile = profile_of(workload, job.model)
     if profile is None:
         raise ConfigError(
             f"job {job.name!r} has no profile, so it cannot be simulated",
             where=where,
-            hint="give it `profile: {work: …}`",
+            hint="give it `profile: {work: …}`, or let `headway calibrate` measure it",
         )
     return Arrival(
         id=JobId(job.name),
@@ -64,7 +61,20 @@ def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str, dice: 
         steps=profile.steps,
         curve=_curve(profile.curve, profile.steps, beside),
         silent=workload.sizes.nothing,
+        costs=_own(profile, workload.costs),
     )
+
+
+def _costs(given: CostSpec) -> Costs:
+    return Costs(
+        save=given.save_s, restore=given.restore_s, sd=given.cost_sd_s, rescale=given.rescale_s
+    )
+
+
+def _own(profile: Profile, general: CostSpec) -> Costs | None:
+    """What saving costs this job, where its profile knows."""
+    own = {k: v for k in ("save_s", "restore_s") if (v := getattr(profile, k)) is not None}
+    return _costs(general.model_copy(update={**own, "cost_sd_s": 0.0})) if own else None
 
 
 def _spec(job: JobEntry, profile: Profile, beside: Path, sizes: Sizes, dice: Random) -> JobSpec:
@@ -75,6 +85,7 @@ def _spec(job: JobEntry, profile: Profile, beside: Path, sizes: Sizes, dice: Ran
         manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
     expected = _known(profile, sizes, dice)
     core = manifest.to_core(kind=job.model or job.manifest, expected=expected)
+    core = holding(core, profile.memory)
     all_known = sizes == Sizes() and core.total_steps is None
     return replace(core, total_steps=profile.steps) if all_known else core
 

@@ -140,8 +140,12 @@ class JobState:
         left = self.arrival.work - self.done
         return self.since + max(0.0, left) / self.rate if self.rate > 0 else inf
 
-    def cost(self, costs: Costs, part: Seconds) -> Seconds:
-        """What a save or a restore takes this time (its standard deviation is for both)."""
+    def cost(self, costs: Costs, part: str) -> Seconds:
+        """What a `save` or a `restore` takes this time (its standard deviation is for both)."""
+        costs = self.arrival.costs or costs
+        return self._drawn(costs, getattr(costs, part))
+
+    def _drawn(self, costs: Costs, part: Seconds) -> Seconds:
         if costs.sd <= 0:
             return part
         if self._costs is None:

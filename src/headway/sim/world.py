@@ -154,7 +154,7 @@ class World:
             self._host(job, name, node)
         if job.started_at is None:
             job.started_at = self.now
-        self._begin(job, job.cost(self._costs, self._costs.restore) if job.saved else 0.0)
+        self._begin(job, job.cost(self._costs, "restore") if job.saved else 0.0)
         return ""
 
     def _move(self, d: Move) -> str:
@@ -168,7 +168,7 @@ class World:
         self._pause(r.job, Phase.LEAVING)
         r.bound_for = to
         to.replicas[r.id] = r
-        self._push(self.now + r.job.cost(self._costs, self._costs.save), SAVED, r.job)
+        self._push(self.now + r.job.cost(self._costs, "save"), SAVED, r.job)
         return ""
 
     def _scale(self, d: Scale) -> str:
@@ -192,7 +192,7 @@ class World:
         if job.arrival.spec.checkpoint is Mode.NONE:
             return "it cannot save itself"
         self._pause(job, Phase.LEAVING)
-        self._push(self.now + job.cost(self._costs, self._costs.save), SAVED, job)
+        self._push(self.now + job.cost(self._costs, "save"), SAVED, job)
         return ""
 
     # -- events --------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ class World:
         job.saved = job.done
         if any(r.bound_for for r in job.replicas.values()):
             job.moves += 1
-            self._begin(job, job.cost(self._costs, self._costs.restore))
+            self._begin(job, job.cost(self._costs, "restore"))
         else:
             self._requeue(job)
 

@@ -37,6 +37,12 @@ class Profile(Strict):
     """The most cores that one replica can use at once."""
     steps: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1000
     curve: CurveSpec = CurveSpec()
+    memory: Memory | None = None
+    """The most that one replica holds."""
+    save_s: Time | None = None
+    """How long it takes to save itself and leave; None: what the workload's `costs` say."""
+    restore_s: Time | None = None
+    """From its start until it trains again."""
 
 
 class NodeSpec(Strict):
@@ -58,6 +64,8 @@ class JobEntry(Strict):
     manifest: str = ""
     spec: TrainingJobSpec | None = None
     profile: Profile | None = None
+    measured: Profile | None = None
+    """What `headway calibrate` found: the simulator goes by it, and real runs know its size."""
 
     @model_validator(mode="after")
     def _is_something(self) -> Self:

@@ -39,6 +39,8 @@ from headway.study.bench_local import (
     bench_reaction,
     bench_real,
 )
+from headway.study.checkpoints import bench_checkpoints
+from headway.study.fidelity import bench_fidelity
 from headway.study.figure import Figure
 from headway.study.promises import ROWS, Row, evaluate, workload
 
@@ -57,17 +59,24 @@ def run(name: str) -> tuple[dict[str, Any], str]:
         "score": before,
         "figures": [f.plain() for f in figures],
     }
-    return result, growth([f for f in figures if f.x is not None])
+    return result, growth([f for f in figures if f.x is not None], *AXES.get(name, AXES["decide"]))
 
 
-def growth(figures: list[Figure]) -> str:
+AXES = {
+    "decide": ("jobs on the node", "Cost of one decision"),
+    "checkpoints": ("% of the steps done", "Longer than nonstop, saved and resumed once"),
+}
+"""What the figures of a benchmark are plotted against, and what the plot is called."""
+
+
+def growth(figures: list[Figure], x: str, title: str) -> str:
     if not figures:
         return ""
     points = [(f.x or 0.0, f.value) for f in figures]
     bars = [Mark(x=f.x or 0.0, y=f.bar, text=f"bar {f.bar:g}") for f in figures if f.bar]
     unit = figures[0].unit
     line = Series(name=f"measured, {unit}", points=points)
-    return lines([line], x="jobs on the node", y=unit, marks=bars, title="Cost of one decision")
+    return lines([line], x=x, y=unit, marks=bars, title=title)
 
 
 def score() -> float:
@@ -234,4 +243,6 @@ BENCHES: dict[str, Callable[[float], list[Figure]]] = {
     "reaction": bench_reaction,
     "overhead": bench_overhead,
     "real": bench_real,
+    "checkpoints": bench_checkpoints,
+    "fidelity": bench_fidelity,
 }

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from time import monotonic, sleep, time
-from typing import Any
+from typing import Any, TypeVar
 
 from headway.backend.local import launch, procfs
 from headway.backend.local.cgroup import Group
@@ -290,7 +290,7 @@ def bench_real(rate: float, pairs: int = 5) -> list[Figure]:
     with tempfile.TemporaryDirectory() as data:
 
         def measure(policy: str) -> Result:
-            return _undisturbed(lambda: one(workload, policy, Path(data))[0])
+            return undisturbed(lambda: one(workload, policy, Path(data))[0])
 
         same = [measure("fair"), measure("fair")]
         fair, ours = [], []
@@ -325,7 +325,10 @@ def _median(results: list[Result]) -> float:
     return median(r.makespan_s for r in results)
 
 
-def _undisturbed(measure: Callable[[], Result], most: float = 0.03) -> Result:
+T = TypeVar("T")
+
+
+def undisturbed(measure: Callable[[], T], most: float = 0.03) -> T:
     """Once more if other guests of this machine took more than a little of it meanwhile."""
     for _ in range(3):
         before, began = _stolen(), monotonic()

@@ -8,8 +8,9 @@ from math import ceil
 from pathlib import Path
 
 from headway.backend.lines import Lines
-from headway.core.job import JobSpec, Task
+from headway.core.job import Estimate, Expected, JobSpec, Task, holding
 from headway.core.node import Node
+from headway.core.size import ONE_RUN
 from headway.core.units import Bytes, JobId, NodeId, Resources, Seconds
 from headway.errors import ConfigError
 from headway.spec.expand import expand
@@ -82,10 +83,11 @@ def _job(workload: Workload, job: JobEntry, path: Path, peaks: Mapping[str, Byte
                 hint="add `command: [python, train.py]`",
             )
     kind = job.model or job.manifest or " ".join(manifest.tasks[0].command)
-    spec = manifest.to_core(kind=kind)
+    known = job.measured
+    spec = manifest.to_core(kind=kind, expected=_size(known) if known else None)
     if steps:
         spec = replace(spec, total_steps=steps)
-    spec = replace(spec, tasks=tuple(_with_peak(t, peaks.get(kind)) for t in spec.tasks))
+    spec = holding(spec, known.memory if known else peaks.get(kind))
     pattern = manifest.reports.pattern or None
     _check_pattern(pattern, job.name, path)
     return LocalJob(
@@ -108,12 +110,8 @@ def _training(model: str, profile: Profile) -> TrainingJobSpec:
     return TrainingJobSpec(tasks=(task,), checkpoint=Checkpoint(mode="sdk"))
 
 
-def _with_peak(task: Task, peak: Bytes | None) -> Task:
-    """A job that declares no memory is taken to need what its like once held."""
-    if task.request.memory or not peak:
-        return task
-    asked = task.request
-    return replace(task, request=Resources(cpu=asked.cpu, memory=peak, gpu=asked.gpu))
+def _size(measured: Profile) -> Expected:
+    return Expected(work=Estimate(value=measured.work, error=ONE_RUN), demand=measured.demand)
 
 
 def _command(task: TaskSpec, beside: Path) -> Command:
