@@ -12,13 +12,15 @@ from typing import Any
 
 from headway import __version__
 from headway.backend.base import Backend
+from headway.backend.clock import Clock
+from headway.backend.jobs import LiveJob, to_jobs
+from headway.backend.live import LiveBackend
 from headway.backend.local import procfs
 from headway.backend.local.backend import LocalBackend
-from headway.backend.local.clock import Clock
+from headway.backend.local.cuts import cut, fit_nodes
 from headway.backend.local.enforcement import Enforcement, choose
 from headway.backend.local.hierarchy import sweep
-from headway.backend.local.jobs import LocalJob, cut, fit_nodes, to_jobs
-from headway.backend.local.state import Work
+from headway.backend.state import Work
 from headway.core.decision import Decision, Outcome, Place, Refused
 from headway.core.job import Phase
 from headway.core.snapshot import Observation
@@ -55,7 +57,7 @@ class ObserveOnly:
 @dataclass(slots=True)
 class Run:
     folder: RunFolder
-    backend: LocalBackend
+    backend: LiveBackend[Any]
     loop: Loop[Any]
     book: FileJournal
     policy: str
@@ -82,7 +84,7 @@ class Run:
         return {
             **to_json([result]),
             "run": self.folder.id,
-            "enforcement": self.backend.enforcement.name,
+            "enforcement": self.backend.how[0],
             "cpu_factor": self.factor,
             "reasons": {w.id: w.reason for w in self.backend.finished if w.reason},
         }
@@ -92,7 +94,7 @@ class Run:
         return summarise(
             tuple(_job(w) for w in works),
             policy=self.policy,
-            backend="local",
+            backend=self.backend.kind,
             seed=0,
             used=fsum(w.used for w in works),
             capacity=self.cores,
@@ -149,7 +151,7 @@ def begin(
 
 
 def adopt(
-    jobs: list[LocalJob],
+    jobs: list[LiveJob],
     policy: str,
     *,
     data: Path,
@@ -177,7 +179,7 @@ def resume(data: Path, name: str) -> Run:
 
 
 def _begin(
-    jobs: list[LocalJob],
+    jobs: list[LiveJob],
     policy: str,
     data: Path,
     about: dict[str, Any],
@@ -199,7 +201,7 @@ def _over(run: Path) -> bool:
 
 def _put_together(
     folder: RunFolder,
-    jobs: list[LocalJob],
+    jobs: list[LiveJob],
     about: dict[str, Any],
     workload: Workload | None,
     enforcement: str,
