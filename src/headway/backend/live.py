@@ -22,6 +22,7 @@ from headway.backend.jobs import LiveJob
 from headway.backend.recovery import Past
 from headway.backend.requests import Inbox
 from headway.backend.state import Member, Work
+from headway.backend.tail import last_line
 from headway.backend.transit import Transits
 from headway.core.decision import (
     Decision,
@@ -124,10 +125,6 @@ class LiveBackend(ABC, Generic[M]):
     @abstractmethod
     def tidy(self, work: Work, name: str, epoch: int) -> None:
         """Take away what a crash may have left of a replica that has ended."""
-
-    @abstractmethod
-    def last_line(self, m: M) -> str:
-        """What it said last; mostly that is why it failed."""
 
     # -- events: the driver's side -------------------------------------------------------------
 
@@ -246,11 +243,16 @@ class LiveBackend(ABC, Generic[M]):
         m = self.members.get(d.replica)
         if m is None or m.phase is not Phase.RUNNING:
             return "it is not running"
-        if (m.limit, m.weight) != (d.limit, d.weight):
+        before = m.limit, m.weight
+        if before != (d.limit, d.weight):
             fault.passing()
-            self.share(m, d.limit, d.weight)
             m.limit, m.weight = d.limit, d.weight
             self._news[1][m.id] = m
+            try:
+                self.share(m, d.limit, d.weight)
+            except OSError:
+                m.limit, m.weight = before
+                raise
         return ""
 
     def _place(self, d: Place) -> str:
@@ -344,7 +346,8 @@ class LiveBackend(ABC, Generic[M]):
             self.failed(work, m, code)
 
     def failed(self, work: Work, m: M, code: int) -> None:
-        self.try_again(work, self._why(m, code), last=code in UNUSABLE)
+        last = code in UNUSABLE or work.job.adopted is not None
+        self.try_again(work, m.why or self._why(m, code), last=last)
 
     def try_again(self, work: Work, why: str, *, last: bool = False) -> None:
         """In a while, unless that was the last time."""
@@ -354,6 +357,11 @@ class LiveBackend(ABC, Generic[M]):
         if last and work.tries > 1:
             work.reason += f", after {work.tries} tries"
         self.end(work, Phase.FAILED if last else Phase.WAITING)
+
+    def put_back(self, work: Work, why: str) -> None:
+        """Into the queue, through no fault of its own."""
+        work.reason = why
+        self.end(work, Phase.WAITING)
 
     def end(self, work: Work, phase: Phase) -> None:
         """It has come to this; what still runs of it is asked to leave first."""
@@ -445,7 +453,7 @@ class LiveBackend(ABC, Generic[M]):
 
     def _why(self, m: M, code: int) -> str:
         """In words, why a replica failed."""
-        said = self.last_line(m)
+        said = last_line(m.folder)
         if code == UNUSABLE[1]:
             return f"its command cannot be found: {said}"
         if self.killed_for_memory(m):

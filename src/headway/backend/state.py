@@ -97,6 +97,8 @@ class Member(ABC):
         self.heard_at: Seconds = 0.0
         self.heard = self.before = Sample()
         """At the last report, and when it came."""
+        self.why = ""
+        """What the platform says of its end."""
         self.kill_at: Seconds | None = None
         """When patience ends with what was asked to leave."""
 

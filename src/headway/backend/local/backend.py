@@ -97,9 +97,6 @@ class LocalBackend(LiveBackend[Member]):
     def killed_for_memory(self, m: Member) -> bool:
         return m.group.killed_for_memory()
 
-    def last_line(self, m: Member) -> str:
-        return launch.last_line(m.folder)
-
     # -- ends ------------------------------------------------------------------------------------
 
     def _exited(self, m: Member) -> None:
