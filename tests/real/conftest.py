@@ -53,8 +53,8 @@ def engines():
         pytest.skip(why)
     made = []
     try:
-        for name in "ab":
-            made.append(private.PrivateEngine(name))
+        made.append(private.PrivateEngine("a"))
+        made.append(private.PrivateEngine("b"))
         yield tuple(made)
     finally:
         for each in made:

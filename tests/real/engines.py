@@ -135,7 +135,7 @@ class PrivateEngine:
 
     def processes(self):
         found = []
-        for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):
+        for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()):
             with suppress(OSError):
                 if str(self.root).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                     found.append(pid)

@@ -9,7 +9,7 @@ from pathlib import Path
 from headway.backend.lines import Lines
 from headway.core.job import JobSpec, Task
 from headway.core.node import Node
-from headway.core.units import Bytes, JobId, Resources, Seconds
+from headway.core.units import Bytes, JobId, NodeId, Resources, Seconds
 from headway.errors import ConfigError
 from headway.spec.expand import expand
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
@@ -46,6 +46,8 @@ class LiveJob:
     pattern: str | None = None
     adopted: int | str | None = None
     """A process, or a container, that is already running and is only looked after."""
+    node: NodeId | None = None
+    """Where it already is, if it was adopted there."""
     log: Path | None = None
     """Where it writes, if that is not `out.log` in its folder."""
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from headway import fault
 from headway.backend.clock import Clock
-from headway.backend.docker import container, limits, past, usage
+from headway.backend.docker import adopted, container, limits, past, usage
 from headway.backend.docker.container import EPOCH, REPLICA, RUN, Found
 from headway.backend.docker.engine import Engine, Mailbox
 from headway.backend.docker.logs import Copy
@@ -27,10 +27,10 @@ from headway.backend.local import admission
 from headway.backend.recovery import Past, recover
 from headway.backend.state import Work
 from headway.core.decision import Applied, Decision, Failed, Outcome, SetShare, Started
-from headway.core.job import Phase, Task
+from headway.core.job import Phase, Task, replica_id
 from headway.core.node import Node
 from headway.core.snapshot import Trigger
-from headway.core.units import Cores, NodeId, ReplicaId, Resources, Seconds
+from headway.core.units import Cores, NodeId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, Unreachable
 
 ANSWER: Seconds = 0.04
@@ -46,10 +46,16 @@ class DockerBackend(LiveBackend[Member]):
     placed = Phase.STARTING
 
     def __init__(
-        self, folder: Path, engines: Sequence[Engine], jobs: Sequence[LiveJob], clock: Clock
+        self,
+        folder: Path,
+        engines: Sequence[Engine],
+        jobs: Sequence[LiveJob],
+        clock: Clock,
+        label: str = "",
     ) -> None:
+        """`label`: containers that come to carry it are adopted too."""
         super().__init__(folder, [node_of(e) for e in engines], jobs, clock)
-        self.run = folder.name
+        self.run, self.label = folder.name, label
         self.engines = {e.name: e for e in engines}
         self.mail = Mailbox()
         self.wake_by(self.mail.file, self.mail.read)
@@ -63,11 +69,20 @@ class DockerBackend(LiveBackend[Member]):
                 event=partial(self._event, engine),
             )
         recover(self)
+        for work in [w for w in self.coming if w.job.node is not None]:
+            self.coming.remove(work)
+            self._adopt(work)
 
     @property
     def how(self) -> tuple[str, str]:
         versions = ", ".join(dict.fromkeys(e.version for e in self.engines.values()))
         return "docker", f"Docker {versions} (its CPUs, quotas and shares)"
+
+    def _adopt(self, work: Work) -> None:
+        """It runs already, and where it is."""
+        work.started_at = self.clock()
+        self.set_phase(work, Phase.STARTING)
+        self.start(work, replica_id(work.id, "main", 0), work.job.node or NodeId(""), (0, 1))
 
     # -- starts ------------------------------------------------------------------------------------
 
@@ -267,12 +282,33 @@ class DockerBackend(LiveBackend[Member]):
 
     def _event(self, engine: Engine, told: dict[str, Any]) -> None:
         about = told["Actor"]
+        if told["Action"] == "start" and self._is_wanted(about["Attributes"]):
+            client, number = engine.client, about["ID"]
+            engine.do(
+                partial(client.get, f"/containers/{number}/json"), partial(self._came, engine)
+            )
+            return
         m = self._about(engine, about["ID"], about["Attributes"])
         if m is None or told["Action"] not in ("die", "destroy"):
             return
         m.died = int(about["Attributes"].get("exitCode") or m.died or 0)
         if m.id_there:
             self._look_into(m)
+
+    def _is_wanted(self, attributes: dict[str, str]) -> bool:
+        key, equals, value = self.label.partition("=")
+        here = attributes.get(key) if key and RUN not in attributes else None
+        return here is not None and (not equals or here == value)
+
+    def _came(self, engine: Engine, said: dict[str, Any]) -> None:
+        """A container with the label that we look after has been started."""
+        seen = container.found(said)
+        known = {w.job.adopted for w in self.works.values() if w.finished_at is None}
+        if seen.running and seen.id not in known:
+            job = adopted.to_job(engine.name, seen, self.works, self.clock())
+            self.works[job.id] = work = Work(job, self.folder / "jobs" / job.id)
+            self._adopt(work)
+            self.happened(Trigger.ARRIVED)
 
     def _about(self, engine: Engine, number: str, attributes: dict[str, str]) -> Member | None:
         """Whom it is about: ours by what they are labelled with, others by their number."""
@@ -456,4 +492,4 @@ class DockerBackend(LiveBackend[Member]):
 
 
 def node_of(engine: Engine) -> Node:
-    return Node(id=engine.name, capacity=Resources(cpu=engine.cores, memory=engine.memory))
+    return Node(id=engine.name, capacity=engine.capacity)

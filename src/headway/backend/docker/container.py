@@ -52,6 +52,7 @@ def body(
             "MemorySwap": int(m.most),
             "Mounts": [mount] if shared else [],
             "LogConfig": LOG,
+            "CpusetCpus": ",".join(map(str, m.engine.cpus or ())),
             **({"NetworkMode": "host"} if m.rank[1] > 1 else {}),
         },
     }

@@ -12,7 +12,7 @@ from threading import Event, Thread
 from typing import Any, TypeVar
 
 from headway.backend.docker.client import Client, Stream
-from headway.core.units import Bytes, Cores, NodeId, Seconds
+from headway.core.units import Bytes, Cores, NodeId, Resources, Seconds
 from headway.errors import BackendError, Unreachable
 
 T = TypeVar("T")
@@ -57,6 +57,9 @@ class Engine:
         info = client.get("/info")
         self.cores: Cores = float(info["NCPU"])
         self.memory: Bytes = float(info["MemTotal"])
+        self.capacity = Resources(cpu=self.cores, memory=self.memory)
+        self.cpus: tuple[int, ...] | None = None
+        """Where its containers run; None: anywhere."""
         self.version = str(said.get("Version", ""))
         self.up = True
         self.apart = False
@@ -67,6 +70,10 @@ class Engine:
         self._stopped = Event()
         self._stream: Stream | None = None
         self._threads: list[Thread] = []
+
+    def cut(self, capacity: Resources, cpus: tuple[int, ...] | None) -> None:
+        """It is a part of the engine only."""
+        self.capacity, self.cpus = capacity, cpus
 
     # -- what takes time ---------------------------------------------------------------------------
 
