@@ -33,7 +33,7 @@ class PrivateEngine:
 
     def __init__(self, name, *, live_restore=False, hidden=None, tcp=None):
         self.name, self.live_restore, self.hidden = name, live_restore, hidden
-        self.root = Path(tempfile.mkdtemp(prefix=f"hw-{name}-"))
+        self.root = Path(tempfile.mkdtemp(prefix=f"hw-{name}-", dir=roomy()))
         self.url = f"tcp://127.0.0.1:{tcp}" if tcp else f"unix://{self.root}/docker.sock"
         self.client = Client(self.url)
         self.group = f"/{self.root.name}"
@@ -148,6 +148,14 @@ class PrivateEngine:
     def left(self):
         """What is still there of it."""
         return [*self.processes(), *mounts(self.root), *self.groups()]
+
+
+def roomy():
+    """Memory, where there is enough of it: to remove images from a busy disk takes seconds."""
+    shared = Path("/dev/shm")
+    if shared.is_dir() and shutil.disk_usage(shared).free > 4 * 2**30:
+        return shared
+    return None
 
 
 def mounts(root):
