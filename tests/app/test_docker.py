@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
 from time import monotonic, sleep
 
 import pytest
@@ -18,8 +19,9 @@ from headway.backend.docker import limits, logs, usage
 from headway.backend.docker.client import Client
 from headway.backend.docker.nodes import spots
 from headway.cli import app
-from headway.core.decision import Failed, Place, Refused, SetShare, Started
+from headway.core.decision import Failed, Move, Place, Refused, SetShare, Started
 from headway.core.job import Phase
+from headway.core.units import Resources
 from headway.errors import BackendError, ConfigError, Denied, Unreachable
 from headway.spec.reading import read_workload
 
@@ -318,6 +320,45 @@ def test_what_was_created_and_never_started_is_removed_after_a_crash(platform, e
     platform.backend = platform.look(jobs)
     assert engine.containers == {}
     platform.until(lambda: platform.backend.works["x"].phase is Phase.WAITING)
+
+
+def test_who_is_told_twice_to_stop_leaves_an_engine_that_is_away(platform, engine):
+    work = start(platform)
+    engine.away()
+    platform.until(lambda: not platform.backend.nodes["a"].up)
+    move = Move(replica="x/worker-0", to="a")
+    assert "does not answer" in platform.backend.act(move).why
+    platform.backend.cancel("interrupted")
+    platform.backend.wait(0.02)
+    assert work.finished_at is None
+    platform.backend.cancel("interrupted", now=True)
+    platform.backend.wait(0.02)
+    assert work.phase is Phase.CANCELLED
+    assert "it may still run there" in work.reason
+
+
+def test_memory_that_was_kept_for_one_that_has_gone_is_given_to_the_others(platform, engine):
+    start(platform, "big")
+    big = platform.backend.works["big"]
+    task = replace(big.spec.tasks[0], request=Resources(memory=2.0**32))
+    big.spec = replace(big.spec, tasks=(task,))
+    start(platform, "small")
+    small = platform.backend.members["small/worker-0"]
+    assert small.most == 2**32
+    platform.end("big")
+    platform.until(lambda: engine.made[1].host["Memory"] == 2**33)
+    assert engine.made[1].host["MemorySwap"] == 2**33
+
+
+def test_a_log_whose_line_was_cut_is_followed_again(platform):
+    start(platform)
+    m = platform.backend.members["x/worker-0"]
+    before = m.log
+    before.close()
+    platform.until(lambda: m.log is not before and not m.log.over.is_set())
+    m.log.trouble = "no such driver"
+    m.log.close()
+    platform.until(lambda: "log cannot be read" in m.voice.heard.trouble)
 
 
 def until(claim):
