@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from queue import SimpleQueue
+from time import sleep
 from urllib.parse import parse_qsl, urlsplit
 
 IMAGE = "headway-workloads:test"
@@ -249,8 +250,13 @@ class Handler(BaseHTTPRequestHandler):
             self._answer({"Warnings": None})
 
     def _one_stats(self, container):
-        used = {"cpu_usage": {"total_usage": 10**9 * len(container.lines)}}
-        self._answer({"cpu_stats": used, "memory_stats": {"stats": {"total_rss": 2**20}}})
+        self._stream()
+        while container.state == "running":
+            used = {"cpu_usage": {"total_usage": 10**9 * len(container.lines)}}
+            said = {"cpu_stats": used, "memory_stats": {"stats": {"total_rss": 2**20}}}
+            self.wfile.write(json.dumps(said).encode() + b"\n")
+            self.wfile.flush()
+            sleep(0.1)
 
     def _one_logs(self, container):
         self._stream()

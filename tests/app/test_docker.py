@@ -350,6 +350,23 @@ def test_memory_that_was_kept_for_one_that_has_gone_is_given_to_the_others(platf
     assert engine.made[1].host["MemorySwap"] == 2**33
 
 
+def test_an_engine_that_does_not_answer_once_is_asked_again(platform, engine, monkeypatch):
+    platform.submit("x")
+    client, post = platform.backend.engines["a"].client, Client.post
+
+    def silent(self, path, *words, **more):
+        if self is client and path.endswith("create"):
+            monkeypatch.setattr(Client, "post", post)
+            raise Unreachable("not now")
+        return post(self, path, *words, **more)
+
+    monkeypatch.setattr(Client, "post", silent)
+    work = platform.backend.works["x"]
+    platform.backend.act(Place(job="x", where=(("x/worker-0", "a"),)))
+    platform.until(lambda: work.phase is Phase.WAITING)
+    assert (work.tries, engine.made) == (0, [])
+
+
 def test_a_log_whose_line_was_cut_is_followed_again(platform):
     start(platform)
     m = platform.backend.members["x/worker-0"]
