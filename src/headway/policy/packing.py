@@ -6,7 +6,6 @@ the gang, not by how many nodes there are.
 """
 
 from collections.abc import Iterable
-from copy import copy
 
 from headway.core.job import Job, JobSpec, Replica, Task, replica_id, task_of
 from headway.core.node import Node
@@ -31,6 +30,9 @@ class Packing:
         asked = asked or total(job.spec)
         if not asked.fits(NOTHING, self.free):
             return ()
+        first = job.spec.tasks[0]
+        if first.replicas == 1 and len(job.spec.tasks) == 1:
+            return self._one(job, first)
         before = dict(self.taken)
         where: list[tuple[ReplicaId, NodeId]] = []
         for task in job.spec.tasks:
@@ -40,9 +42,19 @@ class Packing:
         self.free = self.free - asked
         return tuple(where)
 
+    def _one(self, job: Job, task: Task) -> Where:
+        """The same for a job of one replica, which most are."""
+        found = self._best(task.request, 1)
+        if found is None:
+            return ()
+        node = found[0]
+        self.taken[node.id] = self._of(node) + task.request
+        self.free = self.free - task.request
+        return ((replica_id(job.id, task.name, 0), node.id),)
+
     def clone(self) -> "Packing":
-        other = copy(self)
-        other.taken = dict(self.taken)
+        other = object.__new__(Packing)
+        other.snapshot, other.taken, other.free = self.snapshot, dict(self.taken), self.free
         return other
 
     def take(self, job: Job, where: Where) -> None:

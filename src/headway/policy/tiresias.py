@@ -11,7 +11,7 @@ cycle costs by what changed and not by how many wait.
 from collections.abc import Callable
 from dataclasses import field
 from enum import Enum
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from headway.core.decision import CALM, Decision, Place, Plan, Suspend
 from headway.core.job import Job, Mode, Phase
@@ -46,31 +46,40 @@ class Account:
 
 
 @memory
+class Shape:
+    """Gangs that are alike, so that any of them fits where one does: who of them waits."""
+
+    asked: Resources
+    queues: list[list[Entry]] = field(default_factory=lambda: [[], []])
+    """Heaps by order of arrival. Who waits no longer is still in them until he is met."""
+
+
+@memory
 class TiresiasMemory:
     accounts: dict[JobId, Account] = field(default_factory=dict)
     came: int = 0
-    waiting: list[dict[str, list[Entry]]] = field(default_factory=lambda: [{}, {}])
-    """For each queue and each shape of gang, who waits: heaps by order of arrival. Who waits no
-    longer is still in them until he is met."""
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    waiting: list[int] = field(default_factory=lambda: [0, 0])
+    """How many wait in each queue."""
     falling: list[Entry] = field(default_factory=list)
     """When those who run in the upper queue have had their quantum: such a heap, too."""
     lower: dict[JobId, None] = field(default_factory=dict)
     """Who runs in the lower queue and can be suspended."""
+    youngest: list[Entry] = field(default_factory=list)
+    """A heap of them."""
     held: Resources = NOTHING
-    """What those hold."""
+    """What they hold."""
     going: dict[JobId, None] = field(default_factory=dict)
     """Who is being suspended."""
     placed: dict[JobId, None] = field(default_factory=dict)
     """In the last cycle."""
-    blocked: bool = False
-    """Somebody waits in the upper queue."""
 
 
 @record
 class Tiresias:
     name: str = "tiresias"
     listens: bool = False
-    quantum: float = 3600.0
+    quantum: float = 100_000.0
     """Device-seconds in the upper queue. A device is a GPU, or a core where none are asked for."""
 
     def begin(self) -> TiresiasMemory:
@@ -102,10 +111,9 @@ class _Cycle:
         for name in dict.fromkeys((*s.changed.jobs, *placed, *m.going)):
             job = s.jobs.get(name)
             if job is None:
-                self._stops(name)
-                m.accounts.pop(name, None)
+                self._ends(name)
             elif job.phase is Phase.WAITING:
-                self._waits(job, refused=name in placed)
+                self._waits(job, refused=name not in s.changed.jobs)
             elif job.phase is not Phase.LEAVING:
                 self._runs(job)
         while m.falling and m.falling[0][0] <= s.at + SLACK:
@@ -123,17 +131,19 @@ class _Cycle:
         return m.accounts[job.id]
 
     def _waits(self, job: Job, *, refused: bool) -> None:
-        known = job.id in self.m.accounts
+        m = self.m
+        known = job.id in m.accounts
         account = self._account(job)
         if known and account.since is None:
             return
-        if refused:
+        if refused:  # it was placed, and nothing came of it
             account.since = self.s.at
-        self._stops(job.id)
+        self._stops(job.id, account)
         account.queue = LOWER if account.had >= self.quantum else UPPER
+        shape = m.shapes.setdefault(_shape(job), Shape(asked=account.asked))
+        heappush(shape.queues[account.queue], (account.order, job.id))
+        m.waiting[account.queue] += 1
         self.news[account.queue] = True
-        heap = self.m.waiting[account.queue].setdefault(shape(job), [])
-        heappush(heap, (account.order, job.id))
 
     def _runs(self, job: Job) -> None:
         """Mostly that has been known since it was placed."""
@@ -161,15 +171,23 @@ class _Cycle:
         account.queue = LOWER
         if job.spec.checkpoint is not Mode.NONE:
             m.lower[job.id] = None
+            heappush(m.youngest, (-account.order, job.id))
             m.held = m.held + account.asked
             self.news[UPPER] = True
 
-    def _stops(self, name: JobId) -> None:
-        """Settle its account up to now."""
+    def _ends(self, name: JobId) -> None:
         account = self.m.accounts.get(name)
+        if account is not None:
+            if account.since is None:
+                self.m.waiting[account.queue] -= 1
+            self._stops(name, account)
+            del self.m.accounts[name]
+
+    def _stops(self, name: JobId, account: Account) -> None:
+        """Settle its account up to now."""
         self.m.going.pop(name, None)
         self._not_lower(name)
-        if account is not None and account.since is not None:
+        if account.since is not None:
             account.had += (self.s.at - account.since) * account.devices
             account.since = None
 
@@ -183,58 +201,55 @@ class _Cycle:
 
     def plan(self) -> Plan:
         m = self.m
-        if self.news[UPPER]:
+        if m.waiting[UPPER] and self.news[UPPER]:
             going = [m.accounts[name].asked for name in m.going]
-            m.blocked = self._serve(UPPER, self._make_room, sum(going, self.now.free + m.held))
-        if self.news[LOWER]:
+            self._serve(UPPER, self._make_room, sum(going, self.now.free + m.held))
+        if m.waiting[LOWER] and self.news[LOWER]:
             self._serve(LOWER, self._fits_now, self.now.free)
-        wake = max(0.0, m.falling[0][0] - self.s.at) if m.blocked and m.falling else None
+        wake = None
+        if m.waiting[UPPER] and m.falling:
+            wake = max(0.0, m.falling[0][0] - self.s.at)
         if not self.decisions and wake is None:
             return CALM
         return Plan(decisions=tuple(self.decisions), wake_after=wake)
 
-    def _serve(self, queue: int, attempt: Callable[[Job], Fate], most: Resources) -> bool:
-        """Each in turn, by order of arrival, unless all there is were too little for it. Was
-        somebody blocked?
-        """
-        shapes, accounts = self.m.waiting[queue], self.m.accounts
-        heads = [(head, name) for name in list(shapes) if (head := self._head(queue, name))]
-        order = [(h, name) for h, name in heads if accounts[h[1]].asked.fits(NOTHING, most)]
-        heapify(order)
-        blocked, later = len(order) < len(heads), []
+    def _serve(self, queue: int, attempt: Callable[[Job], Fate], most: Resources) -> None:
+        """Each in turn, by order of arrival, unless all there is were too little for it."""
+        order: list[tuple[Entry, str]] = []
+        for name, shape in self.m.shapes.items():
+            if shape.queues[queue] and shape.asked.fits(NOTHING, most):
+                self._line_up(queue, name, order)
+        later: list[tuple[Entry, str]] = []
         while order:
-            (_, job), name = heappop(order)
-            fate = attempt(self.s.jobs[job])
+            entry, name = heappop(order)
+            fate = attempt(self.s.jobs[entry[1]])
             if fate is Fate.BLOCKED:
-                blocked = True
                 continue
-            entry = heappop(shapes[name])
+            heappop(self.m.shapes[name].queues[queue])
             if fate is Fate.PROMISED:
                 later.append((entry, name))
-            head = self._head(queue, name)
-            if head is not None:
-                heappush(order, (head, name))
+            self._line_up(queue, name, order)
         for entry, name in later:
-            heappush(shapes.setdefault(name, []), entry)
-        return blocked
+            heappush(self.m.shapes[name].queues[queue], entry)
 
-    def _head(self, queue: int, name: str) -> Entry | None:
+    def _line_up(self, queue: int, name: str, order: list[tuple[Entry, str]]) -> None:
         """The first of a shape who really waits."""
-        heap = self.m.waiting[queue][name]
+        heap = self.m.shapes[name].queues[queue]
         while heap:
             account = self.m.accounts.get(heap[0][1])
             if account is not None and account.since is None and account.queue == queue:
-                return heap[0]
+                heappush(order, (heap[0], name))
+                return
             heappop(heap)
-        del self.m.waiting[queue][name]
-        return None
 
     def _fits_now(self, job: Job) -> Fate:
-        where = self.now.place(job, self.m.accounts[job.id].asked)
+        account = self.m.accounts[job.id]
+        where = self.now.place(job, account.asked)
         if not where:
             return Fate.BLOCKED
         if self.soon is not None:
             self.soon.take(job, where)
+        self.m.waiting[account.queue] -= 1
         self._starts(job)
         self.m.placed[job.id] = None
         self.decisions.append(Place(job=job.id, where=where, reason="it has had least"))
@@ -245,15 +260,11 @@ class _Cycle:
         if self._fits_now(job) is Fate.PLACED:
             return Fate.PLACED
         m = self.m
-        if not m.going and not m.lower:
-            return Fate.BLOCKED
         if self.soon is None:
             self.soon = self.now.clone()
             for name in m.going:
                 self.soon.release(self.s.placed(name))
-        where = self.soon.place(job, m.accounts[job.id].asked)
-        if not where:
-            where = self._suspend_for(job)
+        where = self.soon.place(job, m.accounts[job.id].asked) or self._suspend_for(job)
         if not where:
             return Fate.BLOCKED
         self.now.take(job, where)  # nobody else may have what is free of it already
@@ -266,25 +277,26 @@ class _Cycle:
         asked = m.accounts[job.id].asked
         if not asked.fits(NOTHING, soon.free + m.held):
             return ()
-        before, chosen = soon.clone(), []
-        for name in sorted(m.lower, key=lambda n: -m.accounts[n].order):
-            soon.release(self.s.placed(name))
-            chosen.append(name)
-            where = soon.place(job, asked)
-            if where:
-                break
-        else:
+        before, chosen, where = soon.clone(), [], Where()
+        while m.youngest and not where:
+            entry = heappop(m.youngest)
+            if entry[1] in m.lower and entry not in chosen:
+                chosen.append(entry)
+                soon.release(self.s.placed(entry[1]))
+                where = soon.place(job, asked)
+        if not where:
             self.soon = before
+            for entry in chosen:
+                heappush(m.youngest, entry)
             return ()
-        for name in chosen:
+        for _, name in chosen:
             self._not_lower(name)
             m.going[name] = None
             self.decisions.append(Suspend(job=name, reason="others have had less"))
         return where
 
 
-def shape(job: Job) -> str:
-    """Gangs of one shape fit where any of them fits."""
+def _shape(job: Job) -> str:
     return ";".join(
         f"{t.replicas}x{t.request.gpu},{t.request.cpu},{t.request.memory}" for t in job.spec.tasks
     )

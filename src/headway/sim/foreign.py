@@ -86,7 +86,7 @@ def _scenario(rows: list[Row], cluster: Cluster, *, cores: bool, seed: int) -> S
     devices = float(cluster.devices)
     room = Resources(cpu=devices, memory=2.0**40, gpu=0.0 if cores else devices)
     nodes = tuple(Node(id=NodeId(f"node-{i}"), capacity=room) for i in range(cluster.nodes))
-    return Scenario(nodes=nodes, jobs=tuple(jobs), costs=Costs(), seed=seed)
+    return Scenario(nodes=nodes, jobs=tuple(jobs), costs=Costs(save=0.0, restore=0.0), seed=seed)
 
 
 def _philly(file: Iterable[str], where: str) -> Iterator[Row]:
