@@ -20,6 +20,7 @@ POLICIES = [
     "headway", "headway:objective=quality", "las", "fsp",
     "specon", "specon:paper", "specon:interval=2,threshold=0.5,unconverged=0",
     "specon:paper,interval=2,threshold=0.5,unconverged=0", "flowcon2", "flowcon2:paper",
+    "spread", "fifo", "tiresias:quantum=20",
 ]  # fmt: skip
 
 
