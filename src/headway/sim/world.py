@@ -396,14 +396,17 @@ class World:
         if not active:
             return
         caps = [r.demand if r.limit is None else min(r.limit, r.demand) for r in active]
-        crowd = 1 + self.scenario.contention * (len(active) - 1)
-        given = share(node.node.capacity.cpu / crowd, caps, [r.weight for r in active])
+        capacity = node.node.capacity.cpu / (1 + self.scenario.contention * (len(active) - 1))
+        given = caps
+        if sum(caps) > capacity:
+            given = share(capacity, caps, [r.weight for r in active])
         for r, cores in zip(active, given, strict=True):
             if cores != r.cores:
                 r.job.advance(self.now)
                 r.cores = cores
                 changed[r.job] = None
-                self._note(r, cores)
+                if self.trace is not None:
+                    self._note(r, cores)
 
     def _note(self, r: ReplicaState, cores: float) -> None:
         if self.trace is not None and r.node is not None:
