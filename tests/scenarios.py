@@ -21,6 +21,7 @@ POLICIES = [
     "specon", "specon:paper", "specon:interval=2,threshold=0.5,unconverged=0",
     "specon:paper,interval=2,threshold=0.5,unconverged=0", "flowcon2", "flowcon2:paper",
     "interrupted",
+    "spread", "fifo", "tiresias:quantum=20",
 ]  # fmt: skip
 
 

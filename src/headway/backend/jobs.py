@@ -10,7 +10,7 @@ from headway.backend.lines import Lines
 from headway.core.job import Estimate, Expected, JobSpec, Task, holding
 from headway.core.node import Node
 from headway.core.size import ONE_RUN
-from headway.core.units import Bytes, JobId, NodeId, Resources, Seconds
+from headway.core.units import Bytes, JobId, NodeId, Seconds
 from headway.errors import ConfigError
 from headway.spec.expand import expand
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec

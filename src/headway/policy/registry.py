@@ -2,8 +2,9 @@
 
 A policy that decides shares only runs on every node, after `spread` has placed the jobs (for
 `headway`, where fair sharing would have placed them); one
-that moves jobs comes before `spread`, which then sees what the moves leave. `a+b` is a chain of
-exactly those. Settings follow a colon: `flowcon:paper,threshold=0.1`.
+that moves jobs comes before `spread`, which then sees what the moves leave. There gangs are
+placed whole; `spread` itself, and `fair`, go pod by pod. `a+b` is a chain of exactly those.
+Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from headway.errors import ConfigError, UnknownName
 from headway.policy.as_fair import AsFair
 from headway.policy.asked import Asked
 from headway.policy.fair import Fair
+from headway.policy.fifo import Fifo
 from headway.policy.flowcon import PAPER as FLOWCON_PAPER
 from headway.policy.flowcon import FlowCon
 from headway.policy.flowcon2 import FlowCon2
@@ -22,10 +24,12 @@ from headway.policy.fsp import Fsp
 from headway.policy.headway import Headway
 from headway.policy.interrupted import Interrupted
 from headway.policy.las import Las
+from headway.policy.pods import Pods
 from headway.policy.specon import PAPER as SPECON_PAPER
 from headway.policy.specon import SpeCon
 from headway.policy.spread import Spread
 from headway.policy.srpt import Srpt
+from headway.policy.tiresias import Tiresias
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,11 @@ POLICIES: dict[str, Entry] = {
     "srpt": Entry(Srpt, "shares", "least remaining work first: an oracle, simulator only"),
     "las": Entry(Las, "shares", "least attained service first"),
     "fsp": Entry(Fsp, "shares", "in the order in which fair sharing would finish them"),
-    "spread": Entry(Spread, "placement", "the least requested node, pod by pod: kube-scheduler"),
+    "spread": Entry(Pods, "placement", "the least requested node, pod by pod: kube-scheduler"),
+    "fifo": Entry(Fifo, "placement", "first come, first served, strictly; whole gangs, packed"),
+    "tiresias": Entry(
+        Tiresias, "jobs", "least attained service in the cluster, by suspending (NSDI 2019)"
+    ),
     "flowcon": Entry(
         FlowCon, "shares", "ceilings by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER
     ),
@@ -77,7 +85,8 @@ def build(text: str) -> Policy[Any]:
     if isinstance(members[0], PerNode) and members[0].name == "headway":
         return AsFair(members[0], name=text)
     if level == "shares":
-        return Chain(Spread(), members[0], name=text)
+        places = Pods() if members[0].name == "fair" else Spread()
+        return Chain(places, members[0], name=text)
     if level == "moves":
         return Chain(members[0], Spread(), PerNode(Fair()), name=text)
     return members[0]

@@ -34,6 +34,7 @@ from headway.runtime.platform import Docker, Engines, Machine, Platform
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.spec.expand import expand, written
 from headway.spec.reading import read_workload
+from headway.spec.room import refuse_too_large
 from headway.spec.workload import NodeSpec, Workload
 
 
@@ -149,6 +150,7 @@ def begin(  # noqa: PLR0913 - each is one thing that a user may say
     if docker is not None:
         platform = Engines.of(docker, workload)
         check_images(platform.engines, jobs)
+    refuse_too_large({job.id: job.spec for job in jobs}, platform.nodes, str(path))
     run = _begin(jobs, policy, data, about, platform)
     run.folder.write("workload.yaml", written(listed))
     return run
