@@ -7,7 +7,7 @@ exactly those. Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from headway.core.policy import Chain, PerNode, Policy
@@ -19,8 +19,12 @@ from headway.policy.flowcon import PAPER as FLOWCON_PAPER
 from headway.policy.flowcon import FlowCon
 from headway.policy.flowcon2 import FlowCon2
 from headway.policy.fsp import Fsp
+from headway.policy.gang import PAPER as DRAGON_PAPER
+from headway.policy.gang import Dragon, Gang
 from headway.policy.headway import Headway
+from headway.policy.kips import Kips
 from headway.policy.las import Las
+from headway.policy.optimus import Optimus
 from headway.policy.specon import PAPER as SPECON_PAPER
 from headway.policy.specon import SpeCon
 from headway.policy.spread import Spread
@@ -35,6 +39,8 @@ class Entry:
     about: str
     paper: dict[str, Any] | None = None
     """Settings of its paper mode, where it has one."""
+    part: dict[str, Any] | None = None
+    """What it adds to `gang`: `gang+locality` is one policy, and not a chain."""
 
 
 POLICIES: dict[str, Entry] = {
@@ -56,6 +62,22 @@ POLICIES: dict[str, Entry] = {
     "specon": Entry(
         SpeCon, "moves", "converged jobs go where they are least in the way (2021)", SPECON_PAPER
     ),
+    "gang": Entry(
+        Gang, "jobs", "jobs start whole, in order, with room kept for the first in line", part={}
+    ),
+    "locality": Entry(
+        Gang, "jobs", "gang, on one node or the fewest, ps with the most", part={"local": True}
+    ),
+    "elastic": Entry(
+        Gang, "jobs", "gang, and workers come and go while a job runs", part={"elastic": True}
+    ),
+    "dragon": Entry(
+        Dragon, "jobs", "gang, locality and elastic together (CLOSER 2019)", DRAGON_PAPER
+    ),
+    "kips": Entry(
+        Kips, "jobs", "workers and their CPU given and taken by load (our reading of KIPS 2022)"
+    ),
+    "optimus": Entry(Optimus, "jobs", "workers to whom they save most time (EuroSys 2018)"),
 }
 
 
@@ -65,11 +87,13 @@ def build(text: str) -> Policy[Any]:
     """
     if text.startswith("@"):
         return Chain(Asked(), build(text[1:]), name=text)
-    parts = text.split("+")
+    parts = _joined(text.split("+"))
     members = [_member(part) for part in parts]
     if len(members) > 1:
         return Chain(*members, name=text)
     level = POLICIES[parts[0].partition(":")[0]].level
+    if level == "jobs":
+        return replace(members[0], name=text)  # type: ignore[type-var]
     if isinstance(members[0], PerNode) and members[0].name == "headway":
         return AsFair(members[0], name=text)
     if level == "shares":
@@ -77,6 +101,25 @@ def build(text: str) -> Policy[Any]:
     if level == "moves":
         return Chain(members[0], Spread(), PerNode(Fair()), name=text)
     return members[0]
+
+
+def _joined(parts: list[str]) -> list[str]:
+    """The parts of one policy for whole jobs, as one.
+
+    >>> _joined(["gang", "locality", "elastic:restart=5", "fair"])
+    ['gang:local=True,elastic=True,restart=5', 'fair']
+    """
+    out: list[str] = []
+    for text in parts:
+        name, _, given = text.strip().partition(":")
+        part = POLICIES[name].part if name in POLICIES else None
+        if part is None:
+            out.append(text)
+            continue
+        settings = [*(f"{k}={v}" for k, v in part.items()), *([given] if given else [])]
+        before = out.pop().partition(":")[2] if out and out[-1].startswith("gang:") else ""
+        out.append("gang:" + ",".join([*([before] if before else []), *settings]))
+    return out
 
 
 def _member(text: str) -> Policy[Any]:
