@@ -16,10 +16,10 @@ from headway.core.decision import (
     subject,
 )
 from headway.core.foresee import foresee
-from headway.core.job import Job, Mode, Phase, task_of
+from headway.core.job import Job, Mode, Phase, missing, task_of
 from headway.core.record import record
 from headway.core.snapshot import Snapshot
-from headway.core.units import NodeId, ReplicaId, Resources, Share
+from headway.core.units import JobId, NodeId, ReplicaId, Resources, Share
 
 LEAST_LIMIT: Share = 0.01
 """No ceiling below this part of the node: a replica that gets nothing learns nothing."""
@@ -96,11 +96,13 @@ def _act(decision: Decision, s: Snapshot) -> str:
             return _scale(decision, s)
         case _:
             assert isinstance(decision, Suspend)  # noqa: S101 - the type checker's
-            return _movable(s.jobs.get(decision.job))
+            return "" if half_started(s.jobs.get(decision.job), s) else _movable(s, decision.job)
 
 
 def _place(d: Place, s: Snapshot) -> str:
     job = s.jobs.get(d.job)
+    if d.partial:
+        return _part(job, d, s)
     if job is None or job.phase is not Phase.WAITING:
         return "it is not waiting"
     named = [task_of(name) for name, _ in d.where]
@@ -109,6 +111,27 @@ def _place(d: Place, s: Snapshot) -> str:
         if not task.least <= count <= task.most:
             return f"a gang is started whole: {count} of {task.replicas} {task.name}"
     return _room(job, d.where, s)
+
+
+def _part(job: Job | None, d: Place, s: Snapshot) -> str:
+    """An asynchronous job runs before it is whole."""
+    runs = job is not None and job.spec.speed is not None and not job.spec.speed.waits
+    open_ = (Phase.WAITING, Phase.STARTING, Phase.RUNNING if runs else Phase.WAITING)
+    if job is None or job.phase not in open_:
+        return "it waits for nobody"
+    names = {name for name, _ in d.where}
+    if not names or not names.issubset(missing(job, {r.id for r in s.placed(job.id)})):
+        return "these are not what it waits for"
+    return _room(job, d.where, s)
+
+
+def half_started(job: Job | None, s: Snapshot) -> bool:
+    """Does it hold room and wait for the rest of its gang?"""
+    return (
+        job is not None
+        and job.phase is Phase.STARTING
+        and bool(missing(job, {r.id for r in s.placed(job.id)}))
+    )
 
 
 def _room(job: Job, where: tuple[tuple[ReplicaId, NodeId], ...], s: Snapshot) -> str:
@@ -131,11 +154,11 @@ def _move(d: Move, s: Snapshot) -> str:
         return "it is not running"
     if replica.node == d.to:
         return "it is there already"
-    job = s.jobs[replica.job]
-    return _movable(job) or _room(job, ((d.replica, d.to),), s)
+    return _movable(s, replica.job) or _room(s.jobs[replica.job], ((d.replica, d.to),), s)
 
 
-def _movable(job: Job | None) -> str:
+def _movable(s: Snapshot, name: JobId) -> str:
+    job = s.jobs.get(name)
     if job is None or job.phase is not Phase.RUNNING:
         return "it is not running"
     return "it cannot save itself" if job.spec.checkpoint is Mode.NONE else ""
@@ -145,7 +168,7 @@ def _scale(d: Scale, s: Snapshot) -> str:
     job = s.jobs.get(d.job)
     if job is None or job.phase is not Phase.RUNNING:
         return "it is not running"
-    here = {r.id for r in s.of(d.job) if r.task == d.task}
+    here = {r.id for r in s.placed(d.job) if r.task == d.task}
     task = next((t for t in job.spec.tasks if t.name == d.task), None)
     if task is None or not here.issuperset(d.remove) or here & {name for name, _ in d.add}:
         return "no such replicas"

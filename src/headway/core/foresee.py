@@ -58,7 +58,8 @@ class _Future:
             case SetShare(replica=name, limit=limit, weight=weight):
                 self.replicas.put(name, replace(self.replicas[name], limit=limit, weight=weight))
             case Place(job=job, where=where):
-                self._set_phase(job, Phase.STARTING)
+                if self.jobs[job].phase is Phase.WAITING:
+                    self._set_phase(job, Phase.STARTING)
                 self._start(job, where)
             case Move(replica=name, to=to):
                 moving = replace(self.replicas[name], phase=Phase.LEAVING, bound_for=to)

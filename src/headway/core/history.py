@@ -7,6 +7,7 @@ to what exists. They are the loop's own: a snapshot of them is valid until the n
 
 from bisect import bisect_left, insort
 from collections.abc import Collection
+from dataclasses import replace
 
 from headway.core.job import Estimate, Job, Phase, Replica
 from headway.core.node import Node
@@ -206,6 +207,8 @@ def _hear(h: History, report: Report) -> None:
 
 def _estimated(job: Job, r: Replica, work: CoreSeconds) -> Job:
     """What is left of a job after it has been heard."""
+    if job.spec.speed is not None:
+        return _paced(job, r)
     size = from_steps(job.spec, r.attained, r.track.step)
     if size is None and job.spec.expected is not None:
         size = job.spec.expected.work
@@ -220,6 +223,19 @@ def _estimated(job: Job, r: Replica, work: CoreSeconds) -> Job:
         step_cost=r.attained / r.track.step if r.track.step else None,
         checkpoint_age=job.checkpoint_age,
         truth=None if job.truth is None else max(0.0, job.truth - work),
+    )
+
+
+def _paced(job: Job, r: Replica) -> Job:
+    """Of a distributed job the steps tell, not the work of one of its replicas."""
+    total, told = job.spec.total_steps, job.spec.expected
+    if total is None or told is None or r.track.step is None:
+        return job
+    left = told.work.value * max(0.0, 1 - r.track.step / total)
+    return replace(
+        job,
+        remaining=Estimate(value=left, error=told.work.error),
+        step_cost=told.work.value / total,
     )
 
 

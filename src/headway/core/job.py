@@ -1,9 +1,11 @@
 """What a user submits, and the replicas that it runs as."""
 
+from collections.abc import Container
 from enum import StrEnum
 
 from headway.core.record import record
 from headway.core.report import EMPTY, Track, Usage
+from headway.core.speed import Speed
 from headway.core.units import (
     NOTHING,
     Cores,
@@ -90,6 +92,9 @@ class JobSpec:
     direction: Direction = Direction.MINIMIZE
     total_steps: float | None = None
     expected: Expected | None = None
+    speed: Speed | None = None
+    """How fast it is with which workers. None: unknown; in the simulator the rates of its
+    replicas add up."""
     checkpoint: Mode = Mode.NONE
     grace: Seconds = 30.0
     priority: int = 0
@@ -151,6 +156,20 @@ def task_of(replica: ReplicaId) -> str:
     return replica.rpartition("/")[2].rpartition("-")[0]
 
 
+def job_of(replica: ReplicaId) -> JobId:
+    """And so is its job.
+
+    >>> job_of(replica_id("vae", "worker", 3))
+    'vae'
+    """
+    return JobId(replica.rpartition("/")[0])
+
+
 def gang(job: Job) -> tuple[ReplicaId, ...]:
     """The replicas that a job asks to be started with."""
     return tuple(replica_id(job.id, t.name, i) for t in job.spec.tasks for i in range(t.replicas))
+
+
+def missing(job: Job, there: Container[ReplicaId]) -> tuple[ReplicaId, ...]:
+    """Those of its gang that are not there."""
+    return tuple(name for name in gang(job) if name not in there)

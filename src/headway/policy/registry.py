@@ -2,8 +2,9 @@
 
 A policy that decides shares only runs on every node, after `spread` has placed the jobs (for
 `headway`, where fair sharing would have placed them); one
-that moves jobs comes before `spread`, which then sees what the moves leave. `a+b` is a chain of
-exactly those. Settings follow a colon: `flowcon:paper,threshold=0.1`.
+that moves jobs comes before `spread`, which then sees what the moves leave. There gangs are
+placed whole; `spread` itself, and `fair`, go pod by pod. `a+b` is a chain of exactly those.
+Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
 
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from headway.policy.headway import Headway
 from headway.policy.kips import Kips
 from headway.policy.las import Las
 from headway.policy.optimus import Optimus
+from headway.policy.pods import Pods
 from headway.policy.specon import PAPER as SPECON_PAPER
 from headway.policy.specon import SpeCon
 from headway.policy.spread import Spread
@@ -49,7 +51,7 @@ POLICIES: dict[str, Entry] = {
     "srpt": Entry(Srpt, "shares", "least remaining work first: an oracle, simulator only"),
     "las": Entry(Las, "shares", "least attained service first"),
     "fsp": Entry(Fsp, "shares", "in the order in which fair sharing would finish them"),
-    "spread": Entry(Spread, "placement", "the least requested node, pod by pod: kube-scheduler"),
+    "spread": Entry(Pods, "placement", "the least requested node, pod by pod: kube-scheduler"),
     "flowcon": Entry(
         FlowCon, "shares", "ceilings by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER
     ),
@@ -92,15 +94,18 @@ def build(text: str) -> Policy[Any]:
     if len(members) > 1:
         return Chain(*members, name=text)
     level = POLICIES[parts[0].partition(":")[0]].level
-    if level == "jobs":
-        return replace(members[0], name=text)  # type: ignore[type-var]
-    if isinstance(members[0], PerNode) and members[0].name == "headway":
-        return AsFair(members[0], name=text)
+    return _combined(members[0], level, text)
+
+
+def _combined(policy: Policy[Any], level: str, name: str) -> Policy[Any]:
+    """What a bare name stands for."""
+    if isinstance(policy, PerNode) and policy.name == "headway":
+        return AsFair(policy, name=name)
     if level == "shares":
-        return Chain(Spread(), members[0], name=text)
+        return Chain(Pods() if policy.name == "fair" else Spread(), policy, name=name)
     if level == "moves":
-        return Chain(members[0], Spread(), PerNode(Fair()), name=text)
-    return members[0]
+        return Chain(policy, Spread(), PerNode(Fair()), name=name)
+    return replace(policy, name=name) if level == "jobs" else policy  # type: ignore[type-var]
 
 
 def _joined(parts: list[str]) -> list[str]:

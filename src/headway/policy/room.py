@@ -54,6 +54,7 @@ class Room(Search):
         if there is not None:
             taken, nominal = there.taken - request, there.nominal - request
             self.touched[node] = with_room(there, taken, nominal, there.count - 1)
+            self.full.clear()
 
     def take_all(self, spec: JobSpec, where: Where) -> None:
         for name, node in where:

@@ -1,14 +1,16 @@
 """A checked workload to a scenario: the last place where a user's mistake is named."""
 
 import csv
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
 from random import Random
 
-from headway.core.job import Estimate, Expected, JobSpec
+from headway.core.job import Estimate, Expected, JobSpec, Task
 from headway.core.node import Node
+from headway.core.room import found_room, requests
 from headway.core.units import NOTHING, JobId, NodeId
 from headway.errors import ConfigError, UnknownName
 from headway.sim.curve import Curve, bent
@@ -17,6 +19,7 @@ from headway.spec.expand import expand
 from headway.spec.manifest import Checkpoint, TrainingJobSpec
 from headway.spec.models import profile_of
 from headway.spec.reading import read_manifest
+from headway.spec.speed import SpeedSpec
 from headway.spec.workload import CurveSpec, JobEntry, Profile, Sizes, Workload
 
 
@@ -32,6 +35,7 @@ def to_scenario(
     jobs = tuple(_arrival(written, job, beside, where, dice) for job in written.jobs)
     for job in jobs:
         _fits(job, nodes, where)
+    refuse_too_large({job.id: job.spec for job in jobs}, nodes, where)
     costs = written.costs
     return Scenario(
         nodes=nodes,
@@ -71,12 +75,23 @@ def _spec(job: JobEntry, profile: Profile, beside: Path, sizes: Sizes, dice: Ran
     manifest = job.spec
     if job.manifest:
         manifest = read_manifest(beside / job.manifest).spec
+        if profile.speed is not None:
+            _suits(profile.speed, manifest, job, beside)
     if manifest is None:  # simulated jobs can save themselves unless they say otherwise
         manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
     expected = _known(profile, sizes, dice)
     core = manifest.to_core(kind=job.model or job.manifest, expected=expected)
+    if profile.speed is not None:
+        core = replace(core, speed=profile.speed.to_core())
     all_known = sizes == Sizes() and core.total_steps is None
     return replace(core, total_steps=profile.steps) if all_known else core
+
+
+def _suits(speed: SpeedSpec, manifest: TrainingJobSpec, job: JobEntry, beside: Path) -> None:
+    try:
+        speed.suits([t.name for t in manifest.tasks], job.name)
+    except ValueError as error:
+        raise ConfigError(str(error), where=str(beside / job.manifest)) from None
 
 
 def _known(profile: Profile, sizes: Sizes, dice: Random) -> Expected | None:
@@ -155,6 +170,23 @@ def _fits(job: Arrival, nodes: tuple[Node, ...], where: str) -> None:
                 f"job {job.id!r} asks for {asked} in one replica, and no node has that much",
                 where=where,
                 hint="ask for less, or add a larger node",
+            )
+
+
+def refuse_too_large(jobs: Mapping[JobId, JobSpec], nodes: Sequence[Node], where: str) -> None:
+    """A gang that would not fit on all nodes, were they empty, would wait for ever."""
+    known: dict[tuple[Task, ...], int] = {}
+    for name, spec in jobs.items():
+        wanted = requests(spec)
+        if spec.tasks not in known:
+            known[spec.tasks] = found_room(wanted, nodes)
+        fit = known[spec.tasks]
+        if fit < len(wanted):
+            raise ConfigError(
+                f"job {name!r} asks for {len(wanted)} replicas at once, and all nodes together "
+                f"hold {fit} of them",
+                where=where,
+                hint="ask for fewer or smaller replicas, or add nodes",
             )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from headway.core.job import Job, Phase, Replica, task_of
 from headway.core.node import Node
 from headway.core.report import Report, Usage
+from headway.core.speed import CHIEF, SERVER, Worker, distances, steps_per_second
 from headway.core.units import Cores, CoreSeconds, ReplicaId, Seconds
 from headway.sim.curve import Log, settled_after
 from headway.sim.scenario import Arrival, Costs
@@ -26,8 +27,8 @@ class NodeState:
 
 class ReplicaState:
     __slots__ = (
-        "bound_for", "cores", "heard_at", "heard_done", "heard_used", "id", "job", "limit",
-        "node", "phase", "task", "used", "weight",
+        "bound_for", "cores", "demand", "heard_at", "heard_done", "heard_used", "id", "job",
+        "limit", "node", "phase", "task", "used", "weight",
     )  # fmt: skip
 
     def __init__(self, name: ReplicaId, job: "JobState", node: NodeState, now: Seconds) -> None:
@@ -36,6 +37,7 @@ class ReplicaState:
         self.bound_for: NodeState | None = None
         self.limit: Cores | None = None
         self.weight, self.cores, self.used = 1.0, 0.0, 0.0
+        self.demand = job.demand(self.task)
         self.heard_at, self.heard_used, self.heard_done = now, 0.0, job.done
 
     def seen(self) -> Replica:
@@ -73,9 +75,9 @@ class ReplicaState:
 
 class JobState:
     __slots__ = (
-        "_costs", "_log", "arrival", "done", "finished_at", "index", "moves", "phase", "quality",
-        "quality_at", "rate", "reason", "replicas", "saved", "seed", "since", "started_at",
-        "tries", "version", "wasted",
+        "_costs", "_log", "arrival", "done", "finished_at", "idle", "index", "moves", "partial",
+        "phase", "quality", "quality_at", "rate", "reason", "replicas", "saved", "seed", "since",
+        "started_at", "tries", "version", "wasted",
     )  # fmt: skip
 
     def __init__(self, arrival: Arrival, index: int, seed: int) -> None:
@@ -92,6 +94,10 @@ class JobState:
         self.quality_at: Seconds | None = None
         self.tries = self.moves = 0
         self.replicas: dict[ReplicaId, ReplicaState] = {}
+        self.idle: dict[ReplicaId, None] = {}
+        """Replicas that it had before it was sent back into the queue."""
+        self.partial = False
+        """Not all of its gang has a place yet."""
         self._log: Log | None = None
         self._costs: np.random.Generator | None = None
 
@@ -128,12 +134,56 @@ class JobState:
                 r.used += r.cores * elapsed
         self.since = now
 
+    def whole(self) -> bool:
+        """Has every replica that it asks for a place?"""
+        return all(self._count(t.name) >= t.replicas for t in self.arrival.spec.tasks)
+
+    def able(self) -> bool:
+        """Can it train? A synchronous job when it is whole, an asynchronous one with its chief,
+        its parameter servers and any worker.
+        """
+        if not self.partial:
+            return True
+        speed, tasks = self.arrival.spec.speed, self.arrival.spec.tasks
+        if speed is None or speed.waits:
+            return False
+        needed = [t for t in tasks if t.name in (SERVER, CHIEF)]
+        others = [t for t in tasks if t.name not in (SERVER, CHIEF)]
+        return all(self._count(t.name) >= t.replicas for t in needed) and (
+            not others or any(self._count(t.name) for t in others)
+        )
+
+    def _count(self, task: str) -> int:
+        return sum(r.task == task for r in self.replicas.values())
+
+    def demand(self, task: str) -> Cores:
+        """The most cores that one replica can use: a parameter server no more than it asks for."""
+        if task == SERVER and self.arrival.spec.speed is not None:
+            asked = self.arrival.spec.task(task).request.cpu
+            return min(asked, self.arrival.demand) if asked else self.arrival.demand
+        return self.arrival.demand
+
     def set_rate(self) -> None:
-        """Its replicas' cores at their nodes' speeds; a gang that is not whole stands still."""
+        """By its speed, where that is known; else its replicas' cores at their nodes' speeds."""
+        if self.arrival.spec.speed is not None:
+            steps = steps_per_second(self.arrival.spec.speed, *self._crew())
+            self.rate = steps * self.arrival.work / self.arrival.steps
+            return
         self.rate = 0.0
         for r in self.replicas.values():
             if r.node is not None:
                 self.rate += r.cores * r.node.node.speed
+
+    def _crew(self) -> tuple[list[Worker], int]:
+        """Its workers as they are, and how many parameter servers it has."""
+        speed = self.arrival.spec.speed
+        running = [r for r in self.replicas.values() if r.phase is Phase.RUNNING and r.node]
+        workers = [(r.cores, r.node.node) for r in running if r.task != SERVER and r.node]
+        servers = [r.node.node for r in running if r.task == SERVER and r.node]
+        assert speed is not None  # noqa: S101 - the type checker's
+        far = distances(speed, [node for _, node in workers], servers)
+        crew = [(cores * node.speed, d) for (cores, node), d in zip(workers, far, strict=True)]
+        return crew, len(servers)
 
     def ends_at(self) -> Seconds:
         """At the present rate, which has held since `since`."""

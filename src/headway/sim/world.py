@@ -48,6 +48,8 @@ class World:
         self.trace: list[tuple[Seconds, ReplicaId, NodeId, float]] | None = [] if record else None
         self._agenda: list[tuple[Seconds, int, int, Any, int]] = []
         self._serial = self._arrived = 0
+        self.deadlocks = 0
+        """Half-started jobs that were sent back into the queue."""
         self._dirty: dict[NodeState, None] = {}
         self._news: tuple[dict[NodeState, None], dict[JobState, None], dict[ReplicaState, None]]
         self._news = ({}, {}, {})
@@ -144,7 +146,7 @@ class World:
 
     def _place(self, d: Place) -> str:
         job = self.jobs.get(d.job)
-        if job is None or job.phase is not Phase.WAITING:
+        if job is None or not (job.phase is Phase.WAITING or (d.partial and job.partial)):
             return "it is not waiting"
         where = [(name, self.nodes.get(node)) for name, node in d.where]
         if any(node is None or not node.up for _, node in where):
@@ -152,10 +154,29 @@ class World:
         for name, node in where:
             assert node is not None  # noqa: S101 - the type checker's
             self._host(job, name, node)
+        if d.partial:
+            self._join(job)
+        else:
+            self._start(job)
+        return ""
+
+    def _join(self, job: JobState) -> None:
+        """A part of a gang has come: the job starts once it can, and holds its room until then."""
+        job.partial = not job.whole()
+        if job.phase is Phase.RUNNING:
+            for r in job.replicas.values():
+                if r.phase is Phase.STARTING:
+                    r.phase = Phase.RUNNING
+                    self._news[2][r] = None
+        elif job.able():
+            self._start(job)
+        else:
+            self._set_phase(job, Phase.STARTING)
+
+    def _start(self, job: JobState) -> None:
         if job.started_at is None:
             job.started_at = self.now
         self._begin(job, job.cost(self._costs, self._costs.restore) if job.saved else 0.0)
-        return ""
 
     def _move(self, d: Move) -> str:
         r, to = self.replicas.get(d.replica), self.nodes.get(d.to)
@@ -187,6 +208,10 @@ class World:
 
     def _suspend(self, d: Suspend) -> str:
         job = self.jobs.get(d.job)
+        if job is not None and job.phase is Phase.STARTING and job.partial and not job.able():
+            self.deadlocks += 1
+            self._requeue(job)
+            return ""
         if job is None or job.phase is not Phase.RUNNING:
             return "it is not running"
         if job.arrival.spec.checkpoint is Mode.NONE:
@@ -228,6 +253,8 @@ class World:
             self._evict(r, phase)
             del self._news[2][r]  # the end of the job says it all
         job.replicas.clear()
+        for name in job.idle:
+            del self.replicas[name]
         job.forget_log()
         del self.jobs[job.arrival.id]
         self.finished.append(job)
@@ -286,6 +313,7 @@ class World:
         known = self.replicas.get(name)
         if known is None:
             known = self.replicas[name] = ReplicaState(name, job, node, self.now)
+        job.idle.pop(name, None)
         known.node, known.phase = node, Phase.STARTING
         known.heard_at, known.heard_done = self.now, job.done
         job.replicas[name] = node.replicas[name] = known
@@ -318,8 +346,9 @@ class World:
         job.version += 1
         for r in job.replicas.values():
             self._evict(r, Phase.WAITING)
+            job.idle[r.id] = None
         job.replicas.clear()
-        job.phase = Phase.WAITING
+        job.phase, job.partial = Phase.WAITING, False
         self._news[1][job] = None
 
     def _evict(self, r: ReplicaState, phase: Phase) -> None:
@@ -348,8 +377,11 @@ class World:
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, {}
+        changed: dict[JobState, None] = {}
         for node in dirty:
-            self._share(node)
+            self._share(node, changed)
+        for job in changed:
+            job.set_rate()
         for node in dirty:
             node.version += 1
             if node.replicas:
@@ -357,21 +389,18 @@ class World:
                 if first < inf:
                     self._push(max(first, self.now), FINISH, node)
 
-    def _share(self, node: NodeState) -> None:
+    def _share(self, node: NodeState, changed: dict[JobState, None]) -> None:
         active = [r for r in node.replicas.values() if r.phase is Phase.RUNNING and r.node is node]
         if not active:
             return
-        caps = [
-            r.job.arrival.demand if r.limit is None else min(r.limit, r.job.arrival.demand)
-            for r in active
-        ]
+        caps = [r.demand if r.limit is None else min(r.limit, r.demand) for r in active]
         crowd = 1 + self.scenario.contention * (len(active) - 1)
         given = share(node.node.capacity.cpu / crowd, caps, [r.weight for r in active])
         for r, cores in zip(active, given, strict=True):
             if cores != r.cores:
                 r.job.advance(self.now)
                 r.cores = cores
-                r.job.set_rate()
+                changed[r.job] = None
                 self._note(r, cores)
 
     def _note(self, r: ReplicaState, cores: float) -> None:

@@ -58,6 +58,8 @@ class TaskSpec(Manifest):
     @model_validator(mode="after")
     def _bounds(self) -> Self:
         least, most = self.least, self.most
+        if least > most and self.min_replicas and self.max_replicas:
+            raise ValueError(f"minReplicas {least} is above maxReplicas {most}")
         if not least <= self.replicas <= most:
             raise ValueError(
                 f"replicas {self.replicas} lie outside minReplicas {least} to maxReplicas {most}"
