@@ -14,7 +14,7 @@ from headway.core.snapshot import Snapshot
 from headway.core.units import SLACK, JobId, Seconds
 from headway.policy.pace import crew_at, crew_of, left, rate, seconds
 from headway.policy.reservation import Placer, Reserved, kept, smallest, under_way, until_fits
-from headway.policy.room import Room, Where, of, shape
+from headway.policy.room import Room, Where, of, shape, squeezed
 
 SETTLE: Seconds = 1.0
 """How soon to look whether room that was asked for is there."""
@@ -53,7 +53,7 @@ class Cycle:
     ) -> None:
         """`fewer`: elastic tasks may start small. `reserve`: room is kept for the first in line."""
         self.snapshot, self.memory, self.now = snapshot, memory, snapshot.at
-        self.place, self.fewer, self.reserve = place, fewer, reserve
+        self.fewer, self.reserve, self._place = fewer, reserve, place
         self.room = Room(snapshot)
         self.strict = self.room
         """The room less what is kept for the first in line."""
@@ -64,6 +64,11 @@ class Cycle:
         self.wakes: list[Seconds] = []
         self._tight: set[Shape] = set()
         self._note()
+
+    def place(self, room: Room, job: Job, fewer: bool) -> Where | None:
+        """As the policy would have it; else in any way at all."""
+        where = self._place(room, job, fewer)
+        return squeezed(room, job, fewer=fewer) if where is None else where
 
     def _note(self) -> None:
         """Fold in what changed."""

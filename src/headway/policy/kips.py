@@ -187,13 +187,21 @@ class Kips:
         limits = [cores for cores, _ in rooms]
         if job.spec.speed is not None and job.spec.speed.waits:
             limits = equal_limits(rooms)
-        return [
-            SetShare(
-                replica=r.id, limit=limit, weight=r.weight, reason="cores that nobody asks for"
-            )
+        changes = [
+            (r, limit)
             for r, limit in zip(workers, limits, strict=True)
-            if r.limit is None or abs(limit - r.limit) > SAME * self._base(job, r)
+            if r.limit is None or abs(limit - r.limit) > SLACK
         ]
+        if all(self._near(job, r, limit) for r, limit in changes):
+            return []
+        why = "cores that nobody asks for"
+        return [
+            SetShare(replica=r.id, limit=limit, weight=r.weight, reason=why) for r, limit in changes
+        ]
+
+    def _near(self, job: Job, r: Replica, limit: Cores) -> bool:
+        """Too little of a change to be worth one."""
+        return r.limit is not None and abs(limit - r.limit) <= SAME * self._base(job, r)
 
     def _could(self, cycle: Cycle, job: Job, r: Replica) -> Cores:
         s, node = cycle.snapshot, cycle.room.at(r.node) if r.node else None

@@ -4,6 +4,7 @@ One search serves every policy that starts, shrinks or grows jobs. It asks each 
 once (`Search.candidates`), so that a thousand like nodes cost as much as one.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 from math import floor, inf
@@ -17,6 +18,8 @@ from headway.core.units import SLACK, NodeId, ReplicaId, Resources
 from headway.policy.spread import Search, _loaded
 
 Where = tuple[tuple[ReplicaId, NodeId], ...]
+TRIES = 300
+"""Steps after which a search for a way to place a gang is given up."""
 FIXED = ("ps", "chief")
 """Tasks whose replicas are never added or taken: a job stands and falls with them."""
 
@@ -158,6 +161,53 @@ def spread_out(room: Room, job: Job, *, fewer: bool) -> Where | None:
         room.take(node.id, request)
         where.append((name, node.id))
     return tuple(where)
+
+
+def squeezed(room: Room, job: Job, *, fewer: bool) -> Where | None:
+    """Every way to place what a gang must have, the largest first, within reason: where going one
+    after the other has failed because one stood in another's way.
+    """
+    must, _ = parts(job, fewer=fewer)
+    asked = sorted(must, key=lambda m: (m[1].gpu, m[1].cpu, m[1].memory), reverse=True)
+    kinds = Counter(request for _, request in must)
+    if len(must) < 2 or any(room.slots(request) < n for request, n in kinds.items()):
+        return None
+    nodes = room.able(kinds, len(must))
+    where: list[NodeId] = []
+    if not _fitted([r for _, r in asked], nodes, [n.taken for n in nodes], where, [TRIES]):
+        return None
+    found = tuple((name, node) for (name, _), node in zip(asked, where, strict=True))
+    room.take_all(job.spec, found)
+    return found
+
+
+def _fitted(
+    asked: list[Resources],
+    nodes: list[Node],
+    taken: list[Resources],
+    where: list[NodeId],
+    tries: list[int],
+) -> bool:
+    """Depth first; of nodes that are alike only one is tried."""
+    if len(where) == len(asked):
+        return True
+    request, seen = asked[len(where)], set[tuple[Resources, Resources]]()
+    for i, node in enumerate(nodes):
+        before = taken[i]
+        key = (before, node.capacity)
+        if key in seen or not request.fits(before, node.capacity):
+            continue
+        seen.add(key)
+        tries[0] -= 1
+        if tries[0] < 0:
+            return False
+        taken[i] = before + request
+        where.append(node.id)
+        if _fitted(asked, nodes, taken, where, tries):
+            return True
+        where.pop()
+        taken[i] = before
+    return False
 
 
 def shape(job: Job, *, fewer: bool) -> tuple[float, ...]:
