@@ -26,10 +26,9 @@ def even(s: Snapshot, names: Iterable[JobId]) -> list[SetShare]:
         if len(nodes) < len(workers) or any(r.phase is not Phase.RUNNING for r in workers):
             continue
         limits: list[Cores | None] = [job.spec.task(r.task).limit for r in workers]
-        able = zip(workers, nodes, strict=True)
-        rooms = [(cores(job, r.task, n, None), n.speed) for r, n in able]
-        if len({round(c * speed, 9) for c, speed in rooms}) > 1:
-            limits[:] = equal_limits(rooms)
+        if len({(n.speed, limit) for n, limit in zip(nodes, limits, strict=True)}) > 1:
+            able = zip(workers, nodes, strict=True)
+            limits[:] = equal_limits([(cores(job, r.task, n, None), n.speed) for r, n in able])
         found += [
             SetShare(replica=r.id, limit=limit, weight=r.weight, reason="as fast as the slowest")
             for r, limit in zip(workers, limits, strict=True)

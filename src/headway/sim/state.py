@@ -35,7 +35,7 @@ class ReplicaState:
         self.id, self.job, self.task, self.phase = name, job, task_of(name), Phase.STARTING
         self.node: NodeState | None = node
         self.bound_for: NodeState | None = None
-        self.limit: Cores | None = None
+        self.limit: Cores | None = job.arrival.spec.task(self.task).limit
         self.weight, self.cores, self.used = 1.0, 0.0, 0.0
         self.demand = job.demand(self.task)
         self.heard_at, self.heard_used, self.heard_done = now, 0.0, job.done
