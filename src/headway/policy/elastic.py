@@ -3,7 +3,7 @@ one that waits too long, added where room is idle. Chief, parameter servers and 
 taken.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from headway.core.decision import Scale
 from headway.core.job import Job, Phase, Replica, Task, replica_id
@@ -12,7 +12,7 @@ from headway.core.units import JobId, NodeId, ReplicaId, Resources, Seconds
 from headway.policy.cycle import Cycle
 from headway.policy.pace import crew_of, left, rate
 from headway.policy.reservation import Reserved, until_fits
-from headway.policy.room import FIXED, elastic, of
+from headway.policy.room import FIXED, Release, elastic, of
 
 FASTER = 1.001
 """A worker that adds less than this is not worth its room."""
@@ -25,6 +25,19 @@ def ready(cycle: Cycle, job: Job) -> Task | None:
         return None
     there = cycle.snapshot.placed(job.id)
     return task if all(r.phase is Phase.RUNNING for r in there) else None
+
+
+def rich(cycle: Cycle) -> list[Job]:
+    """Jobs that have more replicas than they need, in order of arrival. A quick look: most of
+    them have not, where many wait.
+    """
+    there = cycle.snapshot.of_job
+    return [job for job in cycle.under_way() if len(there[job.id]) > _least(job)]
+
+
+def _least(job: Job) -> int:
+    tasks = job.spec.tasks
+    return sum(t.least if t.name not in FIXED else t.replicas for t in tasks)
 
 
 def home(cycle: Cycle, job: Job) -> list[NodeId]:
@@ -60,8 +73,16 @@ def shrink(
     `tidy`: only on the nodes where it will start.
     """
     s = cycle.snapshot
-    offered = [r for giver in givers if giver.id != job.id for r in of(s, spare(cycle, giver))]
-    found = until_fits(cycle.room, needed, offered, cycle.place)
+    offered: list[Release] = []
+
+    def offers() -> Iterator[Release]:
+        """Asked for one by one: mostly a few are enough."""
+        for giver in givers:
+            for release in of(s, spare(cycle, giver)):
+                offered.append(release)
+                yield release
+
+    found = until_fits(cycle.room, needed, offers(), cycle.place)
     if found is None:
         return None
     count, where = found

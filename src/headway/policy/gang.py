@@ -14,7 +14,7 @@ from headway.core.snapshot import Snapshot
 from headway.core.units import SLACK, JobId, NodeId, Seconds
 from headway.policy.converged import Stage, converged, judge
 from headway.policy.cycle import Cycle, JobsMemory
-from headway.policy.elastic import Growth, shrink
+from headway.policy.elastic import Growth, rich, shrink
 from headway.policy.even import even
 from headway.policy.locality import together
 from headway.policy.reservation import Reserved
@@ -108,7 +108,7 @@ class Gang:
         return held
 
     def _givers(self, cycle: Cycle, memory: GangMemory) -> list[Job]:
-        jobs = cycle.under_way()
+        jobs = rich(cycle)
         if self.converged:
             jobs.sort(key=lambda j: not converged(memory.stages, j.id))
         return jobs

@@ -16,7 +16,7 @@ from headway.core.snapshot import Snapshot
 from headway.core.speed import SERVER, equal_limits
 from headway.core.units import SLACK, Cores, JobId, NodeId, Resources, Seconds
 from headway.policy.cycle import Cycle, JobsMemory
-from headway.policy.elastic import Growth, ready, shrink
+from headway.policy.elastic import Growth, ready, rich, shrink
 from headway.policy.reservation import Reserved
 from headway.policy.room import Room, Where, parts
 
@@ -115,13 +115,13 @@ class Kips:
 
     def _release(self, cycle: Cycle, memory: KipsMemory, job: Job) -> Reserved | None:
         """Workers above the least go where a job waits; those who use least of theirs first."""
-        givers = [j for j in cycle.under_way() if not self._cools(cycle, memory, j)]
+        some = rich(cycle)
+        givers = [j for j in some if not self._cools(cycle, memory, j)]
         givers.sort(key=lambda j: self._used(cycle, j) or 0.0)
         held = shrink(cycle, job, givers, cycle.needed(job), tidy=True)
         if held is None:
-            cooling = [memory.adjusted[j.id] + self.cool_down for j in cycle.under_way()
-                       if self._cools(cycle, memory, j)]  # fmt: skip
-            cycle.wakes += cooling
+            cools = [memory.adjusted[j.id] for j in some if self._cools(cycle, memory, j)]
+            cycle.wakes += [at + self.cool_down for at in cools]
             return None
         memory.adjusted.update(dict.fromkeys(held.awaits, cycle.now))
         return held

@@ -6,6 +6,7 @@ before it is needed; or as guests, who can be suspended once the rest of it is f
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from headway.core.job import Job, JobSpec, Phase, task_of
 from headway.core.record import record
@@ -58,7 +59,7 @@ def until_fits(
     trial = room.copy()
     needs = [(t.request, t.replicas) for t in job.spec.tasks]
     counts = [trial.slots(request) for request, _ in needs]
-    for done, release in enumerate((None, *releases)):
+    for done, release in enumerate(chain((None,), releases)):
         if release is not None:
             before = trial.at(release.node)
             trial.give(release.node, release.request)
