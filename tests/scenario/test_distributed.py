@@ -1,11 +1,12 @@
 """Distributed jobs: how they are written, drawn, run and scaled."""
 
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
 from test_world import Once, ended
 
-from headway.core.decision import Place, Scale
+from headway.core.decision import Place, Scale, Suspend
 from headway.core.job import JobSpec, Mode, Task
 from headway.core.policy import Chain
 from headway.core.speed import NEAR, Speed, predict
@@ -13,13 +14,15 @@ from headway.core.units import Resources
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.policy.spread import Spread
+from headway.runtime.result import from_json, to_json
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
 from headway.sim.setup import to_scenario
+from headway.sim.summary import summary
 from headway.spec.expand import expand, occupancy, written
 from headway.spec.reading import parse
 from headway.spec.workload import Workload
-from making import node
+from making import GIB, node
 
 HEAD = "apiVersion: headway.dev/v1alpha1\nkind: Workload\n"
 SPEED = Speed(compute=4.0, fixed=0.5, transfer=0.1, penalty=3.0)
@@ -162,3 +165,61 @@ def test_a_parameter_server_uses_no_more_than_it_asks_for():
         Scenario(nodes=(node(cpu=8.0),), jobs=(ps_job(),)), build("spread"), record=True
     )
     assert {cores for _, name, _, cores in world.trace if "ps-0" in name} <= {-1.0, 0.0, 1.0}
+
+
+def gpu_gangs(speed=None):
+    tasks = (Task(name="worker", replicas=3, least=3, most=3, request=Resources(cpu=1, gpu=1)),)
+    spec = JobSpec(tasks=tasks, checkpoint=Mode.SDK, speed=speed)
+    return tuple(
+        Arrival(id=f"g{i}", at=0.0, spec=spec, work=work, steps=work)
+        for i, work in enumerate((30.0, 60.0))
+    )
+
+
+def gpu_node(name, **more):
+    return replace(node(name, **more), capacity=Resources(cpu=1.0, memory=GIB, gpu=1.0))
+
+
+def test_what_half_started_jobs_hold_is_not_useful():
+    """Two gangs of three on four GPUs: 300 s of deadlock, then 10 s and 20 s of work."""
+    nodes = tuple(gpu_node(n) for n in "abcd")
+    scenario = Scenario(nodes=nodes, jobs=gpu_gangs())
+    found = summary(simulate(scenario, build("spread")), "spread", None)
+    assert found.deadlocks == 1
+    assert found.makespan_s == pytest.approx(330.0)
+    assert found.gpu_allocated == pytest.approx((300 * 4 + 30 * 3) / (330 * 4), rel=0.01)
+    assert found.gpu_useful == pytest.approx(30 * 3 / (330 * 4))
+    assert found.cpu_useful == pytest.approx(30 * 3 / (330 * 4))
+    assert found.mean_waiting_s == pytest.approx((300 + 310) / 2)
+    assert found.mean_running_s == pytest.approx(15.0)
+    whole = summary(simulate(scenario, build("las")), "las", None)
+    assert (whole.deadlocks, whole.gpu_useful) == (0, pytest.approx(30 * 3 / (30 * 4)))
+
+
+def test_those_who_wait_at_the_barrier_are_not_useful():
+    """One worker of three is half as fast: the others wait half of each step."""
+    nodes = (gpu_node("a"), gpu_node("b"), gpu_node("c", speed=0.5))
+    jobs = gpu_gangs(Speed(kind="ring", compute=3.0))[:1]
+    found = summary(simulate(Scenario(nodes=nodes, jobs=jobs), build("spread")), "spread", None)
+    assert found.gpu_allocated == pytest.approx(1.0)
+    assert found.gpu_useful == pytest.approx((0.5 + 0.5 + 1) / 3)
+
+
+def test_without_requests_what_is_used_is_what_is_held():
+    jobs = (Arrival(id="x", at=0.0, spec=JobSpec(), work=10.0),)
+    found = summary(simulate(Scenario(nodes=(node(cpu=2.0),), jobs=jobs), build("fair")), "f", None)
+    assert (found.cpu_allocated, found.cpu_useful) == pytest.approx((0.5, 0.5))
+    assert found.gpu_useful is None
+    assert from_json(to_json([found])) == found
+
+
+def test_a_suspended_job_counts_only_while_it_holds_room():
+    policy = Chain(Spread(), Once(10.0, Suspend(job="x")))
+    world = simulate(
+        Scenario(nodes=(node(cpu=8.0),), jobs=(ps_job(work=450.0, steps=100.0),)), policy
+    )
+    state = world.finished[0]
+    train = 100 / predict(SPEED, 3)
+    assert state.finished_at == pytest.approx(train + 5.0)
+    assert state.held_cpu == pytest.approx(4 * (train + 5.0))  # all but no time in the queue
+    assert state.useful_cpu == pytest.approx(4 * train)

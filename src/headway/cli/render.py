@@ -28,12 +28,16 @@ def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
     """One row a policy; with several seeds each figure is its mean ± standard deviation."""
     seeds, jobs = len(by_policy[0]), by_policy[0][0].jobs
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    columns = ["mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves"]
-    shown = list(range(len(columns) - 1))
-    if len(by_policy) == 1:  # there is nobody to be faster or slower than
-        shown = [0, 2, 3]
-    if any(r.moves for results in by_policy for r in results):
-        shown.append(len(columns) - 1)
+    columns = [
+        "mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves", "useful GPU",
+        "deadlocks",
+    ]  # fmt: skip
+    every = [r for results in by_policy for r in results]
+    # With one policy there is nobody to be faster or slower than.
+    shown = list(range(8)) if len(by_policy) > 1 else [0, 2, 3]
+    shown += [8] if any(r.moves for r in every) else []
+    shown += [9] if any(r.gpu_useful is not None for r in every) else []
+    shown += [10] if any(r.deadlocks for r in every) else []
     table.add_column("policy", overflow="fold")
     for i in shown:
         table.add_column(columns[i], justify="right", no_wrap=True)
@@ -78,6 +82,8 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
         f"{sum(r.slower for r in results) / total:.1%}",
         f"{max(r.worst_ratio for r in results):.2f}x",
         f"{mean('moves'):.0f}",
+        f"{mean('gpu_useful'):.0%}",
+        f"{mean('deadlocks'):.1f}".removesuffix(".0"),
     ]
 
 

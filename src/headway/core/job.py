@@ -100,6 +100,11 @@ class JobSpec:
     priority: int = 0
     backoff_limit: int = 3
 
+    @property
+    def gpus(self) -> float:
+        """Of all that it asks to be started with."""
+        return sum([t.replicas * t.request.gpu for t in self.tasks])
+
     def task(self, name: str) -> Task:
         if len(self.tasks) == 1:
             return self.tasks[0]

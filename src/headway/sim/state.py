@@ -1,5 +1,6 @@
 """What the world keeps of each node, job and replica. Changed in place, by the world alone."""
 
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -7,8 +8,8 @@ import numpy as np
 from headway.core.job import Job, Phase, Replica, task_of
 from headway.core.node import Node
 from headway.core.report import Report, Usage
-from headway.core.speed import CHIEF, SERVER, Worker, distances, steps_per_second
-from headway.core.units import Cores, CoreSeconds, ReplicaId, Seconds
+from headway.core.speed import CHIEF, SERVER, Speed, Worker, distances, steps_per_second, useful
+from headway.core.units import Cores, CoreSeconds, ReplicaId, Seconds, Share
 from headway.sim.curve import Log, settled_after
 from headway.sim.scenario import Arrival, Costs
 
@@ -27,8 +28,8 @@ class NodeState:
 
 class ReplicaState:
     __slots__ = (
-        "bound_for", "cores", "demand", "heard_at", "heard_done", "heard_used", "id", "job",
-        "limit", "node", "phase", "task", "used", "weight",
+        "bound_for", "came_at", "came_used", "cores", "demand", "heard_at", "heard_done",
+        "heard_used", "id", "job", "limit", "node", "phase", "request", "task", "used", "weight",
     )  # fmt: skip
 
     def __init__(self, name: ReplicaId, job: "JobState", node: NodeState, now: Seconds) -> None:
@@ -37,7 +38,8 @@ class ReplicaState:
         self.bound_for: NodeState | None = None
         self.limit: Cores | None = job.arrival.spec.task(self.task).limit
         self.weight, self.cores, self.used = 1.0, 0.0, 0.0
-        self.demand = job.demand(self.task)
+        self.demand, self.request = job.demand(self.task), job.arrival.spec.task(self.task).request
+        self.came_at, self.came_used = now, 0.0
         self.heard_at, self.heard_used, self.heard_done = now, 0.0, job.done
 
     def seen(self) -> Replica:
@@ -51,6 +53,15 @@ class ReplicaState:
             limit=self.limit,
             weight=self.weight,
         )
+
+    def left(self, now: Seconds) -> None:
+        """It gives its room back: note what it held, and of what it used what was useful."""
+        job, used, asked = self.job, self.used - self.came_used, self.request
+        job.held_cpu += asked.cpu * (now - self.came_at) if asked.cpu else used
+        if asked.gpu:
+            job.held_gpu += asked.gpu * (now - self.came_at)
+        if not job.paced:
+            job.useful_cpu += used
 
     def report(self, now: Seconds) -> Report | None:
         """What is heard of it since the last time: one mean, and what it used."""
@@ -75,9 +86,12 @@ class ReplicaState:
 
 class JobState:
     __slots__ = (
-        "_costs", "_log", "arrival", "done", "finished_at", "idle", "index", "moves", "partial",
-        "phase", "quality", "quality_at", "rate", "reason", "replicas", "saved", "seed", "since",
-        "started_at", "tries", "version", "wasted",
+        "_costs", "_log", "arrival", "done", "finished_at", "gain", "held_cpu", "held_gpu", "idle",
+        "index",
+        "moves", "paced", "partial", "phase", "quality", "quality_at", "rate", "reason",
+        "replicas", "saved", "seed", "since", "started_at", "tries", "useful_cpu",
+        "useful_gpu", "version",
+        "wasted",
     )  # fmt: skip
 
     def __init__(self, arrival: Arrival, index: int, seed: int) -> None:
@@ -93,6 +107,12 @@ class JobState:
         self.quality: CoreSeconds = arrival.work * settled_after(arrival.curve)
         self.quality_at: Seconds | None = None
         self.tries = self.moves = 0
+        self.held_cpu = self.held_gpu = self.useful_cpu = self.useful_gpu = 0.0
+        """What its replicas held, and what of it made progress, in core- and GPU-seconds."""
+        self.gain = (0.0, 0.0)
+        """Cores and GPUs that make progress at present."""
+        self.paced = arrival.spec.speed is not None or arrival.spec.gpus > 0
+        """Not all that it uses need be useful, or it has GPUs: keep account of it."""
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.idle: dict[ReplicaId, None] = {}
         """Replicas that it had before it was sent back into the queue."""
@@ -132,6 +152,10 @@ class JobState:
             self.done = done
             for r in self.replicas.values():
                 r.used += r.cores * elapsed
+            if self.paced:
+                cpu, gpu = self.gain
+                self.useful_cpu += cpu * elapsed
+                self.useful_gpu += gpu * elapsed
         self.since = now
 
     def whole(self) -> bool:
@@ -165,22 +189,41 @@ class JobState:
 
     def set_rate(self) -> None:
         """By its speed, where that is known; else its replicas' cores at their nodes' speeds."""
-        if self.arrival.spec.speed is not None:
-            steps = steps_per_second(self.arrival.spec.speed, *self._crew())
+        speed = self.arrival.spec.speed
+        if speed is not None:
+            crew, servers = self._crew(speed)
+            steps = steps_per_second(speed, crew, servers)
             self.rate = steps * self.arrival.work / self.arrival.steps
+            self._gain(useful(speed, crew, servers))
             return
         self.rate = 0.0
         for r in self.replicas.values():
             if r.node is not None:
                 self.rate += r.cores * r.node.node.speed
+        if self.paced:
+            self._gain([1.0] * len(self.replicas))
 
-    def _crew(self) -> tuple[list[Worker], int]:
+    def _gain(self, parts: Sequence[Share]) -> None:
+        """Of its workers' cores and GPUs, these parts make progress; a parameter server is as
+        useful as its workers are on average.
+        """
+        given, mean = iter(parts), sum(parts) / len(parts) if parts else 0.0
+        cpu = gpu = 0.0
+        for r in self.replicas.values():
+            if r.phase is Phase.RUNNING and r.node is not None:
+                part = mean if self._serves(r) else next(given)
+                cpu += part * r.cores
+                gpu += part * r.request.gpu
+        self.gain = cpu, gpu
+
+    def _serves(self, r: ReplicaState) -> bool:
+        return r.task == SERVER and self.arrival.spec.speed is not None
+
+    def _crew(self, speed: Speed) -> tuple[list[Worker], int]:
         """Its workers as they are, and how many parameter servers it has."""
-        speed = self.arrival.spec.speed
         running = [r for r in self.replicas.values() if r.phase is Phase.RUNNING and r.node]
         workers = [(r.cores, r.node.node) for r in running if r.task != SERVER and r.node]
         servers = [r.node.node for r in running if r.task == SERVER and r.node]
-        assert speed is not None  # noqa: S101 - the type checker's
         far = distances(speed, [node for _, node in workers], servers)
         crew = [(cores * node.speed, d) for (cores, node), d in zip(workers, far, strict=True)]
         return crew, len(servers)

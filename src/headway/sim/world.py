@@ -316,6 +316,7 @@ class World:
         job.idle.pop(name, None)
         known.node, known.phase = node, Phase.STARTING
         known.heard_at, known.heard_done = self.now, job.done
+        known.came_at, known.came_used = self.now, known.used
         job.replicas[name] = node.replicas[name] = known
         self._stir(node)
 
@@ -356,6 +357,7 @@ class World:
             del node.replicas[r.id]
             self._stir(node)
         self._note(r, LEFT)
+        r.left(self.now)
         r.node, r.bound_for, r.cores, r.phase = None, None, 0.0, phase
         self._news[2][r] = None
         if phase.ended:
