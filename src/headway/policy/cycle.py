@@ -159,7 +159,7 @@ class Cycle:
             made = next((r for maker in self.makers if (r := maker(job))), None)
             m.reserved = made or m.reserved
         if self.reserve:
-            m.reserved = m.reserved or self._predict(job)
+            m.reserved = m.reserved or self.predict(job)
             if m.reserved is None:
                 m.hopeless.append(key)  # and so it is not the first in line
                 m.size = _size(self.snapshot)
@@ -185,7 +185,7 @@ class Cycle:
         if reserved.firm:
             self.wakes.append(self.now + SETTLE)
 
-    def _predict(self, job: Job) -> Reserved | None:
+    def predict(self, job: Job) -> Reserved | None:
         """When and where it will have room, as running jobs are predicted to end."""
         s = self.snapshot
         ends = [(self.ends(j), j) for j in self.under_way()]

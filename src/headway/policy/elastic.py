@@ -67,10 +67,16 @@ def spare(cycle: Cycle, job: Job) -> list[Replica]:
 
 
 def shrink(
-    cycle: Cycle, job: Job, givers: Iterable[Job], needed: Job, *, tidy: bool
+    cycle: Cycle,
+    job: Job,
+    givers: Iterable[Job],
+    *,
+    needed: Job,
+    tidy: bool = True,
+    restart: Seconds | None = None,
 ) -> Reserved | None:
-    """Take workers from others until the job has room; all of it or nothing.
-    `tidy`: only on the nodes where it will start.
+    """Take workers from others until the job has room; all of it or nothing. `tidy`: only on the
+    nodes where it will start. `restart`: what a change costs a job, where that is weighed.
     """
     s = cycle.snapshot
     offered: list[Release] = []
@@ -91,12 +97,31 @@ def shrink(
     for release in offered[:count]:
         if not tidy or release.node in nodes:
             taken.setdefault(s.replicas[release.replica].job, []).append(release.replica)
+    if restart is not None and not _worth(cycle, job, taken, restart):
+        return None
     for giver, names in taken.items():
         scaled = elastic(s.jobs[giver].spec)
         assert scaled is not None  # noqa: S101 - it gave
         why = f"{job.id} has waited too long"
         cycle.decisions.append(Scale(job=giver, task=scaled.name, remove=tuple(names), reason=why))
     return cycle.hold(job, where, list(taken))
+
+
+def _worth(cycle: Cycle, job: Job, taken: dict[JobId, list[ReplicaId]], restart: Seconds) -> bool:
+    """Does the one gain more than the others lose? It would otherwise start when enough of those
+    who run are predicted to have ended; who is not predictable does not count.
+    """
+    starts = cycle.predict(job)
+    if starts is None or starts.at is None:
+        return True
+    s, loss = cycle.snapshot, 0.0
+    for giver, names in taken.items():
+        there, end = s.placed(giver), cycle.ends(s.jobs[giver])
+        now = rate(s.jobs[giver], crew_of(s, there))
+        then = rate(s.jobs[giver], crew_of(s, [r for r in there if r.id not in names]))
+        if end is not None and then > 0:
+            loss += (end - cycle.now) * (now / then - 1) + restart
+    return starts.at - cycle.now > loss
 
 
 class Growth:

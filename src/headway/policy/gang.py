@@ -53,7 +53,8 @@ class Gang:
     tick: bool = True
     """It wakes when somebody has waited long enough, not only when something happens (8)."""
     weigh: bool = True
-    """Workers are added where that gains more than the restart costs, and nobody waits (9)."""
+    """Workers are taken and added only where that gains more than it costs, restarts and all,
+    and added only while nobody waits (9)."""
     grow_after: Seconds = 60.0
     """So long after the last change of workers some may be added."""
     restart: Seconds = 10.0
@@ -101,7 +102,14 @@ class Gang:
         if not self.count_ps:
             workers = tuple(t for t in needed.spec.tasks if t.name not in FIXED)
             needed = replace(needed, spec=replace(needed.spec, tasks=workers or needed.spec.tasks))
-        held = shrink(cycle, job, self._givers(cycle, memory), needed, tidy=self.reserve)
+        held = shrink(
+            cycle,
+            job,
+            self._givers(cycle, memory),
+            needed=needed,
+            tidy=self.reserve,
+            restart=self.restart if self.weigh else None,
+        )
         if held is not None or not self.carry_on:
             memory.acted_at = cycle.now
         cycle.halted = held is None and not self.carry_on

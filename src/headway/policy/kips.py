@@ -118,7 +118,7 @@ class Kips:
         some = rich(cycle)
         givers = [j for j in some if not self._cools(cycle, memory, j)]
         givers.sort(key=lambda j: self._used(cycle, j) or 0.0)
-        held = shrink(cycle, job, givers, cycle.needed(job), tidy=True)
+        held = shrink(cycle, job, givers, needed=cycle.needed(job), restart=self.restart)
         if held is None:
             cools = [memory.adjusted[j.id] for j in some if self._cools(cycle, memory, j)]
             cycle.wakes += [at + self.cool_down for at in cools]
