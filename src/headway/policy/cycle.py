@@ -190,16 +190,16 @@ class Cycle:
         s = self.snapshot
         ends = [(self.ends(j), j) for j in self.under_way()]
         ends.sort(key=lambda e: (e[0] is None, e[0] or 0.0))
-        flat = [(end, r) for end, j in ends for r in of(s, s.placed(j.id))]
-        found = until_fits(self.room, self.needed(job), [r for _, r in flat], self.place)
+        releases = [of(s, s.placed(j.id)) for _, j in ends]
+        found = until_fits(self.room, self.needed(job), releases, self.place)
         if found is None:
             return None
         count, where = found
         return Reserved(
             job=job.id,
             where=where,
-            at=flat[count - 1][0] if count else self.now,
-            keep=kept(job.spec, where, [r for _, r in flat[:count]]),
+            at=ends[count - 1][0] if count else self.now,
+            keep=kept(job.spec, where, [r for some in releases[:count] for r in some]),
             made_at=self.now,
         )
 
@@ -256,15 +256,14 @@ class Cycle:
         if not guests:
             return None
         leaving = [j for j in self.under_way() if j.phase is Phase.LEAVING]
-        releases = [r for j in (*leaving, *guests) for r in of(s, s.placed(j.id))]
+        releases = [of(s, s.placed(j.id)) for j in (*leaving, *guests)]
         found = until_fits(self.room, self.needed(job), releases, self.place)
         if found is None:
             return None
         count, where = found
         nodes = {node for _, node in where}
-        givers = list(
-            dict.fromkeys(s.replicas[r.replica].job for r in releases[:count] if r.node in nodes)
-        )
+        freed = [r for some in releases[:count] for r in some if r.node in nodes]
+        givers = list(dict.fromkeys(s.replicas[r.replica].job for r in freed))
         for name in givers:
             if s.jobs[name].phase is Phase.RUNNING:
                 why = f"its room was kept for {job.id}, which has the rest of it now"

@@ -81,12 +81,12 @@ def shrink(
     s = cycle.snapshot
     offered: list[Release] = []
 
-    def offers() -> Iterator[Release]:
+    def offers() -> Iterator[tuple[Release]]:
         """Asked for one by one: mostly a few are enough."""
         for giver in givers:
             for release in of(s, spare(cycle, giver)):
                 offered.append(release)
-                yield release
+                yield (release,)
 
     found = until_fits(cycle.room, needed, offers(), cycle.place)
     if found is None:

@@ -123,7 +123,12 @@ class Gang:
 
     def _grow(self, cycle: Cycle, memory: GangMemory) -> None:
         """Phase 3: workers for those who run, into what nobody else can use."""
-        if self.weigh and cycle.snapshot.queue:
+        jobs = [
+            job
+            for job in cycle.under_way()
+            if not (self.converged and converged(memory.stages, job.id))
+        ]
+        if not jobs or (self.weigh and cycle.snapshot.queue):
             return
         due = (0.0 if memory.acted_at is None else memory.acted_at) + self.grow_after
         if due > cycle.now + SLACK:
@@ -131,11 +136,6 @@ class Gang:
                 cycle.wakes.append(due)
             return
         growth = Growth(cycle, near=self.near_ps, weigh=self.weigh, restart=self.restart)
-        jobs = [
-            job
-            for job in cycle.under_way()
-            if not (self.converged and converged(memory.stages, job.id))
-        ]
         if growth.grow(jobs, "room that nobody waits for"):
             memory.acted_at = cycle.now
             if self.tick:

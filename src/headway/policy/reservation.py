@@ -49,25 +49,25 @@ def smallest(job: Job) -> Job:
 
 
 def until_fits(
-    room: Room, job: Job, releases: Iterable[Release], place: Placer
+    room: Room, job: Job, releases: Iterable[Sequence[Release]], place: Placer
 ) -> tuple[int, Where] | None:
-    """How many of the releases it takes until the job has room, and where that is then.
+    """How many of the releases, each of what comes free at one time, it takes until the job has
+    room, and where that is then.
 
-    Slots are counted first, at the cost of one node a release; the whole search is made only when
+    Slots are counted first, at the cost of one node a replica; the whole search is made only when
     there are enough of them.
     """
     trial = room.copy()
     needs = [(t.request, t.replicas) for t in job.spec.tasks]
     counts = [trial.slots(request) for request, _ in needs]
-    for done, release in enumerate(chain((None,), releases)):
-        if release is not None:
+    for done, some in enumerate(chain(((),), releases)):
+        for release in some:
             before = trial.at(release.node)
             trial.give(release.node, release.request)
             after = trial.at(release.node)
-            if before is None or after is None:
-                continue
-            for i, (request, _) in enumerate(needs):
-                counts[i] += _gained(slots(before, request), slots(after, request))
+            if before is not None and after is not None:
+                for i, (request, _) in enumerate(needs):
+                    counts[i] += _gained(slots(before, request), slots(after, request))
         if all(have >= need for have, (_, need) in zip(counts, needs, strict=True)):
             where = place(trial.copy(), job, False)
             if where is not None:
