@@ -133,7 +133,7 @@ class Growth:
         self.added: dict[JobId, list[tuple[ReplicaId, NodeId]]] = {}
         self.full: set[Resources] = set()
 
-    def grow(self, jobs: Iterable[Job], why: str) -> bool:
+    def grow(self, jobs: Iterable[Job], why: str) -> list[JobId]:
         """One each in turn."""
         able = [(job, task) for job in jobs if (task := ready(self.cycle, job))]
         while able:
@@ -152,8 +152,9 @@ class Growth:
         now, then = self._crews(job, [node.id] if node else [])
         return (then / now - 1) / (task.request.cpu or 1.0) if now else 0.0
 
-    def decide(self, why: str) -> bool:
-        """Did anything come of it?"""
+    def decide(self, why: str) -> list[JobId]:
+        """Those that really get some."""
+        grown = []
         for name, add in self.added.items():
             job = self.cycle.snapshot.jobs[name]
             if self._pays(job, add):
@@ -162,7 +163,8 @@ class Growth:
                 self.cycle.decisions.append(
                     Scale(job=name, task=task.name, add=tuple(add), reason=why)
                 )
-        return any(isinstance(d, Scale) for d in self.cycle.decisions)
+                grown.append(name)
+        return grown
 
     def _one_more(self, job: Job, task: Task) -> bool:
         s, added = self.cycle.snapshot, self.added.get(job.id, [])

@@ -8,7 +8,7 @@ and dynamic allocation are what it adds, and not how. docs/papers/kips.md; docs/
 from dataclasses import field
 from math import ceil
 
-from headway.core.decision import Move, Plan, Scale, SetShare
+from headway.core.decision import Move, Plan, SetShare
 from headway.core.job import Job, Phase, Replica, task_of
 from headway.core.node import Node
 from headway.core.record import memory, record
@@ -140,10 +140,8 @@ class Kips:
         for _, job, task, used in sorted(gains, key=lambda g: -g[0]):
             count = sum(r.task == task.name for r in cycle.snapshot.placed(job.id))
             growth.add(job, task, most=ceil(count * used / self.high) - count)
-        growth.decide("cores that nobody waits for")
-        for d in cycle.decisions:
-            if isinstance(d, Scale):
-                memory.adjusted[d.job] = cycle.now
+        grown = growth.decide("cores that nobody waits for")
+        memory.adjusted.update(dict.fromkeys(grown, cycle.now))
 
     def _cools(self, cycle: Cycle, memory: KipsMemory, job: Job) -> bool:
         last = memory.adjusted.get(job.id)

@@ -12,7 +12,7 @@ from headway.core.job import Job, JobSpec, Phase, task_of
 from headway.core.record import record
 from headway.core.snapshot import Snapshot
 from headway.core.units import NOTHING, JobId, NodeId, Resources, Seconds
-from headway.policy.room import Release, Room, Where, elastic, slots
+from headway.policy.room import Release, Room, Where, elastic
 
 Placer = Callable[[Room, Job, bool], Where | None]
 """Room, job, and may it start with fewer than it asks for?"""
@@ -62,12 +62,10 @@ def until_fits(
     counts = [trial.slots(request) for request, _ in needs]
     for done, some in enumerate(chain(((),), releases)):
         for release in some:
-            before = trial.at(release.node)
+            before = [trial.free(release.node, request) for request, _ in needs]
             trial.give(release.node, release.request)
-            after = trial.at(release.node)
-            if before is not None and after is not None:
-                for i, (request, _) in enumerate(needs):
-                    counts[i] += _gained(slots(before, request), slots(after, request))
+            for i, (request, _) in enumerate(needs):
+                counts[i] += _gained(before[i], trial.free(release.node, request))
         if all(have >= need for have, (_, need) in zip(counts, needs, strict=True)):
             where = place(trial.copy(), job, False)
             if where is not None:
@@ -98,8 +96,4 @@ def _positive(r: Resources) -> Resources:
 
 def under_way(snapshot: Snapshot, job: JobId) -> bool:
     """Is it still giving room?"""
-    found = snapshot.jobs.get(job)
-    if found is None:
-        return False
-    leaving = Phase.LEAVING
-    return found.phase is leaving or any(r.phase is leaving for r in snapshot.of(job))
+    return any(r.phase is Phase.LEAVING for r in snapshot.placed(job))

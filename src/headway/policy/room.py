@@ -47,6 +47,11 @@ class Room(Search):
     def at(self, node: NodeId) -> Node | None:
         return self.touched.get(node) or self.snapshot.nodes.get(node)
 
+    def free(self, node: NodeId, request: Resources) -> float:
+        """How many replicas that ask for this have room there."""
+        there = self.at(node)
+        return 0.0 if there is None else slots(there, request)
+
     def take(self, node: NodeId, request: Resources) -> None:
         there = self.at(node)
         if there is not None:
@@ -62,16 +67,6 @@ class Room(Search):
     def take_all(self, spec: JobSpec, where: Where) -> None:
         for name, node in where:
             self.take(node, spec.task(task_of(name)).request)
-
-    def holds(self, spec: JobSpec, where: Where) -> bool:
-        """Is there still room for exactly this?"""
-        trial = self.copy()
-        for name, node in where:
-            request, there = spec.task(task_of(name)).request, trial.at(node)
-            if there is None or not there.up or not request.fits(there.taken, there.capacity):
-                return False
-            trial.take(node, request)
-        return True
 
     def best(self, request: Resources) -> Node | None:
         """As kube-scheduler ranks them."""
@@ -213,17 +208,11 @@ def _fitted(
 def shape(job: Job, *, fewer: bool) -> tuple[float, ...]:
     """Jobs of one shape fit, or do not fit, alike."""
     found: list[float] = []
+    scaled = elastic(job.spec) if fewer else None
     for t in job.spec.tasks:
         r = t.request
-        found += (t.least if fewer else t.replicas, r.cpu, r.memory, r.gpu, t.name in FIXED)
+        found += (t.least if t is scaled else t.replicas, r.cpu, r.memory, r.gpu, t.name in FIXED)
     return tuple(found)
-
-
-def released(room: Room, releases: Iterable[Release]) -> Room:
-    after = room.copy()
-    for r in releases:
-        after.give(r.node, r.request)
-    return after
 
 
 def of(snapshot: Snapshot, replicas: Iterable[Replica]) -> list[Release]:
@@ -234,7 +223,3 @@ def of(snapshot: Snapshot, replicas: Iterable[Replica]) -> list[Release]:
         for node in (r.node, r.bound_for)
         if node is not None
     ]
-
-
-def _task(name: ReplicaId) -> str:
-    return name.rpartition("/")[2].rpartition("-")[0]
