@@ -29,7 +29,7 @@ def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
     seeds, jobs = len(by_policy[0]), by_policy[0][0].jobs
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     columns = [
-        "mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves", "useful GPU",
+        "mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves", "useful",
         "deadlocks",
     ]  # fmt: skip
     every = [r for results in by_policy for r in results]
@@ -90,6 +90,8 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
 def _legend(by_policy: Sequence[Sequence[Result]]) -> str:
     first = by_policy[0][0].policy
     mean = "mean, p95: of completion times (finish - submission)"
+    if any(r.gpu_useful is not None for results in by_policy for r in results):
+        mean += ". useful: part of all GPUs that made progress"
     if len(by_policy) == 1:
         return mean
     return (

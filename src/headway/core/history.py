@@ -132,10 +132,12 @@ def _see_replica(h: History, seen: Replica) -> None:
         return
     old = h.replicas.get(seen.id)
     h.replicas[seen.id] = _with_track(seen, old)
-    if old is not None and old.phase is seen.phase and _places(old) == _places(seen):
+    now = _places(seen)
+    if old is not None and _places(old) == now:
+        if old.phase is not seen.phase:
+            h.changed_nodes.update(dict.fromkeys(n for n in now if n in h.nodes))
         return
     h.of_job[seen.job][seen.id] = None
-    now = _places(seen)
     request = h.jobs[seen.job].spec.task(seen.task).request
     for node in dict.fromkeys((*_places(old), *now) if old else now):
         if node in h.nodes:
@@ -155,14 +157,15 @@ def _drop_replica(h: History, replica: ReplicaId) -> None:
 
 def _settle(h: History, node: NodeId, replica: ReplicaId, request: Resources | None) -> None:
     """Count a replica in on a node, with what it asks for; or out (None)."""
+    here = h.on_node[node]
+    h.changed_nodes[node] = None
     if request is None:
-        h.on_node[node].pop(replica, None)
+        here.pop(replica, None)
         h.asking[node].pop(replica, None)
     else:
-        h.on_node[node][replica] = None
+        here[replica] = None
         if request is not NOTHING:
             h.asking[node][replica] = request
-    h.changed_nodes[node] = None
     _recount(h, node)
 
 
@@ -263,12 +266,18 @@ def _recount(h: History, name: NodeId) -> None:
 def requested(requests: Collection[Resources], count: int) -> tuple[Resources, Resources]:
     """What some of `count` replicas ask for in all: as it is, and as kube-scheduler counts it."""
     silent = count - len(requests)
-    taken, cpu, memory = NOTHING, silent * NOMINAL.cpu, silent * NOMINAL.memory
-    for request in requests:
-        taken = taken + request
-        cpu += request.cpu or NOMINAL.cpu
-        memory += request.memory or NOMINAL.memory
-    return taken, Resources(cpu=cpu, memory=memory, gpu=taken.gpu)
+    if not requests:
+        return NOTHING, Resources(cpu=silent * NOMINAL.cpu, memory=silent * NOMINAL.memory)
+    cpu = memory = gpu = 0.0
+    nominal_cpu, nominal_memory = silent * NOMINAL.cpu, silent * NOMINAL.memory
+    for r in requests:
+        cpu += r.cpu
+        memory += r.memory
+        gpu += r.gpu
+        nominal_cpu += r.cpu or NOMINAL.cpu
+        nominal_memory += r.memory or NOMINAL.memory
+    taken = Resources(cpu=cpu, memory=memory, gpu=gpu)
+    return taken, Resources(cpu=nominal_cpu, memory=nominal_memory, gpu=gpu)
 
 
 def with_room(node: Node, taken: Resources, nominal: Resources, count: int) -> Node:

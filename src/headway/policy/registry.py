@@ -16,6 +16,7 @@ from headway.errors import ConfigError, UnknownName
 from headway.policy.as_fair import AsFair
 from headway.policy.asked import Asked
 from headway.policy.fair import Fair
+from headway.policy.fifo import Fifo
 from headway.policy.flowcon import PAPER as FLOWCON_PAPER
 from headway.policy.flowcon import FlowCon
 from headway.policy.flowcon2 import FlowCon2
@@ -31,6 +32,7 @@ from headway.policy.specon import PAPER as SPECON_PAPER
 from headway.policy.specon import SpeCon
 from headway.policy.spread import Spread
 from headway.policy.srpt import Srpt
+from headway.policy.tiresias import Tiresias
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ POLICIES: dict[str, Entry] = {
     "las": Entry(Las, "shares", "least attained service first"),
     "fsp": Entry(Fsp, "shares", "in the order in which fair sharing would finish them"),
     "spread": Entry(Pods, "placement", "the least requested node, pod by pod: kube-scheduler"),
+    "fifo": Entry(Fifo, "placement", "first come, first served, strictly; whole gangs, packed"),
+    "tiresias": Entry(
+        Tiresias, "jobs", "least attained service in the cluster, by suspending (NSDI 2019)"
+    ),
     "flowcon": Entry(
         FlowCon, "shares", "ceilings by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER
     ),

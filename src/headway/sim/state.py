@@ -196,12 +196,13 @@ class JobState:
             self.rate = steps * self.arrival.work / self.arrival.steps
             self._gain(useful(speed, crew, servers))
             return
-        self.rate = 0.0
+        self.rate = cpu = gpu = 0.0
         for r in self.replicas.values():
             if r.node is not None:
                 self.rate += r.cores * r.node.node.speed
-        if self.paced:
-            self._gain([1.0] * len(self.replicas))
+                cpu += r.cores
+                gpu += r.request.gpu
+        self.gain = cpu, gpu
 
     def _gain(self, parts: Sequence[Share]) -> None:
         """Of its workers' cores and GPUs, these parts make progress; a parameter server is as
@@ -211,13 +212,10 @@ class JobState:
         cpu = gpu = 0.0
         for r in self.replicas.values():
             if r.phase is Phase.RUNNING and r.node is not None:
-                part = mean if self._serves(r) else next(given)
+                part = mean if r.task == SERVER else next(given)
                 cpu += part * r.cores
                 gpu += part * r.request.gpu
         self.gain = cpu, gpu
-
-    def _serves(self, r: ReplicaState) -> bool:
-        return r.task == SERVER and self.arrival.spec.speed is not None
 
     def _crew(self, speed: Speed) -> tuple[list[Worker], int]:
         """Its workers as they are, and how many parameter servers it has."""

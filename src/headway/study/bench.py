@@ -39,17 +39,20 @@ from headway.study.bench_local import (
     bench_reaction,
     bench_real,
 )
+from headway.study.bench_traces import bench_traces
 from headway.study.figure import Figure
 from headway.study.promises import ROWS, Row, evaluate, workload
 
+TRACES = "traces"
 REFERENCE = 1.5
 """Million heap pops and pushes a second of the machine that bars are stated for."""
 
 
-def run(name: str) -> tuple[dict[str, Any], str]:
-    """The result as plain data, and a plot of growth where there is one."""
+def run(name: str, folder: Path | None = None) -> tuple[dict[str, Any], str]:
+    """The result as plain data, and a plot of growth where there is one. `folder`: the traces."""
     before = score()
-    figures = BENCHES[name](before)
+    traces = name == TRACES
+    figures = bench_traces(before / REFERENCE, folder) if traces else BENCHES[name](before)
     result = {
         "bench": name,
         "commit": commit(),
