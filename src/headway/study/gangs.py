@@ -20,7 +20,7 @@ TRANSFER_S = 0.01
 PENALTY = 4.0
 ARMS = (
     "spread", "gang", "gang+locality", "dragon:paper", "dragon", "dragon:converged=on", "kips",
-    "optimus", "las",
+    "optimus", "tiresias",
 )  # fmt: skip
 CROWDED = 4.0
 """Times its request that a worker of a job without GPUs could use, were its ceiling raised."""
