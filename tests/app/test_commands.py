@@ -9,6 +9,7 @@ import yaml
 
 from headway.runtime.journal import digest, read
 from headway.study import bench
+from headway.study.bench_decide import bench_cluster
 from headway.study.pictures import draw
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +153,14 @@ def test_bench_judges_its_figures(headway, monkeypatch, tmp_path):
     ran = headway("bench", "bad")
     assert ran.code == 1
     assert "missed" in ran.out
+
+
+def test_decisions_are_measured_by_the_size_of_the_cluster():
+    figures = bench_cluster(1.0, sizes=(2, 4))
+    assert {f.series for f in figures if f.x} >= {"headway", "spread", "fifo", "tiresias"}
+    assert [f.x for f in figures if f.series == "headway"] == [10, 20]
+    assert all(f.value > 0 for f in figures)
+    assert bench.growth([f for f in figures if f.x]).count("<svg") == 2
 
 
 def test_the_pictures_of_the_documentation_are_up_to_date():

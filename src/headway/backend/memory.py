@@ -43,6 +43,10 @@ class MemoryBackend:
     def submit(self, job: Job) -> None:
         self._put_job(job)
 
+    def host(self, replica: Replica) -> None:
+        """It is there already, whoever started it."""
+        self._put(replica)
+
     def end(self, job: JobId, phase: Phase = Phase.SUCCEEDED) -> None:
         """The job's processes are gone."""
         for r in self._of(job):

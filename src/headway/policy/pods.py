@@ -8,14 +8,14 @@ Which of the pods that wait is tried first when room comes free is there a matte
 Here the jobs take turns, one pod of each, in order of arrival.
 """
 
+from collections.abc import Iterator
 from dataclasses import field
-from itertools import chain, zip_longest
 
 from headway.core.check import half_started
 from headway.core.decision import CALM, Place, Plan, Suspend
 from headway.core.foresee import foresee
 from headway.core.history import with_room
-from headway.core.job import Job, Phase, gang, job_of, missing, task_of
+from headway.core.job import Job, Phase, gang, missing, task_of
 from headway.core.node import Node
 from headway.core.policy import join
 from headway.core.record import memory, record
@@ -67,25 +67,38 @@ class Pods:
     def _places(self, s: Snapshot, m: PodsMemory) -> tuple[Place, ...]:
         if not m.partial and all(_alone(job) for job in s.waiting):
             return Search(s).places(WHY)
+        search, found = Search(s), []
+        lines = self._lines(s, m, search)
+        for line in self._turns(lines):
+            line.place_one(search)
+        for line in lines:
+            if line.where:
+                if not line.whole:
+                    m.partial[line.job.id] = None
+                found.append(line.decision())
+        return tuple(found)
+
+    def _lines(self, s: Snapshot, m: PodsMemory, search: Search) -> list["_Line"]:
+        """Who gets a place for his first pod, or may get one for another."""
         jobs = [s.jobs[j] for j in m.partial]
         jobs += [job for job in s.waiting if job.id not in m.sent_back]
-        wanted = {job.id: _wanted(job, s) for job in jobs}
-        where: dict[JobId, list[tuple[ReplicaId, NodeId]]] = {job.id: [] for job in jobs}
-        search = Search(s)
-        for turn in zip_longest(*wanted.values()) if self.turns else [chain(*wanted.values())]:
-            for pod in turn:
-                if pod is not None:
-                    job = s.jobs[job_of(pod)]
-                    where[job.id] += search.some(job, (pod,))
-        found = []
+        lines = []
         for job in jobs:
-            if where[job.id]:
-                whole = job.phase is Phase.WAITING and len(where[job.id]) == len(wanted[job.id])
-                if not whole:
-                    m.partial[job.id] = None
-                there = tuple(where[job.id])
-                found.append(Place(job=job.id, where=there, partial=not whole, reason=WHY))
-        return tuple(found)
+            if not search.hopeless(job):
+                line = _Line(job, _wanted(job, s))
+                lines.append(line)
+                while line.rest:
+                    line.place_one(search)
+                    if self.turns:
+                        break
+        return lines
+
+    @staticmethod
+    def _turns(lines: list["_Line"]) -> Iterator["_Line"]:
+        """One after another, as long as they want something."""
+        while lines:
+            lines = [line for line in lines if line.rest]
+            yield from lines
 
     def _deadlock(self, s: Snapshot, m: PodsMemory) -> Plan:
         """If there is one: its end, when it is time, and else how long it still lasts."""
@@ -101,6 +114,26 @@ class Pods:
         m.sent_back[youngest] = None
         end = Suspend(job=youngest, reason="a deadlock: the youngest gives way")
         return Plan(decisions=(end,), wake_after=0.0)
+
+
+class _Line:
+    """The pods of a job that want a place, and those that have found one in this cycle."""
+
+    def __init__(self, job: Job, wanted: tuple[ReplicaId, ...]) -> None:
+        self.job, self.wanted = job, len(wanted)
+        self.rest = list(reversed(wanted))
+        self.where: list[tuple[ReplicaId, NodeId]] = []
+
+    @property
+    def whole(self) -> bool:
+        return self.job.phase is Phase.WAITING and len(self.where) == self.wanted
+
+    def place_one(self, search: Search) -> None:
+        self.where += search.some(self.job, (self.rest.pop(),))
+
+    def decision(self) -> Place:
+        there = tuple(self.where)
+        return Place(job=self.job.id, where=there, partial=not self.whole, reason=WHY)
 
 
 def _waits(name: JobId, s: Snapshot) -> bool:

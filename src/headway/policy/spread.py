@@ -79,6 +79,10 @@ class Search:
                 where.append((replica, node.id))
         return tuple(where)
 
+    def hopeless(self, job: Job) -> bool:
+        """Has everything that it asks for been found to fit nowhere?"""
+        return all(task.request in self.full for task in job.spec.tasks)
+
     def _best(self, request: Resources) -> Node | None:
         best: Node | None = None
         best_rank: tuple[float, ...] = ()

@@ -33,6 +33,7 @@ from headway.runtime.journal import FileJournal
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
 from headway.sim.setup import to_scenario
+from headway.study.bench_decide import bench_cluster
 from headway.study.bench_local import (
     bench_enforcement,
     bench_overhead,
@@ -64,13 +65,18 @@ def run(name: str, folder: Path | None = None) -> tuple[dict[str, Any], str]:
 
 
 def growth(figures: list[Figure]) -> str:
-    if not figures:
-        return ""
-    points = [(f.x or 0.0, f.value) for f in figures]
-    bars = [Mark(x=f.x or 0.0, y=f.bar, text=f"bar {f.bar:g}") for f in figures if f.bar]
-    unit = figures[0].unit
-    line = Series(name=f"measured, {unit}", points=points)
-    return lines([line], x="jobs on the node", y=unit, marks=bars, title="Cost of one decision")
+    """A plot for each axis, a line for each series."""
+    plots = []
+    for axis in dict.fromkeys(f.axis for f in figures):
+        here = [f for f in figures if f.axis == axis]
+        bars = [Mark(x=f.x or 0.0, y=f.bar, text=f"bar {f.bar:g}") for f in here if f.bar]
+        found = [
+            Series(name=name, points=[(f.x or 0.0, f.value) for f in here if f.series == name])
+            for name in dict.fromkeys(f.series for f in here)
+        ]
+        unit = here[0].unit
+        plots.append(lines(found, x=axis, y=unit, marks=bars, title="Cost of one decision"))
+    return "".join(plots)
 
 
 def score() -> float:
@@ -199,13 +205,19 @@ def bench_promises_unseen(rate: float) -> list[Figure]:
 
 
 def bench_decide(rate: float) -> list[Figure]:
-    """What one decision of `headway` costs, by the number of jobs on the node."""
+    """What one decision of `headway` costs, by the number of jobs on the node; and what one of any
+    policy costs in a large cluster.
+    """
     scale = rate / REFERENCE
     costs = {n: _decision_ms(n) * scale for n in (5, 10, 20, 50, 100)}
     return [
-        Figure(f"a decision for {n} jobs, median", ms, "ms", 5.0 if n == 50 else None, x=n)
-        for n, ms in costs.items()
-    ] + [Figure("growth from 10 to 100 jobs: exponent", log10(costs[100] / costs[10]), "")]
+        *(
+            Figure(f"a decision for {n} jobs, median", ms, "ms", 5.0 if n == 50 else None, x=n)
+            for n, ms in costs.items()
+        ),
+        Figure("growth from 10 to 100 jobs: exponent", log10(costs[100] / costs[10]), ""),
+        *bench_cluster(scale),
+    ]
 
 
 def _decision_ms(jobs: int, most: int = 1000) -> float:
