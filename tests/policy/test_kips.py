@@ -108,6 +108,22 @@ def test_no_worker_is_added_where(replicas, memory):
     assert plan.wake_after == (5.0 if "due" in memory else 15.0)
 
 
+@pytest.mark.parametrize(
+    ("used", "remembered", "left"),
+    [
+        pytest.param(0.1, {}, 1, id="hardly anything"),
+        pytest.param(0.5, {}, 1, id="a quarter"),
+        pytest.param(0.7, {}, None, id="enough"),
+        pytest.param(0.1, {"adjusted": {"x": 70.0}}, None, id="changed a moment ago"),
+    ],
+)
+def test_who_uses_little_gives_workers_back(used, remembered, left):
+    x = cpu_job("x", 3, phase=Phase.RUNNING)
+    plan, _ = kips(running(*using("x", "a", "a", "a", used=used), jobs=[x]), **remembered)
+    taken = [len(d.remove) for d in plan.decisions if isinstance(d, Scale)]
+    assert taken == ([] if left is None else [3 - left])
+
+
 def test_the_best_speed_up_for_a_core_goes_first():
     """Y has one worker and gains more by a second than x by a third."""
     jobs = [cpu_job("x", phase=Phase.RUNNING), cpu_job("y", phase=Phase.RUNNING)]

@@ -8,7 +8,7 @@ and dynamic allocation are what it adds, and not how. docs/papers/kips.md; docs/
 from dataclasses import field
 from math import ceil
 
-from headway.core.decision import Move, Plan, SetShare
+from headway.core.decision import Move, Plan, Scale, SetShare
 from headway.core.job import Job, Phase, Replica, task_of
 from headway.core.node import Node
 from headway.core.record import memory, record
@@ -16,7 +16,7 @@ from headway.core.snapshot import Snapshot
 from headway.core.speed import SERVER, equal_limits
 from headway.core.units import SLACK, Cores, JobId, NodeId, Resources, Seconds
 from headway.policy.cycle import Cycle, JobsMemory
-from headway.policy.elastic import Growth, ready, rich, shrink
+from headway.policy.elastic import Growth, ready, rich, shrink, spare
 from headway.policy.reservation import Reserved
 from headway.policy.room import Room, Where, parts
 
@@ -41,8 +41,8 @@ class Kips:
     """A job's workers are changed no more often than this."""
     low: float = 0.3
     high: float = 0.8
-    """Jobs that use less than the one of what they may are not given more; those that use more
-    than the other are."""
+    """Parts of what a job's workers may use. Who uses less than the one has too many of them, who
+    uses more than the other may have more; between them nothing changes."""
     affinity: float = 1.0
     free: float = 0.3
     fragment: float = 0.2
@@ -68,6 +68,8 @@ class Kips:
         adjusts = bool(snapshot.changed.ended) or memory.due <= cycle.now + SLACK
         if adjusts:
             memory.due = cycle.now + self.interval
+            if self.workers and not cycle.decisions:
+                self._scale_in(cycle, memory)
             if self.workers and not snapshot.queue and not cycle.decisions:
                 self._scale_out(cycle, memory)
         if self.ceilings and (adjusts or cycle.decisions or snapshot.changed.jobs):
@@ -125,6 +127,20 @@ class Kips:
             return None
         memory.adjusted.update(dict.fromkeys(held.awaits, cycle.now))
         return held
+
+    def _scale_in(self, cycle: Cycle, memory: KipsMemory) -> None:
+        """Who uses little of what it has can do with fewer workers."""
+        for job in rich(cycle):
+            used = self._used(cycle, job)
+            task = ready(cycle, job)
+            if task is None or used is None or used >= self.low or self._cools(cycle, memory, job):
+                continue
+            count = sum(r.task == task.name for r in cycle.snapshot.placed(job.id))
+            surplus = spare(cycle, job)[: count - max(1, ceil(count * used / self.high))]
+            names = tuple(r.id for r in surplus)
+            why = f"its workers use {used:.0%} of what they may"
+            cycle.decisions.append(Scale(job=job.id, task=task.name, remove=names, reason=why))
+            memory.adjusted[job.id] = cycle.now
 
     def _scale_out(self, cycle: Cycle, memory: KipsMemory) -> None:
         """Workers for those who use what they have, the best speed-up for a core first."""
