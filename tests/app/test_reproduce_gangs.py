@@ -8,6 +8,7 @@ import pytest
 from headway.errors import UnknownName
 from headway.sim.compare import run_seed
 from headway.sim.setup import to_scenario
+from headway.study import bench_gangs
 from headway.study.gangs import ARMS, gang_experiments, named
 from headway.study.gangs_judged import (
     WHY,
@@ -177,3 +178,19 @@ def test_it_is_told_to_people_too(headway, tmp_path):
     assert "E-F1" in page.read_text(encoding="utf-8")
     assert "E-K1" in page.read_text(encoding="utf-8")
     assert "## E-K1" in text.read_text(encoding="utf-8")
+
+
+# -- the bars --------------------------------------------------------------------------------------
+
+
+def test_the_bars_are_told_with_and_without_deadlocks(monkeypatch):
+    class Small(dict):
+        def __missing__(self, name):
+            return gang_experiments()["E-D1"]
+
+    monkeypatch.setattr(bench_gangs, "gang_experiments", Small)
+    found = bench_gangs.bench_gangs(0, seeds=1)
+    assert [(f.bar is None, f.name.split(":")[0]) for f in found[:2]] == [
+        (False, "E-D1, 1 seeds"), (True, "E-D1, 1 seeds"),
+    ]  # fmt: skip
+    assert len(found) == 6

@@ -7,7 +7,7 @@ takes 0.29 s on one node and 0.41 s apart: the catalogue's 0.7.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -33,6 +33,10 @@ class GangExperiment:
     """By load."""
     baseline: str = ARMS[0]
     arms: tuple[str, ...] = ARMS
+
+    def under(self, *arms: str) -> "GangExperiment":
+        """The same with these arms alone; the first is the baseline."""
+        return replace(self, arms=arms, baseline=arms[0])
 
     @property
     def resource(self) -> str:
