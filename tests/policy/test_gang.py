@@ -254,6 +254,17 @@ def test_who_waits_too_long_makes_others_give_the_lonely_first():
     assert plan.wake_after == 1.0
 
 
+def test_worker_0_gives_last_however_lonely_it_is():
+    """Its parameter server is elsewhere, with the others."""
+    x = gang("x", 3, least=1, most=3, phase=Phase.RUNNING, work=None)
+    y = gang("y", 2, work=10.0)
+    there_ = there("x", "b", "a", "a", ps="a")
+    s = snapshot(nodes=[gpus("a", 2), gpus("b", 1)], jobs=[x, y], replicas=there_, at=40.0)
+    s.changed = type(s.changed)()
+    plan, _ = decide("dragon:starve_after=0", s)
+    assert [d.remove for d in plan.decisions] == [("x/worker-2", "x/worker-1")]
+
+
 def test_nobody_gives_before_it_is_time_and_it_is_woken_then():
     plan, memory = starved("dragon", at=10.0)
     assert plan.decisions == ()

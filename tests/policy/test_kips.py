@@ -114,14 +114,17 @@ def test_no_worker_is_added_where(replicas, memory):
         pytest.param(0.1, {}, 1, id="hardly anything"),
         pytest.param(0.5, {}, 1, id="a quarter"),
         pytest.param(0.7, {}, None, id="enough"),
-        pytest.param(0.1, {"adjusted": {"x": 70.0}}, None, id="changed a moment ago"),
+        pytest.param(0.1, {"x": 80.0}, None, id="changed a moment ago"),
     ],
 )
 def test_who_uses_little_gives_workers_back(used, remembered, left):
     x = cpu_job("x", 3, phase=Phase.RUNNING)
-    plan, _ = kips(running(*using("x", "a", "a", "a", used=used), jobs=[x]), **remembered)
+    s = running(*using("x", "a", "a", "a", used=used), jobs=[x])
+    s.changed = Changes()
+    plan, memory = kips(s, since=remembered or {"x": 0.0})
     taken = [len(d.remove) for d in plan.decisions if isinstance(d, Scale)]
     assert taken == ([] if left is None else [3 - left])
+    assert plan.look == memory.looks == ("a",)  # how is it doing next time?
 
 
 def test_the_best_speed_up_for_a_core_goes_first():

@@ -193,6 +193,20 @@ def test_room_kept_for_one_that_is_gone_is_free_again(policy):
     assert times["s"][0] == pytest.approx(times["never"][1], abs=1)
 
 
+@whole
+def test_a_guest_gives_way_and_comes_back(policy):
+    """What is free is used until the first in line can have all of it, and not a moment longer."""
+    jobs = [
+        ring("x", 3, work=300.0),
+        ring("four", 4, at=1.0, work=400.0),
+        ring("guest", 1, at=2.0, work=500.0),
+    ]
+    times = ran(policy, [gpus("a", 4)], jobs)
+    assert times["guest"][0] == 2.0
+    assert times["four"] == (pytest.approx(102.5, abs=1), pytest.approx(202.5, abs=1))
+    assert times["guest"][1] == pytest.approx(202.5 + 2.5 + 402, abs=2)
+
+
 @pytest.mark.parametrize("policy", ["dragon", "kips", "optimus", "elastic"])
 def test_a_gang_that_has_enough_does_not_wait_for_more(policy):
     """YUNIKORN-1242: members beyond a full gang waited for a time-out."""

@@ -5,7 +5,7 @@ A reconstruction of ours: the text (in Korean, of which the abstract is public) 
 and dynamic allocation are what it adds, and not how. docs/papers/kips.md; docs/decisions/0024.
 """
 
-from dataclasses import field
+from dataclasses import field, replace
 from math import ceil
 
 from headway.core.decision import Move, Plan, Scale, SetShare
@@ -18,7 +18,7 @@ from headway.core.units import SLACK, Cores, JobId, NodeId, Resources, Seconds
 from headway.policy.cycle import Cycle, JobsMemory
 from headway.policy.elastic import Growth, ready, rich, shrink, spare
 from headway.policy.reservation import Reserved
-from headway.policy.room import Room, Where, parts
+from headway.policy.room import Room, Where, elastic, parts
 
 SAME = 0.1
 """A ceiling that differs by less than this part of what was asked for is left as it is."""
@@ -29,6 +29,9 @@ class KipsMemory(JobsMemory):
     adjusted: dict[JobId, Seconds] = field(default_factory=dict)
     """When each job's workers were last changed."""
     due: Seconds = 0.0
+    looks: tuple[NodeId, ...] = ()
+    """Nodes of jobs that it wants to hear from when it adjusts next: those not heard to use what
+    they have."""
 
 
 @record
@@ -68,6 +71,7 @@ class Kips:
         adjusts = bool(snapshot.changed.ended) or memory.due <= cycle.now + SLACK
         if adjusts:
             memory.due = cycle.now + self.interval
+            memory.looks = self._looks(cycle)
             if self.workers and not cycle.decisions:
                 self._scale_in(cycle, memory)
             if self.workers and not snapshot.queue and not cycle.decisions:
@@ -76,7 +80,8 @@ class Kips:
             cycle.decisions += self._ceilings(cycle)
         if snapshot.jobs:
             cycle.wakes.append(memory.due)
-        return cycle.plan(), memory
+        plan = cycle.plan()
+        return (replace(plan, look=memory.looks) if memory.looks else plan), memory
 
     # -- where -----------------------------------------------------------------------------------
 
@@ -133,7 +138,9 @@ class Kips:
         for job in rich(cycle):
             used = self._used(cycle, job)
             task = ready(cycle, job)
-            if task is None or used is None or used >= self.low or self._cools(cycle, memory, job):
+            # What is heard of a job that has just started again is of its restart, too.
+            fresh = memory.since.get(job.id, cycle.now) > cycle.now - 2 * self.interval
+            if task is None or used is None or used >= self.low or fresh:
                 continue
             count = sum(r.task == task.name for r in cycle.snapshot.placed(job.id))
             surplus = spare(cycle, job)[: count - max(1, ceil(count * used / self.high))]
@@ -158,6 +165,11 @@ class Kips:
             growth.add(job, task, most=ceil(count * used / self.high) - count)
         grown = growth.decide("cores that nobody waits for")
         memory.adjusted.update(dict.fromkeys(grown, cycle.now))
+
+    def _looks(self, cycle: Cycle) -> tuple[NodeId, ...]:
+        idle = [j for j in cycle.under_way() if (self._used(cycle, j) or 0.0) < self.high]
+        there = (r.node for j in idle if elastic(j.spec) for r in cycle.snapshot.placed(j.id))
+        return tuple(dict.fromkeys(node for node in there if node is not None))
 
     def _cools(self, cycle: Cycle, memory: KipsMemory, job: Job) -> bool:
         last = memory.adjusted.get(job.id)
