@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headway.core.decision import Scale, Suspend
@@ -90,7 +90,7 @@ def gangs(draw, *, known=False, broken=True):
             speed=draw(st.sampled_from([1.0, 1.0, 2.0])),
             rack=draw(st.sampled_from(["", "r"])),
         )
-        for i in range(draw(st.integers(1, 4)))
+        for i in range(draw(st.integers(1, 2 if known else 4)))
     )
     jobs, at = [], 0.0
     for i in range(draw(st.integers(1, 6))):
@@ -208,7 +208,30 @@ def test_if_some_waiting_job_has_room_one_starts(scenario, policy):
     run(scenario, policy, wrap=lambda p: Watched(p, look))
 
 
+def _ring(name, at, workers, work):
+    worker = Task(
+        name="worker", replicas=workers, least=workers, most=workers, request=Resources(cpu=1.0)
+    )
+    spec = JobSpec(
+        tasks=(worker,),
+        speed=Speed(kind="ring"),
+        total_steps=work,
+        checkpoint=Mode.SDK,
+        expected=Expected(work=Estimate(value=work), demand=1.0),
+    )
+    return Arrival(id=name, at=at, spec=spec, work=work, demand=1.0, steps=work)
+
+
+OVERTAKEN = Scenario(
+    nodes=(Node(id="a", capacity=Resources(cpu=4.0)),),
+    jobs=(_ring("x", 0.0, 3, 90.0), _ring("all", 1.0, 4, 40.0), _ring("long", 2.0, 1, 900.0)),
+)
+"""The last would delay the second by far, if it were let in for good."""
+
+
 @often
+@example(OVERTAKEN, "gang")
+@example(OVERTAKEN, "dragon")
 @given(gangs(known=True, broken=False), corrected)
 def test_nobody_waits_longer_than_those_before_it_take(scenario, policy):
     """Each at its slowest, one after the other; and what stopping and starting costs."""
