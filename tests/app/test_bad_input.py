@@ -238,3 +238,12 @@ def test_a_journal_is_of_one_run(headway, workload, tmp_path):
     ran = headway("simulate", workload(JOB), "--seeds", 2, "--journal", tmp_path / "j")
     assert ran.code == 2
     assert "one run" in ran.err
+
+
+def test_a_gang_larger_than_this_machine_is_not_run(headway, workload, tmp_path):
+    asks = "[{name: worker, replicas: 3, command: [sleep], resources: {requests: {cpu: 1}}}]"
+    body = f"nodes: 2\njobs: [{{name: x, spec: {{tasks: {asks}}}}}]\n"
+    ran = headway("run", workload(body), "--data", tmp_path / "data")
+    assert ran.code == 2
+    assert "asks for 3 replicas at once" in ran.err
+    assert not (tmp_path / "data").exists()

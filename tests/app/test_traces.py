@@ -102,7 +102,9 @@ def test_simulate_takes_a_trace(headway, folder):
     assert fifo["makespan_s"] == pytest.approx(666.0)
     table = headway("simulate", "--trace", folder / "jobs.swf", "--format", "swf", "-p", "fifo")
     assert "2 jobs" in table.out
-    assert "useful" in headway("simulate", "--trace", trace, "--nodes", 2).out
+    assert (
+        "GPUs that made progress: fifo" in headway("simulate", "--trace", trace, "--nodes", 2).out
+    )
 
 
 def test_a_trace_or_a_workload_and_not_both(headway, folder):

@@ -28,16 +28,12 @@ def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
     """One row a policy; with several seeds each figure is its mean ± standard deviation."""
     seeds, jobs = len(by_policy[0]), by_policy[0][0].jobs
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    columns = [
-        "mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves", "useful",
-        "deadlocks",
-    ]  # fmt: skip
-    every = [r for results in by_policy for r in results]
-    # With one policy there is nobody to be faster or slower than.
-    shown = list(range(8)) if len(by_policy) > 1 else [0, 2, 3]
-    shown += [8] if any(r.moves for r in every) else []
-    shown += [9] if any(r.gpu_useful is not None for r in every) else []
-    shown += [10] if any(r.deadlocks for r in every) else []
+    columns = ["mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves"]
+    shown = list(range(len(columns) - 1))
+    if len(by_policy) == 1:  # there is nobody to be faster or slower than
+        shown = [0, 2, 3]
+    if any(r.moves for results in by_policy for r in results):
+        shown.append(len(columns) - 1)
     table.add_column("policy", overflow="fold")
     for i in shown:
         table.add_column(columns[i], justify="right", no_wrap=True)
@@ -48,7 +44,22 @@ def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
     seeded = f", {seeds} seed{'s' * (seeds > 1)}" if by_policy[0][0].backend == "sim" else ""
     console.print(f"{jobs} jobs{seeded}; times in seconds", highlight=False)
     console.print(table)
+    for line in _held(by_policy):
+        console.print(line, highlight=False)
     console.print(_legend(by_policy), style="dim", highlight=False)
+
+
+def _held(by_policy: Sequence[Sequence[Result]]) -> list[str]:
+    """What became of the GPUs, and deadlocks, where there were any."""
+    rows = [("gpu_useful", "part of all GPUs that made progress", ".0%"),
+            ("deadlocks", "deadlocks in a run", ".1f")]  # fmt: skip
+    lines = []
+    for name, words, form in rows:
+        found = [(r[0].policy, over_seeds([getattr(x, name) for x in r])) for r in by_policy]
+        if any(figure and figure["max"] for _, figure in found):
+            each = (f"{policy} {figure['mean']:{form}}" for policy, figure in found if figure)
+            lines.append(f"{words}: {', '.join(each)}")
+    return lines
 
 
 def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
@@ -82,16 +93,12 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
         f"{sum(r.slower for r in results) / total:.1%}",
         f"{max(r.worst_ratio for r in results):.2f}x",
         f"{mean('moves'):.0f}",
-        f"{mean('gpu_useful'):.0%}",
-        f"{mean('deadlocks'):.1f}".removesuffix(".0"),
     ]
 
 
 def _legend(by_policy: Sequence[Sequence[Result]]) -> str:
     first = by_policy[0][0].policy
     mean = "mean, p95: of completion times (finish - submission)"
-    if any(r.gpu_useful is not None for results in by_policy for r in results):
-        mean += ". useful: part of all GPUs that made progress"
     if len(by_policy) == 1:
         return mean
     return (

@@ -21,6 +21,7 @@ from headway.backend.local.jobs import LocalJob, cut, fit_nodes, to_jobs
 from headway.backend.local.state import Work
 from headway.core.decision import Decision, Outcome, Place, Refused
 from headway.core.job import Phase
+from headway.core.node import Node
 from headway.core.snapshot import Observation
 from headway.core.units import NodeId, Seconds
 from headway.errors import ConfigError
@@ -34,6 +35,7 @@ from headway.runtime.meter import Meter
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.spec.expand import expand, written
 from headway.spec.reading import read_workload
+from headway.spec.room import refuse_too_large
 from headway.spec.workload import NodeSpec, Workload
 
 
@@ -142,6 +144,7 @@ def begin(
         workload = workload.model_copy(update={"nodes": (equal,)})
     listed = expand(workload)
     jobs = to_jobs(listed, path, peaks=peaks(data))
+    refuse_too_large({job.id: job.spec for job in jobs}, _nodes(workload)[0], str(path))
     about = {"workload": str(path.resolve()), "observe_only": observe_only}
     run = _begin(jobs, policy, data, about, enforcement, workload)
     run.folder.write("workload.yaml", written(listed))
@@ -205,9 +208,7 @@ def _put_together(
     enforcement: str,
 ) -> Run:
     cpus = sorted(os.sched_getaffinity(0))
-    told = workload is not None and "nodes" in workload.model_fields_set
-    asked = workload.to_nodes() if workload is not None and told else None
-    nodes, factor = fit_nodes(asked, float(len(cpus)), procfs.machine_memory())
+    nodes, factor = _nodes(workload)
     chosen: Enforcement = choose(folder.id, enforcement)
     clock = Clock(about["began"])
     backend = LocalBackend(folder.path, cut(nodes, cpus), jobs, chosen, clock)
@@ -226,6 +227,13 @@ def _put_together(
     total = sum(n.capacity.cpu for n in nodes)
     observed = about["observe_only"]
     return Run(folder, backend, loop, book, about["policy"], total, factor, observed)
+
+
+def _nodes(workload: Workload | None) -> tuple[tuple[Node, ...], float]:
+    """Those that the workload asks for, else the machine; and by what all their CPU is scaled."""
+    told = workload is not None and "nodes" in workload.model_fields_set
+    asked = workload.to_nodes() if workload is not None and told else None
+    return fit_nodes(asked, float(len(os.sched_getaffinity(0))), procfs.machine_memory())
 
 
 def _job(work: Work) -> JobResult:

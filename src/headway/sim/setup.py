@@ -1,16 +1,14 @@
 """A checked workload to a scenario: the last place where a user's mistake is named."""
 
 import csv
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
 from random import Random
 
-from headway.core.job import Estimate, Expected, JobSpec, Task
+from headway.core.job import Estimate, Expected, JobSpec
 from headway.core.node import Node
-from headway.core.room import found_room, requests
 from headway.core.units import NOTHING, JobId, NodeId
 from headway.errors import ConfigError, UnknownName
 from headway.sim.curve import Curve, bent
@@ -19,6 +17,7 @@ from headway.spec.expand import expand
 from headway.spec.manifest import Checkpoint, TrainingJobSpec
 from headway.spec.models import profile_of
 from headway.spec.reading import read_manifest
+from headway.spec.room import refuse_too_large
 from headway.spec.speed import SpeedSpec
 from headway.spec.workload import CurveSpec, JobEntry, Profile, Sizes, Workload
 
@@ -170,23 +169,6 @@ def _fits(job: Arrival, nodes: tuple[Node, ...], where: str) -> None:
                 f"job {job.id!r} asks for {asked} in one replica, and no node has that much",
                 where=where,
                 hint="ask for less, or add a larger node",
-            )
-
-
-def refuse_too_large(jobs: Mapping[JobId, JobSpec], nodes: Sequence[Node], where: str) -> None:
-    """A gang that would not fit on all nodes, were they empty, would wait for ever."""
-    known: dict[tuple[Task, ...], int] = {}
-    for name, spec in jobs.items():
-        wanted = requests(spec)
-        if spec.tasks not in known:
-            known[spec.tasks] = found_room(wanted, nodes)
-        fit = known[spec.tasks]
-        if fit < len(wanted):
-            raise ConfigError(
-                f"job {name!r} asks for {len(wanted)} replicas at once, and all nodes together "
-                f"hold {fit} of them",
-                where=where,
-                hint="ask for fewer or smaller replicas, or add nodes",
             )
 
 
