@@ -27,8 +27,8 @@ MEASURES: tuple[Measure, ...] = (
 WHY = {
     "waits": "the jobs are much alike in size, and so it does not pay to let all of them run at "
     "once on few workers instead of one after the other on many",
-    "near": "most of what there is to gain is gained by starting jobs whole and near their "
-    "parameter server; what workers that come and go add is within what their restarts cost",
+    "much": "how much is gained is how much pod by pod loses, which depends on arrivals, sizes, "
+    "machines and on how long a deadlock lasts; none of them is published",
 }
 """Why a claim does not hold, as far as we know."""
 Runs = dict[float, dict[str, list[Result]]]
