@@ -14,7 +14,10 @@ from making import GIB, node
 from scenarios import TwiceAndUntouched, run
 
 often = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-WHOLE = ["headway", "las", "fifo", "tiresias:quantum=60", "flowcon2"]
+WHOLE = [
+    "headway", "las", "fifo", "tiresias:quantum=60", "flowcon2", "gang", "dragon", "kips",
+    "optimus:interval=20",
+]  # fmt: skip
 IN_PARTS = ["spread", "fair", "spread:turns=no"]
 
 

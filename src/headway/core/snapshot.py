@@ -61,8 +61,8 @@ class Changes:
     ended: tuple[Job, ...] = ()
 
 
-Alike = tuple[float, ...]
-"""Nodes with the same key have the same capacity and the same room, and so the same score."""
+Alike = tuple[float | str, ...]
+"""Nodes with the same key have the same capacity, rack and room, and so the same score."""
 
 
 class Tables(Protocol):

@@ -36,7 +36,7 @@ class ReplicaState:
         self.id, self.job, self.task, self.phase = name, job, task_of(name), Phase.STARTING
         self.node: NodeState | None = node
         self.bound_for: NodeState | None = None
-        self.limit: Cores | None = None
+        self.limit: Cores | None = job.arrival.spec.task(self.task).limit
         self.weight, self.cores, self.used = 1.0, 0.0, 0.0
         self.demand, self.request = job.demand(self.task), job.arrival.spec.task(self.task).request
         self.came_at, self.came_used = now, 0.0

@@ -103,13 +103,18 @@ def _task(drawn: DrawnTask, dice: Random) -> dict[str, Any]:
     replicas = dice.choice(drawn.replicas)
     least = min(replicas, dice.choice(drawn.min)) if drawn.min else replicas
     most = max(replicas, dice.choice(drawn.max)) if drawn.max else replicas
+    if drawn.max_times is not None:
+        most = max(most, int(replicas * drawn.max_times))
     asked = {k: dice.choice(getattr(drawn, k)) for k in ("cpu", "memory", "gpu")}
     return {
         "name": drawn.name,
         "replicas": replicas,
         "minReplicas": least,
         "maxReplicas": most,
-        "resources": {"requests": {k: v for k, v in asked.items() if v}},
+        "resources": {
+            "requests": {k: v for k, v in asked.items() if v},
+            "limits": {} if drawn.limit is None else {"cpu": drawn.limit},
+        },
     }
 
 

@@ -75,6 +75,10 @@ class DrawnTask(Strict):
     replicas: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
     min: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
     max: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    max_times: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
+    """Or as many as the replicas times this."""
+    limit: Cpu | None = None
+    """Cores that a replica may use at most, whatever it asks for."""
     cpu: Annotated[tuple[Cpu, ...], Field(min_length=1)] = (0.0,)
     memory: Annotated[tuple[Memory, ...], Field(min_length=1)] = (0.0,)
     gpu: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1)] = (0.0,)

@@ -34,6 +34,7 @@ from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
 from headway.sim.setup import to_scenario
 from headway.study.bench_decide import bench_cluster
+from headway.study.bench_gangs import bench_gangs
 from headway.study.bench_local import (
     bench_enforcement,
     bench_overhead,
@@ -247,6 +248,8 @@ BENCHES: dict[str, Callable[[float], list[Figure]]] = {
     "decide": bench_decide,
     "promises": bench_promises,
     "promises-unseen": bench_promises_unseen,
+    "gangs": lambda rate: bench_gangs(0),
+    "gangs-unseen": lambda rate: bench_gangs(1000),
     "enforcement": bench_enforcement,
     "reaction": bench_reaction,
     "overhead": bench_overhead,

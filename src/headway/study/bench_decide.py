@@ -25,8 +25,8 @@ SIZES = (10, 30, 100, 300, 1000)
 """Nodes; there are five jobs for each."""
 BAR = 50.0
 """Milliseconds, at a thousand nodes and five thousand jobs."""
-COMES = ("fair", "headway", "flowcon2", "fifo", "tiresias")
-WAIT = ("spread", "fifo", "tiresias")
+COMES = ("fair", "headway", "flowcon2", "fifo", "tiresias", "dragon", "kips")
+WAIT = ("spread", "fifo", "tiresias", "gang", "gang+locality", "dragon", "kips", "optimus")
 
 
 def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:
