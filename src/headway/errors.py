@@ -5,7 +5,8 @@
     ├─ UnknownName      no such policy, backend, model; names those there are
     ├─ BackendError     the platform could not be read
     │  ├─ Unreachable   may pass: the next cycle looks again
-    │  └─ Denied        will not pass: a person must grant something
+    │  ├─ Denied        will not pass: a person must grant something
+    │  └─ Declined      it understood, and says no in its own words
     ├─ NoServer         nobody is there who could be asked
     └─ PolicyBug        a plan or a memory that breaks the core's own rules: always our fault
 
@@ -67,6 +68,14 @@ class Unreachable(BackendError):
 
 class Denied(BackendError):
     code = "denied"
+
+
+class Declined(BackendError):
+    code = "declined"
+
+    def __init__(self, message: str, *, status: int, where: str = "", hint: str = "") -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.status = status
 
 
 class NoServer(HeadwayError):

@@ -9,7 +9,7 @@ from time import monotonic, sleep
 import pytest
 from typer.testing import CliRunner
 
-from headway.backend.local import requests
+from headway.backend import requests
 from headway.cli import app
 from headway.core.decision import Move, Suspend
 from headway.core.snapshot import Request

@@ -11,10 +11,10 @@ import yaml
 from typer.testing import CliRunner
 
 import headway
+from headway.backend.jobs import Command, environment, to_jobs
 from headway.backend.local import cgroup
-from headway.backend.local.jobs import Command as LocalCommand
-from headway.backend.local.jobs import environment, fit_nodes, to_jobs
-from headway.backend.local.tail import Voice
+from headway.backend.local.cuts import fit_nodes
+from headway.backend.tail import Voice
 from headway.cli import app
 from headway.cli.display import sparkline
 from headway.errors import ConfigError
@@ -173,8 +173,8 @@ def test_thread_pools_are_sized_unless_the_user_did(monkeypatch):
     monkeypatch.setenv("MKL_NUM_THREADS", "7")
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     monkeypatch.setenv("HEADWAY_DATA", "/secret")
-    command = LocalCommand(argv=("x",), env={"OMP_NUM_THREADS": "5"})
-    found = environment(command, 2, {"HEADWAY_JOB": "x"})
+    command = Command(argv=("x",), env={"OMP_NUM_THREADS": "5"})
+    found = environment(os.environ, command, 2, {"HEADWAY_JOB": "x"})
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     assert [found[n] for n in names] == ["5", "7", "2"]
     assert "HEADWAY_DATA" not in found

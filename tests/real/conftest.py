@@ -2,6 +2,8 @@
 
 import os
 
+import engines as private
+import image
 import pytest
 
 from headway.backend.local.cgroup import Cgroup1, Cgroup2, Unavailable
@@ -19,6 +21,63 @@ def enforcement(request, monkeypatch):
             pytest.skip("no cgroup is ours to use here: run as root, or in a delegated scope")
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", kind)
     return kind
+
+
+class Given:
+    """The engine that DOCKER_HOST names, as the tests want one."""
+
+    create = private.PrivateEngine.create
+    inspect = private.PrivateEngine.inspect
+    load = private.PrivateEngine.load
+
+    def __init__(self, url):
+        self.url, self.client = url, private.Client(url)
+        self.client.hello()
+        self.load()
+
+    def close(self):
+        self.client.delete(f"/images/{image.NAME}", force=True)
+
+
+@pytest.fixture(scope="session")
+def engines():
+    """Two engines: of our own, or twice the one that DOCKER_HOST names."""
+    given = os.environ.get("DOCKER_HOST")
+    if given:
+        one = Given(given)
+        yield one, one
+        one.close()
+        return
+    why = private.missing()
+    if why:
+        pytest.skip(why)
+    made = []
+    try:
+        made.append(private.PrivateEngine("a"))
+        made.append(private.PrivateEngine("b"))
+        yield tuple(made)
+    finally:
+        for each in made:
+            each.close()
+    assert [each.left() for each in made] == [[], []]
+
+
+@pytest.fixture
+def private_engine():
+    """One engine for this test alone, which may be stopped; a function that makes it."""
+    why = private.missing()
+    if why:
+        pytest.skip(why)
+    made = []
+
+    def make(**more):
+        made.append(private.PrivateEngine("c", **more))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+    assert [each.left() for each in made] == [[] for _ in made]
 
 
 def _has(kind):

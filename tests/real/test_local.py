@@ -12,12 +12,13 @@ import pytest
 from local import groups, job, processes, result, script, workload
 
 from contract import BackendContract
+from headway.backend.clock import Clock
+from headway.backend.jobs import Command, LiveJob
 from headway.backend.local import procfs
 from headway.backend.local.backend import LocalBackend
-from headway.backend.local.clock import Clock
+from headway.backend.local.cuts import Cut
 from headway.backend.local.enforcement import choose
-from headway.backend.local.jobs import Command, Cut, LocalJob
-from headway.backend.local.state import Work
+from headway.backend.state import Work
 from headway.core.job import JobSpec, Mode, Task
 from making import node
 
@@ -50,7 +51,7 @@ class LocalPlatform:
         task = Task(name="worker", replicas=workers, least=1, most=3)
         spec = JobSpec(tasks=(task,), checkpoint=Mode.SDK, grace=5.0, backoff_limit=0)
         command = Command(argv=(sys.executable, "-c", TRAINS), where="/")
-        made = LocalJob(id=name, at=0.0, spec=spec, commands={"worker": command})
+        made = LiveJob(id=name, at=0.0, spec=spec, commands={"worker": command})
         work = Work(made, self.folder / "jobs" / name)
         self.backend.works[name] = work
         self.backend._news[0][name] = None

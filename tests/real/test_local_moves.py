@@ -12,10 +12,11 @@ from time import monotonic
 import pytest
 from local import groups, processes, result
 
+from headway.backend.clock import Clock
+from headway.backend.jobs import Command, LiveJob
 from headway.backend.local.backend import LocalBackend
-from headway.backend.local.clock import Clock
+from headway.backend.local.cuts import Cut
 from headway.backend.local.enforcement import choose
-from headway.backend.local.jobs import Command, Cut, LocalJob
 from headway.core.decision import Move, Place, Refused, Started, Suspend
 from headway.core.job import JobSpec, Mode, Phase
 from making import node
@@ -56,7 +57,7 @@ class Hands:
     def __init__(self, folder, argv, *, mode=Mode.SDK, grace=5.0):
         spec = JobSpec(checkpoint=mode, grace=grace, backoff_limit=0)
         command = Command(argv=tuple(argv), where="/")
-        job = LocalJob(id="x", at=0.0, spec=spec, commands={"main": command})
+        job = LiveJob(id="x", at=0.0, spec=spec, commands={"main": command})
         cuts = [Cut(node("a")), Cut(node("b"))]
         self.folder = folder
         chosen = choose(f"moves-{os.getpid()}-{folder.name}")

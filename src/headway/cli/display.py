@@ -9,8 +9,7 @@ from shutil import get_terminal_size
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from headway.backend.local.enforcement import ABOUT
-from headway.backend.local.state import Work
+from headway.backend.state import Work
 from headway.core.category import Category
 from headway.core.job import Job, Phase
 from headway.core.progress import progress
@@ -47,7 +46,7 @@ class Display:
 
     def __enter__(self) -> Self:
         run = self.run
-        how = ABOUT[run.backend.enforcement.name]
+        _, how = run.backend.how
         jobs = len(run.backend.works)
         self._say(f"run {run.folder.id}: {jobs} jobs under {run.policy}, shares by {how}")
         if run.factor < 1:

@@ -1,5 +1,6 @@
 """`headway run`."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,22 @@ Data = Annotated[
     Path | None,
     typer.Option(help="Data folder.", envvar="HEADWAY_DATA", show_default="~/.local/share/headway"),
 ]
+
+Image = Annotated[
+    str, typer.Option(help="Docker: the image of tasks that name none.", show_default=True)
+]
+Engine = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Docker: NAME=URL, an engine that is a node; may be repeated.",
+        show_default="DOCKER_HOST, else unix:///var/run/docker.sock",
+    ),
+]
+
+
+class Platform(StrEnum):
+    LOCAL = "local"
+    DOCKER = "docker"
 
 
 def run(
@@ -28,6 +45,11 @@ def run(
         int | None,
         typer.Option(min=1, help="Cut the machine into so many equal nodes."),
     ] = None,
+    backend: Annotated[
+        Platform, typer.Option(help="What jobs run as: processes here, or Docker containers.")
+    ] = Platform.LOCAL,
+    engine: Engine = None,
+    image: Image = "headway-workloads",
     resume: Annotated[
         str | None,
         typer.Option(help="Go on with this run (`latest`): its jobs outlive a crash of Headway."),
@@ -36,16 +58,19 @@ def run(
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON.")] = False,
 ) -> None:
-    """Run WORKLOAD for real on this machine: processes, shares, reports, and a page at the end.
+    """Run WORKLOAD for real: processes or containers, shares, reports, and a page at the end.
 
-    Needs nothing but Python: shares are enforced by cgroups where they are ours to use, else by
-    nice and pacing. Ctrl-C ends the jobs; if Headway itself is killed they go on.
+    On this machine it needs nothing but Python: shares are enforced by cgroups where they are ours
+    to use, else by nice and pacing. With Docker each engine is a node. Ctrl-C ends the jobs; if
+    Headway itself is killed they go on.
 
         headway run workloads/five-jobs.yaml --policy headway
+        headway run workloads/five-jobs.yaml --backend docker --image my-image
         headway run --resume latest
     """
     from headway.errors import ConfigError
     from headway.runtime.folder import data_folder
+    from headway.runtime.platform import Docker
     from headway.runtime.run import begin
     from headway.runtime.run import resume as take_up
     from headway.spec.reading import read_workload
@@ -53,11 +78,23 @@ def run(
     where = data_folder(data)
     if (workload is None) == (resume is None):
         raise ConfigError("give a workload, or --resume RUN", hint="headway run --help")
+    if nodes is not None and backend is Platform.DOCKER:
+        raise ConfigError("--nodes cuts this machine", hint="for Docker list `nodes:` in the file")
+    if engine and backend is not Platform.DOCKER:
+        raise ConfigError("--engine is for Docker", hint="add --backend docker")
     if resume is not None:
         follow(take_up(where, resume), html=html, as_json=as_json)
     elif workload is not None:
-        read = read_workload(workload)
-        live = begin(read, workload, policy, data=where, observe_only=observe_only, nodes=nodes)
+        docker = Docker(tuple(engine or ()), image) if backend is Platform.DOCKER else None
+        live = begin(
+            read_workload(workload),
+            workload,
+            policy,
+            data=where,
+            observe_only=observe_only,
+            nodes=nodes,
+            docker=docker,
+        )
         follow(live, html=html, as_json=as_json)
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway.backend.local.backend import LocalBackend
-from headway.backend.local.cgroup import Sample
-from headway.backend.local.state import Member
+from headway.backend.live import LiveBackend
+from headway.backend.sample import Sample
+from headway.backend.state import Member
 from headway.core.units import Seconds
 
 FIRST: Seconds = 0.2
@@ -49,7 +49,7 @@ class Now:
 
 @dataclass(slots=True)
 class Meter:
-    platform: LocalBackend
+    platform: LiveBackend[Any]
     path: Path
     then: Callable[["Meter", Seconds], None] = lambda meter, now: None
     """Called after each sample: the display."""

@@ -12,13 +12,12 @@ from typing import Any
 
 from headway import __version__
 from headway.backend.base import Backend
-from headway.backend.local import procfs
-from headway.backend.local.backend import LocalBackend
-from headway.backend.local.clock import Clock
-from headway.backend.local.enforcement import Enforcement, choose
+from headway.backend.clock import Clock
+from headway.backend.docker.nodes import check_images
+from headway.backend.jobs import LiveJob, to_jobs
+from headway.backend.live import LiveBackend
 from headway.backend.local.hierarchy import sweep
-from headway.backend.local.jobs import LocalJob, cut, fit_nodes, to_jobs
-from headway.backend.local.state import Work
+from headway.backend.state import Work
 from headway.core.decision import Decision, Outcome, Place, Refused
 from headway.core.job import Phase
 from headway.core.snapshot import Observation
@@ -31,6 +30,7 @@ from headway.runtime.journal import FileJournal
 from headway.runtime.live import drive
 from headway.runtime.loop import Loop
 from headway.runtime.meter import Meter
+from headway.runtime.platform import Docker, Engines, Machine, Platform
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.spec.expand import expand, written
 from headway.spec.reading import read_workload
@@ -55,7 +55,7 @@ class ObserveOnly:
 @dataclass(slots=True)
 class Run:
     folder: RunFolder
-    backend: LocalBackend
+    backend: LiveBackend[Any]
     loop: Loop[Any]
     book: FileJournal
     policy: str
@@ -82,7 +82,7 @@ class Run:
         return {
             **to_json([result]),
             "run": self.folder.id,
-            "enforcement": self.backend.enforcement.name,
+            "enforcement": self.backend.how[0],
             "cpu_factor": self.factor,
             "reasons": {w.id: w.reason for w in self.backend.finished if w.reason},
         }
@@ -92,7 +92,7 @@ class Run:
         return summarise(
             tuple(_job(w) for w in works),
             policy=self.policy,
-            backend="local",
+            backend=self.backend.kind,
             seed=0,
             used=fsum(w.used for w in works),
             capacity=self.cores,
@@ -125,7 +125,7 @@ class Run:
             os.close(writer)
 
 
-def begin(
+def begin(  # noqa: PLR0913 - each is one thing that a user may say
     workload: Workload,
     path: Path,
     policy: str,
@@ -134,6 +134,7 @@ def begin(
     observe_only: bool = False,
     enforcement: str = "",
     nodes: int | None = None,
+    docker: Docker | None = None,
 ) -> Run:
     """Start a run of a workload; `path` is its file; `nodes`: cut the machine into so many."""
     build(policy)  # a mistake in its name should leave nothing behind
@@ -141,26 +142,32 @@ def begin(
         equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / nodes, count=nodes)
         workload = workload.model_copy(update={"nodes": (equal,)})
     listed = expand(workload)
-    jobs = to_jobs(listed, path, peaks=peaks(data))
+    image = docker.image if docker else ""
+    jobs = to_jobs(listed, path, peaks=peaks(data), image=image)
     about = {"workload": str(path.resolve()), "observe_only": observe_only}
-    run = _begin(jobs, policy, data, about, enforcement, workload)
+    platform: Platform = Machine(workload, enforcement)
+    if docker is not None:
+        platform = Engines.of(docker, workload)
+        check_images(platform.engines, jobs)
+    run = _begin(jobs, policy, data, about, platform)
     run.folder.write("workload.yaml", written(listed))
     return run
 
 
 def adopt(
-    jobs: list[LocalJob],
+    jobs: list[LiveJob],
     policy: str,
     *,
     data: Path,
     observe_only: bool = False,
     enforcement: str = "",
+    engines: Engines | None = None,
 ) -> Run:
-    """Look after processes that are already running."""
+    """Look after processes, or containers, that are already running."""
     about = {"adopted": [job.adopted for job in jobs], "observe_only": observe_only}
     # To put a process into a group is to change something.
     how = "nice" if observe_only else enforcement
-    return _begin(jobs, policy, data, about, how, None)
+    return _begin(jobs, policy, data, about, engines or Machine(None, how))
 
 
 def resume(data: Path, name: str) -> Run:
@@ -168,28 +175,29 @@ def resume(data: Path, name: str) -> Run:
     folder = RunFolder.find(data, name)
     about = folder.about
     if "workload" not in about:
-        raise ConfigError("adopted processes are not resumed", hint="adopt them again")
+        raise ConfigError("what was adopted is not resumed", hint="adopt it again")
     folder.lock()
     path = Path(about["workload"])
     workload = read_workload(folder.path / "workload.yaml")
-    jobs = to_jobs(workload, path, peaks={})
-    return _put_together(folder, jobs, about, workload, about["enforcement"])
+    known = about.get("docker")
+    docker = Docker(tuple(known["engines"]), known["image"]) if known else None
+    jobs = to_jobs(workload, path, peaks={}, image=docker.image if docker else "")
+    platform: Platform = Machine(workload, about["enforcement"])
+    if docker is not None:
+        platform = Engines.of(docker, workload)
+    return _put_together(folder, jobs, about, platform)
 
 
 def _begin(
-    jobs: list[LocalJob],
-    policy: str,
-    data: Path,
-    about: dict[str, Any],
-    enforcement: str,
-    workload: Workload | None,
+    jobs: list[LiveJob], policy: str, data: Path, about: dict[str, Any], platform: Platform
 ) -> Run:
     clock = Clock()
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
+    about |= platform.about
     folder = RunFolder.new(data, about)
     folder.lock()
     sweep(lambda run: _over(data / "runs" / run))
-    return _put_together(folder, jobs, about, workload, enforcement)
+    return _put_together(folder, jobs, about, platform)
 
 
 def _over(run: Path) -> bool:
@@ -198,32 +206,22 @@ def _over(run: Path) -> bool:
 
 
 def _put_together(
-    folder: RunFolder,
-    jobs: list[LocalJob],
-    about: dict[str, Any],
-    workload: Workload | None,
-    enforcement: str,
+    folder: RunFolder, jobs: list[LiveJob], about: dict[str, Any], platform: Platform
 ) -> Run:
-    cpus = sorted(os.sched_getaffinity(0))
-    told = workload is not None and "nodes" in workload.model_fields_set
-    asked = workload.to_nodes() if workload is not None and told else None
-    nodes, factor = fit_nodes(asked, float(len(cpus)), procfs.machine_memory())
-    chosen: Enforcement = choose(folder.id, enforcement)
-    clock = Clock(about["began"])
-    backend = LocalBackend(folder.path, cut(nodes, cpus), jobs, chosen, clock)
+    backend, factor = platform.backend(folder, jobs, Clock(about["began"]))
     cycle, lines = 0, []
     if folder.journal.exists():
         journal.mend(folder.journal)
         lines = list(journal.read(folder.journal))
         cycle = lines[-1]["cycle"] if lines else 0
     else:
-        folder.write("run.json", json.dumps({**about, "enforcement": chosen.name}, indent=2))
+        folder.write("run.json", json.dumps({**about, "enforcement": backend.how[0]}, indent=2))
     policy = f"@{about['policy']}"
     book = FileJournal(folder.journal, cycle=cycle, policy=policy)
     seen: Backend = ObserveOnly(backend) if about["observe_only"] else backend
     loop = Loop(seen, build(policy), book)
     loop.take_up(lines)
-    total = sum(n.capacity.cpu for n in nodes)
+    total = sum(n.capacity.cpu for n in backend.nodes.values())
     observed = about["observe_only"]
     return Run(folder, backend, loop, book, about["policy"], total, factor, observed)
 

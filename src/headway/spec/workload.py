@@ -52,6 +52,8 @@ class NodeSpec(Strict):
     gpu: Annotated[float, Field(ge=0)] = 0.0
     speed: Positive = 1.0
     rack: str = ""
+    engine: str = ""
+    """The Docker engine that it is, or is a part of: unix:///… or tcp://…"""
     count: Count = 1
 
 

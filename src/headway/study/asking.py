@@ -2,7 +2,7 @@
 
 from time import monotonic, sleep
 
-from headway.backend.local import requests
+from headway.backend import requests
 from headway.core.decision import Failed, Refused
 from headway.core.snapshot import Request
 from headway.errors import NoServer, UnknownName, Unreachable

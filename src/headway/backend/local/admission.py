@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from headway.backend.local import procfs
-from headway.backend.local.state import Member
+from headway.backend.state import Member
 from headway.core.job import Task
 from headway.core.node import Node
 from headway.core.units import Bytes

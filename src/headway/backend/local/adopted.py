@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from headway.backend.jobs import LiveJob
 from headway.backend.local import procfs
-from headway.backend.local.jobs import LocalJob
 from headway.core.job import JobSpec
 from headway.core.units import JobId
 from headway.errors import ConfigError, Denied
 
 
-def to_jobs(pids: Sequence[int]) -> list[LocalJob]:
+def to_jobs(pids: Sequence[int]) -> list[LiveJob]:
     return [_job(pid) for pid in dict.fromkeys(pids)]
 
 
-def _job(pid: int) -> LocalJob:
+def _job(pid: int) -> LiveJob:
     if procfs.stat(pid) is None:
         raise ConfigError(f"no process has the number {pid}", hint="look it up with ps or pgrep")
     try:
@@ -27,7 +27,7 @@ def _job(pid: int) -> LocalJob:
         ) from None
     name = Path(f"/proc/{pid}/comm").read_text().strip().lower()
     clean = "".join(c if c.isalnum() else "-" for c in name).strip("-") or "process"
-    return LocalJob(
+    return LiveJob(
         id=JobId(f"{clean}-{pid}"), at=0.0, spec=JobSpec(), commands={}, adopted=pid, log=_log(pid)
     )
 

@@ -10,7 +10,6 @@ import os
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from headway.backend.local.hierarchy import (
@@ -28,6 +27,7 @@ from headway.backend.local.hierarchy import (
     write,
 )
 from headway.backend.local.procfs import descendants
+from headway.backend.sample import Sample
 
 PERIOD = 100_000
 """Microseconds over which a ceiling holds."""
@@ -37,21 +37,6 @@ LEAST_QUOTA = 1000
 
 class Unavailable(Exception):
     """Says why a kind of control cannot be had here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """What a group has used since it began, and holds now."""
-
-    cpu: float = 0.0
-    """Core-seconds."""
-    memory: int = 0
-    """Bytes of its own now (what is cached of files is nobody's own)."""
-    block_io: int = 0
-    """Bytes read and written."""
-    periods: int = 0
-    throttled: int = 0
-    """Of the periods, those in which its ceiling held it back."""
 
 
 class Group(Protocol):

@@ -111,12 +111,3 @@ def exit_code(folder: Path, epoch: int) -> int:
     with suppress(OSError, ValueError):
         return int((folder / f"exit.{epoch}").read_text())
     return KILLED
-
-
-def last_line(folder: Path) -> str:
-    """What it said last; mostly that is why it failed."""
-    with suppress(OSError), (folder / "out.log").open("rb") as log:
-        log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
-        lines = log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip()[-200:] if lines else ""
-    return ""

@@ -13,7 +13,7 @@ from signal import SIGCONT, SIGKILL
 from time import monotonic
 
 from headway.backend.local import procfs
-from headway.backend.local.cgroup import Sample
+from headway.backend.sample import Sample
 from headway.core.sharing import share
 
 SHORT = 0.9

@@ -1,164 +1,36 @@
-"""What the local backend keeps of each job and replica. Changed in place, by it alone."""
+"""A replica as processes of this machine."""
 
 import os
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway import fault
+from headway.backend import state
 from headway.backend.local import launch
-from headway.backend.local.cgroup import Group, Sample
-from headway.backend.local.jobs import LocalJob
-from headway.backend.local.tail import Voice
-from headway.core.job import Job, Phase, Replica, task_of
-from headway.core.report import Report, Usage
-from headway.core.units import Bytes, Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
+from headway.backend.local.cgroup import Group
+from headway.backend.sample import Sample
+from headway.backend.state import Work
+from headway.core.units import NodeId, ReplicaId
 
 if TYPE_CHECKING:
     import subprocess
 
-    from headway.backend.local.transit import Transit
 
-
-class Work:
-    """One job."""
-
-    def __init__(self, job: LocalJob, folder: Path) -> None:
-        self.job, self.folder = job, folder
-        self.spec = job.spec
-        self.phase, self.reason = Phase.WAITING, ""
-        self.then = Phase.WAITING
-        """What it will be when all of it has left."""
-        self.tries = 0
-        self.again_at: Seconds | None = None
-        """When it goes back into the queue after it failed."""
-        self.started_at: Seconds | None = None
-        self.finished_at: Seconds | None = None
-        self.members: dict[ReplicaId, Member] = {}
-        self.used: CoreSeconds = 0.0
-        """By those of its replicas that have ended."""
-        self.peak: Bytes = 0.0
-        self.step = 0.0
-        self.moves = 0
-        self._held = (folder / "held").exists()
-
-    @property
-    def id(self) -> JobId:
-        return self.job.id
-
-    @property
-    def held(self) -> bool:
-        """Somebody paused it: it is not to be placed."""
-        return self._held
-
-    def hold(self, held: bool) -> None:
-        """For good: whoever comes after us must know it too."""
-        self._held = held
-        self.folder.mkdir(parents=True, exist_ok=True)
-        fault.passing()
-        if held:
-            (self.folder / "held").touch()
-        else:
-            (self.folder / "held").unlink(missing_ok=True)
-
-    def seen(self) -> Job:
-        return Job(
-            id=self.id,
-            spec=self.spec,
-            submitted_at=self.job.at,
-            phase=self.phase,
-            reason=self.reason,
-        )
-
-    def chief(self) -> ReplicaId:
-        """Its success is the job's."""
-        names = [t.name for t in self.spec.tasks]
-        lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
-        return ReplicaId(f"{self.id}/{lead}-0")
-
-
-class Member:
-    """One replica: a shell, the training below it, and the group that holds both down."""
+class Member(state.Member):
+    """A shell, the training below it, and the group that holds both down."""
 
     def __init__(self, name: ReplicaId, work: Work, node: NodeId, group: Group) -> None:
-        self.id, self.work, self.node, self.group = name, work, node, group
-        self.task = task_of(name)
-        self.folder = work.folder / name.rpartition("/")[2]
-        self.phase = Phase.RUNNING
-        self.epoch, self.pid, self.pidfd = 0, 0, -1
+        super().__init__(name, work, node)
+        self.group = group
+        self.pid, self.pidfd = 0, -1
         self.child: subprocess.Popen[bytes] | None = None
-        self.limit: Cores | None = None
-        self.weight = 1.0
-        self.rank = (0, 1)
-        """Its place in its gang, and the gang's size."""
-        self.transit: Transit | None = None
-        self.came_from: NodeId | None = None
-        """Where its room is kept until it has reported here."""
-        self.voice = Voice(self.folder, work.job.metric, work.job.pattern, work.job.log)
-        self.last = Sample()
-        self.since: Seconds = 0.0
-        """When it came, or was found again."""
-        self.heard_at: Seconds = 0.0
-        self.heard = self.before = Sample()
-        """At the last report, and when it came."""
-        self.kill_at: Seconds | None = None
-        """When patience ends with what was asked to leave."""
 
-    def seen(self) -> Replica:
-        return Replica(
-            id=self.id,
-            job=self.work.id,
-            task=self.task,
-            node=self.came_from or self.node,
-            phase=self.phase,
-            bound_for=self._bound_for(),
-            limit=self.limit,
-            weight=self.weight,
-        )
-
-    def _bound_for(self) -> NodeId | None:
-        if self.came_from is not None:
-            return self.node
-        there = self.transit.to if self.transit else None
-        return None if there == self.node else there
+    def read(self, before: Sample | None) -> Sample:
+        return self.group.read(before)
 
     def watch(self, pid: int) -> int:
         """A descriptor that can be waited for: readable when the process has ended."""
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         return self.pidfd
-
-    def measure(self, *, cpu_only: bool = False) -> Sample:
-        with suppress(OSError):  # its group may be gone already: what was seen last is all
-            self.last = self.group.read(self.last if cpu_only else None)
-        self.work.peak = max(self.work.peak, self.last.memory)
-        return self.last
-
-    def report(self, now: Seconds) -> Report | None:
-        """What is heard of it since the last time: one mean, and what it used."""
-        if now <= self.heard_at:
-            return None
-        self.voice.listen()
-        before, since = self.heard, self.heard_at
-        after = self.measure()
-        self.heard, self.heard_at = after, now
-        said, elapsed = self.voice.report(), now - since
-        periods = after.periods - before.periods
-        return Report(
-            replica=self.id,
-            since=since,
-            at=now,
-            step=self.voice.step,
-            value=said.mean if said.count else None,
-            high=said.high,
-            usage=Usage(
-                cpu=max(0.0, after.cpu - before.cpu) / elapsed,
-                memory=float(after.memory),
-                block_io=max(0, after.block_io - before.block_io) / elapsed,
-                throttled=(after.throttled - before.throttled) / periods if periods > 0 else 0.0,
-            ),
-            trouble=said.trouble,
-        )
 
     def bury(self) -> None:
         if self.child is not None:
@@ -171,11 +43,7 @@ class Member:
     def ended(self) -> int:
         """Bury it; its exit code."""
         self.bury()
-        self.voice.listen()
-        self.work.used += self.measure().cpu
-        if self.voice.step is not None:
-            self.work.step = max(self.work.step, self.voice.step)
-        self.voice.close()
+        self.fall_silent()
         if self.work.job.adopted is not None:
             return 0
         return launch.exit_code(self.folder, self.epoch)

@@ -1,20 +1,42 @@
 """Take up what an earlier Headway left: who runs, who ended, what was under way."""
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from headway.backend.local.past import Try, node_of, past
-from headway.backend.local.state import Member, Work
-from headway.backend.local.tail import Voice
+from headway.backend.state import Work
+from headway.backend.tail import Voice
 from headway.core.job import Phase
-from headway.core.units import ReplicaId
+from headway.core.units import NodeId
 
 if TYPE_CHECKING:
-    from headway.backend.local.backend import LocalBackend
+    from pathlib import Path
+
+    from headway.backend.live import LiveBackend
 
 
-def recover(backend: "LocalBackend") -> None:
+@dataclass(slots=True)
+class Try:
+    """One start of a job: what became of each replica, by the name of its folder."""
+
+    running: set[str] = field(default_factory=set)
+    codes: dict[str, int] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
+    """Of those that ended, who was asked to and had saved itself."""
+
+
+@dataclass(slots=True)
+class Past:
+    tries: list[Try] = field(default_factory=list)
+    """The first start first; its epoch is its place in the list, counted from 1."""
+    started: float | None = None
+    """Time of day."""
+    ended: float | None = None
+    cancelled: bool = False
+
+
+def recover(backend: "LiveBackend[Any]") -> None:
     for work in backend.works.values():
-        found = past(work.folder, work.spec.checkpoint)
+        found = backend.past(work)
         if found.started is None and not found.cancelled:
             continue
         backend.coming.remove(work)
@@ -28,19 +50,16 @@ def recover(backend: "LocalBackend") -> None:
             backend.end(work, Phase.CANCELLED)
 
 
-def _take_up(backend: "LocalBackend", work: Work, epoch: int, attempt: Try) -> None:
+def _take_up(backend: "LiveBackend[Any]", work: Work, epoch: int, attempt: Try) -> None:
     """One start of a job. An exit that was planned counts neither as success nor as failure."""
     for name in attempt.codes:
-        for node in backend.nodes:
-            backend.enforcement.group(node, f"{work.id}.{name}.{epoch}").close()
-    for name, pid in attempt.running.items():
-        m = _member(backend, work, name, epoch)
+        backend.tidy(work, name, epoch)
+    for name in attempt.running:
+        m = backend.found(work, name, epoch)
         (m.folder / "ask").unlink(missing_ok=True)
         # What was heard before is in the journal: a little of it will do.
         m.voice = Voice(m.folder, work.job.metric, work.job.pattern, back=64 * 2**10)
-        m.limit, m.weight = m.group.share()
-        m.heard = m.measure()
-        backend.host(m, pid)
+        backend.take_up(m)
     waits = Phase.LEAVING if work.held else Phase.WAITING
     work.phase, work.again_at = (Phase.RUNNING if work.members else waits), None
     unplanned = {n: code for n, code in attempt.codes.items() if n not in attempt.left}
@@ -48,13 +67,9 @@ def _take_up(backend: "LocalBackend", work: Work, epoch: int, attempt: Try) -> N
     if unplanned.get(work.chief().rpartition("/")[2]) == 0:
         backend.end(work, Phase.SUCCEEDED)
     elif bad is not None:
-        backend.failed(work, _member(backend, work, bad, epoch), unplanned[bad])
+        backend.failed(work, backend.found(work, bad, epoch), unplanned[bad])
 
 
-def _member(backend: "LocalBackend", work: Work, name: str, epoch: int) -> Member:
-    there = node_of(work.folder / name)
-    node = there if there in backend.nodes else next(iter(backend.nodes))
-    group = backend.enforcement.group(node, f"{work.id}.{name}.{epoch}")
-    m = Member(ReplicaId(f"{work.id}/{name}"), work, node, group)
-    m.epoch = epoch
-    return m
+def node_of(replica: "Path") -> NodeId:
+    """Where it was last started."""
+    return NodeId((replica / "node").read_text())

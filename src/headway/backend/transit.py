@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway import fault
 from headway.core.job import Mode, Phase
@@ -19,8 +19,8 @@ from headway.core.snapshot import Trigger
 from headway.core.units import NodeId, Seconds
 
 if TYPE_CHECKING:
-    from headway.backend.local.backend import LocalBackend
-    from headway.backend.local.state import Member, Work
+    from headway.backend.live import LiveBackend
+    from headway.backend.state import Member, Work
 
 LOOK: Seconds = 0.05
 """Between two looks for a checkpoint, or for the first report of who has arrived."""
@@ -45,7 +45,7 @@ class Transit:
 class Transits:
     """Those of one backend. Its callers: `act` begins one, the clock and exits carry it on."""
 
-    def __init__(self, backend: "LocalBackend") -> None:
+    def __init__(self, backend: "LiveBackend[Any]") -> None:
         self.backend = backend
 
     def move(self, m: "Member", to: NodeId) -> None:

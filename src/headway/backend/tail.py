@@ -7,6 +7,7 @@ understood.
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -172,3 +173,12 @@ class Voice:
             self.heard.take(said.value)
             if isfinite(said.value):
                 self.value = said.value
+
+
+def last_line(folder: Path) -> str:
+    """What it said last; mostly that is why it failed."""
+    with suppress(OSError), (folder / "out.log").open("rb") as log:
+        log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
+        lines = log.read().decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[-200:] if lines else ""
+    return ""

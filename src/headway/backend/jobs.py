@@ -1,8 +1,7 @@
-"""A workload as jobs to run on this machine: commands, environments, and what is known of each."""
+"""A workload as jobs to run for real: commands, environments, and what is known of each."""
 
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -26,9 +25,6 @@ POOLS = (
 """Where libraries look for the size of their thread pools."""
 
 
-MACHINE = NodeId("machine")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     argv: tuple[str, ...]
@@ -36,10 +32,12 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     memory: Bytes | None = None
     """The most it may hold."""
+    image: str = ""
+    """Where it runs as a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalJob:
+class LiveJob:
     id: JobId
     at: Seconds
     spec: JobSpec
@@ -47,28 +45,40 @@ class LocalJob:
     """By task."""
     metric: str = "loss"
     pattern: str | None = None
-    adopted: int | None = None
-    """A process that is already running, and is only looked after."""
+    adopted: int | str | None = None
+    """A process, or a container, that is already running and is only looked after."""
+    node: NodeId | None = None
+    """Where it already is, if it was adopted there."""
     log: Path | None = None
     """Where it writes, if that is not `out.log` in its folder."""
 
 
 def to_jobs(
-    workload: Workload, path: Path, *, peaks: Mapping[str, Bytes], seed: int | None = None
-) -> list[LocalJob]:
-    """`peaks`: the most memory that earlier jobs of a kind held."""
+    workload: Workload,
+    path: Path,
+    *,
+    peaks: Mapping[str, Bytes],
+    seed: int | None = None,
+    image: str = "",
+) -> list[LiveJob]:
+    """`peaks`: the most memory that earlier jobs of a kind held. `image`: they are to run as
+    containers, of this image where they name none.
+    """
     written = expand(workload, seed)
-    return [_job(written, job, path, peaks) for job in written.jobs]
+    return [_job(written, job, path, peaks, image) for job in written.jobs]
 
 
-def _job(workload: Workload, job: JobEntry, path: Path, peaks: Mapping[str, Bytes]) -> LocalJob:
+def _job(
+    workload: Workload, job: JobEntry, path: Path, peaks: Mapping[str, Bytes], image: str
+) -> LiveJob:
     beside, manifest, steps = path.parent, job.spec, None
     if job.manifest:
         manifest = read_manifest(beside / job.manifest).spec
         beside = (beside / job.manifest).parent
     if job.model:
         profile = job.profile or profile_of(workload, job.model)
-        manifest, steps = _training(job.model, profile), profile.steps
+        python = "python3" if image else sys.executable
+        manifest, steps = _training(python, job.model, profile), profile.steps
     if manifest is None:
         raise ConfigError(
             f"job {job.name!r} is a profile alone, which only the simulator can run",
@@ -76,7 +86,7 @@ def _job(workload: Workload, job: JobEntry, path: Path, peaks: Mapping[str, Byte
             hint="give it `model:`, or a manifest with a command",
         )
     for task in manifest.tasks:
-        if not task.command:
+        if not task.command and not task.image:
             raise ConfigError(
                 f"job {job.name!r} has no command in its task {task.name!r}",
                 where=str(path),
@@ -90,20 +100,20 @@ def _job(workload: Workload, job: JobEntry, path: Path, peaks: Mapping[str, Byte
     spec = holding(spec, known.memory if known else peaks.get(kind))
     pattern = manifest.reports.pattern or None
     _check_pattern(pattern, job.name, path)
-    return LocalJob(
+    return LiveJob(
         id=JobId(job.name),
         at=job.at,
         spec=spec,
-        commands={t.name: _command(t, beside) for t in manifest.tasks},
+        commands={t.name: _command(t, beside, image) for t in manifest.tasks},
         metric=manifest.metric.name,
         pattern=pattern,
     )
 
 
-def _training(model: str, profile: Profile) -> TrainingJobSpec:
+def _training(python: str, model: str, profile: Profile) -> TrainingJobSpec:
     """A built-in model, sized by its profile, as the command that really trains it."""
     name, batches = training_of(model, profile)
-    command = [sys.executable, "-m", "headway.models", name, "--steps", f"{profile.steps:.0f}"]
+    command = [python, "-m", "headway.models", name, "--steps", f"{profile.steps:.0f}"]
     command += ["--batches", str(batches), "--demand", f"{min(1.0, profile.demand):g}"]
     alone = dict.fromkeys(POOLS, "1")  # its matrices are too small to be worth two threads
     task = TaskSpec(command=tuple(command), env=alone)
@@ -114,12 +124,13 @@ def _size(measured: Profile) -> Expected:
     return Expected(work=Estimate(value=measured.work, error=ONE_RUN), demand=measured.demand)
 
 
-def _command(task: TaskSpec, beside: Path) -> Command:
+def _command(task: TaskSpec, beside: Path, image: str) -> Command:
     return Command(
         argv=task.command,
-        where=str((beside / task.working_dir).resolve()),
+        where=task.working_dir if image else str((beside / task.working_dir).resolve()),
         env=task.env,
         memory=task.resources.limits.memory,
+        image=task.image or image,
     )
 
 
@@ -140,64 +151,10 @@ def threads(task: Task, node: Node) -> int:
     return max(1, ceil(min(most, node.capacity.cpu) - 1e-9))
 
 
-def environment(command: Command, pools: int, told: Mapping[str, str]) -> dict[str, str]:
-    """Ours, then what the user set, then what Headway tells; a pool size the user set stays."""
-    base = {k: v for k, v in os.environ.items() if not k.startswith("HEADWAY_")}
+def environment(
+    base: Mapping[str, str], command: Command, pools: int, told: Mapping[str, str]
+) -> dict[str, str]:
+    """What is there, what the user set, what Headway tells; a pool size the user set stays."""
+    ours = {k: v for k, v in base.items() if not k.startswith("HEADWAY_")}
     sizes = {name: str(pools) for name in POOLS if name not in base}
-    return {**base, **sizes, "PYTHONUNBUFFERED": "1", **command.env, **told}
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The part of the machine that is a node."""
-
-    node: Node
-    cpus: tuple[int, ...] | None = None
-    """Where its jobs run; None: anywhere."""
-    ceiling: float | None = None
-    """Cores, where it is less than its CPUs."""
-
-
-def cut(nodes: tuple[Node, ...], cpus: Sequence[int]) -> list[Cut]:
-    """Lay the nodes side by side over the machine's CPUs, from the last one down.
-
-    Each node has CPUs of its own where it can: below a ceiling alone, weights would not hold, for
-    what runs on a CPU that nobody else wants uses up the ceiling unhindered.
-
-    >>> a, b = (Node(id=NodeId(n), capacity=Resources(cpu=0.5)) for n in "ab")
-    >>> [(c.cpus, c.ceiling) for c in cut((a, b), [0, 1])]
-    [((1,), 0.5), ((1,), 0.5)]
-    """
-    down, offset, found = sorted(cpus, reverse=True), 0.0, []
-    for node in nodes:
-        cores = node.capacity.cpu
-        first, last = int(offset + 1e-9), ceil(offset + cores - 1e-9)
-        whole = last - first == len(down)
-        inside = None if whole else tuple(sorted(down[first:last]))
-        ceiling = None if abs(last - first - cores) < 1e-9 else cores
-        found.append(Cut(node, inside, ceiling))
-        offset += cores
-    return found
-
-
-def fit_nodes(
-    nodes: tuple[Node, ...] | None, cores: float, memory: Bytes
-) -> tuple[tuple[Node, ...], float]:
-    """The nodes to cut out of this machine, and the factor by which their CPU was scaled down.
-
-    None: one node, the machine.
-    """
-    if nodes is None:
-        return (Node(id=MACHINE, capacity=Resources(cpu=cores, memory=memory)),), 1.0
-    asked = sum(n.capacity.cpu for n in nodes)
-    factor = min(1.0, cores / asked)
-    most = memory / len(nodes)
-    return tuple(
-        replace(
-            n,
-            capacity=Resources(
-                cpu=n.capacity.cpu * factor, memory=min(n.capacity.memory, most), gpu=0.0
-            ),
-        )
-        for n in nodes
-    ), factor
+    return {**ours, **sizes, "PYTHONUNBUFFERED": "1", **command.env, **told}

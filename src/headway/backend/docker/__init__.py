@@ -1,0 +1,1 @@
+"""Jobs as containers of Docker engines: each engine is a node."""

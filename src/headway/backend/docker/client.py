@@ -1,0 +1,249 @@
+"""A thin client of the engine's HTTP API, over its socket or TCP. Standard library only.
+
+One connection a call: a unix socket opens in a tenth of a millisecond, and no call then waits for
+another. What the engine declines is `Declined`, with its own words; who does not answer is
+`Unreachable`.
+"""
+
+import json
+import os
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from headway.errors import BackendError, ConfigError, Declined, Denied, Unreachable
+
+OLDEST = (1, 41)
+"""The API of Docker 20.10. What we use of it has not changed since."""
+USUAL = "unix:///var/run/docker.sock"
+PATIENCE = 30.0
+"""Seconds for an answer. What takes longer (a stream) has no limit."""
+HEADER = "X-Docker-Container-Path-Stat"
+
+
+def usual_url() -> str:
+    return os.environ.get("DOCKER_HOST") or USUAL
+
+
+class _Unix(HTTPConnection):
+    def __init__(self, path: str, timeout: float | None) -> None:
+        super().__init__("docker", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Stream:
+    """An answer that goes on: chunks of bytes until the engine ends it, or `close`."""
+
+    def __init__(self, connection: HTTPConnection, response: HTTPResponse) -> None:
+        self._connection, self._response = connection, response
+
+    def __iter__(self) -> Iterator[bytes]:
+        try:
+            while chunk := self._response.read1(65536):
+                yield chunk
+        except (OSError, HTTPException, ValueError):
+            return  # cut off; who wants to know looks again
+        finally:
+            self._response.close()
+            self._connection.close()
+
+    def close(self) -> None:
+        """From another thread: whoever reads is woken, and finds the end."""
+        with suppress(OSError, AttributeError):
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
+
+
+class Client:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._prefix = ""
+        parts = urlsplit(url)
+        if parts.scheme not in ("unix", "tcp", "http", "https") or not (parts.netloc or parts.path):
+            raise ConfigError(
+                f"{url!r} is no address of a Docker engine",
+                hint="unix:///var/run/docker.sock or tcp://HOST:2375; for ssh, forward its socket",
+            )
+        self._parts = parts
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def hello(self) -> dict[str, Any]:
+        """Agree on a version; what the engine says of itself."""
+        self._prefix = ""
+        said = self.get("/version")
+        if not isinstance(said, dict) or "ApiVersion" not in said:
+            raise Unreachable(f"what answers at {self.url} is no Docker engine")
+        newest, oldest = _version(said["ApiVersion"]), _version(said.get("MinAPIVersion", "1.0"))
+        if newest < OLDEST:
+            raise BackendError(
+                f"the Docker engine at {self.url} is too old: it speaks API {said['ApiVersion']}",
+                hint=f"Headway needs {OLDEST[0]}.{OLDEST[1]} or later, which is Docker 20.10",
+            )
+        agreed = max(OLDEST, oldest)
+        self._prefix = f"/v{agreed[0]}.{agreed[1]}"
+        return said
+
+    def get(self, path: str, **query: object) -> Any:
+        return self.call("GET", path, query)
+
+    def post(self, path: str, body: object = None, **query: object) -> Any:
+        return self.call("POST", path, query, body)
+
+    def delete(self, path: str, **query: object) -> None:
+        self.call("DELETE", path, query)
+
+    def call(self, method: str, path: str, query: Mapping[str, Any], body: object = None) -> Any:
+        """An answer as plain data; None: there is nothing to say."""
+        with self._open(method, path, query, body) as (_, response):
+            text = response.read()
+        kind = response.headers.get("Content-Type", "")
+        return json.loads(text) if text and "json" in kind else None
+
+    def stream(self, path: str, **query: object) -> Stream:
+        connection, response = self._ask("GET", path, query, None, None)
+        connection.sock.settimeout(None)
+        return Stream(connection, response)
+
+    # -- archives --------------------------------------------------------------------------------
+
+    def stat(self, container: str, path: str) -> str:
+        """What the engine knows of a file in a container; "": it is not there. It changes when
+        the file does.
+        """
+        where = f"/containers/{container}/archive"
+        try:
+            with self._open("HEAD", where, {"path": path}, None) as (_, response):
+                return str(response.headers.get(HEADER, ""))
+        except Declined as error:
+            if error.status == 404:
+                return ""
+            raise
+
+    @contextmanager
+    def fetch(self, container: str, path: str) -> Iterator[HTTPResponse]:
+        """A file or folder of a container, as a tar file to read from."""
+        where = f"/containers/{container}/archive"
+        with self._open("GET", where, {"path": path}, None) as (_, response):
+            yield response
+
+    def put(self, container: str, data: bytes, path: str = "/") -> None:
+        """Lay the files of a tar file into a container."""
+        self.call("PUT", f"/containers/{container}/archive", {"path": path}, data)
+
+    # -- how -------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _open(
+        self, method: str, path: str, query: Mapping[str, Any], body: object
+    ) -> Iterator[tuple[HTTPConnection, HTTPResponse]]:
+        connection, response = self._ask(method, path, query, body, PATIENCE)
+        try:
+            yield connection, response
+        except (OSError, HTTPException) as error:
+            raise self._silent(error) from None
+        finally:
+            connection.close()
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        body: object,
+        timeout: float | None,
+    ) -> tuple[HTTPConnection, HTTPResponse]:
+        connection = self._connection(PATIENCE if timeout is None else timeout)
+        words = urlencode([(k, _word(v)) for k, vs in query.items() for v in _each(vs)])
+        kind = "application/x-tar" if isinstance(body, bytes) else "application/json"
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            connection.request(
+                method,
+                f"{self._prefix}{path}" + (f"?{words}" if words else ""),
+                body=data,
+                headers={"Content-Type": kind} if data is not None else {},
+            )
+            response = connection.getresponse()
+            declined = _reason(response) if response.status >= 400 else ""
+        except (OSError, HTTPException) as error:
+            connection.close()
+            raise self._silent(error) from None
+        if declined:
+            connection.close()
+            raise Declined(declined, status=response.status, where=self.url)
+        return connection, response
+
+    def _connection(self, timeout: float) -> HTTPConnection:
+        parts = self._parts
+        if parts.scheme == "unix":
+            return _Unix(parts.netloc + parts.path, timeout)
+        host, verify = parts.hostname or "localhost", os.environ.get("DOCKER_TLS_VERIFY")
+        if parts.scheme == "https" or verify:
+            return HTTPSConnection(host, parts.port or 2376, timeout=timeout, context=_trust())
+        return HTTPConnection(host, parts.port or 2375, timeout=timeout)
+
+    def _silent(self, error: Exception) -> BackendError:
+        """Why nobody answers, in words."""
+        if isinstance(error, PermissionError):
+            return Denied(
+                f"the Docker engine at {self.url} is not yours to use",
+                hint="join its group (usermod -aG docker USER, then log in again), or run as root",
+            )
+        if isinstance(error, HTTPException):
+            return Unreachable(f"what answers at {self.url} is no Docker engine, or it stopped")
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return Unreachable(
+            f"no Docker engine answers at {self.url}: {why}",
+            hint="start it (systemctl start docker), or say where one is: DOCKER_HOST, --engine",
+        )
+
+
+def _trust() -> ssl.SSLContext:
+    """Certificates as the `docker` command takes them."""
+    folder = Path(os.environ.get("DOCKER_CERT_PATH") or Path.home() / ".docker")
+    try:
+        trust = ssl.create_default_context(cafile=str(folder / "ca.pem"))
+        trust.load_cert_chain(folder / "cert.pem", folder / "key.pem")
+    except OSError as error:
+        raise ConfigError(
+            f"the certificates for Docker cannot be read: {error.strerror}",
+            where=str(folder),
+            hint="ca.pem, cert.pem and key.pem belong into DOCKER_CERT_PATH",
+        ) from None
+    return trust
+
+
+def _reason(response: HTTPResponse) -> str:
+    text = response.read().decode(errors="replace").strip()
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text or f"{response.status} {response.reason}"
+
+
+def _version(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
+
+
+def _each(value: object) -> tuple[object, ...]:
+    """A tuple is a word that is said several times; None is not said at all."""
+    if isinstance(value, tuple):
+        return value
+    return () if value is None else (value,)
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    return json.dumps(value) if isinstance(value, dict | list) else str(value)

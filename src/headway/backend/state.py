@@ -1,0 +1,165 @@
+"""What a backend keeps of each job and replica. Changed in place, by it alone."""
+
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headway import fault
+from headway.backend.jobs import LiveJob
+from headway.backend.sample import Sample
+from headway.backend.tail import Voice
+from headway.core.job import Job, Phase, Replica, task_of
+from headway.core.report import Report, Usage
+from headway.core.units import Bytes, Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
+
+if TYPE_CHECKING:
+    from headway.backend.transit import Transit
+
+
+class Work:
+    """One job."""
+
+    def __init__(self, job: LiveJob, folder: Path) -> None:
+        self.job, self.folder = job, folder
+        self.spec = job.spec
+        self.phase, self.reason = Phase.WAITING, ""
+        self.then = Phase.WAITING
+        """What it will be when all of it has left."""
+        self.tries = 0
+        self.again_at: Seconds | None = None
+        """When it goes back into the queue after it failed."""
+        self.started_at: Seconds | None = None
+        self.finished_at: Seconds | None = None
+        self.members: dict[ReplicaId, Member] = {}
+        self.used: CoreSeconds = 0.0
+        """By those of its replicas that have ended."""
+        self.peak: Bytes = 0.0
+        self.step = 0.0
+        self.moves = 0
+        self._held = (folder / "held").exists()
+
+    @property
+    def id(self) -> JobId:
+        return self.job.id
+
+    @property
+    def held(self) -> bool:
+        """Somebody paused it: it is not to be placed."""
+        return self._held
+
+    def hold(self, held: bool) -> None:
+        """For good: whoever comes after us must know it too."""
+        self._held = held
+        self.folder.mkdir(parents=True, exist_ok=True)
+        fault.passing()
+        if held:
+            (self.folder / "held").touch()
+        else:
+            (self.folder / "held").unlink(missing_ok=True)
+
+    def seen(self) -> Job:
+        return Job(
+            id=self.id,
+            spec=self.spec,
+            submitted_at=self.job.at,
+            phase=self.phase,
+            reason=self.reason,
+        )
+
+    def chief(self) -> ReplicaId:
+        """Its success is the job's."""
+        names = [t.name for t in self.spec.tasks]
+        lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
+        return ReplicaId(f"{self.id}/{lead}-0")
+
+
+class Member(ABC):
+    """One replica, whatever it runs as."""
+
+    def __init__(self, name: ReplicaId, work: Work, node: NodeId) -> None:
+        self.id, self.work, self.node = name, work, node
+        self.task = task_of(name)
+        self.folder = work.folder / name.rpartition("/")[2]
+        self.phase = Phase.RUNNING
+        self.epoch = 0
+        self.limit: Cores | None = None
+        self.weight = 1.0
+        self.rank = (0, 1)
+        """Its place in its gang, and the gang's size."""
+        self.transit: Transit | None = None
+        self.came_from: NodeId | None = None
+        """Where its room is kept until it has reported here."""
+        self.voice = Voice(self.folder, work.job.metric, work.job.pattern, work.job.log)
+        self.last = Sample()
+        self.since: Seconds = 0.0
+        """When it came, or was found again."""
+        self.heard_at: Seconds = 0.0
+        self.heard = self.before = Sample()
+        """At the last report, and when it came."""
+        self.why = ""
+        """What the platform says of its end."""
+        self.kill_at: Seconds | None = None
+        """When patience ends with what was asked to leave."""
+
+    def seen(self) -> Replica:
+        return Replica(
+            id=self.id,
+            job=self.work.id,
+            task=self.task,
+            node=self.came_from or self.node,
+            phase=self.phase,
+            bound_for=self._bound_for(),
+            limit=self.limit,
+            weight=self.weight,
+        )
+
+    def _bound_for(self) -> NodeId | None:
+        if self.came_from is not None:
+            return self.node
+        there = self.transit.to if self.transit else None
+        return None if there == self.node else there
+
+    @abstractmethod
+    def read(self, before: Sample | None) -> Sample:
+        """What it has used. `before`: take memory and block I/O from there; only CPU is read."""
+
+    def measure(self, *, cpu_only: bool = False) -> Sample:
+        with suppress(OSError):  # its group may be gone already: what was seen last is all
+            self.last = self.read(self.last if cpu_only else None)
+        self.work.peak = max(self.work.peak, self.last.memory)
+        return self.last
+
+    def report(self, now: Seconds) -> Report | None:
+        """What is heard of it since the last time: one mean, and what it used."""
+        if now <= self.heard_at:
+            return None
+        self.voice.listen()
+        before, since = self.heard, self.heard_at
+        after = self.measure()
+        self.heard, self.heard_at = after, now
+        said, elapsed = self.voice.report(), now - since
+        periods = after.periods - before.periods
+        return Report(
+            replica=self.id,
+            since=since,
+            at=now,
+            step=self.voice.step,
+            value=said.mean if said.count else None,
+            high=said.high,
+            usage=Usage(
+                cpu=max(0.0, after.cpu - before.cpu) / elapsed,
+                memory=float(after.memory),
+                block_io=max(0, after.block_io - before.block_io) / elapsed,
+                throttled=(after.throttled - before.throttled) / periods if periods > 0 else 0.0,
+            ),
+            trouble=said.trouble,
+        )
+
+    def fall_silent(self) -> None:
+        """It has ended: take in the last that it said and used."""
+        self.voice.listen()
+        self.work.used += self.measure().cpu
+        if self.voice.step is not None:
+            self.work.step = max(self.work.step, self.voice.step)
+        self.voice.close()

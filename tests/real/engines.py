@@ -1,0 +1,184 @@
+"""Private Docker engines: each with its own folder, socket and control groups, and shared with
+nobody. Whatever is started here is ended here, by its number, also after a failure.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+import image
+
+from headway.backend.docker.client import Client
+from headway.backend.local.hierarchy import clear, hierarchies
+from headway.errors import BackendError
+
+PATIENCE = 30.0
+CONTAINERD = """
+version = 2
+root = "{root}/containerd"
+state = "{root}/state"
+disabled_plugins = ["io.containerd.grpc.v1.cri"]
+[grpc]
+  address = "{root}/containerd.sock"
+"""
+
+
+class PrivateEngine:
+    """`hidden`: a folder that it, and its containers, cannot see: as if it were elsewhere."""
+
+    def __init__(self, name, *, live_restore=False, hidden=None, tcp=None):
+        self.name, self.live_restore, self.hidden = name, live_restore, hidden
+        self.root = Path(tempfile.mkdtemp(prefix=f"hw-{name}-"))
+        self.url = f"tcp://127.0.0.1:{tcp}" if tcp else f"unix://{self.root}/docker.sock"
+        self.client = Client(self.url)
+        self.group = f"/{self.root.name}"
+        self.dockerd = None
+        (self.root / "containerd.toml").write_text(CONTAINERD.format(root=self.root))
+        (self.root / "daemon.json").write_text("{}")
+        try:
+            words = ["containerd", "--config", f"{self.root}/containerd.toml"]
+            self.containerd = self._process(words)
+            until(Path(f"{self.root}/containerd.sock").exists)
+            self.start()
+            self.load()
+        except BaseException:
+            self.close()
+            raise
+
+    def _process(self, words):
+        if self.hidden is not None:
+            hide = f"mount -t tmpfs none {self.hidden} && exec {' '.join(map(str, words))}"
+            if words[0] == "dockerd":  # it must be where its containerd is
+                words = ["nsenter", "--mount", f"--target={self.containerd.pid}", *words]
+            else:
+                words = ["unshare", "--mount", "sh", "-c", hide]
+        with (self.root / f"{Path(words[0]).name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [str(w) for w in words], stdout=log, stderr=log, start_new_session=True
+            )
+
+    def start(self):
+        words = ["dockerd", "--containerd", f"{self.root}/containerd.sock"]
+        words += ["--data-root", f"{self.root}/data", "--exec-root", f"{self.root}/exec"]
+        words += ["--pidfile", f"{self.root}/docker.pid", "--config-file"]
+        words += [f"{self.root}/daemon.json", "--host", self.url, "--cgroup-parent", self.group]
+        words += ["--iptables=false", "--bridge=none", "--ip-forward=false", "--ip-masq=false"]
+        words += ["--live-restore"] if self.live_restore else []
+        for driver in ([], ["--storage-driver", "vfs"]):
+            self.dockerd = self._process([*words, *driver])
+            if self._answers():
+                return
+        raise AssertionError((self.root / "dockerd.log").read_text()[-2000:])
+
+    def _answers(self):
+        end = monotonic() + PATIENCE
+        while monotonic() < end and self.dockerd.poll() is None:
+            with suppress(BackendError):
+                self.client.hello()
+                return True
+            sleep(0.02)
+        return False
+
+    def stop(self, number=signal.SIGTERM):
+        """The engine, not what it works with."""
+        if self.dockerd is not None and self.dockerd.poll() is None:
+            self.dockerd.send_signal(number)
+            self.dockerd.wait(PATIENCE)
+        (self.root / "docker.pid").unlink(missing_ok=True)
+
+    def load(self):
+        repository, _, tag = image.NAME.partition(":")
+        self.client.post(
+            "/images/create",
+            image.archive().read_bytes(),
+            fromSrc="-",
+            repo=repository,
+            tag=tag,
+            changes=image.CHANGES,
+        )
+
+    def create(self, text, *, image_name=image.NAME, name=None, labels=None, **host):
+        """A container that somebody else runs: `text` is its script."""
+        made = {"Image": image_name, "Cmd": ["python3", "-u", "-c", text], "Labels": labels or {}}
+        made["HostConfig"] = {"Init": True, **host}
+        found = self.client.post("/containers/create", made, name=name)["Id"]
+        self.client.post(f"/containers/{found}/start")
+        return found
+
+    def inspect(self, container):
+        return self.client.get(f"/containers/{container}/json")
+
+    def containers(self):
+        return [c["Id"] for c in self.client.get("/containers/json", all=True)]
+
+    def close(self):
+        with suppress(BackendError):
+            for each in self.containers():
+                self.client.delete(f"/containers/{each}", force=True, v=True)
+        for each in (self.dockerd, self.containerd):
+            if each is not None and each.poll() is None:
+                each.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    each.wait(PATIENCE)
+        for pid in self.processes():  # the shims of what would not go
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for mount in reversed(mounts(self.root)):
+            subprocess.run(["umount", "--lazy", mount], check=False)
+        clear(self.groups())
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def processes(self):
+        found = []
+        for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()):
+            with suppress(OSError):
+                if str(self.root).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(pid)
+        return found
+
+    def groups(self):
+        tops = [f"{h.mount}{self.group}" for h in hierarchies()]
+        return [top for top in tops if Path(top).is_dir()]
+
+    def left(self):
+        """What is still there of it."""
+        return [*self.processes(), *mounts(self.root), *self.groups()]
+
+
+def mounts(root):
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return [m for m in (line.split()[1] for line in lines) if m.startswith(f"{root}/")]
+
+
+def until(claim, patience=PATIENCE):
+    end = monotonic() + patience
+    while not claim():
+        assert monotonic() < end, "it never came true"
+        sleep(0.02)
+
+
+def missing():
+    """Why there can be no private engine here; "": there can."""
+    if os.getuid():
+        return "no engine of its own without root; DOCKER_HOST may name one"
+    required = os.environ.get("HEADWAY_REQUIRE", "").split(",")
+    if (
+        not shutil.which("dockerd")
+        and "docker" in required
+        and Path("/etc/debian_version").exists()
+    ):
+        install()
+    return "" if shutil.which("dockerd") else "no dockerd here: apt-get install docker.io"
+
+
+def install():
+    words = ["apt-get", "install", "--yes", "--no-install-recommends", "docker.io"]
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    if subprocess.run(words, env=env, check=False).returncode:
+        subprocess.run(["apt-get", "update"], env=env, check=True)
+        subprocess.run(words, env=env, check=True)
