@@ -1,6 +1,10 @@
 """Real platforms. Skips live here and nowhere else: a tier whose platform is missing says so."""
 
+import json
 import os
+import shutil
+import subprocess
+from pathlib import Path
 
 import engines as private
 import image
@@ -78,6 +82,58 @@ def private_engine():
     for each in made:
         each.close()
     assert [each.left() for each in made] == [[] for _ in made]
+
+
+class Cluster:
+    """The cluster that KUBECONFIG names, else one of our own, spoken to as people do."""
+
+    def __init__(self, config):
+        kept = Path(os.environ.get("HEADWAY_CACHE") or Path.home() / ".cache" / "headway")
+        places = [os.environ.get("KUBEBUILDER_ASSETS"), *kept.glob("kubernetes-*")]
+        path = os.pathsep.join([*map(str, filter(None, places)), os.environ["PATH"]])
+        self.config, self.program = config, shutil.which("kubectl", path=path)
+
+    def __call__(self, *words, given=None):
+        """Run kubectl; what is `given` goes in as a file."""
+        more = ["-f", "-"] if given is not None else []
+        return subprocess.run(
+            [self.program, "--kubeconfig", self.config, *map(str, words), *more],
+            input=None if given is None else json.dumps(given),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    def done(self, *words, given=None):
+        """It must go well; what it printed."""
+        ran = self(*words, given=given)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+
+@pytest.fixture(scope="session")
+def kubectl():
+    config = os.environ.get("KUBECONFIG")
+    if config:
+        yield Cluster(config)
+        return
+    script = Path(__file__).parents[2] / "scripts" / "cluster"
+    if not script.exists() or os.getuid():
+        pytest.skip("no cluster: set KUBECONFIG, or run as root")
+    name = f"test-{os.getpid()}"
+    try:
+        made = subprocess.run(
+            [script, "up", "--name", name, "--nodes", "1"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if made.returncode:
+            pytest.skip(f"no cluster: {made.stderr.strip().splitlines()[-1]}")
+        yield Cluster(made.stdout.strip().splitlines()[-1])
+    finally:
+        subprocess.run([script, "down", "--name", name], check=True)
 
 
 def _has(kind):
