@@ -88,10 +88,7 @@ class Cluster:
     """The cluster that KUBECONFIG names, else one of our own, spoken to as people do."""
 
     def __init__(self, config):
-        kept = Path(os.environ.get("HEADWAY_CACHE") or Path.home() / ".cache" / "headway")
-        places = [os.environ.get("KUBEBUILDER_ASSETS"), *kept.glob("kubernetes-*")]
-        path = os.pathsep.join([*map(str, filter(None, places)), os.environ["PATH"]])
-        self.config, self.program = config, shutil.which("kubectl", path=path)
+        self.config, self.program = config, _program("kubectl")
 
     def __call__(self, *words, given=None):
         """Run kubectl; what is `given` goes in as a file."""
@@ -134,6 +131,23 @@ def kubectl():
         yield Cluster(made.stdout.strip().splitlines()[-1])
     finally:
         subprocess.run([script, "down", "--name", name], check=True)
+
+
+@pytest.fixture(scope="session")
+def helm():
+    """The program, which is not needed for anything but to see that our chart is one."""
+    found = _program("helm")
+    if found is None:
+        pytest.skip("no helm: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
+    return found
+
+
+def _program(name):
+    """Where the cluster's own programs are kept, else on the PATH."""
+    kept = Path(os.environ.get("HEADWAY_CACHE") or Path.home() / ".cache" / "headway")
+    places = [os.environ.get("KUBEBUILDER_ASSETS"), *kept.glob("kubernetes-*"), kept]
+    path = os.pathsep.join([*map(str, filter(None, places)), os.environ["PATH"]])
+    return shutil.which(name, path=path)
 
 
 def _has(kind):

@@ -115,10 +115,26 @@ def test_one_file_is_applied_to_a_cluster_and_run_on_this_machine(kubectl, names
     assert {j["name"]: j["outcome"] for j in result["per_job"]}["vae"] == "succeeded"
 
 
+def by_name(made):
+    return {(o["kind"], o["metadata"]["name"]): o for o in made}
+
+
 def test_kustomize_makes_the_same_of_the_base(kubectl):
     made = kubectl.done("kustomize", ROOT / "deploy" / "kustomize")
-    named = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(made)}
-    assert named == {(o["kind"], o["metadata"]["name"]): o for o in files.stream(Values())}
+    assert by_name(yaml.safe_load_all(made)) == by_name(files.stream(Values()))
+
+
+def test_helm_makes_the_same_of_the_chart(helm):
+    chart = str(ROOT / "deploy" / "helm" / "headway")
+    subprocess.run([helm, "lint", "--strict", chart], check=True)
+    words = ["template", "headway", chart, "--include-crds", "--namespace", "ours"]
+    chosen = ["--set", "image=registry.example/h:2", "--set", "replicas=3", "--kube-version=1.34.0"]
+    made = subprocess.run(
+        [helm, *words, *chosen], check=True, capture_output=True, text=True
+    ).stdout
+    values = Values(namespace="ours", image="registry.example/h:2", replicas=3)
+    expected = [o for o in files.stream(values) if o["kind"] != "Namespace"]
+    assert by_name(yaml.safe_load_all(made)) == by_name(expected)
 
 
 @pytest.mark.parametrize(("where", "to", "named"), WRONG + WRONG_ON_A_CLUSTER)
