@@ -147,6 +147,8 @@ class Engine:
                 if not self.up:
                     self.client.hello()
                 self._stream = self.client.stream("/events", filters=filters)
+                if self._stopped.is_set():
+                    self._stream.close()
                 self.up = True
                 self._mail.put(self._up)
                 for happened in lines(self._stream):
