@@ -1,7 +1,7 @@
 """A workload as jobs to run for real: commands, environments, and what is known of each."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -10,12 +10,13 @@ from headway.backend.lines import Lines
 from headway.core.job import Estimate, Expected, JobSpec, Task, holding
 from headway.core.node import Node
 from headway.core.size import ONE_RUN
-from headway.core.units import Bytes, JobId, NodeId, Resources, Seconds
+from headway.core.units import Bytes, JobId, NodeId, Seconds
 from headway.errors import ConfigError
 from headway.spec.expand import expand
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
 from headway.spec.models import profile_of, training_of
 from headway.spec.reading import read_manifest
+from headway.spec.support import refuse
 from headway.spec.workload import JobEntry, Profile, Workload
 
 POOLS = (
@@ -60,16 +61,23 @@ def to_jobs(
     peaks: Mapping[str, Bytes],
     seed: int | None = None,
     image: str = "",
+    honoured: Collection[str] = (),
 ) -> list[LiveJob]:
     """`peaks`: the most memory that earlier jobs of a kind held. `image`: they are to run as
-    containers, of this image where they name none.
+    containers, of this image where they name none. `honoured`: what the platform can do of that
+    which not every one can.
     """
     written = expand(workload, seed)
-    return [_job(written, job, path, peaks, image) for job in written.jobs]
+    return [_job(written, job, path, peaks, image, honoured) for job in written.jobs]
 
 
 def _job(
-    workload: Workload, job: JobEntry, path: Path, peaks: Mapping[str, Bytes], image: str
+    workload: Workload,
+    job: JobEntry,
+    path: Path,
+    peaks: Mapping[str, Bytes],
+    image: str,
+    honoured: Collection[str],
 ) -> LiveJob:
     beside, manifest, steps = path.parent, job.spec, None
     if job.manifest:
@@ -85,6 +93,7 @@ def _job(
             where=str(path),
             hint="give it `model:`, or a manifest with a command",
         )
+    refuse(manifest, honoured, job=job.name, where=str(path))
     for task in manifest.tasks:
         if not task.command and not task.image:
             raise ConfigError(

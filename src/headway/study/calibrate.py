@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from headway.backend.local.jobs import LocalJob, fit_nodes, to_jobs
+from headway.backend.jobs import LiveJob, to_jobs
+from headway.backend.local.cuts import fit_nodes
 from headway.core.decision import Suspend
 from headway.core.fit import FEWEST, fit
 from headway.core.job import Direction, Mode, Phase
@@ -97,9 +98,9 @@ def calibrate(
     return found
 
 
-def _kinds(listed: Workload, jobs: Sequence[LocalJob]) -> list[tuple[LocalJob, tuple[str, ...]]]:
+def _kinds(listed: Workload, jobs: Sequence[LiveJob]) -> list[tuple[LiveJob, tuple[str, ...]]]:
     """Jobs that do the same, by what they run and how many steps of it."""
-    alike: dict[str, list[LocalJob]] = {}
+    alike: dict[str, list[LiveJob]] = {}
     for entry, job in zip(listed.jobs, jobs, strict=True):
         if len(job.spec.tasks) > 1 or job.spec.tasks[0].replicas > 1:
             raise ConfigError(
@@ -109,7 +110,7 @@ def _kinds(listed: Workload, jobs: Sequence[LocalJob]) -> list[tuple[LocalJob, t
     return [(same[0], tuple(j.id for j in same)) for same in alike.values()]
 
 
-def _alone(listed: Workload, job: LocalJob) -> Workload:
+def _alone(listed: Workload, job: LiveJob) -> Workload:
     """That job at once, on the largest node as it would be cut out of this machine."""
     entry = next(j for j in listed.jobs if j.name == job.id)
     update: dict[str, Any] = {"jobs": (entry.model_copy(update={"at": 0.0}),)}
@@ -136,7 +137,7 @@ def _absolute(workload: Workload, source: Path, to: Path) -> Workload:
 class _Bench:
     """One job, run alone as often as is needed."""
 
-    def __init__(self, workload: Workload, path: Path, job: LocalJob, most: Seconds) -> None:
+    def __init__(self, workload: Workload, path: Path, job: LiveJob, most: Seconds) -> None:
         self.workload, self.path, self.job, self.most = workload, path, job, most
 
     def measure(self, names: tuple[str, ...], seconds: Seconds, curve: Path) -> Found:
