@@ -111,6 +111,11 @@ def private_cluster():
     assert made.left() == []
 
 
+@pytest.fixture(scope="session")
+def kubectl(cluster):
+    return kube.Kubectl(cluster)
+
+
 def _has(kind):
     try:
         found = KINDS[kind](f"probe-{os.getpid()}")

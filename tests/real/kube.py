@@ -97,3 +97,21 @@ class Kube:
             assert monotonic() < end, "it never came true"
             sleep(0.1)
         return found
+
+
+class Kubectl:
+    """kubectl on a cluster; what is `given` goes in as a file."""
+
+    def __init__(self, kube):
+        self.kube = kube
+
+    def __call__(self, *words, given=None):
+        more = ["-f", "-"] if given is not None else []
+        text = None if given is None else json.dumps(given)
+        return self.kube.run(*map(str, words), *more, text=text)
+
+    def done(self, *words, given=None):
+        """It must go well; what it printed."""
+        ran = self(*words, given=given)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout

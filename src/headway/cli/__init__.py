@@ -13,6 +13,7 @@ from headway.cli import (
     calibrate,
     demo,
     explain,
+    kubernetes,
     policies,
     replay,
     reproduce,
@@ -62,6 +63,7 @@ app.command()(policies.policies)
 app.command()(bench.bench)
 app.command()(reproduce.reproduce)
 app.add_typer(workload.app, name="workload")
+app.add_typer(kubernetes.app, name="kubernetes")
 
 
 def main() -> None:

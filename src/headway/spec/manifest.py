@@ -224,6 +224,11 @@ class TrainingJobSpec(Manifest):
             holds=lambda s: any(t.name != SERVER for t in s.tasks),
         ),
         Rule(
+            field="tasks",
+            says="cannot be changed: delete the job and apply it anew",
+            cel="self.tasks == oldSelf.tasks",
+        ),
+        Rule(
             field="elasticReplicas",
             says="needs exactly one task with minReplicas below maxReplicas",
             cel=f"!has(self.elasticReplicas) || {_ELASTIC}.size() == 1",

@@ -29,7 +29,7 @@ class Toleration(Manifest):
     value: Annotated[str, Field(max_length=63)] = ""
     """Of the taint, with `Equal`."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """None: each of them."""
+    """Left out: each of them."""
     toleration_seconds: Annotated[int, Field(ge=0)] | None = None
     """With `NoExecute`: for how long; none: for ever."""
 

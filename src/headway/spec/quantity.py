@@ -41,7 +41,9 @@ def _written(units: dict[str, float]) -> WithJsonSchema:
     """As an API server checks it: a whole number, or a string with a unit."""
     known = "|".join(u for u in units if u)
     pattern = rf"^[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)? *({known})?$"
-    return WithJsonSchema({"x-kubernetes-int-or-string": True, "minimum": 0, "pattern": pattern})
+    return WithJsonSchema(
+        {"x-kubernetes-int-or-string": True, "minimum": 0, "pattern": pattern, "maxLength": 32}
+    )
 
 
 _AMOUNT = Field(ge=0, allow_inf_nan=False)
