@@ -7,9 +7,10 @@ import signal
 from subprocess import TimeoutExpired
 
 import image
+from containers import DockerPlatform
 from engines import until
 from local import result, workload
-from test_docker import DockerPlatform, docker_job
+from test_docker import docker_job
 from test_local import headway, log, start
 from test_local_moves import shuttle
 

@@ -24,7 +24,7 @@ from headway.backend.live import LiveBackend
 from headway.backend.local import admission
 from headway.backend.recovery import Past, recover
 from headway.backend.state import Work
-from headway.core.decision import Applied, Decision, Failed, Outcome, SetShare, Started
+from headway.core.decision import Applied, Decision, Failed, Move, Outcome, SetShare, Started
 from headway.core.job import Phase, Task, replica_id
 from headway.core.node import Node
 from headway.core.snapshot import Trigger
@@ -191,6 +191,11 @@ class DockerBackend(LiveBackend[Member]):
             return f"the engine of {m.node} does not answer"
         return super()._set_share(d)
 
+    def _move(self, d: Move) -> str:
+        if d.to in self.engines and not self.engines[d.to].up:
+            return f"the engine of {d.to} does not answer"
+        return super()._move(d)
+
     def share(self, m: Member, limit: Cores | None, weight: float) -> None:
         """Asked for at once, and waited for a moment. Who is asked again meanwhile is asked only
         for the last.
@@ -231,8 +236,18 @@ class DockerBackend(LiveBackend[Member]):
         if now >= self._sync_at:
             self._sync_at = now + SYNC
             for m in self.members.values():
-                if m.mirror is not None and m.engine.up and not m.dying:
-                    m.engine.do(m.mirror.sync)
+                if m.engine.up and m.id_there and not m.dying:
+                    self._keep_up(m)
+
+    def _keep_up(self, m: Member) -> None:
+        """With what it writes and prints."""
+        if m.mirror is not None:
+            m.engine.do(m.mirror.sync)
+        if m.log is not None and m.log.over.is_set():
+            if m.log.trouble:
+                m.voice.heard.trouble = f"its log cannot be read: {m.log.trouble}"
+            else:  # the line was cut, and it goes on
+                m.log = self._copy(m)
 
     # -- what engines tell -------------------------------------------------------------------------
 
@@ -342,8 +357,10 @@ class DockerBackend(LiveBackend[Member]):
     def _exited(self, m: Member, seen: Found | None) -> None:
         if self.members.get(m.id) is not m:
             return
-        if seen is not None and seen.running:
-            m.dying = False  # it was restarted by somebody
+        if seen is not None and seen.running:  # it was restarted by somebody
+            m.dying, m.died = False, None
+            m.close()
+            self._attach(m, seen)
             return
         code = seen.code if seen is not None else past.GONE
         if seen is None:
@@ -377,6 +394,14 @@ class DockerBackend(LiveBackend[Member]):
         m.fall_silent()
         m.close()
         self.ended(m, 0)
+
+    def cancel(self, why: str, *, now: bool = False) -> None:
+        super().cancel(why, now=now)
+        for m in [m for m in self.members.values() if now and not m.engine.up]:
+            m.work.reason = f"{why}; the engine of {m.node} does not answer: it may still run there"
+            self._take_off(m)
+            if not m.work.members:
+                self._gone(m.work)
 
     def cleared(self, m: Member) -> bool:
         """Its container is removed; who was adopted keeps his."""

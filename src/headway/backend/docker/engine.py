@@ -20,7 +20,7 @@ QUIET: Seconds = 5.0
 """After this time without work the engine is asked whether it is still there."""
 AGAIN: Seconds = 0.5
 """Between two tries to reach an engine that has gone."""
-WANTED = ("start", "die", "destroy", "oom")
+WANTED = ("start", "die", "destroy")
 
 Told = dict[str, Any]
 
