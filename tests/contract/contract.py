@@ -61,6 +61,13 @@ class Seen:
     def act(self, decision):
         return self.platform.backend.act(decision)
 
+    def set(self, share):
+        """At once, or a little later where the platform takes its time."""
+        outcome = self.act(share)
+        assert isinstance(outcome, Applied | Started)
+        if isinstance(outcome, Started):
+            self.platform.settle()
+
 
 class BackendContract:
     @pytest.fixture
@@ -84,21 +91,20 @@ class BackendContract:
     def test_a_share_is_set_and_read_back_from_the_platform(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
-        share = SetShare(replica="x/worker-0", limit=0.25, weight=3.0)
-        assert isinstance(seen.act(share), Applied)
+        seen.set(SetShare(replica="x/worker-0", limit=0.25, weight=3.0))
         assert platform.share("x/worker-0") == pytest.approx((0.25, 3.0))
         r = seen.look().replicas["x/worker-0"]
         assert (r.limit, r.weight) == pytest.approx((0.25, 3.0))
-        assert isinstance(seen.act(SetShare(replica="x/worker-0")), Applied)
+        seen.set(SetShare(replica="x/worker-0"))
         assert platform.share("x/worker-0") == (None, 1.0)
 
     def test_the_same_act_twice_changes_nothing(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
         share = SetShare(replica="x/worker-0", limit=0.5)
-        assert isinstance(seen.act(share), Applied)
+        seen.set(share)
         before = platform.share("x/worker-0")
-        assert isinstance(seen.act(share), Applied)
+        seen.set(share)
         assert platform.share("x/worker-0") == before
         again = Place(job="x", where=(("x/worker-0", "a"),))
         assert isinstance(seen.act(again), Refused)

@@ -1,13 +1,10 @@
 """Real platforms. Skips live here and nowhere else: a tier whose platform is missing says so."""
 
-import json
 import os
-import shutil
-import subprocess
-from pathlib import Path
 
 import engines as private
 import image
+import kube
 import pytest
 
 from headway.backend.local.cgroup import Cgroup1, Cgroup2, Unavailable
@@ -84,70 +81,48 @@ def private_engine():
     assert [each.left() for each in made] == [[] for _ in made]
 
 
-class Cluster:
-    """The cluster that KUBECONFIG names, else one of our own, spoken to as people do."""
+@pytest.fixture(scope="session")
+def cluster():
+    """The cluster that KUBECONFIG names, or four nodes of our own."""
+    given = os.environ.get("KUBECONFIG")
+    if given:
+        yield kube.Kube(given)
+        return
+    why = kube.missing()
+    if why:
+        pytest.skip(why)
+    made = kube.Private("pytest", nodes=4)
+    try:
+        yield made.up()
+    finally:
+        made.down()
+    assert made.left() == []
 
-    def __init__(self, config):
-        self.config, self.program = config, _program("kubectl")
 
-    def __call__(self, *words, given=None):
-        """Run kubectl; what is `given` goes in as a file."""
-        more = ["-f", "-"] if given is not None else []
-        return subprocess.run(
-            [self.program, "--kubeconfig", self.config, *map(str, words), *more],
-            input=None if given is None else json.dumps(given),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-
-    def done(self, *words, given=None):
-        """It must go well; what it printed."""
-        ran = self(*words, given=given)
-        assert ran.returncode == 0, ran.stderr
-        return ran.stdout
+@pytest.fixture
+def private_cluster():
+    """One node for this test alone, which may be broken."""
+    why = kube.missing()
+    if why:
+        pytest.skip(why)
+    made = kube.Private("broken", nodes=1)
+    yield made
+    made.down()
+    assert made.left() == []
 
 
 @pytest.fixture(scope="session")
-def kubectl():
-    config = os.environ.get("KUBECONFIG")
-    if config:
-        yield Cluster(config)
-        return
-    script = Path(__file__).parents[2] / "scripts" / "cluster"
-    if not script.exists() or os.getuid():
-        pytest.skip("no cluster: set KUBECONFIG, or run as root")
-    name = f"test-{os.getpid()}"
-    try:
-        made = subprocess.run(
-            [script, "up", "--name", name, "--nodes", "1"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if made.returncode:
-            pytest.skip(f"no cluster: {made.stderr.strip().splitlines()[-1]}")
-        yield Cluster(made.stdout.strip().splitlines()[-1])
-    finally:
-        subprocess.run([script, "down", "--name", name], check=True)
+def kubectl(cluster):
+    return kube.Kubectl(cluster)
 
 
 @pytest.fixture(scope="session")
 def helm():
     """The program, which is not needed for anything but to see that our chart is one."""
-    found = _program("helm")
+    found = kube.binaries.find("helm")
     if found is None:
         pytest.skip("no helm: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
-    return found
-
-
-def _program(name):
-    """Where the cluster's own programs are kept, else on the PATH."""
-    kept = Path(os.environ.get("HEADWAY_CACHE") or Path.home() / ".cache" / "headway")
-    places = [os.environ.get("KUBEBUILDER_ASSETS"), *kept.glob("kubernetes-*"), kept]
-    path = os.pathsep.join([*map(str, filter(None, places)), os.environ["PATH"]])
-    return shutil.which(name, path=path)
+    return str(found)
 
 
 def _has(kind):

@@ -29,15 +29,18 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 
 
 class PrivateEngine:
-    """`hidden`: a folder that it, and its containers, cannot see: as if it were elsewhere."""
+    """`hidden`: a folder that it, and its containers, cannot see: as if it were elsewhere.
+    `cpus`: all that it has.
+    """
 
-    def __init__(self, name, *, live_restore=False, hidden=None, tcp=None):
-        self.name, self.live_restore, self.hidden = name, live_restore, hidden
-        self.root = Path(tempfile.mkdtemp(prefix=f"hw-{name}-"))
+    def __init__(self, name, *, live_restore=False, hidden=None, tcp=None, cpus=None):
+        self.name, self.live_restore, self.hidden, self.cpus = name, live_restore, hidden, cpus
+        self.root = Path(tempfile.mkdtemp(prefix=f"hw-{name}-", dir=roomy()))
         self.url = f"tcp://127.0.0.1:{tcp}" if tcp else f"unix://{self.root}/docker.sock"
         self.client = Client(self.url)
         self.group = f"/{self.root.name}"
         self.dockerd = None
+        self._weigh(8)
         (self.root / "containerd.toml").write_text(CONTAINERD.format(root=self.root))
         (self.root / "daemon.json").write_text("{}")
         try:
@@ -50,6 +53,14 @@ class PrivateEngine:
             self.close()
             raise
 
+    def _weigh(self, weight):
+        """All of its containers together weigh as much as so many busy processes."""
+        for h in hierarchies():
+            if "cpu" in h.controllers:
+                there = Path(f"{h.mount}{self.group}")
+                there.mkdir(exist_ok=True)
+                (there / "cpu.shares").write_text(str(1024 * weight))
+
     def _process(self, words):
         if self.hidden is not None:
             hide = f"mount -t tmpfs none {self.hidden} && exec {' '.join(map(str, words))}"
@@ -57,6 +68,8 @@ class PrivateEngine:
                 words = ["nsenter", "--mount", f"--target={self.containerd.pid}", *words]
             else:
                 words = ["unshare", "--mount", "sh", "-c", hide]
+        if self.cpus is not None:
+            words = ["taskset", "--cpu-list", ",".join(map(str, self.cpus)), *words]
         with (self.root / f"{Path(words[0]).name}.log").open("ab") as log:
             return subprocess.Popen(
                 [str(w) for w in words], stdout=log, stderr=log, start_new_session=True
@@ -102,9 +115,10 @@ class PrivateEngine:
             changes=image.CHANGES,
         )
 
-    def create(self, text, *, image_name=image.NAME, name=None, labels=None, **host):
-        """A container that somebody else runs: `text` is its script."""
-        made = {"Image": image_name, "Cmd": ["python3", "-u", "-c", text], "Labels": labels or {}}
+    def create(self, what, *, name=None, labels=None, **host):
+        """A container that somebody else runs: a script, or a command."""
+        words = ["python3", "-u", "-c", what] if isinstance(what, str) else what
+        made = {"Image": image.NAME, "Cmd": words, "Labels": labels or {}}
         made["HostConfig"] = {"Init": True, **host}
         found = self.client.post("/containers/create", made, name=name)["Id"]
         self.client.post(f"/containers/{found}/start")
@@ -148,6 +162,14 @@ class PrivateEngine:
     def left(self):
         """What is still there of it."""
         return [*self.processes(), *mounts(self.root), *self.groups()]
+
+
+def roomy():
+    """Memory, where there is enough of it: to remove images from a busy disk takes seconds."""
+    shared = Path("/dev/shm")
+    if shared.is_dir() and shutil.disk_usage(shared).free > 4 * 2**30:
+        return shared
+    return None
 
 
 def mounts(root):

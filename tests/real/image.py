@@ -22,6 +22,7 @@ USER = "1000:1000"
 SITE = "/opt/headway"
 LEFT_OUT = {
     "site-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "turtledemo",
+    "distutils", "pydoc_data", "lib-tk", "curses", "dbm",
 }  # fmt: skip
 CHANGES = (
     f"USER {USER}",
@@ -75,7 +76,7 @@ def _fill(tar: tarfile.TarFile) -> None:
 
 
 def _wanted(path: Path, source: Path) -> bool:
-    return not set(path.relative_to(source).parts) & LEFT_OUT
+    return not set(path.relative_to(source).parts) & LEFT_OUT and "_tkinter" not in path.name
 
 
 def _libraries(objects: list[Path]) -> set[str]:
@@ -89,7 +90,7 @@ def _libraries(objects: list[Path]) -> set[str]:
 def _plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """Nobody's, readable by all, and without what no training needs."""
     name = Path(info.name).name
-    if name in LEFT_OUT or name.startswith("config-3"):
+    if name in LEFT_OUT or name.startswith(("config-3", "_tkinter")) or ".opt-" in name:
         return None
     info.uid = info.gid = 0
     info.uname = info.gname = ""

@@ -1,108 +1,19 @@
 """Real containers on real engines."""
 
-from time import monotonic
+import json
+from operator import itemgetter
+from time import monotonic, sleep
 
 import image
 import pytest
+from containers import DockerPlatform
+from local import workload
+from test_local import headway
 
 from contract import BackendContract
-from headway.backend.clock import Clock
-from headway.backend.docker import limits
-from headway.backend.docker.backend import DockerBackend
-from headway.backend.docker.client import Client
-from headway.backend.docker.engine import Engine
-from headway.backend.jobs import Command, LiveJob
-from headway.backend.state import Work
-from headway.core.job import JobSpec, Mode, Phase, Task
-
-PATIENCE = 30.0
-TRAINS = """
-import os, time, headway.sdk as sdk
-run = sdk.attach()
-step = int((run.latest.folder / "step").read_text()) if run.latest else 0
-while not os.path.exists(os.environ["HEADWAY_DIR"] + "/enough"):
-    step += 1
-    time.sleep(0.01)
-    run.report(step, loss=1 / step)
-    if run.should_checkpoint():
-        run.save(step, lambda folder: (folder / "step").write_text(str(step)))
-"""
-
-
-class DockerPlatform:
-    must = frozenset({"place", "share", "move", "suspend"})
-
-    def __init__(self, folder, engines, jobs=()):
-        self.folder, self.urls = folder, [e.url for e in engines]
-        self.engines = engines
-        self.backend = self.look(jobs)
-
-    def look(self, jobs):
-        nodes = [Engine(n, Client(u)) for n, u in zip("ab", self.urls, strict=True)]
-        return DockerBackend(self.folder, nodes, jobs, Clock())
-
-    def submit(self, name, *, workers=1):
-        task = Task(name="worker", replicas=workers, least=1, most=3)
-        spec = JobSpec(tasks=(task,), checkpoint=Mode.SDK, grace=10.0, backoff_limit=0)
-        command = Command(argv=("python3", "-c", TRAINS), image=image.NAME)
-        made = LiveJob(id=name, at=0.0, spec=spec, commands={"worker": command})
-        self.backend.works[name] = Work(made, self.folder / "jobs" / name)
-        self.backend.set_phase(self.backend.works[name], Phase.WAITING)
-
-    def until(self, claim):
-        end = monotonic() + PATIENCE
-        while not claim():
-            assert monotonic() < end, "it never came true"
-            self.backend.wait(0.02)
-
-    def settle(self):
-        """Until who is in transit has arrived, and who has started has said something."""
-        self.until(lambda: not self._in_transit() and self._all_spoke())
-
-    def _in_transit(self):
-        works = self.backend.works.values()
-        shares = [m for m in self.backend.members.values() if m.wanted is not None]
-        return shares or any(w.phase in (Phase.LEAVING, Phase.STARTING) for w in works)
-
-    def _all_spoke(self):
-        for m in self.backend.members.values():
-            m.voice.listen()
-        return all(m.voice.spoke for m in self.backend.members.values())
-
-    def end(self, name):
-        work = self.backend.works[name]
-        for m in work.members.values():
-            (m.folder / "enough").touch()
-        self.until(lambda: work.finished_at is not None)
-
-    def inspect(self, replica):
-        m = self.backend.members[replica]
-        return m.engine.client.get(f"/containers/{m.container}/json")
-
-    def share(self, replica):
-        return limits.share(self.inspect(replica)["HostConfig"], 2.0)
-
-    def step(self, name):
-        members = self.backend.works[name].members.values()
-        for m in members:
-            m.voice.listen()
-        return max(m.voice.step for m in members)
-
-    def containers(self):
-        wanted = {"label": [f"headway.dev/run={self.folder.name}"]}
-        clients = {e.url: e.client for e in self.engines}.values()
-        return [
-            x["Names"] for c in clients for x in c.get("/containers/json", all=True, filters=wanted)
-        ]
-
-    def leftovers(self):
-        self.until(lambda: not self.backend._closing)
-        return [*self.backend.members, *self.containers()]
-
-    def close(self):
-        self.backend.cancel("the test is over", now=True)
-        self.until(lambda: not self.backend.members and not self.backend._closing)
-        self.backend.close()
+from headway.backend.docker import usage
+from headway.core.decision import Applied, Move, Place, SetShare, Started, Suspend
+from headway.core.job import Phase
 
 
 class TestDocker(BackendContract):
@@ -112,3 +23,181 @@ class TestDocker(BackendContract):
         yield made
         made.close()
         assert made.containers() == []
+
+    def test_a_restart_finds_everything(self, platform, seen):
+        platform.submit("x")
+        seen.start("x", "a")
+        found = platform.inspect("x/worker-0")
+        before = platform.backend
+        jobs = [w.job for w in before.works.values()]
+        for engine in before.engines.values():
+            engine.close()  # as if Headway had died
+        platform.backend = platform.look(jobs)
+        platform.settle()
+        m = platform.backend.members["x/worker-0"]
+        assert (m.id_there, m.node, m.phase) == (found["Id"], "a", Phase.RUNNING)
+        assert platform.backend.works["x"].tries == 0
+
+    def test_every_act_returns_within_50_ms(self, platform, seen):
+        acts = []
+
+        def act(decision):
+            began = monotonic()
+            outcome = platform.backend.act(decision)
+            acts.append((monotonic() - began, decision, outcome))
+
+        for name in ("x", "y"):
+            platform.submit(name)
+        seen.look()
+        for name in ("x", "y"):
+            act(Place(job=name, where=((f"{name}/worker-0", "a"),)))
+        platform.settle()
+        for limit in (0.5, 0.7, None):
+            act(SetShare(replica="x/worker-0", limit=limit))
+            act(SetShare(replica="y/worker-0", limit=limit, weight=2.0))
+        platform.settle()
+        act(Move(replica="x/worker-0", to="b"))
+        act(Suspend(job="y"))
+        platform.settle()
+        assert max(acts, key=itemgetter(0))[0] < 0.05
+        assert all(isinstance(o, Started | Applied) for _, _, o in acts)
+
+    def test_who_is_asked_again_while_the_engine_is_busy_gets_the_last(self, platform, seen):
+        platform.submit("x")
+        seen.start("x", "a")
+        m = platform.backend.members["x/worker-0"]
+        m.engine.do(lambda: sleep(0.3))
+        for limit in (0.2, 0.4, 0.8):
+            outcome = seen.act(SetShare(replica="x/worker-0", limit=limit))
+            assert isinstance(outcome, Started)
+        platform.settle()
+        assert platform.share("x/worker-0") == pytest.approx((0.8, 1.0))
+
+    @pytest.mark.parametrize(("name", "old"), [("grows", 2**27), ("shrinks", 2**29)])
+    def test_memory_and_swap_change_together(self, platform, seen, name, old):
+        del name
+        platform.submit("x")
+        seen.start("x", "a")
+        m = platform.backend.members["x/worker-0"]
+        for most in (old, 2**28):
+            platform.backend.set_memory(m, most)
+            platform.until(lambda most=most: memory(platform.inspect("x/worker-0")) == (most, most))
+        assert platform.inspect("x/worker-0")["State"]["Running"]
+
+    def test_what_the_engine_says_of_usage_is_what_the_group_says(self, platform, seen):
+        platform.submit("x")
+        seen.start("x", "a")
+        m = platform.backend.members["x/worker-0"]
+        assert isinstance(m.gauge, usage.ByGroup)
+        by_engine = usage.stats(m.engine.client, m.container)
+        by_group = m.gauge.read(None)
+        assert by_engine.cpu == pytest.approx(by_group.cpu, abs=0.2)
+        assert by_engine.memory == pytest.approx(by_group.memory, rel=0.2)
+
+
+def memory(found):
+    return found["HostConfig"]["Memory"], found["HostConfig"]["MemorySwap"]
+
+
+# -- by the command line -------------------------------------------------------------------------
+
+PRINTS = """
+import time
+for i in range(1, 21):
+    print(f"step {i}/20 loss {1 / i}", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def docker_job(name, text, *, at=0.0, task=None, **spec):
+    command = ["python3", "-c", text]
+    return {
+        "name": name,
+        "at": at,
+        "spec": {"tasks": [{"command": command, **(task or {})}], **spec},
+    }
+
+
+def docker_run(engines, data, *jobs, check=True, policy="headway", **more):
+    path = workload(data, *jobs, **more)
+    words = ["--backend", "docker", "--image", image.NAME, "--policy", policy, "--json"]
+    for name, engine in zip("ab", engines, strict=False):
+        words += ["--engine", f"{name}={engine.url}"]
+    return headway("run", path, *words, data=data, check=check)
+
+
+def test_jobs_run_as_containers_and_leave_nothing_behind(tmp_path, engines):
+    jobs = [
+        docker_job("prints", PRINTS),
+        {"name": "gru", "at": 0.2, "model": "gru", "profile": {"work": 0.5, "steps": 30}},
+    ]
+    before = [set(e.containers()) for e in engines]
+    done = docker_run(engines[:1], tmp_path, *jobs)
+    (found,) = json.loads(done.stdout)
+    assert (found["backend"], found["enforcement"]) == ("docker", "docker")
+    assert [(j["outcome"], j["steps"]) for j in found["per_job"]] == [
+        ("succeeded", 20),
+        ("succeeded", 30),
+    ]
+    assert [set(e.containers()) for e in engines] == before
+    run = tmp_path / "runs" / "latest"
+    assert (run / "report.html").stat().st_size > 5000
+    assert (run / "jobs" / "prints" / "main-0" / "out.log").read_text().count("loss") == 20
+    assert "no difference" in headway("replay", run, data=tmp_path).stdout
+    told = json.loads(headway("explain", "gru", "--json", data=tmp_path).stdout)
+    assert [e["what"] for e in told][:4] == ["waits", "placed on a", "starting", "runs"]
+
+
+BAD = {
+    "no-such-command": (["no-such-command-at-all"], "cannot be found"),
+    "exits": (["python3", "-c", "raise SystemExit('no data here')"], "exit code 1: no data here"),
+    "killed": (["python3", "-c", "import os; os.kill(os.getpid(), 9)"], "SIGKILL"),
+    "hungry": (
+        ["python3", "-c", "x = []\nwhile True: x.append(bytearray(2**20))"],
+        "more memory than it may",
+    ),
+}
+
+
+def test_a_bad_container_fails_with_a_clear_reason_and_the_others_are_untouched(tmp_path, engines):
+    jobs = [docker_job("good", PRINTS)]
+    for name, (command, _) in BAD.items():
+        limits = {"limits": {"memory": "64Mi"}}
+        task = {"command": command, "resources": limits}
+        jobs.append({"name": name, "spec": {"tasks": [task], "backoffLimit": 0}})
+    done = docker_run(engines, tmp_path, *jobs, check=False)
+    assert done.returncode == 1, done.stderr
+    (found,) = json.loads(done.stdout)
+    outcomes = {j["name"]: j["outcome"] for j in found["per_job"]}
+    assert outcomes.pop("good") == "succeeded"
+    assert set(outcomes.values()) == {"failed"}
+    for name, (_, reason) in BAD.items():
+        assert reason in found["reasons"][name]
+
+
+def test_a_gang_of_containers_starts_whole_and_ends_with_its_chief(tmp_path, engines):
+    says = """
+import os, time
+print(*(os.environ[k] for k in ("RANK", "WORLD_SIZE", "MASTER_ADDR")), flush=True)
+time.sleep(600 if os.environ["HEADWAY_TASK"] == "ps" else 0.3)
+"""
+    command = ["python3", "-c", says]
+    tasks = [
+        {"name": "worker", "replicas": 2, "command": command},
+        {"name": "ps", "command": command},
+    ]
+    spec = {"tasks": tasks, "checkpoint": {"graceSeconds": 1}}
+    docker_run(engines[:1], tmp_path, {"name": "g", "spec": spec})
+    logs = {p.parent.name: p.read_text() for p in tmp_path.glob("runs/2*/jobs/g/*/out.log")}
+    assert logs["worker-1"].startswith("1 3 127.0.0.1\n")
+    assert set(logs) == {"worker-0", "worker-1", "ps-0"}
+
+
+def test_a_missing_image_is_said_before_anything_is_started(tmp_path, engines):
+    task = {"image": "no/such-image:1"}
+    done = docker_run(engines, tmp_path, docker_job("x", PRINTS, task=task), check=False)
+    assert done.returncode == 2
+    told = json.loads(done.stdout)["error"]
+    assert "no/such-image:1" in told["message"]
+    assert "docker pull" in told["hint"]
+    assert not (tmp_path / "runs").exists()

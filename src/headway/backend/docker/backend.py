@@ -13,24 +13,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headway import fault
 from headway.backend.clock import Clock
-from headway.backend.docker import adopted, container, limits, past, usage
+from headway.backend.docker import adopted, calls, container, limits, past, usage
 from headway.backend.docker.container import EPOCH, REPLICA, RUN, Found
 from headway.backend.docker.engine import Engine, Mailbox
 from headway.backend.docker.logs import Copy
-from headway.backend.docker.mirror import Mirror
 from headway.backend.docker.state import Member
 from headway.backend.jobs import LiveJob, environment, threads
 from headway.backend.live import LiveBackend
 from headway.backend.local import admission
 from headway.backend.recovery import Past, recover
 from headway.backend.state import Work
-from headway.core.decision import Applied, Decision, Failed, Outcome, SetShare, Started
+from headway.core.decision import Applied, Decision, Failed, Move, Outcome, SetShare, Started
 from headway.core.job import Phase, Task, replica_id
 from headway.core.node import Node
 from headway.core.snapshot import Trigger
-from headway.core.units import Cores, NodeId, ReplicaId, Seconds
+from headway.core.units import Bytes, Cores, NodeId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, Unreachable
 
 ANSWER: Seconds = 0.04
@@ -93,7 +91,7 @@ class DockerBackend(LiveBackend[Member]):
         if work.job.adopted is not None:
             m.container = str(work.job.adopted)
             m.folder.mkdir(parents=True, exist_ok=True)
-            launch = partial(self._inspect, m)
+            launch = partial(calls.inspect, m)
         else:
             past.claim(m.folder, epoch, node)
             command = work.job.commands[m.task]
@@ -101,7 +99,7 @@ class DockerBackend(LiveBackend[Member]):
             env = environment({}, command, pools, self.told(m, *rank))
             m.most = admission.ceiling(m, self.nodes[node], self.members.values())
             made = container.body(self.run, m, command, env, shared=not m.engine.apart)
-            launch = partial(self._launch, m, made)
+            launch = partial(calls.launch, m, made)
         self.host(m)
         m.engine.do(launch, partial(self._started, m), partial(self._not_started, m))
         return m
@@ -111,34 +109,6 @@ class DockerBackend(LiveBackend[Member]):
         m.epoch = epoch
         m.container = container.name(self.run, m)
         return m
-
-    def _launch(self, m: Member, made: dict[str, Any]) -> Found:
-        """In the engine's thread: create, furnish, start."""
-        fault.passing()
-        try:
-            m.engine.client.post("/containers/create", made, name=m.container)
-        except Declined as error:
-            if error.status == 400 and "bind source" in error.message and not m.engine.apart:
-                m.engine.apart, made["HostConfig"]["Mounts"] = True, []
-                return self._launch(m, made)
-            if error.status != 409:  # somebody has made it already: that one counts
-                raise
-        seen = self._inspect(m)
-        if str(m.folder) not in seen.shared:
-            m.mirror = self._mirror(m, seen)
-            m.mirror.furnish()
-        else:
-            container.open_to(seen.user, m.folder)
-        fault.passing()
-        m.engine.client.post(f"/containers/{m.container}/start")
-        return self._inspect(m)
-
-    def _inspect(self, m: Member) -> Found:
-        return container.found(m.engine.client.get(f"/containers/{m.container}/json"))
-
-    @staticmethod
-    def _mirror(m: Member, seen: Found) -> Mirror:
-        return Mirror(m.engine.client, m.container, m.folder, seen.user, m.epoch)
 
     def _started(self, m: Member, seen: Found) -> None:
         if m.id not in self.members:
@@ -185,7 +155,7 @@ class DockerBackend(LiveBackend[Member]):
         if m.id not in self.members or isinstance(error, Unreachable):
             return  # what became of it is seen when the engine is back
         self._take_off(m)
-        m.engine.do(partial(self._remove, m))
+        m.engine.do(partial(calls.remove, m))
         last = isinstance(error, Declined) and error.status in (400, 404)
         self.try_again(m.work, f"it could not be started: {error.message}", last=last)
 
@@ -221,6 +191,11 @@ class DockerBackend(LiveBackend[Member]):
             return f"the engine of {m.node} does not answer"
         return super()._set_share(d)
 
+    def _move(self, d: Move) -> str:
+        if d.to in self.engines and not self.engines[d.to].up:
+            return f"the engine of {d.to} does not answer"
+        return super()._move(d)
+
     def share(self, m: Member, limit: Cores | None, weight: float) -> None:
         """Asked for at once, and waited for a moment. Who is asked again meanwhile is asked only
         for the last.
@@ -228,14 +203,8 @@ class DockerBackend(LiveBackend[Member]):
         waits, m.wanted = m.wanted is not None, (limit, weight)
         if not waits:
             then, failed = partial(self._is_set, m), partial(self._is_not_set, m)
-            if m.engine.do(partial(self._set, m), then, failed).wait(ANSWER):
+            if m.engine.do(partial(calls.set_share, m, self._cores(m)), then, failed).wait(ANSWER):
                 self.mail.read()
-
-    def _set(self, m: Member) -> tuple[Cores | None, float]:
-        wanted = m.wanted or m.has
-        asked = limits.asked(m.host, self._cores(m), *wanted)
-        m.engine.client.post(f"/containers/{m.container}/update", asked)
-        return wanted
 
     def _is_set(self, m: Member, done: tuple[Cores | None, float]) -> None:
         wanted, m.wanted, m.has = m.wanted, None, done
@@ -249,22 +218,14 @@ class DockerBackend(LiveBackend[Member]):
             m.voice.heard.trouble = f"its share could not be set: {error.message}"
             self.set_member(m, m.phase)
 
-    def set_memory(self, m: Member, most: float) -> None:
+    def set_memory(self, m: Member, most: Bytes) -> None:
         """The most it may hold, while it runs."""
-
-        def change() -> None:
-            now = self._inspect(m).host
-            m.engine.client.post(f"/containers/{m.container}/update", limits.memory(now, most))
-
         m.most = most
-        m.engine.do(change)
+        m.engine.do(partial(calls.set_memory, m, most))
 
     def signal(self, m: Member, number: int) -> None:
         if m.engine.up:
-            name = signal.Signals(number).name
-            m.engine.do(
-                partial(m.engine.client.post, f"/containers/{m.container}/kill", signal=name)
-            )
+            m.engine.do(partial(calls.kill, m, signal.Signals(number).name))
 
     def killed_for_memory(self, m: Member) -> bool:
         return m.oom
@@ -275,8 +236,18 @@ class DockerBackend(LiveBackend[Member]):
         if now >= self._sync_at:
             self._sync_at = now + SYNC
             for m in self.members.values():
-                if m.mirror is not None and m.engine.up and not m.dying:
-                    m.engine.do(m.mirror.sync)
+                if m.engine.up and m.id_there and not m.dying:
+                    self._keep_up(m)
+
+    def _keep_up(self, m: Member) -> None:
+        """With what it writes and prints."""
+        if m.mirror is not None:
+            m.engine.do(m.mirror.sync)
+        if m.log is not None and m.log.over.is_set():
+            if m.log.trouble:
+                m.voice.heard.trouble = f"its log cannot be read: {m.log.trouble}"
+            else:  # the line was cut, and it goes on
+                m.log = self._copy(m)
 
     # -- what engines tell -------------------------------------------------------------------------
 
@@ -330,19 +301,13 @@ class DockerBackend(LiveBackend[Member]):
             self._say(engine, "its engine is back")
         for m in self.members.values():
             if m.engine is engine:
-                engine.do(partial(self._seek, m), partial(self._found_again, m))
+                engine.do(partial(calls.seek, m), partial(self._found_again, m))
 
     def _say(self, engine: Engine, trouble: str) -> None:
         for m in self.members.values():
             if m.engine is engine:
                 m.voice.heard.trouble = trouble
         self.stir(engine.name)
-
-    def _seek(self, m: Member) -> Found | None:
-        try:
-            return self._inspect(m)
-        except Declined:
-            return None
 
     def _found_again(self, m: Member, seen: Found | None) -> None:
         """When its engine is there again."""
@@ -356,7 +321,7 @@ class DockerBackend(LiveBackend[Member]):
                 m.log = self._copy(m)
         elif seen is not None and seen.state == "created":
             self._take_off(m)
-            m.engine.do(partial(self._remove, m))
+            m.engine.do(partial(calls.remove, m))
             self.put_back(m.work, "its engine stopped before it was started")
         elif m.engine.broken and self._undisturbed(m) and not (seen and seen.code == 0):
             self._fell(m)
@@ -381,17 +346,8 @@ class DockerBackend(LiveBackend[Member]):
         if not m.dying:
             m.dying = True
             m.engine.do(
-                partial(self._autopsy, m), partial(self._exited, m), partial(self._unknown, m)
+                partial(calls.autopsy, m), partial(self._exited, m), partial(self._unknown, m)
             )
-
-    def _autopsy(self, m: Member) -> Found | None:
-        """In the engine's thread. None: somebody has removed it."""
-        seen = self._seek(m)
-        if seen is not None and m.mirror is not None:
-            m.mirror.last()
-        if m.log is not None:
-            m.log.over.wait(1.0)  # the last that it printed
-        return seen
 
     @staticmethod
     def _unknown(m: Member, error: BackendError) -> None:
@@ -401,8 +357,10 @@ class DockerBackend(LiveBackend[Member]):
     def _exited(self, m: Member, seen: Found | None) -> None:
         if self.members.get(m.id) is not m:
             return
-        if seen is not None and seen.running:
-            m.dying = False  # it was restarted by somebody
+        if seen is not None and seen.running:  # it was restarted by somebody
+            m.dying, m.died = False, None
+            m.close()
+            self._attach(m, seen)
             return
         code = seen.code if seen is not None else past.GONE
         if seen is None:
@@ -429,13 +387,21 @@ class DockerBackend(LiveBackend[Member]):
         m.clearing = True
         done = partial(setattr, m, "clearing", False)
         m.engine.do(
-            partial(m.engine.client.post, f"/containers/{m.container}/update", before),
+            partial(calls.update, m, before),
             lambda _: done(),
             lambda _: done(),
         )
         m.fall_silent()
         m.close()
         self.ended(m, 0)
+
+    def cancel(self, why: str, *, now: bool = False) -> None:
+        super().cancel(why, now=now)
+        for m in [m for m in self.members.values() if now and not m.engine.up]:
+            m.work.reason = f"{why}; the engine of {m.node} does not answer: it may still run there"
+            self._take_off(m)
+            if not m.work.members:
+                self._gone(m.work)
 
     def cleared(self, m: Member) -> bool:
         """Its container is removed; who was adopted keeps his."""
@@ -444,19 +410,10 @@ class DockerBackend(LiveBackend[Member]):
         if m.clearing is None and m.engine.up:
             m.clearing, m.ended_at = True, self.clock()
             gone = partial(setattr, m, "clearing", False)
-            m.engine.do(partial(self._remove, m), lambda _: gone(), lambda _: gone())
+            m.engine.do(partial(calls.remove, m), lambda _: gone(), lambda _: gone())
         m.ended_at = m.ended_at or self.clock()
         late = not m.engine.up and self.clock() - m.ended_at > PATIENCE
         return late or m.clearing is False
-
-    @staticmethod
-    def _remove(m: Member) -> None:
-        fault.passing()
-        try:
-            m.engine.client.delete(f"/containers/{m.container}", force=True, v=True)
-        except Declined as error:
-            if error.status not in (404, 409):
-                raise
 
     def close(self) -> None:
         super().close()
@@ -481,12 +438,12 @@ class DockerBackend(LiveBackend[Member]):
     def tidy(self, work: Work, name: str, epoch: int) -> None:
         if (work.id, name, epoch) in self._left:
             m = self.found(work, name, epoch)
-            m.engine.do(partial(self._remove, m))
+            m.engine.do(partial(calls.remove, m))
 
     def take_up(self, m: Member) -> None:
         seen = self._left[(m.work.id, m.id.rpartition("/")[2], m.epoch)].found
         if str(m.folder) not in seen.shared:
-            m.mirror = self._mirror(m, seen)
+            m.mirror = calls.mirror(m, seen)
         self.host(m)
         self._attach(m, seen)
 

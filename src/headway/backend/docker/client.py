@@ -44,8 +44,11 @@ class _Unix(HTTPConnection):
 class Stream:
     """An answer that goes on: chunks of bytes until the engine ends it, or `close`."""
 
-    def __init__(self, connection: HTTPConnection, response: HTTPResponse) -> None:
-        self._connection, self._response = connection, response
+    def __init__(
+        self, connection: HTTPConnection, line: socket.socket, response: HTTPResponse
+    ) -> None:
+        self._connection, self._line, self._response = connection, line, response
+        line.settimeout(None)
 
     def __iter__(self) -> Iterator[bytes]:
         try:
@@ -59,8 +62,8 @@ class Stream:
 
     def close(self) -> None:
         """From another thread: whoever reads is woken, and finds the end."""
-        with suppress(OSError, AttributeError):
-            self._connection.sock.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
 
 
 class Client:
@@ -80,10 +83,11 @@ class Client:
     def hello(self) -> dict[str, Any]:
         """Agree on a version; what the engine says of itself."""
         self._prefix = ""
-        said = self.get("/version")
-        if not isinstance(said, dict) or "ApiVersion" not in said:
-            raise Unreachable(f"what answers at {self.url} is no Docker engine")
-        newest, oldest = _version(said["ApiVersion"]), _version(said.get("MinAPIVersion", "1.0"))
+        try:
+            said = dict(self.get("/version"))
+            newest, oldest = (_version(said.get(k, "1.0")) for k in ("ApiVersion", "MinAPIVersion"))
+        except (ValueError, TypeError):
+            raise Unreachable(f"what answers at {self.url} is no Docker engine") from None
         if newest < OLDEST:
             raise BackendError(
                 f"the Docker engine at {self.url} is too old: it speaks API {said['ApiVersion']}",
@@ -104,15 +108,13 @@ class Client:
 
     def call(self, method: str, path: str, query: Mapping[str, Any], body: object = None) -> Any:
         """An answer as plain data; None: there is nothing to say."""
-        with self._open(method, path, query, body) as (_, response):
+        with self._open(method, path, query, body) as response:
             text = response.read()
         kind = response.headers.get("Content-Type", "")
         return json.loads(text) if text and "json" in kind else None
 
     def stream(self, path: str, **query: object) -> Stream:
-        connection, response = self._ask("GET", path, query, None, None)
-        connection.sock.settimeout(None)
-        return Stream(connection, response)
+        return Stream(*self._ask("GET", path, query, None))
 
     # -- archives --------------------------------------------------------------------------------
 
@@ -122,7 +124,7 @@ class Client:
         """
         where = f"/containers/{container}/archive"
         try:
-            with self._open("HEAD", where, {"path": path}, None) as (_, response):
+            with self._open("HEAD", where, {"path": path}, None) as response:
                 return str(response.headers.get(HEADER, ""))
         except Declined as error:
             if error.status == 404:
@@ -133,7 +135,7 @@ class Client:
     def fetch(self, container: str, path: str) -> Iterator[HTTPResponse]:
         """A file or folder of a container, as a tar file to read from."""
         where = f"/containers/{container}/archive"
-        with self._open("GET", where, {"path": path}, None) as (_, response):
+        with self._open("GET", where, {"path": path}, None) as response:
             yield response
 
     def put(self, container: str, data: bytes, path: str = "/") -> None:
@@ -145,10 +147,10 @@ class Client:
     @contextmanager
     def _open(
         self, method: str, path: str, query: Mapping[str, Any], body: object
-    ) -> Iterator[tuple[HTTPConnection, HTTPResponse]]:
-        connection, response = self._ask(method, path, query, body, PATIENCE)
+    ) -> Iterator[HTTPResponse]:
+        connection, _, response = self._ask(method, path, query, body)
         try:
-            yield connection, response
+            yield response
         except (OSError, HTTPException) as error:
             raise self._silent(error) from None
         finally:
@@ -160,9 +162,8 @@ class Client:
         path: str,
         query: Mapping[str, Any],
         body: object,
-        timeout: float | None,
-    ) -> tuple[HTTPConnection, HTTPResponse]:
-        connection = self._connection(PATIENCE if timeout is None else timeout)
+    ) -> tuple[HTTPConnection, socket.socket, HTTPResponse]:
+        connection = self._connection(PATIENCE)
         words = urlencode([(k, _word(v)) for k, vs in query.items() for v in _each(vs)])
         kind = "application/x-tar" if isinstance(body, bytes) else "application/json"
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -173,6 +174,7 @@ class Client:
                 body=data,
                 headers={"Content-Type": kind} if data is not None else {},
             )
+            line = connection.sock
             response = connection.getresponse()
             declined = _reason(response) if response.status >= 400 else ""
         except (OSError, HTTPException) as error:
@@ -181,7 +183,7 @@ class Client:
         if declined:
             connection.close()
             raise Declined(declined, status=response.status, where=self.url)
-        return connection, response
+        return connection, line, response
 
     def _connection(self, timeout: float) -> HTTPConnection:
         parts = self._parts

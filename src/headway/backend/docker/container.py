@@ -12,6 +12,7 @@ from headway.backend.jobs import Command
 LABEL = "headway.dev"
 RUN, JOB, TASK = f"{LABEL}/run", f"{LABEL}/job", f"{LABEL}/task"
 REPLICA, EPOCH, NODE = f"{LABEL}/replica", f"{LABEL}/epoch", f"{LABEL}/node"
+GANG = f"{LABEL}/gang"
 LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "2"}}
 
 
@@ -23,6 +24,7 @@ def labels(run: str, m: Member) -> dict[str, str]:
         REPLICA: m.id,
         EPOCH: str(m.epoch),
         NODE: m.node,
+        **({GANG: m.work.id} if m.rank[1] > 1 else {}),
     }
 
 

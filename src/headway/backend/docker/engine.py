@@ -20,7 +20,7 @@ QUIET: Seconds = 5.0
 """After this time without work the engine is asked whether it is still there."""
 AGAIN: Seconds = 0.5
 """Between two tries to reach an engine that has gone."""
-WANTED = ("start", "die", "destroy", "oom")
+WANTED = ("start", "die", "destroy")
 
 Told = dict[str, Any]
 
@@ -147,6 +147,8 @@ class Engine:
                 if not self.up:
                     self.client.hello()
                 self._stream = self.client.stream("/events", filters=filters)
+                if self._stopped.is_set():
+                    self._stream.close()
                 self.up = True
                 self._mail.put(self._up)
                 for happened in lines(self._stream):

@@ -29,6 +29,7 @@ class Copy:
         self._last = self._place.read_text() if self._place.exists() else ""
         self._tail = "0" if new_only and not self._last else "all"
         self._stream: Stream | None = None
+        self._closed = False
         self.over = Event()
         self.trouble = ""
         Thread(target=self._run, name=f"log {container[:12]}", daemon=True).start()
@@ -42,6 +43,8 @@ class Copy:
                 follow=True, stdout=True, stderr=True, timestamps=True, since=since(self._last),
                 tail=self._tail,
             )  # fmt: skip
+            if self._closed:
+                self._stream.close()
             self._copy(raw_pieces(self._stream) if raw else pieces(self._stream))
         except BackendError as error:
             self.trouble = error.message
@@ -64,6 +67,7 @@ class Copy:
             os.close(place)
 
     def close(self) -> None:
+        self._closed = True
         if self._stream is not None:
             self._stream.close()
 

@@ -14,14 +14,17 @@ from headway import fault
 from headway.backend.docker import container
 from headway.backend.docker.container import EPOCH, JOB, REPLICA, RUN, Found
 from headway.backend.docker.engine import Engine
+from headway.backend.docker.logs import Copy
 from headway.backend.docker.mirror import Mirror
 from headway.backend.recovery import Past, Try
 from headway.backend.state import Work
 from headway.backend.transit import planned
-from headway.core.units import NodeId
+from headway.core.units import NodeId, Seconds
 
 GONE = 137
 """The exit code of what was removed while nobody looked."""
+LAST_WORDS: Seconds = 10.0
+"""For what it printed while nobody listened."""
 
 Key = tuple[str, str, int]
 """Job, folder of the replica, epoch."""
@@ -85,6 +88,7 @@ def _code(replica: Path, epoch: int, there: Left | None) -> int | None:
         seen, code = there.found, there.found.code
         if str(replica) not in seen.shared:
             Mirror(there.engine.client, seen.id, replica, seen.user, epoch).last()
+        Copy(there.engine.client, seen.id, replica, epoch).over.wait(LAST_WORDS)
     note_exit(replica, epoch, code)
     return code
 

@@ -1,0 +1,20 @@
+"""The Docker backend against an engine of processes: its own ways, quickly."""
+
+import pytest
+from containers import DockerPlatform
+
+from contract import BackendContract
+from fake_engine import FakeEngine
+
+
+class TestDocker(BackendContract):
+    @pytest.fixture(params=["shared", "apart"])
+    def platform(self, request, tmp_path):
+        hidden = str(tmp_path) if request.param == "apart" else ""
+        engines = [FakeEngine(tmp_path / n, hidden=hidden) for n in "ab"]
+        made = DockerPlatform(tmp_path, engines)
+        yield made
+        made.close()
+        assert made.containers() == []
+        for each in engines:
+            each.close()

@@ -1,0 +1,212 @@
+"""FlowCon where it was born: its first experiment (E-F1), scaled, with three containers that
+somebody else runs. Its limits are read back from the engine and from the kernel's account.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from subprocess import PIPE, Popen
+from sys import executable
+from time import monotonic, sleep
+
+import pytest
+
+from headway.backend.docker import limits, usage
+from headway.backend.sample import Sample
+from headway.core.decision import Applied, SetShare, Started
+from headway.runtime import journal
+
+SCALE = float(os.environ.get("HEADWAY_FLOWCON_SCALE", "12"))
+"""Seconds of the paper to one of ours."""
+PART = float(os.environ.get("HEADWAY_FLOWCON_PART", "0.4"))
+"""Of the work that the paper's jobs have."""
+WAYS = {
+    "cpus": {"NanoCpus": 1_000_000_000},
+    "quota": {"CpuQuota": 50_000, "CpuPeriod": 50_000},
+    "nothing": {},
+}
+# As the catalogue has E-F1: model, arrival and core-seconds; each container is created in its way.
+JOBS = {
+    "vae": ("vae", 0, 260, 350, WAYS["cpus"]),
+    "mnist-p": ("cnn", 40, 106, 300, WAYS["quota"]),
+    "mnist-t": ("cnn", 80, 28.2, 300, WAYS["nothing"]),
+}
+
+
+@dataclass
+class Watched:
+    """A container, as the engine and the kernel tell of it while it runs."""
+
+    id: str
+    began: float
+    ended: float = 0.0
+    gauge: object = None
+    shares: list = field(default_factory=list)
+    """What `inspect` says: at, ceiling."""
+    used: list = field(default_factory=list)
+    """What the control group says: at, sample."""
+
+    def ceilings(self):
+        """One after the other, each once."""
+        return [limit for limit, _ in groupby(limit for _, limit in self.shares)]
+
+    def stretches(self):
+        """Ceiling, and cores used under it, wherever it stayed for a second."""
+        for limit, part in groupby(self.shares, key=lambda s: s[1]):
+            times = [at for at, _ in part]
+            inside = [(t, s) for t, s in self.used if times[0] + 0.2 <= t <= times[-1]]
+            if len(inside) > 1 and inside[-1][0] - inside[0][0] > 1.0:
+                (t0, s0), (t1, s1) = inside[0], inside[-1]
+                yield limit, (s1.cpu - s0.cpu) / (t1 - t0)
+
+
+def command(model, work, rate):
+    steps = 200
+    batches = max(1, round(PART * work / SCALE * rate / steps))
+    words = ["--steps", str(steps), "--batches", str(batches)]
+    return ["python3", "-u", "-m", "headway.models", model, *words]
+
+
+def look(engine, w, now):
+    said = engine.inspect(w.id)
+    if not said["State"]["Running"]:
+        w.ended = w.ended or now
+        return
+    w.gauge = w.gauge or usage.group_of(said["State"]["Pid"], w.id)
+    limit, _ = limits.share(said["HostConfig"], 1.0)
+    w.shares.append((now, limit))
+    try:
+        w.used.append((now, w.gauge.read(None)))
+    except OSError:
+        w.used.append((now, w.used[-1][1] if w.used else Sample()))
+
+
+def experiment(engine, data, policy):
+    """All three to their end; what was seen of each, and whether Headway went well."""
+    words = ["adopt", "--label", "headway.dev/job", "--engine", f"w={engine.url}"]
+    began, there, manager = monotonic(), {}, None
+    while len(there) < len(JOBS) or not all(w.ended for w in there.values()):
+        now = monotonic() - began
+        assert now < 2500 / SCALE + 60, "it never ended"
+        for name, (model, at, work, rate, way) in JOBS.items():
+            if name not in there and now >= at / SCALE:
+                made = engine.create(
+                    command(model, work, rate), name=name, labels={"headway.dev/job": name}, **way
+                )
+                there[name] = Watched(made, now)
+        if manager is None:
+            env = {**os.environ, "HEADWAY_DATA": str(data)}
+            manager = Popen(
+                [executable, "-m", "headway", *words, "--policy", policy, "--json"],
+                env=env, stdout=PIPE, stderr=PIPE, text=True,
+            )  # fmt: skip
+        for w in there.values():
+            if not w.ended:
+                look(engine, w, now)
+        sleep(0.1)
+    out, err = manager.communicate(timeout=30)
+    assert manager.returncode == 0, err
+    return there, json.loads(out)[0]
+
+
+def decided(data, name):
+    """The ceilings that were decided for it and carried out."""
+    lines = journal.read(data / "runs" / "latest" / "journal.jsonl")
+    return [
+        o.decision.limit
+        for line in lines
+        for o in line["outcomes"]
+        if isinstance(o.decision, SetShare)
+        and isinstance(o, Applied | Started)
+        and o.decision.replica == f"{name}/main-0"
+    ]
+
+
+def test_the_limits_of_algorithm_1_are_seen_in_the_engines_own_account(tmp_path, private_engine):
+    engine = private_engine(cpus=[max(os.sched_getaffinity(0))])
+    policy = f"flowcon:paper,interval={20 / SCALE:g},threshold={0.01 * SCALE:g}"
+    seen, found = experiment(engine, tmp_path, policy)
+    assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 3
+    limited = 0
+    for name, w in seen.items():
+        wanted = [limit for limit, _ in groupby([None, *decided(tmp_path, name)])]
+        got = iter(wanted)
+        in_order = all(any(_same(x, y) for y in got) for x in w.ceilings())
+        assert in_order, (name, w.ceilings(), wanted)
+        said = engine.inspect(w.id)
+        assert (said["Id"], said["RestartCount"]) == (w.id, 0)
+        way = JOBS[name][4]
+        assert bool(said["HostConfig"]["CpuQuota"]) == ("CpuQuota" in way)
+        if "CpuPeriod" in way:
+            assert said["HostConfig"]["CpuPeriod"] == way["CpuPeriod"]
+        for limit, cores in w.stretches():
+            if limit is not None:
+                assert cores <= 1.1 * limit + 0.03, (name, limit, cores)
+                limited += 1
+    assert limited >= 3, "too few ceilings were held long enough to be measured"
+    assert any(x is not None for x in seen["vae"].ceilings())
+    assert sum(w.used[-1][1].throttled for w in seen.values()) > 0
+    _note(tmp_path, seen, found)
+
+
+def _same(x, y):
+    return x == y or (None not in (x, y) and x == pytest.approx(y, abs=0.001))
+
+
+def _note(data, seen, found):
+    """Figures, for whoever asked for them (`scripts/evidence`)."""
+    path = os.environ.get("HEADWAY_FIGURES")
+    if not path:
+        return
+    per_job = {
+        name: {
+            "created_with": next(k for k, way in WAYS.items() if way == JOBS[name][4]),
+            "completion_s": round(w.ended - w.began, 2),
+            "ceilings_seen": [None if x is None else round(x, 3) for x in w.ceilings()],
+            "ceilings_decided": [None if x is None else round(x, 3) for x in decided(data, name)],
+            "held": [
+                [limit and round(limit, 3), round(cores, 3)] for limit, cores in w.stretches()
+            ],
+            "throttled": f"{w.used[-1][1].throttled} of {w.used[-1][1].periods} periods",
+            "restarts": 0,
+        }
+        for name, w in seen.items()
+    }
+    figures = {"scale": SCALE, "policy": found["policy"], "jobs": per_job}
+    with Path(path).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(figures) + "\n")
+
+
+def test_who_is_let_go_has_what_it_had(tmp_path, engines):
+    engine = engines[0]
+    spin = "while True: pass"
+    made = {
+        name: engine.create(spin, labels={"headway.test": str(tmp_path)}, **way)
+        for name, way in WAYS.items()
+    }
+    before = {name: share(engine, number) for name, number in made.items()}
+    words = ["adopt", "--label", f"headway.test={tmp_path}", "--engine", engine.url]
+    manager = Popen(
+        [executable, "-m", "headway", *words, "--policy", "las:interval=0.5,quantum=0.5"],
+        env={**os.environ, "HEADWAY_DATA": str(tmp_path)}, stdout=PIPE, stderr=PIPE,
+    )  # fmt: skip
+    try:
+        end = monotonic() + 20
+        while all(share(engine, n) == before[k] for k, n in made.items()):
+            assert monotonic() < end, "nothing was ever set"
+            sleep(0.05)
+        manager.send_signal(2)
+        manager.communicate(timeout=20)
+        assert manager.returncode == 130
+        assert {name: share(engine, number) for name, number in made.items()} == before
+        assert all(engine.inspect(n)["State"]["Running"] for n in made.values())
+    finally:
+        manager.kill()
+        for number in made.values():
+            engine.client.delete(f"/containers/{number}", force=True)
+
+
+def share(engine, number):
+    return limits.share(engine.inspect(number)["HostConfig"], 2.0)
