@@ -44,6 +44,8 @@ class LiveJob:
     spec: JobSpec
     commands: Mapping[str, Command]
     """By task."""
+    manifest: TrainingJobSpec | None = None
+    """As a cluster is told of it."""
     metric: str = "loss"
     pattern: str | None = None
     adopted: int | str | None = None
@@ -114,6 +116,7 @@ def _job(
         at=job.at,
         spec=spec,
         commands={t.name: _command(t, beside, image) for t in manifest.tasks},
+        manifest=_with_image(manifest, image),
         metric=manifest.metric.name,
         pattern=pattern,
     )
@@ -141,6 +144,12 @@ def _command(task: TaskSpec, beside: Path, image: str) -> Command:
         memory=task.resources.limits.memory,
         image=task.image or image,
     )
+
+
+def _with_image(manifest: TrainingJobSpec, image: str) -> TrainingJobSpec:
+    """Each task names its image."""
+    tasks = tuple(t if t.image else t.model_copy(update={"image": image}) for t in manifest.tasks)
+    return manifest.model_copy(update={"tasks": tasks})
 
 
 def _check_pattern(pattern: str | None, job: str, path: Path) -> None:

@@ -14,6 +14,7 @@ from headway.cli import (
     demo,
     explain,
     kubernetes,
+    operator,
     policies,
     replay,
     reproduce,
@@ -51,6 +52,7 @@ def _root(
 app.command()(demo.demo)
 app.command()(run.run)
 app.command()(adopt.adopt)
+app.command()(operator.operator)
 app.command()(ask.move)
 app.command()(ask.pause)
 app.command()(ask.resume)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headway.core.decision import CALM, Place, Plan
 from headway.core.history import NOMINAL, History, assemble, remember, with_room
-from headway.core.job import Job, gang, task_of
+from headway.core.job import Job, Task, gang, task_of
 from headway.core.node import Node
 from headway.core.record import record
 from headway.core.snapshot import Observation, Snapshot
@@ -55,24 +55,33 @@ class Search:
         before = dict(self.touched)
         where = []
         for replica in gang(job):
-            request = job.spec.task(task_of(replica)).request
-            node = self._best(request)
+            task = job.spec.task(task_of(replica))
+            node = self._best(task)
             if node is None:
                 self.touched = before
                 return ()
-            self.touched[node.id] = _loaded(node, request)
+            self.touched[node.id] = _loaded(node, task.request)
             where.append((replica, node.id))
         return tuple(where)
 
-    def _best(self, request: Resources) -> Node | None:
+    def _best(self, task: Task) -> Node | None:
         best: Node | None = None
         best_rank: tuple[float, ...] = ()
-        for node in self.candidates():
+        request = task.request
+        for node in self._among(task.nodes):
             if node.up and request.fits(node.taken, node.capacity):
                 rank = self.rank(node, request)
                 if rank > best_rank:
                     best, best_rank = node, rank
         return best
+
+    def _among(self, only: tuple[NodeId, ...] | None) -> list[Node]:
+        if only is None:
+            return self.candidates()
+        return [self.there(name) for name in only if self.snapshot.has(name)]
+
+    def there(self, name: NodeId) -> Node:
+        return self.touched.get(name) or self.snapshot.nodes[name]
 
     def candidates(self) -> list[Node]:
         """The first of each kind of node that nothing has been placed on in this cycle, and

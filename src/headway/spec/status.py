@@ -49,6 +49,10 @@ class TrainingJobStatus(Manifest):
     placement: dict[str, str] = {}
     """Where each replica goes, by replica (`worker-0`). Written before the first of them is
     bound."""
+    epoch: Annotated[int, Field(ge=0)] | None = None
+    """How often it has been placed; part of the names of its pods."""
+    failures: Annotated[int, Field(ge=0)] | None = None
+    """How often it has failed; at most backoffLimit of them are made good."""
     replicas: Annotated[int, Field(ge=0)] | None = None
     """How many replicas of the elastic task, or in all, there are."""
     selector: str = ""
