@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help demo test test-fast check pictures evidence clean
+.PHONY: help demo test test-fast check pictures generate evidence clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,6 +29,9 @@ check: $(VENV)/ready  ## format, lint, types, layers, sizes
 
 pictures: $(VENV)/ready  ## draw the pictures of the documentation anew
 	scripts/pictures
+
+generate: $(VENV)/ready  ## write deploy/ and docs/reference/ anew, from the code
+	scripts/generate
 
 evidence: $(VENV)/ready  ## long measurements, appended to evidence/: make evidence NAME=bench
 	scripts/evidence $(NAME)

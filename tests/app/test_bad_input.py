@@ -44,7 +44,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "jobs:\n  - name: x\n    profile: {work: 5}\n"
             "    spec: {tasks: [{replicas: 2, minReplicas: 3, maxReplicas: 2}]}\n",
-            ["minReplicas 3 is above maxReplicas 2"],
+            ["must not be above maxReplicas", "tasks[0].minReplicas"],
             "w.yaml:6, jobs[0].spec.tasks[0]",
             id="a least above the most",
         ),
@@ -71,8 +71,8 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "jobs:\n  - name: x\n    profile: {speed: {kind: async, compute: 1}}\n"
             "    spec: {tasks: [{name: ps}]}\n",
-            ["job 'x' has nobody to do the work"],
-            "w.yaml:4, jobs[0]",
+            ["somebody must do the work beside ps: add a task called worker"],
+            "w.yaml:6, jobs[0].spec.tasks",
             id="a ps job without workers",
         ),
         pytest.param(

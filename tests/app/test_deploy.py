@@ -1,71 +1,167 @@
-"""The Dockerfiles and the compose example, as far as they can be checked without a registry."""
+"""What is installed in a cluster: one source, the least rights, nobody special."""
 
-import os
-import shutil
-import subprocess
-import sys
+import json
+import re
+import runpy
 from pathlib import Path
 
 import pytest
 import yaml
 
-from headway.backend.docker.container import JOB
+from headway.deploy import files
+from headway.deploy.objects import Values
+from headway.deploy.rights import AT_HOME, EVERYWHERE, rights
+from headway.spec.crd import custom_resource
 
-ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted((ROOT / "deploy" / "docker").glob("*.Dockerfile"))
-
-
-def lines(path):
-    text = path.read_text().replace("\\\n", " ")
-    return [line.split() for line in text.splitlines() if line and not line.startswith("#")]
+ROOT = Path(__file__).parents[2]
 
 
-def copied(path):
-    """What is taken from the checkout, and where to."""
-    return [words[1:] for words in lines(path) if words[0] == "COPY" and "--from" not in words[1]]
+def test_what_is_made_from_the_code_is_up_to_date():
+    made = runpy.run_path(str(ROOT / "scripts" / "generate"))["generated"]()
+    stale = [
+        f"{folder}/{name}"
+        for folder, those in made.items()
+        for name, body in those.items()
+        if not (path := ROOT / folder / name).exists() or path.read_text() != body
+    ]
+    assert stale == [], "run scripts/generate"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_an_image_is_made_in_stages_from_a_small_base_and_runs_as_nobody_special(path):
-    stages = [i for i, words in enumerate(lines(path)) if words[0] == "FROM"]
-    assert len(stages) == 2
-    assert {lines(path)[i][1] for i in stages} == {"python:3.11-slim"}
-    last = {words[0]: words[1:] for words in lines(path)[stages[-1] :]}
-    assert last["USER"] == ["1000:1000"]
-    assert not {"ADD", "EXPOSE"} & set(last)
+def rendered(chart, values, namespace):
+    """As helm would, for the words that our chart has: values, the namespace, and `quote`."""
+    chosen = yaml.safe_load(chart["values.yaml"]) | values
+
+    def word(found):
+        path, quoted = found[1].split("."), found[2]
+        tree = {"Values": chosen, "Release": {"Namespace": namespace}}
+        for part in path[1:]:
+            tree = tree[part]
+        return json.dumps(str(tree)) if quoted else str(tree)
+
+    bodies = [chart["crds/trainingjobs.yaml"]]
+    bodies += [body for name, body in chart.items() if name.startswith("templates/")]
+    plain = [re.sub(r"\{\{ (\S+)( \| quote)? \}\}", word, body) for body in bodies]
+    assert not any("{{" in body for body in plain)
+    return [made for body in plain for made in yaml.safe_load_all(body)]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_what_an_image_takes_is_there_and_not_ignored(path):
-    kept = {w[1:] for w in (ROOT / ".dockerignore").read_text().split() if w[0] == "!"}
-    for *sources, _ in copied(path):
-        for source in sources:
-            assert (ROOT / source).exists()
-            assert source.split("/")[0] in kept
+@pytest.mark.parametrize(
+    "values", [Values(), Values(namespace="123", image="registry.example/h:2", replicas=3)]
+)
+def test_chart_and_base_are_the_same_objects(values):
+    chosen = {"image": values.image, "replicas": values.replicas}
+    chart = rendered(files.helm(Values()), chosen, values.namespace)
+    base = [
+        made
+        for name, body in files.kustomize(values).items()
+        if name not in ("namespace.yaml", "kustomization.yaml")  # helm makes the release's
+        for made in yaml.safe_load_all(body)
+    ]
+    assert chart == base
+    assert files.stream(values) == files.objects.namespace(values) + base
 
 
-def test_the_image_of_the_trainings_takes_all_that_they_need(tmp_path):
-    for source, target in copied(ROOT / "deploy" / "docker" / "workloads.Dockerfile"):
-        there = tmp_path / target
-        there.parent.mkdir(parents=True, exist_ok=True)
-        put = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
-        put(ROOT / source, there)
-    done = subprocess.run(
-        [sys.executable, "-m", "headway.models", "gru", "--steps", "2", "--batches", "1"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONVERBOSE": "1"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-500:]
-    assert done.stdout.splitlines()[-1].startswith("done: 2 steps")
-    assert str(ROOT / "src") not in done.stderr
+def test_every_value_of_the_chart_is_used():
+    chart = files.helm(Values())
+    whole = "".join(body for name, body in chart.items() if name.startswith("templates/"))
+    assert all(f".Values.{name} " in whole for name, _ in files.CHOICES.values())
 
 
-def test_the_compose_example_labels_what_is_to_be_looked_after():
-    services = yaml.safe_load((ROOT / "examples" / "docker-compose.yml").read_text())["services"]
-    labelled = {name for name, s in services.items() if JOB in s.get("labels", {})}
-    assert labelled == {"vae", "gru", "cnn"}
-    assert services["headway"]["command"][:3] == ["adopt", "--label", JOB]
-    assert {s["image"] for s in services.values()} == {"headway", "headway-workloads"}
+def test_the_base_names_every_file_of_its_own():
+    base = files.kustomize(Values())
+    listed = yaml.safe_load(base["kustomization.yaml"])["resources"]
+    assert set(listed) == set(base) - {"kustomization.yaml"}
+    assert yaml.safe_load(base["crd.yaml"]) == custom_resource()
+
+
+def granted(rules):
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_the_rights_are_these_and_no_others():
+    read = {"get", "list", "watch"}
+    assert granted(EVERYWHERE) == {
+        ("", "pods"): read | {"create", "delete", "patch"},
+        ("", "pods/binding"): {"create"},
+        ("", "pods/resize"): {"patch"},
+        ("", "pods/status"): {"patch"},
+        ("", "nodes"): read,
+        ("", "persistentvolumes"): read,
+        ("storage.k8s.io", "storageclasses"): read,
+        ("", "persistentvolumeclaims"): read | {"patch"},
+        ("", "services"): {"create", "delete"},
+        ("", "events"): {"create", "patch"},
+        ("events.k8s.io", "events"): {"create", "patch"},
+        ("headway.dev", "trainingjobs"): read | {"patch", "delete"},
+        ("headway.dev", "trainingjobs/status"): {"get", "patch", "update"},
+        ("headway.dev", "trainingjobs/finalizers"): {"update"},
+    }
+    assert {resource for _, resource in granted(AT_HOME)} == {"leases"}
+
+
+def test_nobody_is_given_secrets_proxies_or_everything():
+    for made in rights("headway", {}):
+        for (group, resource), verbs in granted(made.get("rules", ())).items():
+            assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log", "configmaps")
+            assert "*" not in {group, resource, *verbs}
+            assert not verbs & {"escalate", "bind", "impersonate"}
+
+
+def test_the_operator_is_nobody_special():
+    (deployment,) = files.objects.operator(Values())
+    assert deployment["spec"]["replicas"] == 2
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["resources"]["requests"]
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert all(set(volume) == {"name", "emptyDir"} for volume in pod["volumes"])
+
+
+def test_manifests_are_printed_to_be_applied(headway):
+    ran = headway("kubernetes", "manifests", "--namespace", "ours", "--image", "i:1")
+    found = list(yaml.safe_load_all(ran.out))
+    assert ran.code == 0
+    assert [made["kind"] for made in found][:3] == [
+        "Namespace",
+        "CustomResourceDefinition",
+        "ServiceAccount",
+    ]
+    assert found == files.stream(Values(namespace="ours", image="i:1"))
+    as_json = json.loads(headway("kubernetes", "manifests", "--json").out)
+    assert as_json["kind"] == "List"
+    assert as_json["items"] == files.stream(Values())
+
+
+@pytest.mark.parametrize(
+    ("more", "there"), [([], "kustomization.yaml"), (["--helm"], "Chart.yaml")]
+)
+def test_manifests_are_written_where_one_asks(headway, tmp_path, more, there):
+    ran = headway("kubernetes", "manifests", "--out", tmp_path / "x", "--replicas", 3, *more)
+    assert ran.code == 0
+    assert str(tmp_path / "x" / there) in ran.out.splitlines()
+    assert "replicas: 3" in "".join(p.read_text() for p in (tmp_path / "x").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["--namespace", "Ours"], "--namespace"),
+        (["--image", "two words"], "--image"),
+        (["--helm"], "--helm"),
+    ],
+)
+def test_what_cannot_be_installed_is_refused(headway, words, where):
+    ran = headway("kubernetes", "manifests", *words)
+    assert (ran.code, f"where: {where}" in ran.err) == (2, True)
+    assert "remedy: " in ran.err

@@ -25,6 +25,14 @@ def world(**more):
     )
 
 
+def test_who_may_only_go_to_some_nodes_goes_to_no_other():
+    picky = Task(request=Resources(cpu=0.1), nodes=("b",))
+    s = snapshot(nodes=("a", "b"), jobs=[job("p", phase=Phase.WAITING, tasks=(picky,))])
+    for where, why in (("a", "main may not go to node a"), ("b", "")):
+        plan = Plan(decisions=(Place(job="p", where=(("p/main-0", where),)),))
+        assert [r.why for r in check(plan, s).refused] == ([why] if why else [])
+
+
 def place(*nodes, gang="g"):
     return Place(job=gang, where=tuple((f"{gang}/worker-{i}", n) for i, n in enumerate(nodes)))
 

@@ -39,6 +39,22 @@ def test_spread_looks_at_requests_and_not_at_use():
     assert placed(s) == {"x": ["b"]}
 
 
+def picky(name, *nodes, replicas=1):
+    task = Task(replicas=replicas, most=replicas, request=Resources(cpu=0.4), nodes=nodes)
+    return job(name, phase=Phase.WAITING, tasks=(task,))
+
+
+@pytest.mark.parametrize("policy", ["spread", "headway"])
+def test_a_task_goes_only_to_nodes_that_will_do(policy):
+    """The best node, a, will not do for p; two of g fit on b beside it, and q has nowhere to go."""
+    chosen = [picky("p", "b", "gone"), picky("g", "b", "c", replicas=3), picky("q")]
+    s = snapshot(nodes=("a", "b", "c"), jobs=chosen)
+    made = build(policy)
+    plan, _ = made.decide(s, made.begin())
+    where = {d.job: sorted(n for _, n in d.where) for d in plan.decisions}
+    assert where == {"p": ["b"], "g": ["b", "c", "c"]}
+
+
 def test_spread_scores_as_kube_scheduler_does():
     """2 cores and 4 GiB, half of each taken after this pod: 50 for room, 100 for balance."""
     there = node(cpu=2.0, memory=4 * GIB)

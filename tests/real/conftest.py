@@ -4,6 +4,7 @@ import os
 
 import engines as private
 import image
+import kube
 import pytest
 
 from headway.backend.local.cgroup import Cgroup1, Cgroup2, Unavailable
@@ -83,6 +84,50 @@ def private_engine():
     for each in made:
         each.close()
     assert [each.left() for each in made] == [[] for _ in made]
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """The cluster that KUBECONFIG names, or four nodes of our own."""
+    given = os.environ.get("KUBECONFIG")
+    if given:
+        yield kube.Kube(given)
+        return
+    why = kube.missing()
+    if why:
+        pytest.skip(why)
+    made = kube.Private("pytest", nodes=4)
+    try:
+        yield made.up()
+    finally:
+        made.down()
+    assert made.left() == []
+
+
+@pytest.fixture
+def private_cluster():
+    """One node for this test alone, which may be broken."""
+    why = kube.missing()
+    if why:
+        pytest.skip(why)
+    made = kube.Private("broken", nodes=1)
+    yield made
+    made.down()
+    assert made.left() == []
+
+
+@pytest.fixture(scope="session")
+def kubectl(cluster):
+    return kube.Kubectl(cluster)
+
+
+@pytest.fixture(scope="session")
+def helm():
+    """The program, which is not needed for anything but to see that our chart is one."""
+    found = kube.binaries.find("helm")
+    if found is None:
+        pytest.skip("no helm: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
+    return str(found)
 
 
 def _has(kind):

@@ -1,7 +1,7 @@
 """A workload as jobs to run for real: commands, environments, and what is known of each."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -16,6 +16,7 @@ from headway.spec.expand import expand
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
 from headway.spec.models import profile_of, training_of
 from headway.spec.reading import read_manifest
+from headway.spec.support import refuse
 from headway.spec.workload import JobEntry, Profile, Workload
 
 POOLS = (
@@ -43,6 +44,8 @@ class LiveJob:
     spec: JobSpec
     commands: Mapping[str, Command]
     """By task."""
+    manifest: TrainingJobSpec | None = None
+    """As a cluster is told of it."""
     metric: str = "loss"
     pattern: str | None = None
     adopted: int | str | None = None
@@ -60,16 +63,23 @@ def to_jobs(
     peaks: Mapping[str, Bytes],
     seed: int | None = None,
     image: str = "",
+    honoured: Collection[str] = (),
 ) -> list[LiveJob]:
     """`peaks`: the most memory that earlier jobs of a kind held. `image`: they are to run as
-    containers, of this image where they name none.
+    containers, of this image where they name none. `honoured`: what the platform can do of that
+    which not every one can.
     """
     written = expand(workload, seed)
-    return [_job(written, job, path, peaks, image) for job in written.jobs]
+    return [_job(written, job, path, peaks, image, honoured) for job in written.jobs]
 
 
 def _job(
-    workload: Workload, job: JobEntry, path: Path, peaks: Mapping[str, Bytes], image: str
+    workload: Workload,
+    job: JobEntry,
+    path: Path,
+    peaks: Mapping[str, Bytes],
+    image: str,
+    honoured: Collection[str],
 ) -> LiveJob:
     beside, manifest, steps = path.parent, job.spec, None
     if job.manifest:
@@ -85,6 +95,7 @@ def _job(
             where=str(path),
             hint="give it `model:`, or a manifest with a command",
         )
+    refuse(manifest, honoured, job=job.name, where=str(path))
     for task in manifest.tasks:
         if not task.command and not task.image:
             raise ConfigError(
@@ -105,6 +116,7 @@ def _job(
         at=job.at,
         spec=spec,
         commands={t.name: _command(t, beside, image) for t in manifest.tasks},
+        manifest=_with_image(manifest, image),
         metric=manifest.metric.name,
         pattern=pattern,
     )
@@ -132,6 +144,12 @@ def _command(task: TaskSpec, beside: Path, image: str) -> Command:
         memory=task.resources.limits.memory,
         image=task.image or image,
     )
+
+
+def _with_image(manifest: TrainingJobSpec, image: str) -> TrainingJobSpec:
+    """Each task names its image."""
+    tasks = tuple(t if t.image else t.model_copy(update={"image": image}) for t in manifest.tasks)
+    return manifest.model_copy(update={"tasks": tasks})
 
 
 def _check_pattern(pattern: str | None, job: str, path: Path) -> None:

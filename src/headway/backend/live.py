@@ -111,20 +111,9 @@ class LiveBackend(ABC, Generic[M]):
     @abstractmethod
     def killed_for_memory(self, m: M) -> bool: ...
 
-    @abstractmethod
-    def past(self, work: Work) -> Past: ...
-
-    @abstractmethod
-    def found(self, work: Work, name: str, epoch: int) -> M:
-        """A replica of an earlier Headway, that runs or has ended; it is not yet hosted."""
-
-    @abstractmethod
-    def take_up(self, m: M) -> None:
-        """It runs, as `past` has said: host it."""
-
-    @abstractmethod
-    def tidy(self, work: Work, name: str, epoch: int) -> None:
-        """Take away what a crash may have left of a replica that has ended."""
+    def admit(self, work: Work) -> bool:  # noqa: ARG002 - for the heirs
+        """It is due: may it join the queue? It is asked again until it may."""
+        return True
 
     # -- events: the driver's side -------------------------------------------------------------
 
@@ -167,7 +156,7 @@ class LiveBackend(ABC, Generic[M]):
 
     def _on_time(self) -> None:
         now = self.clock()
-        while self.coming and self.coming[0].job.at <= now:
+        while self.coming and self.coming[0].job.at <= now and self.admit(self.coming[0]):
             work = self.coming.pop(0)
             self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
             self._happened.append(Trigger.ARRIVED)
@@ -472,3 +461,22 @@ class LiveBackend(ABC, Generic[M]):
         while self._closing:
             self.wait(0.02)
         self._events.close()
+
+
+class Resumable(LiveBackend[M]):
+    """One whose folder tells a new Headway, by `recover`, what an old one left."""
+
+    @abstractmethod
+    def past(self, work: Work) -> Past: ...
+
+    @abstractmethod
+    def found(self, work: Work, name: str, epoch: int) -> M:
+        """A replica of an earlier Headway, that runs or has ended; it is not yet hosted."""
+
+    @abstractmethod
+    def take_up(self, m: M) -> None:
+        """It runs, as `past` has said: host it."""
+
+    @abstractmethod
+    def tidy(self, work: Work, name: str, epoch: int) -> None:
+        """Take away what a crash may have left of a replica that has ended."""

@@ -11,7 +11,7 @@ from headway.core.units import NodeId
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from headway.backend.live import LiveBackend
+    from headway.backend.live import Resumable
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Past:
     cancelled: bool = False
 
 
-def recover(backend: "LiveBackend[Any]") -> None:
+def recover(backend: "Resumable[Any]") -> None:
     for work in backend.works.values():
         found = backend.past(work)
         if found.started is None and not found.cancelled:
@@ -50,7 +50,7 @@ def recover(backend: "LiveBackend[Any]") -> None:
             backend.end(work, Phase.CANCELLED)
 
 
-def _take_up(backend: "LiveBackend[Any]", work: Work, epoch: int, attempt: Try) -> None:
+def _take_up(backend: "Resumable[Any]", work: Work, epoch: int, attempt: Try) -> None:
     """One start of a job. An exit that was planned counts neither as success nor as failure."""
     for name in attempt.codes:
         backend.tidy(work, name, epoch)

@@ -13,6 +13,8 @@ from headway.cli import (
     calibrate,
     demo,
     explain,
+    kubernetes,
+    operator,
     policies,
     replay,
     reproduce,
@@ -50,6 +52,7 @@ def _root(
 app.command()(demo.demo)
 app.command()(run.run)
 app.command()(adopt.adopt)
+app.command()(operator.operator)
 app.command()(ask.move)
 app.command()(ask.pause)
 app.command()(ask.resume)
@@ -62,6 +65,7 @@ app.command()(policies.policies)
 app.command()(bench.bench)
 app.command()(reproduce.reproduce)
 app.add_typer(workload.app, name="workload")
+app.add_typer(kubernetes.app, name="kubernetes")
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ Data = Annotated[
 ]
 
 Image = Annotated[
-    str, typer.Option(help="Docker: the image of tasks that name none.", show_default=True)
+    str,
+    typer.Option(help="Docker, Kubernetes: the image of tasks that name none.", show_default=True),
 ]
 Engine = Annotated[
     list[str] | None,
@@ -29,6 +30,7 @@ Engine = Annotated[
 class Platform(StrEnum):
     LOCAL = "local"
     DOCKER = "docker"
+    KUBERNETES = "kubernetes"
 
 
 def run(
@@ -46,10 +48,14 @@ def run(
         typer.Option(min=1, help="Cut the machine into so many equal nodes."),
     ] = None,
     backend: Annotated[
-        Platform, typer.Option(help="What jobs run as: processes here, or Docker containers.")
+        Platform,
+        typer.Option(help="What jobs run as: processes here, Docker containers, or pods."),
     ] = Platform.LOCAL,
     engine: Engine = None,
     image: Image = "headway-workloads",
+    namespace: Annotated[
+        str, typer.Option(help="Kubernetes: where the jobs are.", show_default="the kubeconfig's")
+    ] = "",
     resume: Annotated[
         str | None,
         typer.Option(help="Go on with this run (`latest`): its jobs outlive a crash of Headway."),
@@ -61,14 +67,16 @@ def run(
     """Run WORKLOAD for real: processes or containers, shares, reports, and a page at the end.
 
     On this machine it needs nothing but Python: shares are enforced by cgroups where they are ours
-    to use, else by nice and pacing. With Docker each engine is a node. Ctrl-C ends the jobs; if
-    Headway itself is killed they go on.
+    to use, else by nice and pacing. With Docker each engine is a node; on Kubernetes each job is a
+    TrainingJob of the cluster. Ctrl-C ends the jobs; if Headway itself is killed they go on.
 
         headway run workloads/five-jobs.yaml --policy headway
         headway run workloads/five-jobs.yaml --backend docker --image my-image
+        headway run workloads/five-jobs.yaml --backend kubernetes --image my-image
         headway run --resume latest
     """
     from headway.errors import ConfigError
+    from headway.runtime.cluster import OnCluster
     from headway.runtime.folder import data_folder
     from headway.runtime.platform import Docker
     from headway.runtime.run import begin
@@ -78,8 +86,10 @@ def run(
     where = data_folder(data)
     if (workload is None) == (resume is None):
         raise ConfigError("give a workload, or --resume RUN", hint="headway run --help")
-    if nodes is not None and backend is Platform.DOCKER:
+    if nodes is not None and backend is not Platform.LOCAL:
         raise ConfigError("--nodes cuts this machine", hint="for Docker list `nodes:` in the file")
+    if namespace and backend is not Platform.KUBERNETES:
+        raise ConfigError("--namespace is for Kubernetes", hint="add --backend kubernetes")
     if engine and backend is not Platform.DOCKER:
         raise ConfigError("--engine is for Docker", hint="add --backend docker")
     if resume is not None:
@@ -94,6 +104,7 @@ def run(
             observe_only=observe_only,
             nodes=nodes,
             docker=docker,
+            cluster=OnCluster(image, namespace) if backend is Platform.KUBERNETES else None,
         )
         follow(live, html=html, as_json=as_json)
 

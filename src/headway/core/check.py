@@ -183,7 +183,10 @@ def _room(job: Job, where: Where, s: Snapshot, taken: Taken) -> str:
         there = s.nodes.get(node)
         if there is None or not there.up:
             return f"node {node} is not there"
-        request = job.spec.task(task_of(name)).request
+        task = job.spec.task(task_of(name))
+        if task.nodes is not None and node not in task.nodes:
+            return f"{task.name} may not go to node {node}"
+        request = task.request
         before = here.get(node) or taken.get(node, there.taken)
         if not request.fits(before, there.capacity):
             return f"no room on node {node}"

@@ -67,6 +67,8 @@ class Task:
     most: int = 1
     request: Resources = NOTHING
     limit: Cores | None = None
+    nodes: tuple[NodeId, ...] | None = None
+    """The only ones that its replicas may go to; None: any."""
 
 
 @record

@@ -52,7 +52,10 @@ class _There(Search):
         }
 
     def candidates(self) -> list[Node]:
-        return [self.touched.get(name, node) for name, node in self.nodes.items()]
+        return [self.there(name) for name in self.nodes]
+
+    def there(self, name: NodeId) -> Node:
+        return self.touched.get(name) or self.nodes[name]
 
 
 def _occupied(node: Node, shadows: Shadows, now: Seconds) -> Node:

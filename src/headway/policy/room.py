@@ -68,9 +68,9 @@ class Room(Search):
         for name, node in where:
             self.take(node, spec.task(task_of(name)).request)
 
-    def best(self, request: Resources) -> Node | None:
+    def best(self, task: Task) -> Node | None:
         """As kube-scheduler ranks them."""
-        return self._best(request)
+        return self._best(task.request, task.nodes)
 
     def able(self, requests: Iterable[Resources], most: int) -> list[Node]:
         """Nodes with room for one of these, at most so many of each kind."""
@@ -139,21 +139,18 @@ def spread_out(room: Room, job: Job, *, fewer: bool) -> Where | None:
     """A node for each replica, one after the other, as kube-scheduler would have it; or nothing
     at all. `fewer`: an elastic task may start with less than it asks for.
     """
-    before, where = dict(room.touched), []
+    before = dict(room.touched)
+    where: list[tuple[ReplicaId, NodeId]] = []
     must, may = parts(job, fewer=fewer)
-    for name, request in must:
-        node = room.best(request)
-        if node is None:
+    for name in [*(n for n, _ in must), *may]:
+        task = job.spec.task(task_of(name))
+        node = room.best(task)
+        if node is None and len(where) < len(must):
             room.touched = before
             return None
-        room.take(node.id, request)
-        where.append((name, node.id))
-    for name in may:
-        request = job.spec.task(task_of(name)).request
-        node = room.best(request)
         if node is None:
             break
-        room.take(node.id, request)
+        room.take(node.id, task.request)
         where.append((name, node.id))
     return tuple(where)
 

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from headway.core.decision import CALM, Place, Plan
 from headway.core.history import NOMINAL, History, assemble, remember, with_room
-from headway.core.job import Job, gang, task_of
+from headway.core.job import Job, Task, gang, task_of
 from headway.core.node import Node
 from headway.core.record import record
 from headway.core.snapshot import Observation, Snapshot
 from headway.core.units import NodeId, ReplicaId, Resources
 
 Where = tuple[tuple[ReplicaId, NodeId], ...]
+Asked = tuple[Resources, tuple[NodeId, ...] | None]
 
 
 @record
@@ -39,7 +40,7 @@ class Search:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.touched: dict[NodeId, Node] = {}
-        self.full: set[Resources] = set()
+        self.full: set[Asked] = set()
         """What has found no room in this cycle, and so will not later in it."""
 
     def plan(self, reason: str) -> Plan:
@@ -70,28 +71,36 @@ class Search:
         """A node for each of these that fits somewhere."""
         where = []
         for replica in wanted:
-            request = job.spec.task(task_of(replica)).request
-            node = None if request in self.full else self._best(request)
+            task = job.spec.task(task_of(replica))
+            node = None if _asked(task) in self.full else self._best(task.request, task.nodes)
             if node is None:
-                self.full.add(request)
+                self.full.add(_asked(task))
             else:
-                self.touched[node.id] = _loaded(node, request)
+                self.touched[node.id] = _loaded(node, task.request)
                 where.append((replica, node.id))
         return tuple(where)
 
     def hopeless(self, job: Job) -> bool:
         """Has everything that it asks for been found to fit nowhere?"""
-        return all(task.request in self.full for task in job.spec.tasks)
+        return all(_asked(task) in self.full for task in job.spec.tasks)
 
-    def _best(self, request: Resources) -> Node | None:
+    def _best(self, request: Resources, only: tuple[NodeId, ...] | None = None) -> Node | None:
         best: Node | None = None
         best_rank: tuple[float, ...] = ()
-        for node in self.candidates():
+        for node in self._among(only):
             if node.up and request.fits(node.taken, node.capacity):
                 rank = self.rank(node, request)
                 if rank > best_rank:
                     best, best_rank = node, rank
         return best
+
+    def _among(self, only: tuple[NodeId, ...] | None) -> list[Node]:
+        if only is None:
+            return self.candidates()
+        return [self.there(name) for name in only if self.snapshot.has(name)]
+
+    def there(self, name: NodeId) -> Node:
+        return self.touched.get(name) or self.snapshot.nodes[name]
 
     def candidates(self) -> list[Node]:
         """The first of each kind of node that nothing has been placed on in this cycle, and
@@ -105,6 +114,11 @@ class Search:
             for alike in s.alike.values()
         )
         return [*(s.nodes[name] for name in names if name is not None), *touched.values()]
+
+
+def _asked(task: Task) -> Asked:
+    """Replicas that ask for the same fit, or do not fit, alike."""
+    return task.request, task.nodes
 
 
 def score(node: Node, request: Resources) -> float:

@@ -37,8 +37,8 @@ class Platform(Protocol):
         ...
 
     @property
-    def nodes(self) -> Sequence[Node]:
-        """All that there will ever be."""
+    def nodes(self) -> Sequence[Node] | None:
+        """All that there will ever be; None: there may be more."""
         ...
 
     def backend(

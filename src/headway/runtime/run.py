@@ -25,6 +25,7 @@ from headway.core.units import NodeId, Seconds
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
+from headway.runtime.cluster import OnCluster
 from headway.runtime.folder import RunFolder
 from headway.runtime.journal import FileJournal
 from headway.runtime.live import drive
@@ -35,6 +36,7 @@ from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.spec.expand import expand, written
 from headway.spec.reading import read_workload
 from headway.spec.room import refuse_too_large
+from headway.spec.support import EVERYTHING
 from headway.spec.workload import NodeSpec, Workload
 
 
@@ -136,6 +138,7 @@ def begin(  # noqa: PLR0913 - each is one thing that a user may say
     enforcement: str = "",
     nodes: int | None = None,
     docker: Docker | None = None,
+    cluster: OnCluster | None = None,
 ) -> Run:
     """Start a run of a workload; `path` is its file; `nodes`: cut the machine into so many."""
     build(policy)  # a mistake in its name should leave nothing behind
@@ -143,14 +146,18 @@ def begin(  # noqa: PLR0913 - each is one thing that a user may say
         equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / nodes, count=nodes)
         workload = workload.model_copy(update={"nodes": (equal,)})
     listed = expand(workload)
-    image = docker.image if docker else ""
-    jobs = to_jobs(listed, path, peaks=peaks(data), image=image)
+    image = docker.image if docker else cluster.image if cluster else ""
+    honoured = EVERYTHING if cluster else ()
+    jobs = to_jobs(listed, path, peaks=peaks(data), image=image, honoured=honoured)
     about = {"workload": str(path.resolve()), "observe_only": observe_only}
     platform: Platform = Machine(workload, enforcement)
     if docker is not None:
         platform = Engines.of(docker, workload)
         check_images(platform.engines, jobs)
-    refuse_too_large({job.id: job.spec for job in jobs}, platform.nodes, str(path))
+    if cluster is not None:
+        platform = cluster
+    if platform.nodes is not None:
+        refuse_too_large({job.id: job.spec for job in jobs}, platform.nodes, str(path))
     run = _begin(jobs, policy, data, about, platform)
     run.folder.write("workload.yaml", written(listed))
     return run
@@ -183,8 +190,11 @@ def resume(data: Path, name: str) -> Run:
     workload = read_workload(folder.path / "workload.yaml")
     known = about.get("docker")
     docker = Docker(tuple(known["engines"]), known["image"]) if known else None
-    jobs = to_jobs(workload, path, peaks={}, image=docker.image if docker else "")
-    platform: Platform = Machine(workload, about["enforcement"])
+    there = OnCluster(**about["kubernetes"]) if "kubernetes" in about else None
+    image = docker.image if docker else there.image if there else ""
+    honoured = EVERYTHING if there else ()
+    jobs = to_jobs(workload, path, peaks={}, image=image, honoured=honoured)
+    platform: Platform = there or Machine(workload, about["enforcement"])
     if docker is not None:
         platform = Engines.of(docker, workload)
     return _put_together(folder, jobs, about, platform)

@@ -19,7 +19,11 @@ from headway.spec.models import profile_of
 from headway.spec.reading import read_manifest
 from headway.spec.room import refuse_too_large
 from headway.spec.speed import SpeedSpec
+from headway.spec.support import refuse
 from headway.spec.workload import CostSpec, CurveSpec, JobEntry, Profile, Sizes, Workload
+
+SIMULATED = frozenset({"envFrom", "mounts", "podTemplate", "ttlSecondsAfterFinished"})
+"""Of what not every platform can do: what makes no difference to how long jobs take."""
 
 
 def to_scenario(
@@ -58,7 +62,7 @@ def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str, dice: 
     return Arrival(
         id=JobId(job.name),
         at=job.at,
-        spec=_spec(job, profile, beside, workload.sizes, dice),
+        spec=_spec(job, profile, beside, where, workload.sizes, dice),
         work=profile.work,
         demand=profile.demand,
         steps=profile.steps,
@@ -80,7 +84,9 @@ def _own(profile: Profile, general: CostSpec) -> Costs | None:
     return _costs(general.model_copy(update={**own, "cost_sd_s": 0.0})) if own else None
 
 
-def _spec(job: JobEntry, profile: Profile, beside: Path, sizes: Sizes, dice: Random) -> JobSpec:
+def _spec(
+    job: JobEntry, profile: Profile, beside: Path, where: str, sizes: Sizes, dice: Random
+) -> JobSpec:
     manifest = job.spec
     if job.manifest:
         manifest = read_manifest(beside / job.manifest).spec
@@ -88,6 +94,7 @@ def _spec(job: JobEntry, profile: Profile, beside: Path, sizes: Sizes, dice: Ran
             _suits(profile.speed, manifest, job, beside)
     if manifest is None:  # simulated jobs can save themselves unless they say otherwise
         manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
+    refuse(manifest, SIMULATED, job=job.name, where=where)
     expected = _known(profile, sizes, dice)
     core = manifest.to_core(kind=job.model or job.manifest, expected=expected)
     core = holding(core, profile.memory)

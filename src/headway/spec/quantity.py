@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 _CPU = {"": 1.0, "m": 0.001}
@@ -37,7 +37,17 @@ def _of(units: dict[str, float], what: str, example: str) -> BeforeValidator:
     return BeforeValidator(lambda given: _parse(given, units, what, example))
 
 
-Cpu = Annotated[float, _of(_CPU, "cores", "500m or 0.5"), Field(ge=0, allow_inf_nan=False)]
-Memory = Annotated[float, _of(_MEMORY, "memory", "512Mi"), Field(ge=0, allow_inf_nan=False)]
-Time = Annotated[float, _of(_TIME, "time", "90s or 1.5m"), Field(ge=0, allow_inf_nan=False)]
+def _written(units: dict[str, float]) -> WithJsonSchema:
+    """As an API server checks it: a whole number, or a string with a unit."""
+    known = "|".join(u for u in units if u)
+    pattern = rf"^[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)? *({known})?$"
+    return WithJsonSchema(
+        {"x-kubernetes-int-or-string": True, "minimum": 0, "pattern": pattern, "maxLength": 32}
+    )
+
+
+_AMOUNT = Field(ge=0, allow_inf_nan=False)
+Cpu = Annotated[float, _of(_CPU, "cores", "500m or 0.5"), _AMOUNT, _written(_CPU)]
+Memory = Annotated[float, _of(_MEMORY, "memory", "512Mi"), _AMOUNT, _written(_MEMORY)]
+Time = Annotated[float, _of(_TIME, "time", "90s or 1.5m"), _AMOUNT, _written(_TIME)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

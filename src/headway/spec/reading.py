@@ -64,7 +64,11 @@ def parse(text: str, model: type[T], *, where: str) -> T:
 
 
 def _readable(error: ValidationError, root: Any, where: str) -> ConfigError:
-    problems = [_problem(e, root, where) for e in error.errors(include_url=False)]
+    found = error.errors(include_url=False)
+    broken = {e["loc"][:i] for e in found for i in range(len(e["loc"]))}
+    # A list whose entries are wrong is also called too short by pydantic: it has dropped them.
+    real = [e for e in found if e["type"] != "too_short" or e["loc"] not in broken]
+    problems = [_problem(e, root, where) for e in real]
     shown = problems[:_SHOWN]
     more = len(problems) - len(shown)
     if len(shown) == 1:
@@ -77,11 +81,17 @@ def _readable(error: ValidationError, root: Any, where: str) -> ConfigError:
 
 def _problem(e: Any, root: Any, where: str) -> tuple[str, str, str]:
     location: Location = tuple(p for p in e["loc"] if not _inner(p))
+    rule = e["ctx"] if e["type"] == "rule" else {}
+    if rule:
+        location = (*location, *rule["field"].split("."))
     line = _line(root, location)
     message = e["msg"].removeprefix("Value error, ")
     hint = _REMEDIES.get(e["type"], "")
     if e["type"] == "unknown_key":
         message, _, hint = message.partition("; ")
+    elif rule:
+        given = rule["given"]
+        message = rule["says"] + (f", not {given!r}" if isinstance(given, int | str) else "")
     elif "input" in e and isinstance(e["input"], int | float | str) and e["type"] != "value_error":
         message = f"{message[:1].lower()}{message[1:]}, not {e['input']!r}"
     place = f"{where}:{line}" + (f", {_spell(location)}" if location else "")

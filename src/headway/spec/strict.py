@@ -2,11 +2,13 @@
 names the nearest known one.
 """
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
-from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.alias_generators import to_camel, to_snake
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from headway.errors import nearest
 
@@ -38,9 +40,66 @@ class Strict(BaseModel):
         return data
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What crosses fields, said in Python and, for the API server of a cluster, in CEL."""
+
+    field: str
+    """The one to blame, as it is written in a file."""
+    says: str
+    """What must hold, as the end of "`field`: …"."""
+    cel: str
+    holds: Callable[[Any], bool] | None = None
+    """None: only a cluster asks for it."""
+
+
 class Manifest(Strict):
     """Manifests and the custom resource: camelCase keys."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, validate_by_alias=True
     )
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _rules_hold(self) -> Self:
+        for rule in self.rules:
+            if rule.holds is not None and not rule.holds(self):
+                given = getattr(self, to_snake(rule.field))
+                told = {"says": rule.says, "field": rule.field, "given": given}
+                raise PydanticCustomError("rule", "{field}: {says}", told)
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """With the docstring of each field, and the rules as an API server reads them."""
+        found = handler.resolve_ref_schema(handler(core))
+        for name, text in _docstrings(cls).items():
+            found["properties"][to_camel(name)]["description"] = text
+        if cls.rules:
+            found["x-kubernetes-validations"] = [
+                {"rule": r.cel, "message": r.says, "fieldPath": f".{r.field}"} for r in cls.rules
+            ]
+        return found
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """By field. Read from the source when a schema is made, for it takes longer than all the rest
+    of importing this.
+    """
+    import ast  # noqa: PLC0415 - see above
+    import inspect  # noqa: PLC0415
+
+    body = ast.parse(inspect.getsource(model)).body[0]
+    assert isinstance(body, ast.ClassDef)  # noqa: S101 - it was given a class
+    found = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(said))),
+            ) if name in model.model_fields:
+                found[name] = " ".join(said.split())
+    return found

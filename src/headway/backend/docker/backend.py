@@ -16,12 +16,13 @@ from typing import Any
 from headway.backend.clock import Clock
 from headway.backend.docker import adopted, calls, container, limits, past, usage
 from headway.backend.docker.container import EPOCH, REPLICA, RUN, Found
-from headway.backend.docker.engine import Engine, Mailbox
+from headway.backend.docker.engine import Engine
 from headway.backend.docker.logs import Copy
 from headway.backend.docker.state import Member
 from headway.backend.jobs import LiveJob, environment, threads
-from headway.backend.live import LiveBackend
+from headway.backend.live import Resumable
 from headway.backend.local import admission
+from headway.backend.mailbox import Mailbox
 from headway.backend.recovery import Past, recover
 from headway.backend.state import Work
 from headway.core.decision import Applied, Decision, Failed, Move, Outcome, SetShare, Started
@@ -39,7 +40,7 @@ PATIENCE: Seconds = 10.0
 """For an engine that has gone, when all that is left to do there is to tidy up."""
 
 
-class DockerBackend(LiveBackend[Member]):
+class DockerBackend(Resumable[Member]):
     kind = "docker"
     placed = Phase.STARTING
 

@@ -3,14 +3,13 @@
 Only the loop's own thread changes anything of ours: the two hand it closures, by `Mailbox`.
 """
 
-import os
-from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
 from headway.backend.docker.client import Client, Stream, objects
+from headway.backend.mailbox import Mailbox
 from headway.core.units import Bytes, Cores, NodeId, Resources, Seconds
 from headway.errors import BackendError, Unreachable
 
@@ -22,29 +21,6 @@ AGAIN: Seconds = 0.5
 WANTED = ("start", "die", "destroy")
 
 Told = dict[str, Any]
-
-
-class Mailbox:
-    """Closures for the loop's thread, and a descriptor that wakes it."""
-
-    def __init__(self) -> None:
-        self._letters: deque[Callable[[], None]] = deque()
-        self.file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-    def put(self, letter: Callable[[], None]) -> None:
-        self._letters.append(letter)
-        os.eventfd_write(self.file, 1)
-
-    def read(self) -> None:
-        try:
-            os.eventfd_read(self.file)
-        except BlockingIOError:
-            return
-        while self._letters:
-            self._letters.popleft()()
-
-    def close(self) -> None:
-        os.close(self.file)
 
 
 class Engine:

@@ -12,7 +12,7 @@ from pathlib import Path
 from headway import fault
 from headway.backend.clock import Clock
 from headway.backend.jobs import LiveJob, environment, threads
-from headway.backend.live import LiveBackend
+from headway.backend.live import Resumable
 from headway.backend.local import admission, launch, procfs
 from headway.backend.local.cuts import Cut
 from headway.backend.local.enforcement import ABOUT, Enforcement
@@ -24,7 +24,7 @@ from headway.core.job import Task
 from headway.core.units import Cores, NodeId, ReplicaId
 
 
-class LocalBackend(LiveBackend[Member]):
+class LocalBackend(Resumable[Member]):
     kind = "local"
 
     def __init__(

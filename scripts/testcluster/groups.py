@@ -1,0 +1,63 @@
+"""Control groups of a cluster: one for its own programs, of higher weight, one for each node."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from headway.backend.local.hierarchy import Hierarchy, enable, hierarchies, read, write
+from testcluster.layout import Layout
+
+PERIOD = 100_000
+HEAVY = 8
+"""The weight of the control plane against that of a node."""
+
+
+def make(layout: Layout, name: str, *, cpu: float | None = None, weight: float = 1.0) -> None:
+    """In every hierarchy. `cpu`: the most cores that all in it may use."""
+    for h in hierarchies():
+        folder = f"{h.mount}/{layout.group}/{name}"
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        if h.version == 2:
+            for above in (h.mount, f"{h.mount}/{layout.group}"):
+                enable(above)
+            if name != "control":
+                enable(folder)
+            if "cpu" in read(f"{folder}/cgroup.controllers").split():
+                quota = "max" if cpu is None else str(round(cpu * PERIOD))
+                write(f"{folder}/cpu.max", f"{quota} {PERIOD}")
+                write(f"{folder}/cpu.weight", str(round(100 * weight)))
+            continue
+        if "cpuset" in h.controllers:
+            _fill_cpuset(h, layout, name)
+        if "cpu" in h.controllers:
+            write(f"{folder}/cpu.shares", str(round(1024 * weight)))
+            if cpu is not None:
+                write(f"{folder}/cpu.cfs_period_us", str(PERIOD))
+                write(f"{folder}/cpu.cfs_quota_us", str(round(cpu * PERIOD)))
+
+
+def _fill_cpuset(h: Hierarchy, layout: Layout, name: str) -> None:
+    """A group of version 1 without CPUs and memory nodes takes no process."""
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        all_of_them = read(f"{h.mount}/{file}")
+        for folder in (layout.group, f"{layout.group}/{name}"):
+            write(f"{h.mount}/{folder}/{file}", all_of_them)
+
+
+def files(layout: Layout, name: str) -> list[str]:
+    """What a process writes its number to, to be in that group."""
+    return [f"{h.mount}/{layout.group}/{name}/cgroup.procs" for h in hierarchies()]
+
+
+def tops(layout: Layout) -> list[str]:
+    there = (f"{h.mount}/{layout.group}" for h in hierarchies())
+    return [top for top in there if Path(top).is_dir()]
+
+
+def processes(layout: Layout) -> set[int]:
+    """All that are in a group of the cluster, pods and the programs around them alike."""
+    found = set[int]()
+    for top in tops(layout):
+        for path in Path(top).rglob("cgroup.procs"):
+            with suppress(OSError):
+                found.update(int(pid) for pid in path.read_text().split())
+    return found

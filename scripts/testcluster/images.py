@@ -1,0 +1,86 @@
+"""Images without a registry: written as archives, straight into each node's containerd."""
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from shutil import which
+from typing import IO, Any
+
+from testcluster.layout import PAUSE, ROOT, Trouble
+
+sys.path.append(str(ROOT / "tests" / "real"))
+import image
+
+
+def pause() -> bytes:
+    """The layer of what holds a pod's network: a shell that sleeps."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        busybox = which("busybox")
+        if busybox is None:
+            raise Trouble("no busybox here: apt-get install busybox-static")
+        tar.add(Path(busybox).resolve(), "bin/busybox")
+    return layer.getvalue()
+
+
+def jobs() -> tuple[Path, dict[str, Any]]:
+    """The layer and the settings of the image that tests run: Python, numpy, Headway."""
+    settings: dict[str, Any] = {}
+    for change in image.CHANGES:
+        word, _, rest = change.partition(" ")
+        name = {"USER": "User", "WORKDIR": "WorkingDir", "ENV": "Env"}[word]
+        settings[name] = rest.split() if word == "ENV" else rest
+    return image.archive(), settings
+
+
+def load(socket: Path, path: Path, settings: Mapping[str, Any]) -> None:
+    """Both images into the containerd that listens there; `path`: the layer of what jobs run."""
+    layer = pause()
+    _load(
+        socket,
+        PAUSE,
+        io.BytesIO(layer),
+        len(layer),
+        {"Cmd": ["/bin/busybox", "sleep", "2147483647"]},
+    )
+    with path.open("rb") as file:
+        _load(socket, image.NAME, file, path.stat().st_size, settings)
+
+
+def _load(
+    socket: Path, name: str, layer: IO[bytes], size: int, settings: Mapping[str, Any]
+) -> None:
+    digest = hashlib.file_digest(layer, "sha256").hexdigest()
+    layer.seek(0)
+    config = json.dumps({
+        "architecture": "amd64", "os": "linux", "config": settings,
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+    }).encode()  # fmt: skip
+    about = hashlib.sha256(config).hexdigest() + ".json"
+    manifest = json.dumps([{"Config": about, "RepoTags": [name], "Layers": ["layer.tar"]}]).encode()
+    words = ["ctr", "--address", str(socket), "--namespace", "k8s.io", "images", "import", "-"]
+    done = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        with tarfile.open(fileobj=done.stdin, mode="w|") as archive:
+            for path, data in ((about, config), ("manifest.json", manifest)):
+                _add(archive, path, io.BytesIO(data), len(data))
+            _add(archive, "layer.tar", layer, size)
+        done.stdin.close()
+    except BrokenPipeError:
+        pass
+    said = done.stdout.read()
+    if done.wait():
+        raise Trouble(f"{name} could not be loaded: {said.decode()[-500:]}")
+
+
+def _add(archive: tarfile.TarFile, name: str, data: IO[bytes], size: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size, 0o644
+    archive.addfile(info, data)

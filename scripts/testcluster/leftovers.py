@@ -1,0 +1,98 @@
+"""What is there of a cluster, and how it goes: by process id, path and name, never by guess."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+
+from headway.backend.local.hierarchy import clear
+from testcluster import groups
+from testcluster.layout import Layout, Trouble
+
+PATIENCE = 20.0
+FORWARD = Path("/proc/sys/net/ipv4/ip_forward")
+CNI = Path("/var/lib/cni/results")
+LOGS = Path("/var/log/containers")
+
+
+def processes(layout: Layout) -> set[int]:
+    """Those in its groups, and those told its folder on their command line."""
+    found = groups.processes(layout)
+    told = f"{layout.root}/".encode()
+    for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()):
+        with suppress(OSError):
+            if told in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.add(pid)
+    return found - {os.getpid()}
+
+
+def mounts(layout: Layout) -> list[str]:
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    return [m for m in (line.split()[1] for line in lines) if m.startswith(f"{layout.root}/")]
+
+
+def bridges(layout: Layout) -> list[str]:
+    ours = layout.bridge(0)[:-1]
+    return [p.name for p in Path("/sys/class/net").iterdir() if p.name.startswith(ours)]
+
+
+def files(layout: Layout) -> list[Path]:
+    """What programs of the cluster write elsewhere than in its folder."""
+    found = list(CNI.glob(f"{layout.group}-*")) if CNI.exists() else []
+    links = list(LOGS.iterdir()) if LOGS.exists() else []
+    for link in links:
+        with suppress(OSError):
+            if link.readlink().is_relative_to(layout.root):
+                found.append(link)
+    for note in layout.root.glob("node-*/state/io.containerd.runtime.v2.task/*/*/address"):
+        with suppress(OSError):
+            found.append(Path(note.read_text().removeprefix("unix://")))
+    return found
+
+
+def left(layout: Layout) -> list[str]:
+    """In words; []: nothing."""
+    there = [f"process {pid}" for pid in sorted(processes(layout))]
+    there += [f"mount {m}" for m in mounts(layout)]
+    there += [f"bridge {b}" for b in bridges(layout)]
+    there += [f"group {g}" for g in groups.tops(layout)]
+    there += [f"file {f}" for f in files(layout)]
+    return there + ([f"folder {layout.root}"] if layout.root.exists() else [])
+
+
+def end(layout: Layout) -> None:
+    """All of it. Twice does no harm, nor if parts of it have died already."""
+    until = monotonic() + PATIENCE
+    while there := processes(layout):
+        for pid in there:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if monotonic() > until:
+            raise Trouble(f"these would not die: {sorted(there)}")
+        sleep(0.05)
+    outside = files(layout)
+    while (here := mounts(layout)) and monotonic() < until:
+        for mount in reversed(here):
+            subprocess.run(["umount", "--lazy", mount], check=False, stderr=subprocess.DEVNULL)
+    for bridge in bridges(layout):
+        subprocess.run(["ip", "link", "delete", bridge], check=False)
+    clear(groups.tops(layout), patience=5.0)
+    for path in outside:
+        path.unlink(missing_ok=True)
+    _forward_as_before(layout)
+    shutil.rmtree(layout.root, ignore_errors=True)
+    if still := left(layout):
+        raise Trouble(f"still there: {', '.join(still)}")
+
+
+def _forward_as_before(layout: Layout) -> None:
+    """Unless another cluster still needs it."""
+    others = [p for p in layout.root.parent.glob("headway-cluster-*") if p != layout.root]
+    with suppress(OSError, ValueError, KeyError):
+        before = json.loads((layout.root / "cluster.json").read_text())["ip_forward"]
+        if not others:
+            FORWARD.write_text(before)

@@ -1,0 +1,241 @@
+"""The programs of a cluster and what each is told."""
+
+import json
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import yaml
+
+from testcluster import groups, images
+from testcluster.layout import PAUSE, Layout, Trouble
+
+READY = 60.0
+CONTAINERD = """version = 2
+root = "{folder}/root"
+state = "{folder}/state"
+oom_score = 0
+[grpc]
+ address = "{folder}/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+ sandbox_image = "{pause}"
+ restrict_oom_score_adj = true
+ netns_mounts_under_state_dir = true
+ stream_server_port = "0"
+ [plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "/usr/lib/cni"
+  conf_dir = "{folder}/cni"
+[plugins."io.containerd.internal.v1.opt"]
+ path = "{folder}/opt"
+"""
+DNS = """.:53 {{
+ bind {address}
+ errors
+ kubernetes cluster.local {{
+  kubeconfig {kubeconfig}
+  ttl 0
+ }}
+}}
+"""
+
+
+ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"'
+"""A shell that puts itself into groups, and then becomes the program."""
+
+
+class Cluster:
+    def __init__(self, layout: Layout, programs: dict[str, Path]) -> None:
+        self.layout, self.programs, self.root = layout, programs, layout.root
+        self.etcd, self.peer, self.port = free_ports(3)
+        self.image: tuple[Path, dict[str, Any]] = (Path(), {})
+
+    # -- what they read --------------------------------------------------------------------------
+
+    def write_secrets(self) -> None:
+        key = ["-newkey", "rsa:2048", "-nodes", "-keyout", f"{self.root}/tls.key"]
+        about = ["-subj", "/CN=headway-test", "-days", "30", "-out", f"{self.root}/tls.crt"]
+        names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+        _call(["openssl", "req", "-x509", *key, *about, *names])
+        token = secrets.token_hex(16)
+        (self.root / "tokens.csv").write_text(f"{token},admin,admin,system:masters\n")
+        here = {"server": f"https://127.0.0.1:{self.port}"}
+        here["certificate-authority"] = f"{self.root}/tls.crt"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": here}],
+            "users": [{"name": "admin", "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+            "current-context": "test",
+        }
+        self.layout.kubeconfig.write_text(yaml.safe_dump(config))
+
+    def kubelet(self, i: int, cpu: float, nodes: int) -> dict[str, Any]:
+        folder, total = (
+            self.layout.folder(i),
+            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        )
+        kept = total - total // (nodes + 1)
+        return {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": False},
+                "x509": {"clientCAFile": f"{self.root}/tls.crt"},
+            },
+            "authorization": {"mode": "AlwaysAllow"},
+            "address": self.layout.address(i),
+            "healthzPort": 0,
+            "readOnlyPort": 0,
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": f"/{self.layout.group}/{self.layout.node(i)}",
+            "enforceNodeAllocatable": ["pods"],
+            "failSwapOn": False,
+            "containerRuntimeEndpoint": f"unix://{folder}/containerd.sock",
+            "podLogsDir": f"{folder}/logs",
+            "clusterDNS": [self.layout.address(1)],
+            "clusterDomain": "cluster.local",
+            "resolvConf": "",
+            "imageGCHighThresholdPercent": 100,
+            "evictionHard": {"memory.available": "100Mi"},
+            "systemReserved": {
+                "cpu": f"{round(1000 * (os.cpu_count() - cpu))}m",
+                "memory": str(kept),
+            },
+            "nodeStatusUpdateFrequency": "5s",
+            "syncFrequency": "10s",
+            "volumeStatsAggPeriod": "-1s",
+            "maxPods": 60,
+        }
+
+    # -- how they start --------------------------------------------------------------------------
+
+    def control_plane(self) -> None:
+        url, peer = f"http://127.0.0.1:{self.etcd}", f"http://127.0.0.1:{self.peer}"
+        self.start("etcd", "/usr/bin/etcd", {
+            "data-dir": self.root / "etcd", "listen-client-urls": url, "advertise-client-urls": url,
+            "listen-peer-urls": peer, "initial-advertise-peer-urls": peer,
+            "initial-cluster": f"default={peer}", "unsafe-no-fsync": "true", "logger": "zap",
+        })  # fmt: skip
+        tls = {name: self.root / f"tls.{end}" for name, end in (("cert", "crt"), ("key", "key"))}
+        self.start("kube-apiserver", self.programs["kube-apiserver"], {
+            "etcd-servers": url, "cert-dir": self.root / "certs", "secure-port": self.port,
+            "bind-address": "127.0.0.1", "advertise-address": self.layout.address(1),
+            "tls-cert-file": tls["cert"], "tls-private-key-file": tls["key"],
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-key-file": tls["key"], "service-account-signing-key-file": tls["key"],
+            "token-auth-file": self.root / "tokens.csv", "authorization-mode": "RBAC",
+            "service-cluster-ip-range": "10.96.0.0/24", "allow-privileged": "true",
+            "endpoint-reconciler-type": "none",
+            "kubelet-preferred-address-types": "InternalIP",
+            "kubelet-client-certificate": tls["cert"], "kubelet-client-key": tls["key"],
+        })  # fmt: skip
+        self.until(lambda: self.kubectl("get", "--raw", "/readyz") == "ok", "kube-apiserver")
+        known = {"kubeconfig": self.layout.kubeconfig, "leader-elect": "false", "secure-port": 0}
+        self.start("kube-controller-manager", self.programs["kube-controller-manager"], {
+            **known, "service-account-private-key-file": tls["key"],
+            "use-service-account-credentials": "true", "root-ca-file": tls["cert"],
+        })  # fmt: skip
+        self.start("kube-scheduler", self.programs["kube-scheduler"], known)
+        where = {"address": self.layout.address(1), "kubeconfig": self.layout.kubeconfig}
+        (self.root / "Corefile").write_text(DNS.format(**where))
+        self.start("coredns", self.programs["coredns"], {"conf": self.root / "Corefile"}, dash="-")
+
+    def runtime(self, i: int) -> None:
+        """A node's bridge and containerd, with the images in it."""
+        folder, address = self.layout.folder(i), self.layout.address(i)
+        (folder / "cni").mkdir(parents=True)
+        (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, pause=PAUSE))
+        bridge = self.layout.bridge(i)
+        _call(["ip", "link", "add", bridge, "type", "bridge"])
+        _call(["ip", "address", "add", f"{address}/24", "dev", bridge])
+        _call(["ip", "link", "set", bridge, "up"])
+        subnet = {"subnet": f"{self.layout.subnet(i)}.0/24", "routes": [{"dst": "0.0.0.0/0"}]}
+        ipam = {"type": "host-local", "dataDir": f"{folder}/addresses", **subnet}
+        plugin = {"type": "bridge", "bridge": bridge, "isGateway": True, "ipMasq": False}
+        network = {"cniVersion": "0.4.0", "name": self.layout.network(i)}
+        network["plugins"] = [{**plugin, "ipam": ipam}]
+        (folder / "cni" / "10-bridge.conflist").write_text(json.dumps(network))
+        self.start(f"containerd-{i}", "/usr/bin/containerd", {"config": folder / "containerd.toml"})
+        listens = folder / "containerd.sock"
+        self.until(lambda: _answers(listens), f"containerd-{i}")
+        images.load(listens, *self.image)
+
+    def node(self, i: int, cpu: float, nodes: int) -> None:
+        folder = self.layout.folder(i)
+        (folder / "kubelet.yaml").write_text(yaml.safe_dump(self.kubelet(i, cpu, nodes)))
+        self.start(f"kubelet-{i}", self.programs["kubelet"], {
+            "config": folder / "kubelet.yaml", "kubeconfig": self.layout.kubeconfig,
+            "root-dir": folder / "kubelet",
+                "cert-dir": folder / "pki", "hostname-override": self.layout.node(i),
+            "node-ip": self.layout.address(i),
+        })  # fmt: skip
+
+    # -- with what -------------------------------------------------------------------------------
+
+    def start(
+        self, name: str, program: Path | str, options: dict[str, Any], dash: str = "--"
+    ) -> None:
+        """In the group of the control plane, outliving us."""
+        words = ["sh", "-c", ENTER, name, *groups.files(self.layout, "control"), "--", str(program)]
+        for key, value in options.items():
+            words += [f"{dash}{key}={value}"] if dash == "--" else [f"{dash}{key}", str(value)]
+        with (self.root / f"{name}.log").open("ab") as log:
+            made = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True, cwd=self.root,
+            )  # fmt: skip
+        (self.root / f"{name}.pid").write_text(str(made.pid))
+
+    def kubectl(self, *words: str) -> str:
+        given = [str(self.programs["kubectl"]), "--kubeconfig", str(self.layout.kubeconfig)]
+        done = subprocess.run([*given, *words], capture_output=True, text=True, check=False)
+        return done.stdout if not done.returncode else ""
+
+    def ready(self) -> int:
+        """Nodes that are."""
+        path = "{range .items[*]}{.status.conditions[?(@.type=='Ready')].status} {end}"
+        return self.kubectl("get", "nodes", "-o", f"jsonpath={path}").split().count("True")
+
+    def until(self, claim: Any, part: str) -> None:
+        end = monotonic() + READY
+        while not claim():
+            pid = int((self.root / f"{part}.pid").read_text())
+            if monotonic() > end or not alive(pid):
+                log = (self.root / f"{part}.log").read_text(errors="replace")
+                raise Trouble(f"{part} does not come up; its log ends with:\n{log[-1500:]}")
+            sleep(0.1)
+
+
+def alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def free_ports(count: int) -> Sequence[int]:
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in held]
+    for s in held:
+        s.close()
+    return ports
+
+
+def _answers(listens: Path) -> bool:
+    words = ["ctr", "--address", str(listens), "--timeout", "2s", "version"]
+    return (
+        listens.exists() and not subprocess.run(words, capture_output=True, check=False).returncode
+    )
+
+
+def _call(words: Sequence[str]) -> None:
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Trouble(f"{' '.join(words)}: {done.stderr.strip()}")

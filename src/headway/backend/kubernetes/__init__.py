@@ -1,0 +1,1 @@
+"""A cluster: jobs are custom resources, replicas are pods."""

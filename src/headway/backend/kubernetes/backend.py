@@ -1,0 +1,414 @@
+"""A Kubernetes cluster as a platform: each job a `TrainingJob`, each replica a pod that we bind.
+
+All that must survive us lies in the cluster: a job's status says where its replicas go and how
+often it was started, the pods say the rest. So a new leader finds by looking what an old one left,
+and either completes it or takes it down (`intake.py`). Everything below runs in the loop's thread.
+"""
+
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from headway.backend.clock import Clock
+from headway.backend.jobs import LiveJob
+from headway.backend.kubernetes import fits, gang, pods
+from headway.backend.kubernetes.api import Api, Plain
+from headway.backend.kubernetes.burial import Burial
+from headway.backend.kubernetes.cluster import Cluster
+from headway.backend.kubernetes.herald import Herald
+from headway.backend.kubernetes.intake import Intake
+from headway.backend.kubernetes.member import PodMember, Record, arrival
+from headway.backend.kubernetes.nodes import OVER, node_of, seen
+from headway.backend.live import LiveBackend
+from headway.backend.mailbox import Mailbox
+from headway.backend.state import Work
+from headway.core.decision import Move, Place, SetShare, Suspend
+from headway.core.job import Phase, Task, replica_id
+from headway.core.snapshot import Trigger
+from headway.core.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.errors import BackendError, Declined, HeadwayError
+
+SLOW: Seconds = 30.0
+"""A container that does not start for so long has failed."""
+SOON: Seconds = 2.0
+"""How long the servers of a job that is done may take to leave."""
+LONGEST: Seconds = 60.0
+"""Between two tries of a gang that the cluster declines."""
+REMOVED = 137
+"""The exit code of a pod that somebody deleted."""
+
+
+class KubernetesBackend(LiveBackend[PodMember]):
+    kind = "kubernetes"
+    placed = Phase.STARTING
+
+    def __init__(
+        self,
+        folder: Path,
+        api: Api,
+        jobs: Sequence[LiveJob],
+        clock: Clock,
+        *,
+        namespace: str = "",
+        run: str = "",
+    ) -> None:
+        """With `run`: its jobs and no others, made here as they become due. Without: every job
+        that is in the cluster, or comes to be, and never an end.
+        """
+        super().__init__(folder, (), jobs, clock)
+        self.run, self.namespace = run, namespace
+        self.records: dict[JobId, Record] = {}
+        self._declined: dict[JobId, int] = {}
+        self._fits_anew = True
+        self._stopping = False
+        self.mail = Mailbox()
+        self.wake_by(self.mail.file, self.mail.read)
+        self.cluster = Cluster(api, namespace, run, self.mail)
+        self.herald = Herald(self.cluster)
+        self.intake = Intake(self)
+        self.burial = Burial(self.cluster)
+        try:
+            self.cluster.begin()
+        except HeadwayError:
+            self.cluster.close()
+            raise
+        for name in self.cluster.nodes:
+            self._renew(name[1])
+        for each in sorted(self.cluster.jobs.values(), key=arrival):
+            self.intake.take_in(each)
+            self.burial.saw(each)
+        self.cluster.tell(
+            self._down, nodes=self._node_changed, pods=self._pod_changed, jobs=self._job_changed,
+            claims=self.look_again, volumes=self.look_again, classes=self.look_again,
+        )  # fmt: skip
+        for pod in list(self.cluster.pods.values()):
+            self._pod_changed(None, pod)
+
+    @property
+    def how(self) -> tuple[str, str]:
+        return "kubernetes", "Kubernetes (what each pod requests)"
+
+    @property
+    def over(self) -> bool:
+        return super().over if self.run else self._stopping
+
+    def end(self, work: Work, phase: Phase) -> None:
+        """Once the chief is done, nobody has anything left to save."""
+        if phase is Phase.SUCCEEDED:
+            for m in self.members_of(work):
+                m.grace = min(m.grace, SOON)
+        super().end(work, phase)
+
+    def stop_serving(self) -> None:
+        self._stopping = True
+
+    def id_of(self, space: str, name: str) -> JobId:
+        return JobId(name if self.namespace else f"{space}/{name}")
+
+    def _due(self) -> Seconds:
+        """What is overdue waits for the cluster: no hurry."""
+        stuck = [m.stuck_at + SLOW for m in self.members.values() if m.stuck_at is not None]
+        return max(min([super()._due(), *stuck]), self.clock() + 0.01)
+
+    def admit(self, work: Work) -> bool:
+        return self.intake.admit(work)
+
+    def resume_at(self, work: Work, phase: Phase) -> None:
+        """It had come so far before us; its status says so already."""
+        super().set_phase(work, phase)
+
+    # -- starts ----------------------------------------------------------------------------------
+
+    def gang_of(self, work: Work) -> list[str]:
+        return [
+            replica_id(work.id, t.name, i).rpartition("/")[2]
+            for t in work.spec.tasks
+            for i in range(t.replicas)
+        ]
+
+    def pods_of(self, record: Record, names: Sequence[str]) -> dict[str, Plain]:
+        made = record.epoch or 1
+        return {n: pods.make(record.job, record.spec, n, made, names) for n in names}
+
+    def _place(self, d: Place) -> str:
+        work, record = self.works.get(d.job), self.records.get(d.job)
+        if work is None or record is None or work.phase is not Phase.WAITING:
+            return "it is not waiting"
+        where = {name.rpartition("/")[2]: str(node) for name, node in d.where}
+        made = self.pods_of(record, list(where))
+        why = fits.cannot(self.cluster, made, where)
+        if why:
+            return why
+        last = max((pods.epoch_of(p) for p in self.cluster.of_job(record.job)), default=0)
+        record.epoch, record.placement = max(record.epoch, last) + 1, where
+        on = ", ".join(f"{name} on {node}" for name, node in where.items())
+        record.say("Placed", True, "Placed", f"{on}: {d.reason}")
+        why = super()._place(d)
+        if not why:
+            self.herald.event(record, "Placed", f"{on}: {d.reason}")
+            self.launch(work, record)
+        return why
+
+    def start(self, work: Work, name: ReplicaId, node: NodeId, rank: tuple[int, int]) -> PodMember:
+        m = PodMember(name, work, node, self.records[work.id].epoch)
+        m.rank = rank
+        return self.host(m)
+
+    def launch(self, work: Work, record: Record) -> None:
+        made = self.pods_of(record, list(record.placement))
+        for name, pod in made.items():
+            m = self.members.get(ReplicaId(f"{work.id}/{name}"))
+            made[name] = m.pod if m is not None and m.pod is not None else pod
+        status = record.status(Phase.STARTING, "", work.tries)
+        whole = gang.Gang(record.job, made, dict(record.placement), status, self.cluster.around)
+        epoch = record.epoch
+        self.cluster.lane.do(
+            partial(gang.launch, self.cluster.api, whole),
+            failed=partial(self._not_launched, work, epoch),
+        )
+
+    def _not_launched(self, work: Work, epoch: int, error: BackendError) -> None:
+        record = self.records.get(work.id)
+        if record is None or record.epoch != epoch or not work.members:
+            return
+        why = f"it could not be started: {error.message}"
+        if isinstance(error, Declined) and error.status in (400, 422):
+            self.try_again(work, why, last=True)
+        else:
+            self._release(work, why)
+
+    def _release(self, work: Work, why: str) -> None:
+        """The cluster will not have one of them: all go, at once, and the job waits again."""
+        self._declined[work.id] = self._declined.get(work.id, 0) + 1
+        record = self.records.get(work.id)
+        if record is not None:
+            record.say("Placed", False, "Declined", why)
+            self.herald.event(record, "Released", why, warning=True)
+        for m in self.members_of(work):
+            m.grace = 0.0
+        self.put_back(work, why)
+
+    def members_of(self, work: Work) -> list[PodMember]:
+        return [self.members[name] for name in work.members]
+
+    def refusal(self, tasks: Sequence[tuple[Task, NodeId]]) -> str:  # noqa: ARG002 - see `_place`
+        return ""
+
+    # -- while it runs ---------------------------------------------------------------------------
+
+    def _set_share(self, d: SetShare) -> str:  # noqa: ARG002
+        return "shares are not set on a cluster yet"
+
+    def _move(self, d: Move) -> str:  # noqa: ARG002
+        return "jobs are not moved on a cluster yet"
+
+    def _suspend(self, d: Suspend) -> str:
+        work = self.works.get(d.job)
+        if work is not None:
+            work.hold(False)
+        return "jobs are not suspended on a cluster yet"
+
+    def share(self, m: PodMember, limit: Cores | None, weight: float) -> None:
+        raise NotImplementedError
+
+    def signal(self, m: PodMember, number: int) -> None:
+        """A pod is not signalled but deleted; the kubelet does the rest. What is over stays."""
+        if m.pod is not None and m.pod["status"].get("phase") in OVER:
+            return
+        record = self.records.get(m.work.id)
+        space = m.pod["metadata"]["namespace"] if m.pod else self._space(m)
+        name = pods.name_of(m.work.id.rpartition("/")[2], m.replica, m.epoch)
+        ran = m.pod is not None and m.pod["status"].get("phase") == "Running"
+        grace = 0.0 if number == signal.SIGKILL or not ran or record is None else m.grace
+        path = f"/api/v1/namespaces/{space}/pods/{name}"
+        call = partial(self.cluster.api.delete, path, grace=grace)
+        self.cluster.lane.do(call, lambda there: None if there else self.vanished(m))
+
+    def _space(self, m: PodMember) -> str:
+        return self.namespace or m.work.id.partition("/")[0]
+
+    def _job_changed(self, before: Plain | None, new: Plain | None) -> None:
+        self.intake.changed(before, new)
+        if new is not None:
+            self.burial.saw(new)
+
+    # -- what pods tell --------------------------------------------------------------------------
+
+    def member_of(self, pod: Plain) -> PodMember | None:
+        labels = pod["metadata"].get("labels") or {}
+        if pods.REPLICA not in labels or pods.JOB not in labels:
+            return None
+        job = self.id_of(pod["metadata"]["namespace"], labels[pods.JOB])
+        m = self.members.get(ReplicaId(f"{job}/{labels[pods.REPLICA]}"))
+        return m if m is not None and m.epoch == pods.epoch_of(pod) else None
+
+    def _pod_changed(self, before: Plain | None, new: Plain | None) -> None:
+        pod = new or before or {}
+        m = self.member_of(pod)
+        if m is None:
+            if new is not None and self._is_stray(new):
+                path, uid = gang.pod_path(new), new["metadata"]["uid"]
+                self.cluster.lane.do(partial(self.cluster.api.delete, path, grace=0, uid=uid))
+            for node in {node_of(before), node_of(new)} - {""}:
+                self._renew(node)
+            return
+        m.pod = new
+        if new is None:
+            self.vanished(m)
+        else:
+            self._advance(m, new)
+
+    def _is_stray(self, pod: Plain) -> bool:
+        """Of a job of ours, but of no start that we know of."""
+        labels = pod["metadata"].get("labels") or {}
+        if pods.REPLICA not in labels or labels.get(pods.RUN, "") != self.run:
+            return False
+        job = self.id_of(pod["metadata"]["namespace"], labels.get(pods.JOB, ""))
+        over = pod["status"].get("phase") in OVER or pod["metadata"].get("deletionTimestamp")
+        return job in self.records and not over
+
+    def _advance(self, m: PodMember, pod: Plain) -> None:
+        phase, work = pod["status"].get("phase"), m.work
+        declined = pods.declined(pod)
+        if declined:
+            if work.phase is not Phase.LEAVING:
+                self._release(work, f"{m.node} would not take {m.replica}: {declined}")
+            self._over(m, 1)
+        elif phase == "Succeeded":
+            self._over(m, 0)
+        elif phase == "Failed":
+            m.why = pods.why(pod)
+            self._over(m, pods.code_of(pod) or 1)
+        elif phase == "Running":
+            m.stuck_at = None
+            self._runs(m)
+        else:
+            self._waits(m, pod)
+
+    def _runs(self, m: PodMember) -> None:
+        work = m.work
+        if m.phase is not Phase.STARTING:
+            return
+        self.set_member(m, Phase.RUNNING)
+        if work.phase is Phase.STARTING and all(
+            x.phase is Phase.RUNNING for x in work.members.values()
+        ):
+            self._declined.pop(work.id, None)
+            self.set_phase(work, Phase.RUNNING)
+        self.happened(Trigger.STARTED)
+
+    def _waits(self, m: PodMember, pod: Plain) -> None:
+        """Its container does not start: say why, and what to do."""
+        reason, text = pods.stuck(pod)
+        record = self.records.get(m.work.id)
+        if not reason or record is None:
+            m.stuck_at = None
+            return
+        if m.stuck_at is None:
+            m.stuck_at = self.clock()
+            record.say("Running", False, reason, f"{m.replica}: {text}")
+            self.herald.event(record, reason, f"{m.replica}: {text}", warning=True)
+            self.herald.status(m.work, record)
+        m.why = text
+
+    def _over(self, m: PodMember, code: int) -> None:
+        if self.members.get(m.id) is m:
+            m.fall_silent()
+            self.ended(m, code)
+
+    def vanished(self, m: PodMember) -> None:
+        m.why = m.why or "its pod was deleted"
+        self._over(m, REMOVED)
+
+    def _on_time(self) -> None:
+        super()._on_time()
+        self.burial.on_time()
+        late = self.clock() - SLOW
+        for m in list(self.members.values()):
+            if m.stuck_at is not None and m.stuck_at <= late and m.work.phase is Phase.STARTING:
+                m.stuck_at = None
+                self.try_again(m.work, f"{m.replica} did not start: {m.why}")
+        if self._fits_anew:
+            self._fits_anew = False
+            self._fit()
+
+    # -- what nodes tell -------------------------------------------------------------------------
+
+    def _node_changed(self, before: Plain | None, new: Plain | None) -> None:
+        name = (new or before or {})["metadata"]["name"]
+        if new is None:
+            if NodeId(name) in self.nodes:
+                self.set_node(replace(self.nodes[NodeId(name)], up=False))
+        else:
+            self._renew(name)
+        if new is None or before is None or fits.said(before) != fits.said(new):
+            self._fits_anew = True
+
+    def _renew(self, name: str) -> None:
+        """What is left of it beside the pods of others."""
+        node = self.cluster.nodes.get(("", name))
+        if node is None:
+            return
+        foreign = [p for p in self.cluster.others(name) if self.member_of(p) is None]
+        now = seen(node, foreign)
+        if self.nodes.get(now.id) != now:
+            self.set_node(now)
+
+    def look_again(self, *_: Plain | None) -> None:
+        """Who may go where is to be worked out anew."""
+        self._fits_anew = True
+
+    def _fit(self) -> None:
+        """Which nodes each task of a waiting job may go to: the policy is to know."""
+        for work in self.works.values():
+            record = self.records.get(work.id)
+            if record is None or work.phase is not Phase.WAITING:
+                continue
+            made = self.pods_of(record, [f"{t.name}-0" for t in work.spec.tasks])
+            tasks = tuple(
+                fits.fitting(self.cluster, t, made[f"{t.name}-0"]) for t in work.spec.tasks
+            )
+            if tasks != work.spec.tasks:
+                work.spec = replace(work.spec, tasks=tasks)
+                self._news[0][work.id] = None
+                self.happened(Trigger.NODE)
+            self.herald.waiting(work, record, made)
+
+    def _down(self, error: BackendError) -> None:
+        """What we know stays as it is until the server is back; then all is listed again."""
+
+    # -- phases, as the status tells them --------------------------------------------------------
+
+    def set_phase(self, work: Work, phase: Phase) -> None:
+        super().set_phase(work, phase)
+        record = self.records.get(work.id)
+        if record is None or phase in (Phase.STARTING, Phase.LEAVING):
+            return  # the first is written before the gang is bound, the second passes
+        self.herald.phase(work, record, phase)
+
+    def _gone(self, work: Work) -> None:
+        super()._gone(work)
+        if work.then is Phase.WAITING and work.id in self._declined:
+            work.again_at = self.clock() + min(LONGEST, 2.0 ** (self._declined[work.id] - 1))
+        record = self.records.get(work.id)
+        if work.then is Phase.WAITING and record is not None:
+            self.herald.phase(work, record, Phase.WAITING)
+
+    def release(self, m: PodMember) -> None:
+        raise NotImplementedError
+
+    def cleared(self, m: PodMember) -> bool:  # noqa: ARG002
+        """What has ended is kept for whoever wants to read it; it goes with its job."""
+        return True
+
+    def killed_for_memory(self, m: PodMember) -> bool:
+        return m.pod is not None and pods.out_of_memory(m.pod)
+
+    def close(self) -> None:
+        """The jobs of a run go with it: what came of them is in its folder."""
+        for record in self.records.values() if self.run else ():
+            self.cluster.lane.do(partial(self.cluster.api.delete, gang.path_of(record.job)))
+        super().close()
+        self.cluster.close()

@@ -1,0 +1,51 @@
+"""Where pods may go, as the cluster is now."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headway.backend.kubernetes import filters
+from headway.backend.kubernetes.api import Plain
+from headway.backend.kubernetes.cluster import Cluster
+from headway.backend.kubernetes.nodes import ready
+from headway.core.job import Task
+from headway.core.units import NodeId
+
+
+def cannot(cluster: Cluster, made: Mapping[str, Plain], where: Mapping[str, str]) -> str:
+    """Why this gang cannot start there now, which may be later than what the policy saw; "": it
+    can.
+    """
+    beside: dict[str, list[Plain]] = {}
+    for name, node in where.items():
+        there = cluster.nodes.get(("", node))
+        if there is None or not ready(there):
+            return f"node {node} is not there"
+        here = beside.setdefault(node, [])
+        others = [*cluster.others(node), *here]
+        pod = made[name]
+        why = filters.lacking(pod, cluster.around)
+        why = why or filters.unfit(pod, there, others, cluster.around)
+        if why:
+            return f"{name} cannot go to {node}: {why}"
+        here.append(pod)
+    return next((w for node, here in beside.items() if (w := cluster.short_of(node, here))), "")
+
+
+def fitting(cluster: Cluster, task: Task, pod: Plain) -> Task:
+    """With the nodes that it may go to: the policy is to know."""
+    around, nodes = cluster.around, cluster.nodes
+    if filters.lacking(pod, around):
+        return replace(task, nodes=())
+    good = tuple(
+        NodeId(name)
+        for (_, name), node in nodes.items()
+        if not filters.unfit(pod, node, cluster.others(name), around)
+    )
+    return replace(task, nodes=None if len(good) == len(nodes) else good)
+
+
+def said(node: Plain) -> tuple[object, ...]:
+    """What of a node matters to who may go there, room apart."""
+    spec, about = node["spec"], node["metadata"]
+    extended = {k: v for k, v in node["status"].get("allocatable", {}).items() if "/" in k}
+    return spec.get("taints"), spec.get("unschedulable"), about.get("labels"), extended

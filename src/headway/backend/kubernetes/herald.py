@@ -1,0 +1,141 @@
+"""Tells people: the status of each `TrainingJob`, its conditions, and events."""
+
+from collections.abc import Mapping
+from functools import partial
+from math import inf
+
+from headway.backend.kubernetes import filters, gang, member, pods
+from headway.backend.kubernetes.amounts import allocatable, asked
+from headway.backend.kubernetes.api import Plain
+from headway.backend.kubernetes.cluster import Cluster
+from headway.backend.kubernetes.member import Record
+from headway.backend.state import Work
+from headway.core.job import Phase
+from headway.spec.manifest import TrainingJobSpec
+
+SHOWN = 3
+"""Reasons that one message names."""
+WAITS = "Waiting"
+
+
+class Herald:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    @staticmethod
+    def now() -> str:
+        return member.now()
+
+    def phase(self, work: Work, record: Record, phase: Phase) -> None:
+        """It has come to this: conditions, times, an event, and the status that has them all."""
+        reason = work.reason
+        if phase is Phase.WAITING:
+            record.placement = {}
+            if reason:
+                record.say("Placed", False, WAITS, reason)
+            record.say("Running", False, WAITS, reason or "it has not started yet")
+        elif phase is Phase.RUNNING:
+            record.started = record.started or self.now()
+            record.say("Running", True, "Started", "each replica runs")
+            self.event(record, "Started", "each replica runs")
+        elif phase.ended:
+            record.finished = self.now()
+            good = phase is Phase.SUCCEEDED
+            word = phase.value.capitalize()
+            text = reason or "its chief has ended well"
+            record.say("Running", False, word, text)
+            record.say("Succeeded", good, word, text)
+            self.event(record, word, text, warning=not good)
+        self.status(work, record, phase)
+
+    def waiting(self, work: Work, record: Record, made: Mapping[str, Plain]) -> None:
+        """Why it waits, where that is more than a want of room."""
+        before = record.conditions.get("Placed")
+        why = next((w for pod in made.values() if (w := self.hindrance(pod))), "")
+        reason = "NoNodeFits" if why else WAITS
+        text = why or work.reason or "it waits for room"
+        if before is not None and before["status"] == "False":
+            told = (before["reason"], before["message"]) == (reason, text)
+            if told or (not why and before["reason"] == WAITS):
+                return
+        record.say("Placed", False, reason, text)
+        if why:
+            self.event(record, reason, text, warning=True)
+        self.status(work, record)
+
+    def hindrance(self, pod: Plain) -> str:
+        """Why it could go nowhere even if nobody else were there; "": it could."""
+        around = self.cluster.around
+        lacking = filters.lacking(pod, around)
+        if lacking:
+            return lacking
+        whys: dict[str, int] = {}
+        for (_, name), node in self.cluster.nodes.items():
+            others = self.cluster.others(name)
+            why = filters.unfit(pod, node, others, around) or _too_small(pod, node)
+            if not why:
+                return ""
+            whys[why] = whys.get(why, 0) + 1
+        if not whys:
+            return "the cluster has no nodes"
+        most = sorted(whys.items(), key=lambda item: -item[1])[:SHOWN]
+        listed = "; ".join(
+            f"{count} of {len(self.cluster.nodes)} nodes: {why}" for why, count in most
+        )
+        return (
+            f"no node will do for task {pod['metadata']['labels'][f'{pods.LABEL}/task']}: {listed}"
+        )
+
+    def status(self, work: Work, record: Record, phase: Phase | None = None) -> None:
+        said = record.status(phase or work.phase, work.reason, work.tries)
+        said |= {"replicas": len(work.members), "selector": f"{pods.JOB}={record.name}"}
+        call = partial(self.cluster.api.patch, gang.status_path(record.job), {"status": said})
+        self.cluster.lane.do(call)
+
+    def refuse(self, job: Plain, reason: str, text: str) -> None:
+        """A job that cannot be understood: the API server knows the schema, so this is rare."""
+        record = Record.of(job, _NO_SPEC)
+        before = record.conditions.get("Accepted")
+        if before and (before["reason"], before["message"]) == (reason, text):
+            return
+        record.say("Accepted", False, reason, text)
+        said = record.status(Phase.FAILED, text, 0)
+        call = partial(self.cluster.api.patch, gang.status_path(job), {"status": said})
+        self.cluster.lane.do(call)
+        self.event(record, reason, text, warning=True)
+
+    def event(self, record: Record, reason: str, text: str, *, warning: bool = False) -> None:
+        about = record.job["metadata"]
+        at = self.now()
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{about['name']}-", "namespace": about["namespace"]},
+            "involvedObject": {
+                "apiVersion": pods.VERSION,
+                "kind": pods.KIND,
+                "name": about["name"],
+                "namespace": about["namespace"],
+                "uid": about["uid"],
+            },
+            "reason": reason,
+            "message": text[:1024],
+            "type": "Warning" if warning else "Normal",
+            "source": {"component": "headway"},
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "count": 1,
+        }
+        path = f"/api/v1/namespaces/{about['namespace']}/events"
+        self.cluster.lane.do(partial(self.cluster.api.create, path, body))
+
+
+_NO_SPEC = TrainingJobSpec()
+
+
+def _too_small(pod: Plain, node: Plain) -> str:
+    there = allocatable(node)
+    for name, amount in asked(pod).items():
+        if amount > there.get(name, inf if name == "ephemeral-storage" else 0.0):
+            return f"it asks for more {name} than the node has"
+    return ""

@@ -1,0 +1,174 @@
+"""Jobs come: made by a run as they become due, or found in the cluster, perhaps begun before us."""
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headway.backend.jobs import LiveJob
+from headway.backend.kubernetes import filters, pods
+from headway.backend.kubernetes.api import Plain
+from headway.backend.kubernetes.member import Record, seconds, spec_of
+from headway.backend.state import Work
+from headway.core.job import Phase
+from headway.core.snapshot import Trigger
+from headway.core.units import JobId, NodeId, ReplicaId, Seconds
+from headway.errors import BackendError, Declined, HeadwayError
+from headway.spec.manifest import TrainingJobSpec
+
+if TYPE_CHECKING:
+    from headway.backend.kubernetes.backend import KubernetesBackend
+
+
+class Intake:
+    def __init__(self, backend: "KubernetesBackend") -> None:
+        self.backend = backend
+        self._made: set[JobId] = set()
+        """Those that the cluster has been asked to take."""
+
+    def admit(self, work: Work) -> bool:
+        """It is due: has the cluster got it?"""
+        if work.id in self.backend.records:
+            return True
+        if work.id not in self._made and work.job.manifest is not None:
+            self._made.add(work.id)
+            body = {
+                "apiVersion": pods.VERSION,
+                "kind": pods.KIND,
+                "metadata": {
+                    "name": work.id,
+                    "namespace": self.backend.namespace,
+                    "labels": {pods.RUN: self.backend.run},
+                },
+                "spec": pods.written(work.job.manifest),
+            }
+            path = f"/apis/{pods.VERSION}/namespaces/{self.backend.namespace}/trainingjobs"
+            call = partial(self.backend.cluster.api.create, path, body)
+            self.backend.cluster.lane.do(call, failed=partial(self._not_made, work))
+        return False
+
+    def _not_made(self, work: Work, error: BackendError) -> None:
+        if not isinstance(error, Declined):
+            self._made.discard(work.id)  # the next look tries again
+            return
+        self.backend.coming.remove(work)
+        work.reason = f"the cluster does not take it: {error.message}"
+        self.backend.end(work, Phase.FAILED)
+        self.backend.happened(Trigger.FINISHED)
+
+    def take_in(self, job: Plain) -> None:
+        """A job that is new to us; perhaps not to whoever led before."""
+        about = job["metadata"]
+        name = self.backend.id_of(about["namespace"], about["name"])
+        work = self.backend.works.get(name)
+        try:
+            spec = spec_of(job)
+        except HeadwayError as error:
+            if not (job.get("status") or {}).get("finishTime"):
+                self.backend.herald.refuse(job, "Invalid", f"{error.where}: {error.message}")
+            return
+        record = Record.of(job, spec)
+        said = job.get("status") or {}
+        if work is None:
+            if record.finished:
+                return
+            work = self._work(name, job, spec)
+        elif work in self.backend.coming and (
+            record.enqueued or work.job.at <= self.backend.clock()
+        ):
+            self.backend.coming.remove(work)
+        self.backend.records[name] = record
+        work.tries = int(said.get("failures", 0))
+        if record.finished:  # a run that is resumed
+            work.started_at = self._at(record.started)
+            work.finished_at, work.phase = self._at(record.finished), Phase(said["phase"])
+            work.reason = said.get("reason", "")
+            self.backend.finished.append(work)
+            return
+        record.enqueued = record.enqueued or self.backend.herald.now()
+        if record.placement:
+            self._take_up(work, record, started=bool(said.get("phase") == Phase.RUNNING))
+        else:
+            self._enqueue(work, record)
+        self.backend.happened(Trigger.ARRIVED)
+
+    def _work(self, name: JobId, job: Plain, spec: TrainingJobSpec) -> Work:
+        at = max(0.0, seconds(job["metadata"]["creationTimestamp"]) - self.backend.clock.began)
+        core = spec.to_core(kind=" ".join(spec.tasks[0].command))
+        made = LiveJob(
+            id=name, at=min(at, self.backend.clock()), spec=core, commands={}, manifest=spec
+        )
+        self.backend.works[name] = work = Work(made, self.backend.folder / "jobs" / name)
+        return work
+
+    def _at(self, said: str) -> Seconds | None:
+        return seconds(said) - self.backend.clock.began if said else None
+
+    def _enqueue(self, work: Work, record: Record) -> None:
+        first = self.backend.pods_of(record, self.backend.gang_of(work))
+        bad = next((w for p in first.values() if (w := filters.unsupported(p))), "")
+        if bad:
+            work.reason = f"{bad} is not supported: leave it out, or use another scheduler"
+            record.say("Accepted", False, "Unsupported", work.reason)
+            self.backend.end(work, Phase.FAILED)
+            return
+        record.say("Accepted", True, "Accepted", "it can be run here")
+        self.backend.look_again()
+        self.backend.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
+
+    def _take_up(self, work: Work, record: Record, *, started: bool) -> None:
+        """It has a placement: go on with it. What is missing of a gang that never ran is made; of
+        one that did, it has failed.
+        """
+        work.started_at = self._at(record.started)
+        there = {
+            p["metadata"]["labels"].get(pods.REPLICA): p
+            for p in self.backend.cluster.of_job(record.job)
+            if pods.epoch_of(p) == record.epoch
+        }
+        for rank, (name, node) in enumerate(record.placement.items()):
+            m = self.backend.start(
+                work, ReplicaId(f"{work.id}/{name}"), NodeId(node), (rank, len(record.placement))
+            )
+            m.pod = there.get(name)
+        self.backend.resume_at(work, Phase.RUNNING if started else Phase.STARTING)
+        if not started:
+            self.backend.launch(work, record)
+            return
+        for m in self.backend.members_of(work):
+            if m.pod is None:
+                self.backend.vanished(m)
+
+    def changed(self, before: Plain | None, new: Plain | None) -> None:
+        about = (new or before or {})["metadata"]
+        name = self.backend.id_of(about["namespace"], about["name"])
+        record = self.backend.records.get(name)
+        if new is None:
+            self._deleted(name)
+        elif record is None:
+            if before is None or before["metadata"].get("generation") != about.get("generation"):
+                self.take_in(new)
+        else:
+            record.job = new
+            work = self.backend.works[name]
+            if before and about.get("generation") != before["metadata"].get("generation"):
+                self._respecified(work, record)
+
+    def _respecified(self, work: Work, record: Record) -> None:
+        """Its manifest was changed: that counts as long as it has not started."""
+        if work.phase is not Phase.WAITING:
+            return
+        with suppress(HeadwayError):
+            record.spec = spec_of(record.job)
+            work.spec = record.spec.to_core(kind=work.spec.kind)
+            self._enqueue(work, record)
+            self.backend.happened(Trigger.ARRIVED)
+
+    def _deleted(self, name: JobId) -> None:
+        work = self.backend.works.get(name)
+        self.backend.records.pop(name, None)
+        if work is None:
+            return
+        if work.finished_at is None:
+            work.reason, work.again_at = "its TrainingJob was deleted", None
+            self.backend.end(work, Phase.CANCELLED)
+            self.backend.happened(Trigger.FINISHED)

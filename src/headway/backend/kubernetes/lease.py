@@ -1,0 +1,111 @@
+"""One leads: whoever holds the lease, as long as it renews it in time.
+
+The times are those of Kubernetes' own election. A holder that cannot renew gives up before anybody
+else may take over; who waits trusts no clock but its own.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from threading import Event, Thread
+from time import monotonic
+
+from headway.backend.kubernetes.api import Api, Plain
+from headway.core.units import Seconds
+from headway.errors import BackendError, Declined
+
+LASTS: Seconds = 15.0
+DEADLINE: Seconds = 10.0
+"""Not renewed for so long: it is given up."""
+RETRY: Seconds = 2.0
+API = "coordination.k8s.io/v1"
+MISSING, CONFLICT = 404, 409
+
+
+class Lease:
+    def __init__(self, api: Api, namespace: str, name: str, identity: str) -> None:
+        self._api, self._identity = api, identity
+        self._all = f"/apis/{API}/namespaces/{namespace}/leases"
+        self._path, self._name = f"{self._all}/{name}", name
+        self._seen: tuple[str, Seconds] = ("", 0.0)
+        """The version that was seen last, and when it was seen first."""
+        self._stopped = Event()
+        self._thread: Thread | None = None
+
+    def acquire(self, stop: Event) -> bool:
+        """Wait until we lead; False: we were stopped before."""
+        while not stop.is_set():
+            with suppress(BackendError):
+                if self.take():
+                    return True
+            stop.wait(RETRY)
+        return False
+
+    def take(self) -> bool:
+        """Take it, or renew it. False: somebody else has it."""
+        try:
+            found = self._api.get(self._path)
+        except Declined as error:
+            if error.status != MISSING:
+                raise
+            return self._write(None)
+        spec, version = found.get("spec") or {}, found["metadata"]["resourceVersion"]
+        holder = spec.get("holderIdentity") or ""
+        if holder not in ("", self._identity):
+            if version != self._seen[0]:
+                self._seen = version, monotonic()
+            if monotonic() - self._seen[1] < float(spec.get("leaseDurationSeconds", LASTS)):
+                return False
+        return self._write(found)
+
+    def _write(self, before: Plain | None, holder: str | None = None) -> bool:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        old = (before or {}).get("spec") or {}
+        ours = old.get("holderIdentity") == self._identity
+        spec = {
+            "holderIdentity": self._identity if holder is None else holder,
+            "leaseDurationSeconds": int(LASTS),
+            "acquireTime": old.get("acquireTime", now) if ours else now,
+            "renewTime": now,
+            "leaseTransitions": int(old.get("leaseTransitions", 0)) + int(bool(old) and not ours),
+        }
+        body: Plain = {"apiVersion": API, "kind": "Lease", "spec": spec}
+        try:
+            if before is None:
+                self._api.create(self._all, {**body, "metadata": {"name": self._name}})
+            else:  # with its version: if somebody else was quicker, this is refused
+                self._api.replace(self._path, {**body, "metadata": before["metadata"]})
+        except Declined as error:
+            if error.status != CONFLICT:
+                raise
+            return False
+        return True
+
+    def hold(self, lost: Callable[[], None]) -> None:
+        """Renew it from now on; `lost` is called, in another thread, when that fails for good."""
+        self._thread = Thread(target=self._renew, args=(lost,), name="lease", daemon=True)
+        self._thread.start()
+
+    def _renew(self, lost: Callable[[], None]) -> None:
+        renewed = monotonic()
+        while not self._stopped.wait(RETRY):
+            began = monotonic()
+            try:
+                if not self.take():
+                    break
+                renewed = began
+            except BackendError:
+                if monotonic() - renewed > DEADLINE:
+                    break
+        if not self._stopped.is_set():
+            lost()
+
+    def release(self) -> None:
+        """So that the next one need not wait."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(RETRY)
+        with suppress(BackendError):
+            found = self._api.get(self._path)
+            if (found.get("spec") or {}).get("holderIdentity") == self._identity:
+                self._write(found, holder="")

@@ -1,0 +1,277 @@
+"""An API server that keeps objects in memory, and kubelets that do what a test tells them.
+
+As much of the protocol as the backend speaks: list, watch with versions and 410, create, merge
+patch, replace, delete with grace, binding. It runs nothing; what pods do is for the test to say.
+"""
+
+import json
+from contextlib import suppress
+from copy import deepcopy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Condition, Thread
+from time import monotonic
+from urllib.parse import parse_qs, urlsplit
+
+from kubernetes.client import ApiClient, Configuration
+
+from headway.backend.kubernetes.api import Api
+
+JOBS = "trainingjobs"
+
+
+class FakeCluster:
+    def __init__(self, nodes=("a", "b"), cpu="1"):
+        self.objects, self.log, self.version = {}, [], 0
+        self.compacted = 0
+        """Watches that begin before this version are told 410."""
+        self.stale = set()
+        """Kinds whose watches fall silent."""
+        self.refuse = {}
+        """(method, kind, sub): (status, message), for calls that are declined."""
+        self.calls = []
+        self.changed = Condition()
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.fake = self
+        self.server.daemon_threads = True
+        Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+        for name in nodes:
+            self.put("nodes", node(name, cpu))
+
+    def api(self):
+        made = Configuration()
+        made.host = f"http://127.0.0.1:{self.server.server_port}"
+        return Api(ApiClient(made))
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    # -- for tests -------------------------------------------------------------------------------
+
+    def put(self, kind, new, namespace=""):
+        with self.changed:
+            about = new["metadata"]
+            key = kind, about.get("namespace", namespace), about["name"]
+            before = self.objects.get(key)
+            self.version += 1
+            about["resourceVersion"] = str(self.version)
+            about.setdefault("uid", f"uid-{self.version}")
+            about.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
+            self.objects[key] = new
+            self._tell(kind, "ADDED" if before is None else "MODIFIED", new)
+            return new
+
+    def drop(self, kind, name, namespace="default"):
+        with self.changed:
+            found = self.objects.pop((kind, namespace, name), None)
+            if found is not None:
+                self.version += 1
+                found["metadata"]["resourceVersion"] = str(self.version)
+                self._tell(kind, "DELETED", found)
+            return found
+
+    def _tell(self, kind, what, each):
+        self.log.append((self.version, kind, what, deepcopy(each)))
+        self.changed.notify_all()
+
+    def all(self, kind):
+        with self.changed:
+            return [deepcopy(o) for (k, _, _), o in self.objects.items() if k == kind]
+
+    def get(self, kind, name, namespace="default"):
+        with self.changed:
+            return deepcopy(self.objects.get((kind, namespace, name)))
+
+    def change(self, kind, name, change, namespace="default"):
+        """A merge patch, from outside."""
+        with self.changed:
+            found = self.objects[kind, namespace, name]
+            return self.put(kind, merged(found, change), namespace)
+
+    def pod(self, name, phase, **status):
+        """What its kubelet says of it."""
+        return self.change("pods", name, {"status": {"phase": phase, **status}})
+
+    def submit(self, name, *, spec=None, **more):
+        job = {"metadata": {"name": name, "namespace": "default", "generation": 1, **more}}
+        job["spec"] = spec or {"tasks": [task()]}
+        return self.put(JOBS, job, "default")
+
+
+def task(name="worker", replicas=1, cpu="400m", **more):
+    requests = {"requests": {"cpu": cpu}}
+    command = ["python3", "train.py"]
+    made = {"name": name, "replicas": replicas, "image": "x:1", "command": command}
+    return {**made, "resources": requests, **more}
+
+
+def node(name, cpu="1", *, ready=True, **more):
+    condition = {"type": "Ready", "status": str(ready)}
+    amounts = {"cpu": cpu, "memory": "8Gi", "pods": "20", "ephemeral-storage": "9Gi"}
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": more,
+        "status": {"allocatable": amounts, "conditions": [condition]},
+    }
+
+
+def merged(old, change):
+    if not isinstance(change, dict) or not isinstance(old, dict):
+        return change
+    new = dict(old)
+    for key, value in change.items():
+        if value is None:
+            new.pop(key, None)
+        else:
+            new[key] = merged(old.get(key, {}) if isinstance(value, dict) else None, value)
+    return new
+
+
+def _selected(each, selector):
+    labels = each["metadata"].get("labels") or {}
+    if selector.startswith("!"):
+        return selector[1:] not in labels
+    key, _, value = selector.partition("=")
+    return not key or labels.get(key) == value
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request: a method each verb."""
+
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def fake(self):
+        return self.server.fake
+
+    def log_message(self, *_): ...
+
+    def _asked(self):
+        parts = urlsplit(self.path)
+        words = parts.path.strip("/").split("/")
+        words = words[2:] if words[0] == "api" else words[3:]
+        space = ""
+        if words[0] == "namespaces" and len(words) > 2:
+            space, words = words[1], words[2:]
+        kind, name, sub = (*words, "", "")[:3]
+        query = {k: v[0] for k, v in parse_qs(parts.query).items()}
+        size = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(size)) if size else {}
+        return kind, space, name, sub, query, body
+
+    def _say(self, status, body):
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _no(self, status, why):
+        self._say(status, {"kind": "Status", "code": status, "message": why})
+
+    def _serve(self, act):
+        kind, space, name, sub, query, body = self._asked()
+        self.fake.calls.append((self.command, kind, name, sub))
+        told = self.fake.refuse.get((self.command, kind, sub))
+        if told:
+            self._no(*told)
+            return
+        act(kind, space, name, sub, query, body)
+
+    def do_GET(self):
+        self._serve(self._get)
+
+    def do_POST(self):
+        self._serve(self._post)
+
+    def do_PATCH(self):
+        self._serve(self._patch)
+
+    def do_PUT(self):
+        self._serve(self._put)
+
+    def do_DELETE(self):
+        self._serve(self._delete)
+
+    def _get(self, kind, space, name, sub, query, body):  # noqa: ARG002
+        if query.get("watch"):
+            self._watch(kind, query)
+        elif name:
+            found = self.fake.get(kind, name, space)
+            self._say(200, found) if found else self._no(404, f"{kind} {name} not found")
+        else:
+            chosen = query.get("labelSelector", "")
+            with self.fake.changed:
+                items = [o for o in self.fake.all(kind) if _selected(o, chosen)]
+                about = {"resourceVersion": str(self.fake.version)}
+            self._say(200, {"items": items, "metadata": about})
+
+    def _watch(self, kind, query):
+        with suppress(ConnectionError):  # whoever watched may have gone
+            self._stream(kind, query)
+
+    def _stream(self, kind, query):
+        since, end = int(query["resourceVersion"]), monotonic() + int(query["timeoutSeconds"])
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        while monotonic() < end:
+            with self.fake.changed:
+                if since < self.fake.compacted:
+                    self._line("ERROR", {"code": 410, "message": "too old", "metadata": {}})
+                    break
+                if kind not in self.fake.stale:
+                    chosen = query.get("labelSelector", "")
+                    for version, what, of, each in list(self.fake.log):
+                        if version > since and what == kind and _selected(each, chosen):
+                            self._line(of, each)
+                    since = self.fake.version
+                self.fake.changed.wait(0.05)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _line(self, what, each):
+        data = json.dumps({"type": what, "object": each}).encode() + b"\n"
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def _post(self, kind, space, name, sub, query, body):  # noqa: ARG002
+        if sub == "binding":
+            there = self.fake.get("pods", name, space)
+            if there is None or there["spec"].get("nodeName"):
+                self._no(404 if there is None else 409, f"pod {name} cannot be bound")
+                return
+            self.fake.change("pods", name, {"spec": {"nodeName": body["target"]["name"]}}, space)
+            self._say(201, {})
+            return
+        about = body["metadata"]
+        about.setdefault("namespace", space)
+        if "generateName" in about:
+            about["name"] = f"{about['generateName']}{len(self.fake.log)}"
+        if self.fake.get(kind, about["name"], space):
+            self._no(409, f"{kind} {about['name']} already exists")
+            return
+        body.setdefault("status", {"phase": "Pending"} if kind == "pods" else {})
+        self._say(201, self.fake.put(kind, body, space))
+
+    def _patch(self, kind, space, name, sub, query, body):  # noqa: ARG002
+        if self.fake.get(kind, name, space) is None:
+            self._no(404, f"{kind} {name} not found")
+        else:
+            self._say(200, self.fake.change(kind, name, body, space))
+
+    def _put(self, kind, space, name, sub, query, body):  # noqa: ARG002
+        found = self.fake.get(kind, name, space)
+        if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            self._no(409, "the object has been modified")
+        else:
+            self._say(200, self.fake.put(kind, body, space))
+
+    def _delete(self, kind, space, name, sub, query, body):  # noqa: ARG002
+        found = self.fake.get(kind, name, space)
+        if found is None:
+            self._no(404, f"{kind} {name} not found")
+        elif kind == "pods" and body.get("gracePeriodSeconds") and found["spec"].get("nodeName"):
+            now = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+            self._say(200, self.fake.change(kind, name, {"metadata": now}, space))
+        else:
+            self._say(200, self.fake.drop(kind, name, space))

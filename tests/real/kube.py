@@ -1,0 +1,117 @@
+"""A real cluster: of our own (`scripts/cluster`), or the one that KUBECONFIG names."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+
+from testcluster import binaries, leftovers
+from testcluster.layout import Layout
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "cluster"
+PATIENCE = 60.0
+
+
+def missing():
+    """Why there can be no cluster here; "": there can. Programs are only built where the tier is
+    required: that takes minutes.
+    """
+    why = binaries.missing()
+    if why:
+        return why
+    required = "kubernetes" in os.environ.get("HEADWAY_REQUIRE", "").split(",")
+    lacking = [name for name in (*binaries.PROGRAMS, "coredns") if binaries.find(name) is None]
+    if lacking and not required:
+        return f"not built yet: {', '.join(lacking)}; scripts/cluster up builds them, once"
+    return ""
+
+
+class Private:
+    """A cluster that `scripts/cluster` makes and takes down."""
+
+    def __init__(self, name, nodes):
+        self.layout, self.nodes = Layout(name), nodes
+
+    def _script(self, act, *words, env=None):
+        told = [sys.executable, str(SCRIPT), act, "--name", self.layout.name, *words]
+        return subprocess.run(
+            told, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})}
+        )
+
+    def try_up(self, **env):
+        return self._script("up", "--nodes", str(self.nodes), env=env)
+
+    def up(self):
+        done = self.try_up()
+        assert done.returncode == 0, done.stderr
+        return Kube(self.layout.kubeconfig)
+
+    def status(self):
+        return self._script("status")
+
+    def down(self):
+        done = self._script("down")
+        assert done.returncode == 0, done.stderr
+
+    def left(self):
+        return leftovers.left(self.layout)
+
+    def processes(self, word):
+        """Those of the cluster that run a program of that name."""
+        found = []
+        for pid in leftovers.processes(self.layout):
+            told = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
+            if Path(told).name.startswith(word):
+                found.append(pid)
+        return found
+
+
+class Kube:
+    """kubectl, and waiting for what it says."""
+
+    def __init__(self, kubeconfig):
+        self.kubeconfig = str(kubeconfig)
+        self.program = str(binaries.find("kubectl"))
+
+    def run(self, *words, text=None):
+        told = [self.program, "--kubeconfig", self.kubeconfig, *words]
+        return subprocess.run(told, input=text, capture_output=True, text=True, check=False)
+
+    def __call__(self, *words, text=None):
+        done = self.run(*words, text=text)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def get(self, *words):
+        return json.loads(self("get", *words, "-o", "json"))
+
+    def apply(self, *objects):
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        return self("apply", "-f", "-", text=json.dumps(listed))
+
+    def until(self, claim, patience=PATIENCE):
+        end = monotonic() + patience
+        while not (found := claim()):
+            assert monotonic() < end, "it never came true"
+            sleep(0.1)
+        return found
+
+
+class Kubectl:
+    """kubectl on a cluster; what is `given` goes in as a file."""
+
+    def __init__(self, kube):
+        self.kube = kube
+
+    def __call__(self, *words, given=None):
+        more = ["-f", "-"] if given is not None else []
+        text = None if given is None else json.dumps(given)
+        return self.kube.run(*map(str, words), *more, text=text)
+
+    def done(self, *words, given=None):
+        """It must go well; what it printed."""
+        ran = self(*words, given=given)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout

@@ -1,0 +1,338 @@
+"""A real API server takes our custom resource, refuses what is wrong by name, and lets the operator
+do what it must and no more. Pods made from a manifest run as nobody special.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+from uuid import uuid4
+
+import image
+import pytest
+import yaml
+
+from headway.backend.kubernetes.pod import Owner, to_pod, to_service
+from headway.deploy import files
+from headway.deploy.objects import Values
+from headway.spec.crd import NAME
+from headway.spec.manifest import TrainingJob
+from headway.spec.status import TrainingJobStatus
+from manifests import JOB, WHOLE, WRONG, WRONG_ON_A_CLUSTER, changed
+
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("installed")]
+
+IMAGE = image.NAME
+ROOT = Path(__file__).parents[2]
+
+
+def until(true, seconds=30):
+    """Wait for it, and say what was there instead."""
+    end = monotonic() + seconds
+    while not (found := true()):
+        assert monotonic() < end, f"not within {seconds} s: {true}"
+        sleep(0.2)
+    return found
+
+
+@pytest.fixture(scope="module")
+def installed(kubectl):
+    """Everything but the operator itself, in a namespace and under a name of our own: the cluster
+    may have a Headway that somebody uses.
+    """
+    where = f"headway-{uuid4().hex[:8]}"
+    found = files.stream(Values(namespace=where, replicas=1))
+    there = [_renamed(made, where) for made in found if made["kind"] != "Deployment"]
+    ours = kubectl("get", "crd", NAME).returncode != 0
+    kubectl.done("apply", given={"apiVersion": "v1", "kind": "List", "items": there})
+    kubectl.done("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=20s")
+    until(lambda: kubectl("get", "tj").returncode == 0)
+    yield where
+    kubectl.done("delete", "namespace", where, "--wait=false")
+    for made in there:
+        if made["kind"].startswith("ClusterRole"):
+            kubectl.done("delete", made["kind"], made["metadata"]["name"])
+    if ours:
+        kubectl.done("delete", "crd", NAME)
+
+
+def _renamed(made, name):
+    if not made["kind"].startswith("ClusterRole"):
+        return made
+    meta = made["metadata"]
+    made = made | {"metadata": meta | {"name": meta["name"].replace("headway", name)}}
+    if "roleRef" in made:
+        made["roleRef"] = made["roleRef"] | {"name": name}
+    return made
+
+
+@pytest.fixture
+def namespace(kubectl):
+    """One for this test, held to the strictest of Kubernetes' own standards."""
+    name = f"test-{uuid4().hex[:8]}"
+    kubectl.done("create", "namespace", name)
+    strict = "pod-security.kubernetes.io/enforce=restricted"
+    kubectl.done("label", "namespace", name, strict)
+    account = ["get", "serviceaccount", "default", "-n", name]
+    until(lambda: kubectl(*account).returncode == 0)
+    yield name
+    kubectl.done("delete", "namespace", name, "--wait=false")
+
+
+def create(kubectl, manifest):
+    return kubectl("create", "--dry-run=server", "-o", "json", given=manifest)
+
+
+def test_what_is_left_out_is_filled_in_as_pydantic_does(kubectl):
+    stored = json.loads(create(kubectl, JOB).stdout)
+    read = TrainingJob.model_validate(JOB).spec
+    assert stored["spec"] != JOB["spec"]
+    assert TrainingJob.model_validate(JOB | {"spec": stored["spec"]}).spec == read
+
+
+def test_everything_that_a_manifest_can_say_is_kept(kubectl):
+    stored = json.loads(create(kubectl, WHOLE).stdout)
+    again = TrainingJob.model_validate(WHOLE | {"spec": stored["spec"]})
+    assert again.spec == TrainingJob.model_validate(WHOLE).spec
+
+
+def test_one_file_is_applied_to_a_cluster_and_run_on_this_machine(kubectl, namespace, tmp_path):
+    folder = ROOT / "workloads"
+    kubectl.done("create", "-n", namespace, "-f", folder / "jobs" / "vae.yaml")
+    words = [sys.executable, "-m", "headway", "run", folder / "manifest.yaml", "--json"]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    ran = subprocess.run(
+        [*words, "--data", tmp_path],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    (result,) = json.loads(ran.stdout)
+    assert {j["name"]: j["outcome"] for j in result["per_job"]}["vae"] == "succeeded"
+
+
+def by_name(made):
+    return {(o["kind"], o["metadata"]["name"]): o for o in made}
+
+
+def test_kustomize_makes_the_same_of_the_base(kubectl):
+    made = kubectl.done("kustomize", ROOT / "deploy" / "kustomize")
+    assert by_name(yaml.safe_load_all(made)) == by_name(files.stream(Values()))
+
+
+def test_helm_makes_the_same_of_the_chart(helm):
+    chart = str(ROOT / "deploy" / "helm" / "headway")
+    subprocess.run([helm, "lint", "--strict", chart], check=True)
+    words = ["template", "headway", chart, "--include-crds", "--namespace", "ours"]
+    chosen = ["--set", "image=registry.example/h:2", "--set", "replicas=3", "--kube-version=1.34.0"]
+    made = subprocess.run(
+        [helm, *words, *chosen], check=True, capture_output=True, text=True
+    ).stdout
+    values = Values(namespace="ours", image="registry.example/h:2", replicas=3)
+    expected = [o for o in files.stream(values) if o["kind"] != "Namespace"]
+    assert by_name(yaml.safe_load_all(made)) == by_name(expected)
+
+
+@pytest.mark.parametrize(("where", "to", "named"), WRONG + WRONG_ON_A_CLUSTER)
+def test_what_is_wrong_is_refused_with_the_name_of_the_field(kubectl, where, to, named):
+    ran = create(kubectl, changed(where, to))
+    assert ran.returncode == 1
+    assert named in ran.stderr
+
+
+def test_a_job_is_scaled_shown_and_told_of(kubectl, namespace):
+    there = ("-n", namespace)
+    kubectl.done("apply", *there, given=WHOLE)
+    assert kubectl("scale", "tj", "whole", "--replicas=4", *there).returncode == 0
+    refused = kubectl("scale", "tj", "whole", "--replicas=5", *there).stderr
+    assert "spec.elasticReplicas" in refused
+    assert "between minReplicas and maxReplicas" in refused
+    told = TrainingJobStatus.model_validate(
+        {
+            "phase": "running",
+            "reason": "two nodes had room",
+            "replicas": 3,
+            "selector": "headway.dev/job=whole",
+            "startTime": "2026-11-15T12:00:00Z",
+            "placement": {"worker-0": "node-1"},
+            "conditions": [
+                {
+                    "type": "Placed",
+                    "status": "True",
+                    "reason": "Fits",
+                    "lastTransitionTime": "2026-11-15T12:00:00Z",
+                }
+            ],
+        }
+    ).model_dump(mode="json", by_alias=True, exclude_none=True)
+    patch = ["patch", "tj", "whole", *there, "--subresource=status", "--type=merge", "-p"]
+    kubectl.done(*patch, json.dumps({"status": told, "spec": {"priority": 9}}))
+    found = json.loads(kubectl.done("get", "tj", "whole", *there, "-o", "json"))
+    assert found["status"].items() >= told.items()
+    assert (found["spec"]["elasticReplicas"], found["spec"]["priority"]) == (4, -3)
+    head, row = kubectl.done("get", "tj", *there, "-o", "wide").splitlines()
+    assert head.split() == [
+        "NAME", "PHASE", "REPLICAS", "PRIORITY", "STARTED", "FINISHED", "AGE", "REASON",
+    ]  # fmt: skip
+    assert row.startswith("whole   running   3          -3")
+    assert row.endswith("two nodes had room")
+    assert "phase" in kubectl(*patch, '{"status": {"phase": "happy"}}').stderr
+
+
+def test_tasks_stay_as_they_are(kubectl, namespace):
+    kubectl.done("apply", "-n", namespace, given=JOB)
+    ran = kubectl("apply", "-n", namespace, given=changed("spec.tasks.0.image", "other"))
+    assert "spec.tasks" in ran.stderr
+    assert "cannot be changed" in ran.stderr
+    kubectl.done("apply", "-n", namespace, given=changed("spec.priority", 5))
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("get secrets", "no"),
+        ("list secrets", "no"),
+        ("get nodes --subresource=proxy", "no"),
+        ("get pods --subresource=log", "no"),
+        ("create pods --subresource=exec", "no"),
+        ("get configmaps", "no"),
+        ("patch nodes", "no"),
+        ("create trainingjobs.headway.dev", "no"),
+        ("update pods", "no"),
+        ("get services", "no"),
+        ("create pods", "yes"),
+        ("create pods --subresource=binding", "yes"),
+        ("patch pods --subresource=resize", "yes"),
+        ("watch nodes", "yes"),
+        ("watch storageclasses.storage.k8s.io", "yes"),
+        ("patch persistentvolumeclaims", "yes"),
+        ("delete services", "yes"),
+        ("create events", "yes"),
+        ("patch trainingjobs.headway.dev --subresource=status", "yes"),
+        ("update trainingjobs.headway.dev --subresource=finalizers", "yes"),
+    ],
+)
+def test_the_operator_may_do_this_and_not_that(kubectl, installed, question, answer):
+    account = f"system:serviceaccount:{installed}:headway"
+    ran = kubectl("auth", "can-i", *question.split(), "--as", account, "-n", "default")
+    assert ran.stdout.strip() == answer
+
+
+@pytest.mark.parametrize(
+    ("lease", "where", "answer"),
+    [("headway", "home", "yes"), ("another", "home", "no"), ("headway", "kube-system", "no")],
+)
+def test_the_operator_has_one_lease_in_its_own_namespace(kubectl, installed, lease, where, answer):
+    ran = kubectl(
+        "auth", "can-i", "update", f"leases.coordination.k8s.io/{lease}",
+        "--as", f"system:serviceaccount:{installed}:headway",
+        "-n", installed if where == "home" else where,
+    )  # fmt: skip
+    assert ran.stdout.strip() == answer
+
+
+def test_who_may_edit_a_namespace_may_edit_its_training_jobs(kubectl, namespace):
+    kubectl.done(
+        "create", "rolebinding", "ann", "--clusterrole=edit", "--user=ann", "-n", namespace
+    )
+
+    def may(what, sub=()):
+        words = ["auth", "can-i", what, "trainingjobs.headway.dev", *sub]
+        return kubectl(*words, "--as=ann", "-n", namespace).stdout.strip() == "yes"
+
+    until(lambda: may("create"))
+    assert may("patch", ["--subresource=scale"])
+    assert not may("patch", ["--subresource=status"])
+
+
+def test_the_operator_fits_the_strictest_standard(kubectl, installed):
+    (deployment,) = files.objects.operator(Values(namespace=installed))
+    meta = {"name": "trial", "namespace": installed}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
+    spec = deployment["spec"]["template"]["spec"]
+    kubectl.done("create", "--dry-run=server", given=pod | {"spec": spec})
+    loose = kubectl("run", "x", "--image=x", "-n", installed, "--dry-run=server")
+    assert 'violates PodSecurity "restricted' in loose.stderr
+
+
+SCRIPT = """
+import os, pathlib
+print("uid", os.getuid())
+print("env", os.environ["LR"], os.environ["S_KEY"], os.environ["COLOUR"], os.environ["HEADWAY_JOB"])
+print("file", pathlib.Path("/etc/settings/COLOUR").read_text())
+for place in ("/headway", "/tmp", "/scratch", "/", "/etc/settings"):
+    try:
+        pathlib.Path(place, "new").write_text("x")
+        print("may write", place)
+    except OSError as error:
+        print("may not write", place)
+print("host", os.uname().nodename)
+"""
+
+
+TASK = {
+    "name": "worker",
+    "image": IMAGE,
+    "command": ["python3", "-c", SCRIPT],
+    "workingDir": "/tmp",
+    "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
+    "env": {"LR": "0.1"},
+    "envFrom": [
+        {"prefix": "S_", "secretRef": {"name": "keys"}},
+        {"configMapRef": {"name": "settings"}},
+    ],
+    "mounts": [
+        {"path": "/etc/settings", "configMap": "settings"},
+        {"path": "/scratch", "scratch": "16Mi"},
+    ],
+    "tolerations": [{"operator": "Exists"}],
+    "nodeSelector": {"kubernetes.io/os": "linux"},
+}
+
+
+def bind(kubectl, namespace, pod):
+    """By hand, to any node."""
+    node = json.loads(kubectl.done("get", "nodes", "-o", "json"))["items"][0]["metadata"]["name"]
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/binding"
+    kubectl.done("create", "--raw", path, given=binding)
+
+
+def test_a_pod_made_from_a_manifest_runs_and_finds_what_it_was_promised(kubectl, namespace):
+    there = ("-n", namespace)
+    kubectl.done("create", "configmap", "settings", "--from-literal=COLOUR=red", *there)
+    kubectl.done("create", "secret", "generic", "keys", "--from-literal=KEY=value", *there)
+    job = changed("spec.tasks", [TASK])
+    made = json.loads(kubectl.done("create", *there, "-o", "json", given=job))
+    spec = TrainingJob.model_validate(JOB | {"spec": made["spec"]}).spec
+    owner = Owner(name="vae", namespace=namespace, uid=made["metadata"]["uid"])
+    kubectl.done("create", given=to_service(owner))
+    told = {"HEADWAY_JOB": "vae"}
+    kubectl.done("create", given=to_pod(owner, spec, spec.tasks[0], 0, epoch=1, env=told))
+    bind(kubectl, namespace, "vae-worker-0")  # refused if anybody else had
+    phase = ["get", "pod", "vae-worker-0", *there, "-o", "jsonpath={.status.phase}"]
+    until(lambda: kubectl.done(*phase) in ("Succeeded", "Failed"), 60)
+    said = kubectl.done("logs", "vae-worker-0", *there)
+    assert kubectl.done(*phase) == "Succeeded", said
+    assert said.splitlines() == [
+        "uid 1000",
+        "env 0.1 value red vae",
+        "file red",
+        "may write /headway",
+        "may write /tmp",
+        "may write /scratch",
+        "may not write /",
+        "may not write /etc/settings",
+        "host vae-worker-0",
+    ]
+    kubectl.done("delete", "tj", "vae", *there)  # what belongs to a job goes with it
+    until(lambda: kubectl("get", "pod,service", "-o", "name", *there).stdout == "")
