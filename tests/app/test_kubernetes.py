@@ -289,6 +289,20 @@ def test_a_job_that_is_deleted_goes_with_its_pods(fake, headway):
     headway.until(lambda: not bound(fake))
 
 
+def test_a_name_can_be_used_again(fake, headway):
+    """The second job of a name is not the first; it comes while the first is still leaving."""
+    fake.submit("x")
+    headway.until(lambda: all_bound(fake, 1))
+    run_all(fake)
+    headway.until(lambda: status(fake, "x").get("phase") == "running")
+    fake.drop("trainingjobs", "x")
+    fake.submit("x", spec={"tasks": [task("main", 2)]})
+    headway.until(lambda: fake.get("pods", "x-main-1-2") or fake.get("pods", "x-main-1-1"))
+    headway.until(lambda: all_bound(fake, 2))
+    assert headway.backend.works["default/x"].reason == ""
+    assert not headway.backend.finished
+
+
 def test_a_waiting_job_may_be_changed(fake, headway):
     job = fake.submit("x", spec={"tasks": [task(cpu="20")]})
     headway.until(lambda: "more cpu" in condition(fake, "x", "Placed").get("message", ""))

@@ -26,7 +26,7 @@ from headway.backend.mailbox import Mailbox
 from headway.backend.state import Work
 from headway.core.decision import Move, Place, SetShare, Suspend
 from headway.core.job import Phase, Task, replica_id
-from headway.core.snapshot import Trigger
+from headway.core.snapshot import Observation, Trigger
 from headway.core.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, HeadwayError
 
@@ -114,6 +114,11 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def admit(self, work: Work) -> bool:
         return self.intake.admit(work)
+
+    def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
+        seen = super().observe(look)
+        self.intake.forget()
+        return seen
 
     def resume_at(self, work: Work, phase: Phase) -> None:
         """It had come so far before us; its status says so already."""
