@@ -15,14 +15,17 @@ from containers import IMAGE, DockerPlatform
 from typer.testing import CliRunner
 
 from fake_engine import FakeEngine
-from headway.backend.docker import limits, logs, usage
+from headway.backend.clock import Clock
+from headway.backend.docker import adopted, calls, limits, logs, usage
+from headway.backend.docker.backend import DockerBackend
 from headway.backend.docker.client import Client
+from headway.backend.docker.engine import Engine
 from headway.backend.docker.nodes import spots
 from headway.cli import app
 from headway.core.decision import Failed, Move, Place, Refused, SetShare, Started
 from headway.core.job import Phase
 from headway.core.units import Resources
-from headway.errors import BackendError, ConfigError, Denied, Unreachable
+from headway.errors import BackendError, ConfigError, Declined, Denied, Unreachable
 from headway.spec.reading import read_workload
 
 PRINTS = """
@@ -30,6 +33,16 @@ import time
 for i in range(1, 11):
     print(f"step {i}/10 loss {1 / i}", flush=True)
     time.sleep(0.03)
+"""
+
+
+PATIENT = """
+import os, sys, time
+step = 0
+while not os.path.exists(sys.argv[1]):
+    step += 1
+    print(f"step {step} loss {1 / step}", flush=True)
+    time.sleep(0.02)
 """
 
 
@@ -89,27 +102,75 @@ def test_a_command_that_fails_says_why(tmp_path, engine):
     assert [j["outcome"] for j in found["per_job"]] == ["failed", "succeeded", "failed"]
 
 
+def theirs(tmp_path, label, value):
+    """A container that somebody else runs until `enough` is there."""
+    command = ["python3", "-u", "-c", PATIENT, str(tmp_path / "enough")]
+    return {"Cmd": command, "HostConfig": {}, "Image": "any", "Labels": {label: value}}
+
+
+def when_heard(engine, then):
+    """Once Headway listens to the engine."""
+
+    def wait():
+        until(lambda: engine.listening)
+        sleep(0.2)
+        then()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def test_containers_are_adopted_by_name_and_by_label(tmp_path, engine):
-    del tmp_path
+    made = theirs(tmp_path, "headway.dev/job", "twice")
     for i in range(2):
-        made = {"Cmd": ["python3", "-u", "-c", PRINTS], "HostConfig": {}, "Image": "any"}
-        made["Labels"] = {"headway.dev/job": "twice"}
         engine.create(f"Mine_{i}", made).start()
+    when_heard(engine, (tmp_path / "enough").touch)
     (found,) = json.loads(call("adopt", "--label", "headway.dev/job", "--json").stdout)
     assert [j["name"] for j in found["per_job"]] == ["twice", "mine-1"]
     assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 2
     assert len(engine.containers) == 2, "who was adopted is not removed"
+    (tmp_path / "enough").unlink()
+    engine.listening.clear()
     engine.create("named", made).start()
+    when_heard(engine, (tmp_path / "enough").touch)
     (found,) = json.loads(call("adopt", "named", "--json").stdout)
     assert [(j["name"], j["outcome"]) for j in found["per_job"]] == [("twice", "succeeded")]
 
 
-def test_a_container_that_comes_later_with_the_label_is_adopted_too(engine):
-    made = {"Cmd": ["python3", "-u", "-c", PRINTS], "HostConfig": {}, "Image": "any"}
-    made["Labels"] = {"team": "a"}
+def test_what_somebody_else_started_is_never_stopped_or_removed(engine, monkeypatch):
+    """Whatever goes wrong: here the engine cannot say what it has."""
+    made = {"Cmd": ["python3", "-c", "import time; time.sleep(60)"], "HostConfig": {}}
+    mine = engine.create("mine", {**made, "Image": "any"})
+    mine.start()
+    found, jobs = Engine("a", Client(engine.url)), []
+    jobs += adopted.by_name([found], ["mine"])
+    inspect, asked = calls.inspect, []
+
+    def broken(m):
+        asked.append(m)
+        raise Declined("no", status=500)
+
+    monkeypatch.setattr(calls, "inspect", broken)
+    backend = DockerBackend(engine.folder / "run", [found], jobs, Clock())
+    until(lambda: backend.wait(0.01) or backend.over)
+    assert asked
+    monkeypatch.setattr(calls, "inspect", inspect)
+    m = asked[0]
+    calls.kill(m, "SIGKILL")
+    calls.remove(m)
+    backend.close()
+    assert (mine.state, engine.containers) == ("running", {mine.id: mine})
+
+
+def test_a_container_that_comes_later_with_the_label_is_adopted_too(tmp_path, engine):
+    made = theirs(tmp_path, "team", "a")
     engine.create("first", made).start()
-    later = threading.Timer(0.3, lambda: engine.create("later", made).start())
-    later.start()
+
+    def later():
+        engine.create("later", made).start()
+        sleep(0.5)
+        (tmp_path / "enough").touch()
+
+    when_heard(engine, later)
     (found,) = json.loads(call("adopt", "--label", "team=a", "--json").stdout)
     assert [j["name"] for j in found["per_job"]] == ["first", "later"]
 
