@@ -16,6 +16,7 @@ import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
 from time import sleep
@@ -27,7 +28,7 @@ IMAGE = "headway-workloads:test"
 class Container:
     def __init__(self, engine, name, made):
         self.engine, self.name, self.made = engine, name, made
-        self.id = f"{len(engine.made):064x}"
+        self.id = f"{next(engine.numbers):064x}"
         self.host = {"NanoCpus": 0, "CpuQuota": 0, "CpuPeriod": 0, **made["HostConfig"]}
         self.root = engine.folder / self.id[-8:]
         self.root.mkdir()
@@ -95,6 +96,7 @@ class FakeEngine:
         self.folder, self.version, self.hidden, self.images = folder, version, hidden, images
         folder.mkdir(parents=True, exist_ok=True)
         self.containers, self.made, self.listening = {}, [], []
+        self.numbers = count(1)
         self.path = folder / "sock"
         self.url = f"unix://{self.path}"
         self.server = None

@@ -112,7 +112,7 @@ class DockerBackend(Resumable[Member]):
         return m
 
     def _started(self, m: Member, seen: Found) -> None:
-        if m.id not in self.members:
+        if self.members.get(m.id) is not m:
             return
         if m.work.job.adopted is None:
             past.note_start(m.folder, m.epoch, seen.id)
