@@ -89,12 +89,15 @@ class Packing:
         """A node, and how many of these it takes: the one with least to spare among those that
         take all, else the one that takes most. Ties go by the order of the file.
         """
-        best, best_rank = None, (-1, 0, 0)
+        best, best_rank = None, (0, 0, 0)
+        order, taken = self.snapshot.order, self.taken
         for node in self._candidates():
-            room = capacity(request, self._of(node), node.capacity)
-            rank = (min(room, wanted), -room, -self.snapshot.order[node.id])
-            if room and rank > best_rank and node.up:
-                best, best_rank = (node, min(room, wanted)), rank
+            room = capacity(request, taken.get(node.id) or node.taken, node.capacity)
+            if room and node.up:
+                count = min(room, wanted)
+                rank = (count, -room, -order[node.id])
+                if rank > best_rank:
+                    best, best_rank = (node, count), rank
         return best
 
     def _of(self, node: Node) -> Resources:
@@ -130,15 +133,14 @@ def capacity(request: Resources, taken: Resources, whole: Resources) -> int:
     >>> capacity(Resources(cpu=1.0, gpu=1.0), Resources(gpu=2.0), Resources(cpu=8.0, gpu=4.0))
     2
     """
-    fit = MANY
-    for need, there, used in (
-        (request.gpu, whole.gpu, taken.gpu),
-        (request.cpu, whole.cpu, taken.cpu),
-        (request.memory, whole.memory, taken.memory),
-    ):
-        if need:
-            fit = min(fit, int((there - used + SLACK) / need))
-    return max(0, fit)
+    fit = float(MANY)
+    if request.gpu:
+        fit = (whole.gpu - taken.gpu + SLACK) / request.gpu
+    if request.cpu:
+        fit = min(fit, (whole.cpu - taken.cpu + SLACK) / request.cpu)
+    if request.memory:
+        fit = min(fit, (whole.memory - taken.memory + SLACK) / request.memory)
+    return int(fit) if fit >= 1 else 0
 
 
 def total(spec: JobSpec) -> Resources:

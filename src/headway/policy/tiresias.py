@@ -94,7 +94,6 @@ class Tiresias:
 class _Cycle:
     def __init__(self, quantum: float, snapshot: Snapshot, memory: TiresiasMemory) -> None:
         self.quantum, self.s, self.m = quantum, snapshot, memory
-        self.now = Packing(snapshot)
         self.soon: Packing | None = None
         """As it will be when all who are being suspended have left."""
         self.decisions: list[Decision] = []
@@ -200,7 +199,7 @@ class _Cycle:
     # -- who is placed, who is suspended, and when to look again ---------------------------------
 
     def plan(self) -> Plan:
-        m = self.m
+        m, self.now = self.m, Packing(self.s)
         if m.waiting[UPPER] and self.news[UPPER]:
             going = [m.accounts[name].asked for name in m.going]
             self._serve(UPPER, self._make_room, sum(going, self.now.free + m.held))

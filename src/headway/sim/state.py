@@ -15,10 +15,12 @@ from headway.sim.scenario import Arrival, Costs
 
 
 class NodeState:
-    __slots__ = ("node", "replicas", "up", "version")
+    __slots__ = ("due", "node", "replicas", "up", "version")
 
     def __init__(self, node: Node) -> None:
         self.node, self.up, self.version = node, True, 0
+        self.due = inf
+        """When the first of its jobs ends, as it stands on the agenda."""
         self.replicas: dict[ReplicaId, ReplicaState] = {}
 
     def seen(self) -> Node:

@@ -216,8 +216,14 @@ class World:
             return "it is not running"
         if job.arrival.spec.checkpoint is Mode.NONE:
             return "it cannot save itself"
-        self._pause(job, Phase.LEAVING)
-        self._push(self.now + job.cost(self._costs, self._costs.save), SAVED, job)
+        cost = job.cost(self._costs, self._costs.save)
+        if cost > 0:
+            self._pause(job, Phase.LEAVING)
+        else:  # it is saved at once; the event is for somebody to look again
+            job.advance(self.now)
+            job.saved = job.done
+            self._requeue(job)
+        self._push(self.now + cost, SAVED, job)
         return ""
 
     # -- events --------------------------------------------------------------------------------
@@ -237,8 +243,8 @@ class World:
     def _finish(self, node: NodeState) -> None:
         for r in list(node.replicas.values()):
             job = r.job
-            job.advance(self.now)
             if job.ends_at() <= self.now + ROUNDING:
+                job.advance(self.now)
                 job.done = job.arrival.work
                 self._end(job, Phase.SUCCEEDED)
         self._dirty[node] = None
@@ -262,6 +268,8 @@ class World:
 
     def _saved(self, job: JobState) -> None:
         """The checkpoint is written: go on elsewhere, or wait in the queue."""
+        if job.phase is not Phase.LEAVING:
+            return
         job.saved = job.done
         if any(r.bound_for for r in job.replicas.values()):
             job.moves += 1
@@ -385,9 +393,11 @@ class World:
         for job in changed:
             job.set_rate()
         for node in dirty:
-            node.version += 1
-            if node.replicas:
-                first = min([r.job.ends_at() for r in node.replicas.values()])
+            ends = [r.job.ends_at() for r in node.replicas.values()]
+            first = min(ends) if ends else inf
+            if first != node.due or first <= self.now:
+                node.due = first
+                node.version += 1
                 if first < inf:
                     self._push(max(first, self.now), FINISH, node)
 
@@ -396,14 +406,17 @@ class World:
         if not active:
             return
         caps = [r.demand if r.limit is None else min(r.limit, r.demand) for r in active]
-        crowd = 1 + self.scenario.contention * (len(active) - 1)
-        given = share(node.node.capacity.cpu / crowd, caps, [r.weight for r in active])
+        capacity = node.node.capacity.cpu / (1 + self.scenario.contention * (len(active) - 1))
+        given = caps
+        if sum(caps) > capacity:
+            given = share(capacity, caps, [r.weight for r in active])
         for r, cores in zip(active, given, strict=True):
             if cores != r.cores:
                 r.job.advance(self.now)
                 r.cores = cores
                 changed[r.job] = None
-                self._note(r, cores)
+                if self.trace is not None:
+                    self._note(r, cores)
 
     def _note(self, r: ReplicaState, cores: float) -> None:
         if self.trace is not None and r.node is not None:
