@@ -124,7 +124,9 @@ def test_every_workload_of_the_repository_runs(headway, path):
 def test_policies_are_listed(headway):
     assert "kube-scheduler" in headway("policies").out
     listed = json.loads(headway("policies", "--json").out)
-    assert [p["name"] for p in listed if p["modes"]] == ["flowcon", "flowcon2", "specon"]
+    assert [p["name"] for p in listed if p["modes"]] == [
+        "flowcon", "flowcon2", "specon", "dragon",
+    ]  # fmt: skip
     settings = {p["name"]: p["settings"] for p in listed}
     assert settings["flowcon"]["threshold"] == 0.05
 

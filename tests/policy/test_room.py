@@ -92,6 +92,18 @@ def test_the_first_in_line_may_be_another_one_now():
     assert memory.reserved.job == "old"
 
 
+def test_a_place_on_a_node_that_is_gone_is_none():
+    x, y = gang("x", 3, phase=Phase.RUNNING), gang("y", 4, phase=Phase.RUNNING, work=900.0)
+    for lost in ([], [gpus("lost", up=False)]):
+        s = snapshot(
+            nodes=[gpus("a"), gpus("b"), *lost], jobs=[x, y, gang("big", 4)],
+            replicas=[*there("x", "a", "a", "a"), *there("y", "b", "b", "b", "b")],
+        )  # fmt: skip
+        old = Reserved(job="big", where=(("big/worker-0", "lost"),), at=999.0)
+        _, memory = late("gang", s, reserved=old)
+        assert {node for _, node in memory.reserved.where} == {"a"}
+
+
 def test_a_place_without_a_time_is_looked_for_again_when_something_changes():
     x = gang("x", 3, phase=Phase.RUNNING, work=None)
     s = snapshot(

@@ -170,7 +170,8 @@ class Cycle:
         self.head = job
 
     def _stands(self, reserved: Reserved, job: Job) -> bool:
-        if reserved.job != job.id:
+        nodes = (self.snapshot.nodes.get(node) for _, node in reserved.where)
+        if reserved.job != job.id or not all(node and node.up for node in nodes):
             return False
         if reserved.firm:
             return any(under_way(self.snapshot, name) for name in reserved.awaits)
