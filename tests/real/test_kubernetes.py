@@ -232,6 +232,31 @@ def test_what_is_missing_becomes_a_condition_that_says_what_to_do(cluster, jobs)
         assert jobs.pods(name) == []
 
 
+def test_a_plain_job_that_names_us_is_bound_as_a_group(cluster, jobs):
+    """Five pods of 200m on four nodes of 300m: none of them, until only four are wanted."""
+    inside = {"name": "main", "image": image.NAME, "command": SLEEPS}
+    inside["resources"] = {"requests": {"cpu": "200m"}}
+    pod = {"schedulerName": "headway", "restartPolicy": "Never", "containers": [inside]}
+    pod["terminationGracePeriodSeconds"] = 1
+    spec = {"parallelism": 5, "completions": 5, "template": {"spec": pod}}
+    about = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "plain"}}
+    cluster.apply({**about, "spec": spec})
+
+    def there():
+        return cluster.get("pods", "-l", "job-name=plain")["items"]
+
+    try:
+        cluster.until(lambda: len(there()) == 5)
+        sleep(3)
+        assert not any(bound(p) for p in there())
+        scaled = '{"spec": {"parallelism": 4}}'
+        cluster("patch", "job", "plain", "--type=merge", "-p", scaled)
+        cluster.until(lambda: [p["status"]["phase"] for p in there()] == ["Running"] * 4)
+        assert jobs.operator.process.poll() is None
+    finally:
+        cluster("delete", "job", "plain", "--cascade=foreground", "--timeout=30s")
+
+
 def test_a_workload_runs_on_the_cluster_and_takes_its_jobs_along(cluster, jobs, tmp_path):
     """Beside the operator, which leaves the jobs of a run alone."""
     text = NUMPY.read_text().replace("headway-workloads", image.NAME)
