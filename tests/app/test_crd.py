@@ -1,5 +1,8 @@
 """The custom resource says what the manifest says, in a form that an API server takes."""
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -145,3 +148,12 @@ def test_a_pod_template_cannot_say_what_headway_says(key):
 def test_a_pod_template_with_odd_containers_is_refused():
     with pytest.raises(ConfigError, match="containers is a list of containers"):
         read(changed("spec.tasks.0.podTemplate", {"spec": {"containers": {"name": "x"}}}))
+
+
+def test_what_the_guide_shows_is_a_manifest():
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "kubernetes.md").read_text()
+    job, template = (
+        yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    )
+    assert read(job).spec.count(read(job).spec.tasks[0]) == 2
+    assert read(changed("spec.tasks.0.podTemplate", template["podTemplate"], job))

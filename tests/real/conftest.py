@@ -134,6 +134,15 @@ def kubectl(cluster):
     return kube.Kubectl(cluster)
 
 
+@pytest.fixture(scope="session")
+def helm():
+    """The program, which is not needed for anything but to see that our chart is one."""
+    found = kube.binaries.find("helm")
+    if found is None:
+        pytest.skip("no helm: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
+    return str(found)
+
+
 def _has(kind):
     try:
         found = KINDS[kind](f"probe-{os.getpid()}")

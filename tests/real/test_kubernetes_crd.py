@@ -3,11 +3,16 @@ do what it must and no more. Pods made from a manifest run as nobody special.
 """
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from time import monotonic, sleep
 from uuid import uuid4
 
 import image
 import pytest
+import yaml
 
 from headway.backend.kubernetes.pod import Owner, to_pod, to_service
 from headway.deploy import files
@@ -20,6 +25,7 @@ from manifests import JOB, WHOLE, WRONG, WRONG_ON_A_CLUSTER, changed
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("installed")]
 
 IMAGE = image.NAME
+ROOT = Path(__file__).parents[2]
 
 
 def until(true, seconds=30):
@@ -90,6 +96,45 @@ def test_everything_that_a_manifest_can_say_is_kept(kubectl):
     stored = json.loads(create(kubectl, WHOLE).stdout)
     again = TrainingJob.model_validate(WHOLE | {"spec": stored["spec"]})
     assert again.spec == TrainingJob.model_validate(WHOLE).spec
+
+
+def test_one_file_is_applied_to_a_cluster_and_run_on_this_machine(kubectl, namespace, tmp_path):
+    folder = ROOT / "workloads"
+    kubectl.done("create", "-n", namespace, "-f", folder / "jobs" / "vae.yaml")
+    words = [sys.executable, "-m", "headway", "run", folder / "manifest.yaml", "--json"]
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    ran = subprocess.run(
+        [*words, "--data", tmp_path],
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    (result,) = json.loads(ran.stdout)
+    assert {j["name"]: j["outcome"] for j in result["per_job"]}["vae"] == "succeeded"
+
+
+def by_name(made):
+    return {(o["kind"], o["metadata"]["name"]): o for o in made}
+
+
+def test_kustomize_makes_the_same_of_the_base(kubectl):
+    made = kubectl.done("kustomize", ROOT / "deploy" / "kustomize")
+    assert by_name(yaml.safe_load_all(made)) == by_name(files.stream(Values()))
+
+
+def test_helm_makes_the_same_of_the_chart(helm):
+    chart = str(ROOT / "deploy" / "helm" / "headway")
+    subprocess.run([helm, "lint", "--strict", chart], check=True)
+    words = ["template", "headway", chart, "--include-crds", "--namespace", "ours"]
+    chosen = ["--set", "image=registry.example/h:2", "--set", "replicas=3", "--kube-version=1.34.0"]
+    made = subprocess.run(
+        [helm, *words, *chosen], check=True, capture_output=True, text=True
+    ).stdout
+    values = Values(namespace="ours", image="registry.example/h:2", replicas=3)
+    expected = [o for o in files.stream(values) if o["kind"] != "Namespace"]
+    assert by_name(yaml.safe_load_all(made)) == by_name(expected)
 
 
 @pytest.mark.parametrize(("where", "to", "named"), WRONG + WRONG_ON_A_CLUSTER)

@@ -98,8 +98,6 @@ def _node(found: Schema, defs: Schema) -> Schema:
     kept = {k: v for k, v in found.items() if k in _KEPT}
     if "description" in kept:
         kept["description"] = " ".join(kept["description"].split())
-    if "const" in found:
-        kept["enum"] = [found["const"]]
     if "exclusiveMinimum" in found:
         kept |= {"minimum": found["exclusiveMinimum"], "exclusiveMinimum": True}
     if "items" in found:

@@ -15,6 +15,7 @@ from headway.backend.clock import Clock
 from headway.backend.jobs import LiveJob
 from headway.backend.kubernetes import fits, gang, pods
 from headway.backend.kubernetes.api import Api, Plain
+from headway.backend.kubernetes.burial import Burial
 from headway.backend.kubernetes.cluster import Cluster
 from headway.backend.kubernetes.guests import Guests, is_guest
 from headway.backend.kubernetes.herald import Herald
@@ -71,6 +72,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         self.herald = Herald(self.cluster)
         self.intake = Intake(self)
         self.guests = Guests(self)
+        self.burial = Burial(self.cluster)
         try:
             self.cluster.begin()
         except HeadwayError:
@@ -80,8 +82,9 @@ class KubernetesBackend(LiveBackend[PodMember]):
             self._renew(name[1])
         for each in sorted(self.cluster.jobs.values(), key=arrival):
             self.intake.take_in(each)
+            self.burial.saw(each)
         self.cluster.tell(
-            self._down, nodes=self._node_changed, pods=self._pod_changed, jobs=self.intake.changed,
+            self._down, nodes=self._node_changed, pods=self._pod_changed, jobs=self._job_changed,
             claims=self.look_again, volumes=self.look_again, classes=self.look_again,
         )  # fmt: skip
         for pod in list(self.cluster.pods.values()):
@@ -244,6 +247,11 @@ class KubernetesBackend(LiveBackend[PodMember]):
     def _space(self, m: PodMember) -> str:
         return self.namespace or m.work.id.partition("/")[0]
 
+    def _job_changed(self, before: Plain | None, new: Plain | None) -> None:
+        self.intake.changed(before, new)
+        if new is not None:
+            self.burial.saw(new)
+
     # -- what pods tell --------------------------------------------------------------------------
 
     def member_of(self, pod: Plain) -> PodMember | None:
@@ -340,6 +348,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _on_time(self) -> None:
         super()._on_time()
+        self.burial.on_time()
         late = self.clock() - SLOW
         for m in list(self.members.values()):
             if m.stuck_at is not None and m.stuck_at <= late and m.work.phase is Phase.STARTING:
