@@ -36,6 +36,11 @@ class Given:
         self.client.hello()
         self.load()
 
+    def containers(self):
+        """Ours: others may have theirs there."""
+        ours = {"label": ["headway.dev/run"]}
+        return [c["Id"] for c in self.client.get("/containers/json", all=True, filters=ours)]
+
     def close(self):
         self.client.delete(f"/images/{image.NAME}", force=True)
 
