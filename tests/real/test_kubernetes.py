@@ -69,6 +69,7 @@ def installed(cluster):
 @pytest.fixture(scope="module")
 def operator(cluster, installed, tmp_path_factory):
     made = Operator(cluster, tmp_path_factory.mktemp("operator"), installed).start()
+    cluster.until(lambda: " leads" in made.log())
     yield made
     assert made.end() == 0, made.log()
 
@@ -296,7 +297,9 @@ def test_another_leads_when_the_leader_goes(cluster, operator, jobs, tmp_path, n
     finally:
         other.end()
         operator.end()
+        led = operator.log().count(" leads")
         operator.start()
+        cluster.until(lambda: operator.log().count(" leads") > led)
 
 
 @pytest.mark.parametrize("writes", CRASHES)
@@ -306,7 +309,8 @@ def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, wr
     jobs.submit("gang", task(replicas=3, command=ENDS))
     operator.start(HEADWAY_CRASH_AFTER_WRITES=str(writes))
     assert operator.process.wait(60) == -signal.SIGKILL
-    cluster("delete", "lease", "headway", "--namespace", HOME)  # rather than wait for its end
+    # Rather than wait for the end of its lease:
+    cluster("delete", "lease", "headway", "--namespace", HOME, "--ignore-not-found")
     operator.start()
     cluster.until(lambda: jobs.phase("gang") == "succeeded")
     assert jobs.status("gang")["failures"] == 0
