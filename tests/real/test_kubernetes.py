@@ -17,7 +17,8 @@ from headway.deploy.objects import Values
 from headway.spec.crd import NAME
 
 HOME = "headway-system"
-CRASHES = range(1, 16) if os.environ.get("HEADWAY_CRASH_STRIDE") == "1" else [7]
+LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
+CRASHES = range(1, 16) if LONG else [7]
 """At which write the operator is killed. Which calls come when: lease, status, pods, bindings."""
 NUMPY = Path(__file__).parents[2] / "examples" / "distributed.yaml"
 SLEEPS = ["python3", "-c", "import time; time.sleep(600)"]
@@ -68,6 +69,7 @@ def installed(cluster):
 @pytest.fixture(scope="module")
 def operator(cluster, installed, tmp_path_factory):
     made = Operator(cluster, tmp_path_factory.mktemp("operator"), installed).start()
+    cluster.until(lambda: " leads" in made.log())
     yield made
     assert made.end() == 0, made.log()
 
@@ -232,6 +234,31 @@ def test_what_is_missing_becomes_a_condition_that_says_what_to_do(cluster, jobs)
         assert jobs.pods(name) == []
 
 
+def test_a_plain_job_that_names_us_is_bound_as_a_group(cluster, jobs):
+    """Five pods of 200m on four nodes of 300m: none of them, until only four are wanted."""
+    inside = {"name": "main", "image": image.NAME, "command": SLEEPS}
+    inside["resources"] = {"requests": {"cpu": "200m"}}
+    pod = {"schedulerName": "headway", "restartPolicy": "Never", "containers": [inside]}
+    pod["terminationGracePeriodSeconds"] = 1
+    spec = {"parallelism": 5, "completions": 5, "template": {"spec": pod}}
+    about = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "plain"}}
+    cluster.apply({**about, "spec": spec})
+
+    def there():
+        return cluster.get("pods", "-l", "job-name=plain")["items"]
+
+    try:
+        cluster.until(lambda: len(there()) == 5)
+        sleep(3)
+        assert not any(bound(p) for p in there())
+        scaled = '{"spec": {"parallelism": 4}}'
+        cluster("patch", "job", "plain", "--type=merge", "-p", scaled)
+        cluster.until(lambda: [p["status"]["phase"] for p in there()] == ["Running"] * 4)
+        assert jobs.operator.process.poll() is None
+    finally:
+        cluster("delete", "job", "plain", "--cascade=foreground", "--timeout=30s")
+
+
 def test_a_workload_runs_on_the_cluster_and_takes_its_jobs_along(cluster, jobs, tmp_path):
     """Beside the operator, which leaves the jobs of a run alone."""
     text = NUMPY.read_text().replace("headway-workloads", image.NAME)
@@ -252,6 +279,29 @@ def test_a_workload_runs_on_the_cluster_and_takes_its_jobs_along(cluster, jobs, 
     assert jobs.operator.process.poll() is None
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL] if LONG else [signal.SIGTERM])
+def test_another_leads_when_the_leader_goes(cluster, operator, jobs, tmp_path, number):
+    """At once if it says so, within the lease and a little if it is killed: 17 s in all."""
+    token = yaml.safe_load((operator.folder / "kubeconfig").read_text())["users"][0]["user"]
+    other = Operator(cluster, tmp_path, token["token"]).start()
+    try:
+        cluster.until(lambda: "waits for the lease" in other.log())
+        sleep(2.5)
+        assert "leads" not in other.log()
+        began = monotonic()
+        operator.end(number)
+        jobs.submit("x", task(command=ENDS))
+        cluster.until(lambda: jobs.status("x").get("enqueueTime"))
+        assert monotonic() - began < (5 if number == signal.SIGTERM else 18)
+        cluster.until(lambda: jobs.phase("x") == "succeeded")
+    finally:
+        other.end()
+        operator.end()
+        led = operator.log().count(" leads")
+        operator.start()
+        cluster.until(lambda: operator.log().count(" leads") > led)
+
+
 @pytest.mark.parametrize("writes", CRASHES)
 def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, writes):
     """The operator is killed at one of its writes; the next one finds what it left."""
@@ -259,7 +309,8 @@ def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, wr
     jobs.submit("gang", task(replicas=3, command=ENDS))
     operator.start(HEADWAY_CRASH_AFTER_WRITES=str(writes))
     assert operator.process.wait(60) == -signal.SIGKILL
-    cluster("delete", "lease", "headway", "--namespace", HOME)  # rather than wait for its end
+    # Rather than wait for the end of its lease:
+    cluster("delete", "lease", "headway", "--namespace", HOME, "--ignore-not-found")
     operator.start()
     cluster.until(lambda: jobs.phase("gang") == "succeeded")
     assert jobs.status("gang")["failures"] == 0

@@ -179,6 +179,10 @@ class Intake:
             self.backend.end(work, Phase.CANCELLED)
             self.backend.happened(Trigger.FINISHED)
 
+    def let_go(self, name: JobId) -> None:
+        """It has ended, and its name is free once that has been told."""
+        self._left[name] = None
+
     def forget(self) -> None:
         """Who was deleted, and has been told of for the last time. The names are free again."""
         if self.backend.run:
