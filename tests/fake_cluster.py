@@ -15,8 +15,13 @@ from urllib.parse import parse_qs, urlsplit
 from kubernetes.client import ApiClient, Configuration
 
 from headway.backend.kubernetes.api import Api
+from headway.core.snapshot import Trigger
+from headway.policy.registry import build
+from headway.runtime.journal import NoJournal
+from headway.runtime.loop import Loop
 
 JOBS = "trainingjobs"
+PATIENCE = 10.0
 
 
 class FakeCluster:
@@ -275,3 +280,49 @@ class Handler(BaseHTTPRequestHandler):
             self._say(200, self.fake.change(kind, name, {"metadata": now}, space))
         else:
             self._say(200, self.fake.drop(kind, name, space))
+
+
+class Headway:
+    """A backend and the loop over it, stepped until something is true."""
+
+    def __init__(self, backend, policy="spread"):
+        self.backend = backend
+        self.loop = Loop(backend, build(policy), NoJournal())
+
+    def until(self, claim, patience=PATIENCE):
+        end = monotonic() + patience
+        while not (found := claim()):
+            assert monotonic() < end, "it never came true"
+            trigger = self.backend.wait(0.05)
+            if trigger is not None:
+                self.loop.step(trigger)
+        return found
+
+    def calm(self, seconds):
+        """Let time pass."""
+        end = monotonic() + seconds
+        while monotonic() < end:
+            self.loop.step(self.backend.wait(0.05) or Trigger.TICK)
+
+
+def bound(fake):
+    return {p["metadata"]["name"]: p["spec"].get("nodeName") for p in fake.all("pods")}
+
+
+def status(fake, name):
+    return (fake.get("trainingjobs", name) or {}).get("status") or {}
+
+
+def condition(fake, name, kind):
+    found = [c for c in status(fake, name).get("conditions", ()) if c["type"] == kind]
+    return found[0] if found else {}
+
+
+def all_bound(fake, count):
+    here = bound(fake)
+    return here if len(here) == count and all(here.values()) else None
+
+
+def run_all(fake):
+    for name in bound(fake):
+        fake.pod(name, "Running")

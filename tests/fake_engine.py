@@ -16,8 +16,10 @@ import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler
+from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
+from time import sleep
 from urllib.parse import parse_qsl, urlsplit
 
 IMAGE = "headway-workloads:test"
@@ -26,7 +28,7 @@ IMAGE = "headway-workloads:test"
 class Container:
     def __init__(self, engine, name, made):
         self.engine, self.name, self.made = engine, name, made
-        self.id = f"{len(engine.made):064x}"
+        self.id = f"{next(engine.numbers):064x}"
         self.host = {"NanoCpus": 0, "CpuQuota": 0, "CpuPeriod": 0, **made["HostConfig"]}
         self.root = engine.folder / self.id[-8:]
         self.root.mkdir()
@@ -94,6 +96,7 @@ class FakeEngine:
         self.folder, self.version, self.hidden, self.images = folder, version, hidden, images
         folder.mkdir(parents=True, exist_ok=True)
         self.containers, self.made, self.listening = {}, [], []
+        self.numbers = count(1)
         self.path = folder / "sock"
         self.url = f"unix://{self.path}"
         self.server = None
@@ -249,8 +252,13 @@ class Handler(BaseHTTPRequestHandler):
             self._answer({"Warnings": None})
 
     def _one_stats(self, container):
-        used = {"cpu_usage": {"total_usage": 10**9 * len(container.lines)}}
-        self._answer({"cpu_stats": used, "memory_stats": {"stats": {"total_rss": 2**20}}})
+        self._stream()
+        while container.state == "running":
+            used = {"cpu_usage": {"total_usage": 10**9 * len(container.lines)}}
+            said = {"cpu_stats": used, "memory_stats": {"stats": {"total_rss": 2**20}}}
+            self.wfile.write(json.dumps(said).encode() + b"\n")
+            self.wfile.flush()
+            sleep(0.1)
 
     def _one_logs(self, container):
         self._stream()

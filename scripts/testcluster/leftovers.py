@@ -19,6 +19,12 @@ CNI = Path("/var/lib/cni/results")
 LOGS = Path("/var/log/containers")
 
 
+def in_memory(layout: Layout) -> None:
+    """Its folder: images and pods are written faster there, and all of it goes at once."""
+    words = ["mount", "-t", "tmpfs", "-o", "mode=0700", "headway-cluster", str(layout.root)]
+    subprocess.run(words, check=True)
+
+
 def processes(layout: Layout) -> set[int]:
     """Those in its groups, and those told its folder on their command line."""
     found = groups.processes(layout)
@@ -32,7 +38,8 @@ def processes(layout: Layout) -> set[int]:
 
 def mounts(layout: Layout) -> list[str]:
     lines = Path("/proc/self/mounts").read_text().splitlines()
-    return [m for m in (line.split()[1] for line in lines) if m.startswith(f"{layout.root}/")]
+    there = (line.split()[1] for line in lines)
+    return [m for m in there if m == str(layout.root) or m.startswith(f"{layout.root}/")]
 
 
 def bridges(layout: Layout) -> list[str]:
@@ -75,6 +82,7 @@ def end(layout: Layout) -> None:
             raise Trouble(f"these would not die: {sorted(there)}")
         sleep(0.05)
     outside = files(layout)
+    _forward_as_before(layout)
     while (here := mounts(layout)) and monotonic() < until:
         for mount in reversed(here):
             subprocess.run(["umount", "--lazy", mount], check=False, stderr=subprocess.DEVNULL)
@@ -83,7 +91,6 @@ def end(layout: Layout) -> None:
     clear(groups.tops(layout), patience=5.0)
     for path in outside:
         path.unlink(missing_ok=True)
-    _forward_as_before(layout)
     shutil.rmtree(layout.root, ignore_errors=True)
     if still := left(layout):
         raise Trouble(f"still there: {', '.join(still)}")

@@ -4,6 +4,9 @@ import sys
 
 import pytest
 
+from fake_cluster import FakeCluster, Headway
+from headway.backend.clock import Clock
+from headway.backend.kubernetes.backend import KubernetesBackend
 from headway.cli import main
 
 
@@ -37,3 +40,30 @@ def workload(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def fake():
+    made = FakeCluster()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def backends(fake, tmp_path):
+    """Those that a test starts; one after the other on one cluster, as leaders are."""
+    made = []
+
+    def start(**more):
+        made.append(KubernetesBackend(tmp_path, fake.api(), (), Clock(), **more))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def leader(backends):
+    """The backend on a cluster in memory, and the loop over it."""
+    return Headway(backends())

@@ -15,14 +15,17 @@ from containers import IMAGE, DockerPlatform
 from typer.testing import CliRunner
 
 from fake_engine import FakeEngine
-from headway.backend.docker import limits, logs, usage
+from headway.backend.clock import Clock
+from headway.backend.docker import adopted, calls, usage
+from headway.backend.docker.backend import DockerBackend
 from headway.backend.docker.client import Client
+from headway.backend.docker.engine import Engine
 from headway.backend.docker.nodes import spots
 from headway.cli import app
 from headway.core.decision import Failed, Move, Place, Refused, SetShare, Started
 from headway.core.job import Phase
 from headway.core.units import Resources
-from headway.errors import BackendError, ConfigError, Denied, Unreachable
+from headway.errors import BackendError, ConfigError, Declined, Denied, Unreachable
 from headway.spec.reading import read_workload
 
 PRINTS = """
@@ -30,6 +33,16 @@ import time
 for i in range(1, 11):
     print(f"step {i}/10 loss {1 / i}", flush=True)
     time.sleep(0.03)
+"""
+
+
+PATIENT = """
+import os, sys, time
+step = 0
+while not os.path.exists(sys.argv[1]):
+    step += 1
+    print(f"step {step} loss {1 / step}", flush=True)
+    time.sleep(0.02)
 """
 
 
@@ -89,27 +102,75 @@ def test_a_command_that_fails_says_why(tmp_path, engine):
     assert [j["outcome"] for j in found["per_job"]] == ["failed", "succeeded", "failed"]
 
 
+def theirs(tmp_path, label, value):
+    """A container that somebody else runs until `enough` is there."""
+    command = ["python3", "-u", "-c", PATIENT, str(tmp_path / "enough")]
+    return {"Cmd": command, "HostConfig": {}, "Image": "any", "Labels": {label: value}}
+
+
+def when_heard(engine, then):
+    """Once Headway listens to the engine."""
+
+    def wait():
+        until(lambda: engine.listening)
+        sleep(0.2)
+        then()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def test_containers_are_adopted_by_name_and_by_label(tmp_path, engine):
-    del tmp_path
+    made = theirs(tmp_path, "headway.dev/job", "twice")
     for i in range(2):
-        made = {"Cmd": ["python3", "-u", "-c", PRINTS], "HostConfig": {}, "Image": "any"}
-        made["Labels"] = {"headway.dev/job": "twice"}
         engine.create(f"Mine_{i}", made).start()
+    when_heard(engine, (tmp_path / "enough").touch)
     (found,) = json.loads(call("adopt", "--label", "headway.dev/job", "--json").stdout)
     assert [j["name"] for j in found["per_job"]] == ["twice", "mine-1"]
     assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 2
     assert len(engine.containers) == 2, "who was adopted is not removed"
+    (tmp_path / "enough").unlink()
+    engine.listening.clear()
     engine.create("named", made).start()
+    when_heard(engine, (tmp_path / "enough").touch)
     (found,) = json.loads(call("adopt", "named", "--json").stdout)
     assert [(j["name"], j["outcome"]) for j in found["per_job"]] == [("twice", "succeeded")]
 
 
-def test_a_container_that_comes_later_with_the_label_is_adopted_too(engine):
-    made = {"Cmd": ["python3", "-u", "-c", PRINTS], "HostConfig": {}, "Image": "any"}
-    made["Labels"] = {"team": "a"}
+def test_what_somebody_else_started_is_never_stopped_or_removed(engine, monkeypatch):
+    """Whatever goes wrong: here the engine cannot say what it has."""
+    made = {"Cmd": ["python3", "-c", "import time; time.sleep(60)"], "HostConfig": {}}
+    mine = engine.create("mine", {**made, "Image": "any"})
+    mine.start()
+    found, jobs = Engine("a", Client(engine.url)), []
+    jobs += adopted.by_name([found], ["mine"])
+    inspect, asked = calls.inspect, []
+
+    def broken(m):
+        asked.append(m)
+        raise Declined("no", status=500)
+
+    monkeypatch.setattr(calls, "inspect", broken)
+    backend = DockerBackend(engine.folder / "run", [found], jobs, Clock())
+    until(lambda: backend.wait(0.01) or backend.over)
+    assert asked
+    monkeypatch.setattr(calls, "inspect", inspect)
+    m = asked[0]
+    calls.kill(m, "SIGKILL")
+    calls.remove(m)
+    backend.close()
+    assert (mine.state, engine.containers) == ("running", {mine.id: mine})
+
+
+def test_a_container_that_comes_later_with_the_label_is_adopted_too(tmp_path, engine):
+    made = theirs(tmp_path, "team", "a")
     engine.create("first", made).start()
-    later = threading.Timer(0.3, lambda: engine.create("later", made).start())
-    later.start()
+
+    def later():
+        engine.create("later", made).start()
+        sleep(0.5)
+        (tmp_path / "enough").touch()
+
+    when_heard(engine, later)
     (found,) = json.loads(call("adopt", "--label", "team=a", "--json").stdout)
     assert [j["name"] for j in found["per_job"]] == ["first", "later"]
 
@@ -350,6 +411,23 @@ def test_memory_that_was_kept_for_one_that_has_gone_is_given_to_the_others(platf
     assert engine.made[1].host["MemorySwap"] == 2**33
 
 
+def test_an_engine_that_does_not_answer_once_is_asked_again(platform, engine, monkeypatch):
+    platform.submit("x")
+    client, post = platform.backend.engines["a"].client, Client.post
+
+    def silent(self, path, *words, **more):
+        if self is client and path.endswith("create"):
+            monkeypatch.setattr(Client, "post", post)
+            raise Unreachable("not now")
+        return post(self, path, *words, **more)
+
+    monkeypatch.setattr(Client, "post", silent)
+    work = platform.backend.works["x"]
+    platform.backend.act(Place(job="x", where=(("x/worker-0", "a"),)))
+    platform.until(lambda: work.phase is Phase.WAITING)
+    assert (work.tries, engine.made) == (0, [])
+
+
 def test_a_log_whose_line_was_cut_is_followed_again(platform):
     start(platform)
     m = platform.backend.members["x/worker-0"]
@@ -366,62 +444,3 @@ def until(claim):
     while not claim():
         assert monotonic() < end, "it never came true"
         sleep(0.01)
-
-
-# -- small parts -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("host", "limit", "asked"),
-    [
-        ({}, None, {"NanoCpus": 2_000_000_000}),
-        ({"NanoCpus": 5}, 0.001, {"NanoCpus": 10_000_000}),
-        ({"CpuPeriod": 50_000}, 0.5, {"CpuPeriod": 50_000, "CpuQuota": 25_000}),
-        ({"CpuQuota": -1}, None, {"CpuPeriod": 100_000, "CpuQuota": 200_000}),
-        ({"CpuQuota": 1000}, 0.001, {"CpuPeriod": 100_000, "CpuQuota": 1000}),
-        ({}, 7.0, {"NanoCpus": 2_000_000_000}),
-    ],
-)
-def test_a_ceiling_is_asked_for_in_the_way_in_which_it_was_first_given(host, limit, asked):
-    found = limits.asked(host, 2.0, limit, 1.0)
-    assert found == {"CpuShares": 1024, **asked}
-    read = limits.share({**host, **found}, 2.0)[0]
-    assert read is None if limit is None or limit > 2 else read is not None
-
-
-def test_no_ceiling_is_never_zero():
-    for host in ({}, {"CpuQuota": 50_000}):
-        asked = limits.asked(host, 2.0, None, 1.0)
-        assert 0 not in asked.values()
-        assert limits.share({**host, **asked}, 2.0) == (None, 1.0)
-
-
-def test_memory_is_never_told_without_swap():
-    assert limits.memory({}, 100) == {"Memory": 100, "MemorySwap": 100}
-    assert limits.memory({"Memory": 100, "MemorySwap": -1}, 50) == {"Memory": 50, "MemorySwap": -1}
-
-
-def test_pieces_of_a_log_are_put_together_wherever_they_are_cut():
-    said = b"".join(b"\1\0\0\0" + len(t).to_bytes(4, "big") + t for t in (b"one\n", b"two\n", b""))
-    for at in range(len(said)):
-        assert list(logs.pieces([said[:at], said[at:]])) == [b"one\n", b"two\n", b""]
-    assert list(logs.raw_pieces([b"on", b"e\ntwo"])) == [b"one\n", b"two"]
-
-
-def test_statistics_of_both_versions_are_understood():
-    said = {
-        "cpu_stats": {
-            "cpu_usage": {"total_usage": 3e9},
-            "throttling_data": {"periods": 9, "throttled_periods": 4},
-        },
-        "memory_stats": {"usage": 50, "stats": {"anon": 40}},
-        "blkio_stats": {
-            "io_service_bytes_recursive": [
-                {"op": "Read", "value": 1}, {"op": "write", "value": 2}, {"op": "Total", "value": 3}
-            ]
-        },
-    }  # fmt: skip
-    found = usage.to_sample(said)
-    assert (found.cpu, found.memory, found.block_io) == (3.0, 40, 3)
-    assert (found.periods, found.throttled) == (9, 4)
-    assert usage.to_sample({}).cpu == 0

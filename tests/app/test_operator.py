@@ -8,19 +8,11 @@ from time import monotonic, sleep
 
 import pytest
 
-from fake_cluster import FakeCluster
 from headway.backend.kubernetes import lease as leases
 from headway.backend.kubernetes.api import connect
 from headway.backend.kubernetes.lease import Lease
 from headway.errors import BackendError, ConfigError, Denied, Unreachable
 from headway.runtime.cluster import Operator
-
-
-@pytest.fixture
-def fake():
-    made = FakeCluster()
-    yield made
-    made.close()
 
 
 def holder(fake):

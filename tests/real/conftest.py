@@ -36,6 +36,11 @@ class Given:
         self.client.hello()
         self.load()
 
+    def containers(self):
+        """Ours: others may have theirs there."""
+        ours = {"label": ["headway.dev/run"]}
+        return [c["Id"] for c in self.client.get("/containers/json", all=True, filters=ours)]
+
     def close(self):
         self.client.delete(f"/images/{image.NAME}", force=True)
 
@@ -82,26 +87,44 @@ def private_engine():
 
 
 @pytest.fixture(scope="session")
-def cluster():
-    """The cluster that KUBECONFIG names, or four nodes of our own."""
-    given = os.environ.get("KUBECONFIG")
-    if given:
-        yield kube.Kube(given)
+def own_cluster():
+    """Four nodes of our own; None: KUBECONFIG names a cluster."""
+    if os.environ.get("KUBECONFIG"):
+        yield None
         return
     why = kube.missing()
     if why:
         pytest.skip(why)
     made = kube.Private("pytest", nodes=4)
     try:
-        yield made.up()
+        made.up()
+        yield made
     finally:
         made.down()
     assert made.left() == []
 
 
+@pytest.fixture(scope="session")
+def cluster(own_cluster):
+    return own_cluster.kube if own_cluster else kube.Kube(os.environ["KUBECONFIG"])
+
+
 @pytest.fixture
-def private_cluster():
-    """One node for this test alone, which may be broken."""
+def doomed_cluster(own_cluster):
+    """For the one test that breaks it; see `pytest_collection_modifyitems`."""
+    if own_cluster is None:
+        pytest.skip("somebody else's cluster is not broken for a test")
+    return own_cluster
+
+
+def pytest_collection_modifyitems(items):
+    """Whoever breaks what others use comes last."""
+    items.sort(key=lambda item: "doomed_cluster" in getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture
+def new_cluster():
+    """One node for this test alone; it is not up yet."""
     why = kube.missing()
     if why:
         pytest.skip(why)

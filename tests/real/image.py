@@ -1,7 +1,8 @@
 """A container image without a registry: this interpreter, numpy and Headway, as one layer.
 
 Every file keeps the path that it has on this machine, so that nothing must be found anew; what
-`ldd` names comes along. `deploy/docker/workloads.Dockerfile` makes the same from a registry.
+`ldd` names comes along. Headway's own part, the user and the environment are those of
+`deploy/docker/workloads.Dockerfile`, which makes the same on top of a registry's Python.
 """
 
 import hashlib
@@ -15,20 +16,17 @@ from pathlib import Path
 
 import numpy as np
 
-import headway
-
 NAME = "headway-workloads:test"
-USER = "1000:1000"
+ROOT = Path(__file__).resolve().parents[2]
+RECIPE = (ROOT / "deploy" / "docker" / "workloads.Dockerfile").read_text().splitlines()
+COPIED = dict(line.split()[1:] for line in RECIPE if line.startswith("COPY src/"))
+"""From here, to where below SITE."""
 SITE = "/opt/headway"
 LEFT_OUT = {
     "site-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "turtledemo",
     "distutils", "pydoc_data", "lib-tk", "curses", "dbm",
 }  # fmt: skip
-CHANGES = (
-    f"USER {USER}",
-    "WORKDIR /tmp",
-    f"ENV PYTHONPATH={SITE} PATH=/usr/local/bin:/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1",
-)
+CHANGES = tuple(line for line in RECIPE if line.split(" ")[0] in ("USER", "ENV", "CMD"))
 
 
 def archive() -> Path:
@@ -48,11 +46,11 @@ def archive() -> Path:
 
 def _key() -> str:
     """Changes with the interpreter, numpy, Headway's own files, and this file."""
-    ours = Path(headway.__file__).parent
-    files = [Path(__file__), *sorted(ours.rglob("*.py")), *sorted(ours.rglob("*.yaml"))]
+    ours = [p for source in COPIED for p in (ROOT / source, *(ROOT / source).rglob("*.py"))]
+    files = [Path(__file__), *sorted(p for p in ours if p.is_file())]
     text = sys.version + np.__version__ + os.path.realpath(sys.executable)
     seen = b"".join(p.read_bytes() for p in files)
-    return hashlib.sha256(text.encode() + seen).hexdigest()[:12]
+    return hashlib.sha256("".join((text, *RECIPE)).encode() + seen).hexdigest()[:12]
 
 
 def _fill(tar: tarfile.TarFile) -> None:
@@ -60,7 +58,7 @@ def _fill(tar: tarfile.TarFile) -> None:
     stdlib, site = Path(sysconfig.get_paths()["stdlib"]), Path(np.__file__).parent.parent
     trees = [(stdlib, str(stdlib))]
     trees += [(site / p, f"{SITE}/{p}") for p in ("numpy", "numpy.libs") if (site / p).exists()]
-    trees += [(Path(headway.__file__).parent, f"{SITE}/headway")]
+    trees += [(ROOT / source, f"{SITE}/{target}") for source, target in COPIED.items()]
     for folder in ("tmp", "etc", "usr/local/bin", "proc", "sys", "dev"):
         _folder(tar, folder, 0o1777 if folder == "tmp" else 0o755)
     _file(tar, "etc/passwd", b"root:x:0:0::/:/bin/sh\nheadway:x:1000:1000::/tmp:/bin/sh\n")

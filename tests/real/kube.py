@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -46,6 +47,9 @@ class Private:
     def up(self):
         done = self.try_up()
         assert done.returncode == 0, done.stderr
+
+    @property
+    def kube(self):
         return Kube(self.layout.kubeconfig)
 
     def status(self):
@@ -62,9 +66,10 @@ class Private:
         """Those of the cluster that run a program of that name."""
         found = []
         for pid in leftovers.processes(self.layout):
-            told = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
-            if Path(told).name.startswith(word):
-                found.append(pid)
+            with suppress(OSError):  # it may have ended
+                told = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode()
+                if Path(told).name.startswith(word):
+                    found.append(pid)
         return found
 
 

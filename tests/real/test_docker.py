@@ -89,8 +89,10 @@ class TestDocker(BackendContract):
         seen.start("x", "a")
         m = platform.backend.members["x/worker-0"]
         assert isinstance(m.gauge, usage.ByGroup)
-        by_engine = usage.stats(m.engine.client, m.container)
-        by_group = m.gauge.read(None)
+        told = usage.ByEngine(m.engine.client, m.container)
+        platform.until(lambda: told.read(None).cpu > 0)
+        by_engine, by_group = told.read(None), m.gauge.read(None)
+        told.close()
         assert by_engine.cpu == pytest.approx(by_group.cpu, abs=0.2)
         assert by_engine.memory == pytest.approx(by_group.memory, rel=0.2)
 

@@ -148,14 +148,15 @@ def test_the_limits_of_algorithm_1_are_seen_in_the_engines_own_account(tmp_path,
     assert limited >= 3, "too few ceilings were held long enough to be measured"
     assert any(x is not None for x in seen["vae"].ceilings())
     assert sum(w.used[-1][1].throttled for w in seen.values()) > 0
-    _note(tmp_path, seen, found)
+    restarts = {name: engine.inspect(w.id)["RestartCount"] for name, w in seen.items()}
+    _note(tmp_path, seen, found, restarts)
 
 
 def _same(x, y):
     return x == y or (None not in (x, y) and x == pytest.approx(y, abs=0.001))
 
 
-def _note(data, seen, found):
+def _note(data, seen, found, restarts):
     """Figures, for whoever asked for them (`scripts/evidence`)."""
     path = os.environ.get("HEADWAY_FIGURES")
     if not path:
@@ -170,7 +171,7 @@ def _note(data, seen, found):
                 [limit and round(limit, 3), round(cores, 3)] for limit, cores in w.stretches()
             ],
             "throttled": f"{w.used[-1][1].throttled} of {w.used[-1][1].periods} periods",
-            "restarts": 0,
+            "restarts": restarts[name],
         }
         for name, w in seen.items()
     }

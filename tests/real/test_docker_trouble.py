@@ -20,12 +20,12 @@ from headway.runtime import journal
 
 SAVES = """
 import time, headway.sdk as sdk
-run = sdk.attach(total_steps=60)
+run = sdk.attach(total_steps=40)
 step = int((run.latest.folder / "step").read_text()) if run.latest else 0
 print("from", step, flush=True)
-while step < 60:
+while step < 40:
     step += 1
-    time.sleep(0.1)
+    time.sleep(0.07)
     print("step", step, flush=True)
     run.report(step, loss=1 / step)
     if run.should_checkpoint() or step % 10 == 0:
@@ -71,7 +71,7 @@ def test_an_engine_that_takes_its_containers_down_is_waited_for_and_they_go_on(
     until(lambda: False in nodes(tmp_path))
     engine.start()
     found = ended(running, tmp_path)
-    assert [(j["outcome"], j["steps"]) for j in found["per_job"]] == [("succeeded", 60)]
+    assert [(j["outcome"], j["steps"]) for j in found["per_job"]] == [("succeeded", 40)]
     said = log(tmp_path, "x")
     assert "from 10" in said or "from 20" in said, "it did not go on from its checkpoint"
     assert any("engine" in t for t in troubles(tmp_path))
@@ -89,9 +89,9 @@ def test_containers_that_outlive_their_engine_are_heard_again(tmp_path, private_
     engine.start()
     assert engine.containers() == [there]
     found = ended(running, tmp_path)
-    assert [(j["outcome"], j["steps"]) for j in found["per_job"]] == [("succeeded", 60)]
+    assert [(j["outcome"], j["steps"]) for j in found["per_job"]] == [("succeeded", 40)]
     said = log(tmp_path, "x").splitlines()
-    assert said == ["from 0", *(f"step {i}" for i in range(1, 61))]
+    assert said == ["from 0", *(f"step {i}" for i in range(1, 41))]
     assert engine.containers() == []
 
 
@@ -160,7 +160,7 @@ def test_jobs_outlive_a_killed_headway_and_are_found_again(tmp_path, engines):
     running.wait()
     headway("run", "--resume", "latest", data=tmp_path)
     said = log(tmp_path, "x").splitlines()
-    assert said == ["from 0", *(f"step {i}" for i in range(1, 61))]
+    assert said == ["from 0", *(f"step {i}" for i in range(1, 41))]
     assert result(tmp_path)["per_job"][0]["outcome"] == "succeeded"
     assert there not in engines[0].containers()
 
@@ -196,7 +196,7 @@ def crashed(data, n, engines, *, moves):
 def test_after_a_crash_anywhere_in_a_move_and_a_suspend_the_job_ends_once_and_complete(
     tmp_path, engines
 ):
-    stride = int(os.environ.get("HEADWAY_CRASH_STRIDE", "23"))
+    stride = int(os.environ.get("HEADWAY_CRASH_STRIDE", "45"))
     crashes, moves = 0, []
     before = [e.containers() for e in engines]
     for n in range(1, 1000, stride):

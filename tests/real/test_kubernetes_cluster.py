@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import image
@@ -45,37 +46,38 @@ def test_pods_of_different_nodes_find_each_other_by_name(cluster):
         cluster("delete", "pod/a", "pod/b", "service/pair", "--grace-period=0", "--force")
 
 
-def test_what_has_died_is_taken_away_too(private_cluster):
-    kube = private_cluster.up()
-    layout = private_cluster.layout
+def test_a_cluster_that_does_not_come_up_leaves_nothing(new_cluster, tmp_path):
+    broken = tmp_path / "kube-apiserver"
+    broken.write_text("#!/bin/sh\necho it is broken; exit 1\n")
+    broken.chmod(0o755)
+    done = new_cluster.try_up(KUBEBUILDER_ASSETS=str(tmp_path))
+    assert done.returncode == 1
+    assert "kube-apiserver does not come up" in done.stderr
+    assert "it is broken" in done.stderr
+    assert new_cluster.left() == []
+
+
+def test_what_has_died_is_taken_away_too(doomed_cluster):
+    """The last test of the cluster that all the others used."""
+    layout, kube = doomed_cluster.layout, doomed_cluster.kube
     top = next(h.mount for h in hierarchies() if h.version == 2 or "cpu" in h.controllers)
     control, node = (Path(top, layout.group, name) for name in ("control", "node-1"))
     weight = next(f for f in ("cpu.shares", "cpu.weight") if (control / f).exists())
     assert int((control / weight).read_text()) > int((node / weight).read_text())
     kube.apply(pod("lives", "import time; time.sleep(1000)"))
     kube.until(lambda: kube.get("pod", "lives")["status"]["phase"] == "Running")
-    assert private_cluster.processes("python3")
+    assert doomed_cluster.processes("python3")
     for word in ("kubelet", "containerd-shim", "containerd", "etcd"):
-        found = private_cluster.processes(word)
+        found = doomed_cluster.processes(word)
         assert found, word
         for pid in found:
-            os.kill(pid, signal.SIGKILL)
-    said = private_cluster.status()
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    said = doomed_cluster.status()
     assert said.returncode == 1
     assert "DEAD" in said.stdout
-    kinds = {line.split()[0] for line in private_cluster.left()}
+    kinds = {line.split()[0] for line in doomed_cluster.left()}
     assert kinds >= {"process", "mount", "bridge", "group", "folder"}
-    private_cluster.down()
-    assert private_cluster.left() == []
-    private_cluster.down()  # twice does no harm
-
-
-def test_a_cluster_that_does_not_come_up_leaves_nothing(private_cluster, tmp_path):
-    broken = tmp_path / "kube-apiserver"
-    broken.write_text("#!/bin/sh\necho it is broken; exit 1\n")
-    broken.chmod(0o755)
-    done = private_cluster.try_up(KUBEBUILDER_ASSETS=str(tmp_path))
-    assert done.returncode == 1
-    assert "kube-apiserver does not come up" in done.stderr
-    assert "it is broken" in done.stderr
-    assert private_cluster.left() == []
+    doomed_cluster.down()
+    assert doomed_cluster.left() == []
+    doomed_cluster.down()  # twice does no harm

@@ -112,7 +112,7 @@ class DockerBackend(Resumable[Member]):
         return m
 
     def _started(self, m: Member, seen: Found) -> None:
-        if m.id not in self.members:
+        if self.members.get(m.id) is not m:
             return
         if m.work.job.adopted is None:
             past.note_start(m.folder, m.epoch, seen.id)
@@ -135,7 +135,7 @@ class DockerBackend(Resumable[Member]):
         """Hear and measure it."""
         m.id_there, m.host = seen.id, m.host or seen.host
         m.limit, m.weight = m.has = limits.share(seen.host, self._cores(m))
-        m.gauge = usage.group_of(seen.pid, seen.id) or usage.ByEngine(partial(self._ask, m))
+        m.gauge = self._gauge(m, seen.pid)
         m.heard = m.before = m.measure()
         m.heard_at = m.since = self.clock()
         m.log = self._copy(m)
@@ -146,15 +146,18 @@ class DockerBackend(Resumable[Member]):
         return Copy(m.engine.client, m.id_there, m.folder, m.epoch, new_only=adopted)
 
     @staticmethod
-    def _ask(m: Member, then: Any) -> None:
-        m.engine.do(partial(usage.stats, m.engine.client, m.container), then)
+    def _gauge(m: Member, pid: int) -> usage.Gauge:
+        return usage.group_of(pid, m.id_there) or usage.ByEngine(m.engine.client, m.id_there)
 
     def _cores(self, m: Member) -> Cores:
         return self.nodes[m.node].capacity.cpu
 
     def _not_started(self, m: Member, error: BackendError) -> None:
-        if m.id not in self.members or isinstance(error, Unreachable):
-            return  # what became of it is seen when the engine is back
+        if self.members.get(m.id) is not m:
+            return
+        if isinstance(error, Unreachable):
+            m.in_doubt = True
+            return
         self._take_off(m)
         m.engine.do(partial(calls.remove, m))
         last = isinstance(error, Declined) and error.status in (400, 404)
@@ -237,13 +240,17 @@ class DockerBackend(Resumable[Member]):
         if now >= self._sync_at:
             self._sync_at = now + SYNC
             for m in self.members.values():
-                if m.engine.up and m.id_there and not m.dying:
+                if m.engine.up and m.in_doubt:
+                    self._look_for(m)
+                elif m.engine.up and m.id_there and not m.dying:
                     self._keep_up(m)
 
     def _keep_up(self, m: Member) -> None:
         """With what it writes and prints."""
         if m.mirror is not None:
             m.engine.do(m.mirror.sync)
+        if m.gauge is not None and m.gauge.over:
+            m.gauge = self._gauge(m, 0)
         if m.log is not None and m.log.over.is_set():
             if m.log.trouble:
                 m.voice.heard.trouble = f"its log cannot be read: {m.log.trouble}"
@@ -302,7 +309,12 @@ class DockerBackend(Resumable[Member]):
             self._say(engine, "its engine is back")
         for m in self.members.values():
             if m.engine is engine:
-                engine.do(partial(calls.seek, m), partial(self._found_again, m))
+                self._look_for(m)
+
+    def _look_for(self, m: Member) -> None:
+        m.in_doubt = False
+        doubt = partial(setattr, m, "in_doubt", True)
+        m.engine.do(partial(calls.seek, m), partial(self._found_again, m), lambda _: doubt())
 
     def _say(self, engine: Engine, trouble: str) -> None:
         for m in self.members.values():
@@ -320,10 +332,10 @@ class DockerBackend(Resumable[Member]):
                 self._started(m, seen)
             elif m.log is not None and m.log.over.is_set():
                 m.log = self._copy(m)
-        elif seen is not None and seen.state == "created":
+        elif not m.id_there and (seen is None or seen.state == "created"):
             self._take_off(m)
             m.engine.do(partial(calls.remove, m))
-            self.put_back(m.work, "its engine stopped before it was started")
+            self.put_back(m.work, "its engine did not answer when it was to be started")
         elif m.engine.broken and self._undisturbed(m) and not (seen and seen.code == 0):
             self._fell(m)
         else:
@@ -352,8 +364,8 @@ class DockerBackend(Resumable[Member]):
 
     @staticmethod
     def _unknown(m: Member, error: BackendError) -> None:
-        del error  # the engine has gone too; we look again when it is back
-        m.dying = False
+        del error  # we look again, perhaps when the engine is back
+        m.dying, m.in_doubt = False, True
 
     def _exited(self, m: Member, seen: Found | None) -> None:
         if self.members.get(m.id) is not m:
@@ -408,13 +420,12 @@ class DockerBackend(Resumable[Member]):
         """Its container is removed; who was adopted keeps his."""
         if m.work.job.adopted is not None:
             return not m.clearing
-        if m.clearing is None and m.engine.up:
-            m.clearing, m.ended_at = True, self.clock()
-            gone = partial(setattr, m, "clearing", False)
-            m.engine.do(partial(calls.remove, m), lambda _: gone(), lambda _: gone())
         m.ended_at = m.ended_at or self.clock()
-        late = not m.engine.up and self.clock() - m.ended_at > PATIENCE
-        return late or m.clearing is False
+        if m.clearing is None and m.engine.up:
+            m.clearing = True
+            set_to = partial(setattr, m, "clearing")
+            m.engine.do(partial(calls.remove, m), lambda _: set_to(False), lambda _: set_to(None))
+        return m.clearing is False or self.clock() - m.ended_at > PATIENCE
 
     def close(self) -> None:
         super().close()

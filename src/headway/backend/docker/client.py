@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
+from time import sleep
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -23,6 +24,8 @@ OLDEST = (1, 41)
 USUAL = "unix:///var/run/docker.sock"
 PATIENCE = 30.0
 """Seconds for an answer. What takes longer (a stream) has no limit."""
+BUSY = tuple(0.01 * 2**n for n in range(9))
+"""Seconds between tries to get in where many want to: five in all."""
 HEADER = "X-Docker-Container-Path-Stat"
 
 
@@ -38,7 +41,15 @@ class _Unix(HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        for pause in (*BUSY, None):
+            try:
+                self.sock.connect(self._path)
+            except BlockingIOError:  # too many are waiting to be let in
+                if pause is None:
+                    raise
+                sleep(pause)
+            else:
+                return
 
 
 class Stream:
@@ -208,6 +219,14 @@ class Client:
             f"no Docker engine answers at {self.url}: {why}",
             hint="start it (systemctl start docker), or say where one is: DOCKER_HOST, --engine",
         )
+
+
+def objects(stream: Stream) -> Iterator[dict[str, Any]]:
+    """A stream of objects, one a line."""
+    rest = b""
+    for chunk in stream:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (json.loads(line) for line in whole if line.strip())
 
 
 def _trust() -> ssl.SSLContext:

@@ -3,13 +3,12 @@
 Only the loop's own thread changes anything of ours: the two hand it closures, by `Mailbox`.
 """
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Any, TypeVar
 
-from headway.backend.docker.client import Client, Stream
+from headway.backend.docker.client import Client, Stream, objects
 from headway.backend.mailbox import Mailbox
 from headway.core.units import Bytes, Cores, NodeId, Resources, Seconds
 from headway.errors import BackendError, Unreachable
@@ -84,6 +83,9 @@ class Engine:
                 answer = call()
             except BackendError as error:
                 self._mail.put(lambda error=error: failed(error))  # type: ignore[misc]
+            except Exception as error:  # noqa: BLE001 - this thread must outlive any surprise
+                surprise = BackendError(f"{type(error).__name__}: {error}")
+                self._mail.put(lambda: failed(surprise))
             else:
                 self._mail.put(lambda: then(answer))
             finally:
@@ -127,10 +129,12 @@ class Engine:
                     self._stream.close()
                 self.up = True
                 self._mail.put(self._up)
-                for happened in lines(self._stream):
+                for happened in objects(self._stream):
                     self._mail.put(lambda happened=happened: self._event(happened))  # type: ignore[misc]
             except BackendError as error:
                 why = error
+            except Exception as error:  # noqa: BLE001 - this thread must outlive any surprise
+                why = BackendError(f"{type(error).__name__}: {error}")
             if self._stopped.is_set():
                 return
             if self.up:
@@ -145,13 +149,3 @@ class Engine:
             self._stream.close()
         for thread in self._threads:
             thread.join(timeout=2.0)
-
-
-def lines(stream: Stream) -> Iterator[Told]:
-    """A stream of objects, one a line."""
-    rest = b""
-    for chunk in stream:
-        *whole, rest = (rest + chunk).split(b"\n")
-        for line in whole:
-            if line.strip():
-                yield json.loads(line)

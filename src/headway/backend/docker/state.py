@@ -39,6 +39,8 @@ class Member(state.Member):
         self.oom = False
         self.dying = False
         """Its end is being looked into."""
+        self.in_doubt = False
+        """The engine did not answer when it mattered: it is to be looked for."""
         self.died: int | None = None
         """The code with which it ended before we knew that it had started."""
         self.clearing: bool | None = None

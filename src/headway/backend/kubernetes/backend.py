@@ -17,6 +17,7 @@ from headway.backend.kubernetes import fits, gang, pods
 from headway.backend.kubernetes.api import Api, Plain
 from headway.backend.kubernetes.burial import Burial
 from headway.backend.kubernetes.cluster import Cluster
+from headway.backend.kubernetes.guests import Guests, is_guest
 from headway.backend.kubernetes.herald import Herald
 from headway.backend.kubernetes.intake import Intake
 from headway.backend.kubernetes.member import PodMember, Record, arrival
@@ -26,7 +27,7 @@ from headway.backend.mailbox import Mailbox
 from headway.backend.state import Work
 from headway.core.decision import Move, Place, SetShare, Suspend
 from headway.core.job import Phase, Task, replica_id
-from headway.core.snapshot import Trigger
+from headway.core.snapshot import Observation, Trigger
 from headway.core.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, HeadwayError
 
@@ -36,6 +37,8 @@ SOON: Seconds = 2.0
 """How long the servers of a job that is done may take to leave."""
 LONGEST: Seconds = 60.0
 """Between two tries of a gang that the cluster declines."""
+AGAIN: Seconds = 1.0
+"""Until a status that could not be written is tried again."""
 REMOVED = 137
 """The exit code of a pod that somebody deleted."""
 
@@ -62,12 +65,13 @@ class KubernetesBackend(LiveBackend[PodMember]):
         self.records: dict[JobId, Record] = {}
         self._declined: dict[JobId, int] = {}
         self._fits_anew = True
-        self._stopping = False
+        self._stopping, self._tell_at = False, 0.0
         self.mail = Mailbox()
         self.wake_by(self.mail.file, self.mail.read)
         self.cluster = Cluster(api, namespace, run, self.mail)
         self.herald = Herald(self.cluster)
         self.intake = Intake(self)
+        self.guests = Guests(self)
         self.burial = Burial(self.cluster)
         try:
             self.cluster.begin()
@@ -110,10 +114,16 @@ class KubernetesBackend(LiveBackend[PodMember]):
     def _due(self) -> Seconds:
         """What is overdue waits for the cluster: no hurry."""
         stuck = [m.stuck_at + SLOW for m in self.members.values() if m.stuck_at is not None]
-        return max(min([super()._due(), *stuck]), self.clock() + 0.01)
+        times = [super()._due(), self.guests.due(), *stuck]
+        return max(min(times), self.clock() + 0.01)
 
     def admit(self, work: Work) -> bool:
         return self.intake.admit(work)
+
+    def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
+        seen = super().observe(look)
+        self.intake.forget()
+        return seen
 
     def resume_at(self, work: Work, phase: Phase) -> None:
         """It had come so far before us; its status says so already."""
@@ -134,9 +144,16 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _place(self, d: Place) -> str:
         work, record = self.works.get(d.job), self.records.get(d.job)
-        if work is None or record is None or work.phase is not Phase.WAITING:
+        if work is None or work.phase is not Phase.WAITING:
             return "it is not waiting"
         where = {name.rpartition("/")[2]: str(node) for name, node in d.where}
+        if is_guest(work):
+            why = self.guests.cannot(work, where) or super()._place(d)
+            if not why:
+                self.guests.launch(work, where)
+            return why
+        if record is None:
+            return "its TrainingJob is not there yet"
         made = self.pods_of(record, list(where))
         why = fits.cannot(self.cluster, made, where)
         if why:
@@ -152,7 +169,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
         return why
 
     def start(self, work: Work, name: ReplicaId, node: NodeId, rank: tuple[int, int]) -> PodMember:
-        m = PodMember(name, work, node, self.records[work.id].epoch)
+        record = self.records.get(work.id)
+        m = PodMember(name, work, node, record.epoch if record else 0)
         m.rank = rank
         return self.host(m)
 
@@ -239,7 +257,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
     def member_of(self, pod: Plain) -> PodMember | None:
         labels = pod["metadata"].get("labels") or {}
         if pods.REPLICA not in labels or pods.JOB not in labels:
-            return None
+            return self.guests.member_of(pod)
         job = self.id_of(pod["metadata"]["namespace"], labels[pods.JOB])
         m = self.members.get(ReplicaId(f"{job}/{labels[pods.REPLICA]}"))
         return m if m is not None and m.epoch == pods.epoch_of(pod) else None
@@ -251,6 +269,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
             if new is not None and self._is_stray(new):
                 path, uid = gang.pod_path(new), new["metadata"]["uid"]
                 self.cluster.lane.do(partial(self.cluster.api.delete, path, grace=0, uid=uid))
+            if self.guests.wants(pod):
+                self.guests.changed(pod, there=new is not None)
             for node in {node_of(before), node_of(new)} - {""}:
                 self._renew(node)
             return
@@ -271,7 +291,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _advance(self, m: PodMember, pod: Plain) -> None:
         phase, work = pod["status"].get("phase"), m.work
-        declined = pods.declined(pod)
+        declined = "" if is_guest(work) else pods.declined(pod)
         if declined:
             if work.phase is not Phase.LEAVING:
                 self._release(work, f"{m.node} would not take {m.replica}: {declined}")
@@ -314,8 +334,12 @@ class KubernetesBackend(LiveBackend[PodMember]):
         m.why = text
 
     def _over(self, m: PodMember, code: int) -> None:
-        if self.members.get(m.id) is m:
-            m.fall_silent()
+        if self.members.get(m.id) is not m:
+            return
+        m.fall_silent()
+        if is_guest(m.work):
+            self.guests.over(m, code)
+        else:
             self.ended(m, code)
 
     def vanished(self, m: PodMember) -> None:
@@ -330,9 +354,19 @@ class KubernetesBackend(LiveBackend[PodMember]):
             if m.stuck_at is not None and m.stuck_at <= late and m.work.phase is Phase.STARTING:
                 m.stuck_at = None
                 self.try_again(m.work, f"{m.replica} did not start: {m.why}")
+        self.guests.on_time()
+        if self.herald.untold and self.clock() >= self._tell_at:
+            self._tell_again()
         if self._fits_anew:
             self._fits_anew = False
             self._fit()
+
+    def _tell_again(self) -> None:
+        self._tell_at = self.clock() + AGAIN
+        untold, self.herald.untold = self.herald.untold, {}
+        for name, work in untold.items():
+            if name in self.records and work.phase is not Phase.LEAVING:
+                self.herald.status(work, self.records[name])
 
     # -- what nodes tell -------------------------------------------------------------------------
 
@@ -364,17 +398,27 @@ class KubernetesBackend(LiveBackend[PodMember]):
         """Which nodes each task of a waiting job may go to: the policy is to know."""
         for work in self.works.values():
             record = self.records.get(work.id)
+            if work.phase is Phase.WAITING and is_guest(work):
+                self.guests.fit(work)
             if record is None or work.phase is not Phase.WAITING:
                 continue
             made = self.pods_of(record, [f"{t.name}-0" for t in work.spec.tasks])
             tasks = tuple(
                 fits.fitting(self.cluster, t, made[f"{t.name}-0"]) for t in work.spec.tasks
             )
-            if tasks != work.spec.tasks:
-                work.spec = replace(work.spec, tasks=tasks)
-                self._news[0][work.id] = None
-                self.happened(Trigger.NODE)
+            self.respecify(work, tasks)
             self.herald.waiting(work, record, made)
+
+    def respecify(self, work: Work, tasks: tuple[Task, ...]) -> None:
+        if tasks != work.spec.tasks:
+            work.spec = replace(work.spec, tasks=tasks)
+            self._news[0][work.id] = None
+            self.happened(Trigger.NODE)
+
+    def leave(self, work: Work) -> None:
+        """Nothing is left of it."""
+        self._gone(work)
+        self.happened(Trigger.FINISHED)
 
     def _down(self, error: BackendError) -> None:
         """What we know stays as it is until the server is back; then all is listed again."""
@@ -390,6 +434,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _gone(self, work: Work) -> None:
         super()._gone(work)
+        if is_guest(work):
+            self.intake.let_go(work.id)
         if work.then is Phase.WAITING and work.id in self._declined:
             work.again_at = self.clock() + min(LONGEST, 2.0 ** (self._declined[work.id] - 1))
         record = self.records.get(work.id)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import partial
 from math import inf
+from typing import TYPE_CHECKING
 
 from headway.backend.kubernetes import filters, gang, member, pods
 from headway.backend.kubernetes.amounts import allocatable, asked
@@ -11,7 +12,11 @@ from headway.backend.kubernetes.cluster import Cluster
 from headway.backend.kubernetes.member import Record
 from headway.backend.state import Work
 from headway.core.job import Phase
+from headway.errors import BackendError, Unreachable
 from headway.spec.manifest import TrainingJobSpec
+
+if TYPE_CHECKING:
+    from headway.core.units import JobId
 
 SHOWN = 3
 """Reasons that one message names."""
@@ -21,6 +26,8 @@ WAITS = "Waiting"
 class Herald:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.untold: dict[JobId, Work] = {}
+        """Whose status could not be written."""
 
     @staticmethod
     def now() -> str:
@@ -82,15 +89,21 @@ class Herald:
         listed = "; ".join(
             f"{count} of {len(self.cluster.nodes)} nodes: {why}" for why, count in most
         )
-        return (
-            f"no node will do for task {pod['metadata']['labels'][f'{pods.LABEL}/task']}: {listed}"
-        )
+        about = pod["metadata"]
+        who = (about.get("labels") or {}).get(f"{pods.LABEL}/task") or about["name"]
+        return f"no node will do for {who}: {listed}"
 
     def status(self, work: Work, record: Record, phase: Phase | None = None) -> None:
+        """If the server does not answer, it is said again when it does."""
+        self.untold.pop(work.id, None)
         said = record.status(phase or work.phase, work.reason, work.tries)
         said |= {"replicas": len(work.members), "selector": f"{pods.JOB}={record.name}"}
         call = partial(self.cluster.api.patch, gang.status_path(record.job), {"status": said})
-        self.cluster.lane.do(call)
+        self.cluster.lane.do(call, failed=partial(self._not_told, work))
+
+    def _not_told(self, work: Work, error: BackendError) -> None:
+        if isinstance(error, Unreachable):
+            self.untold[work.id] = work
 
     def refuse(self, job: Plain, reason: str, text: str) -> None:
         """A job that cannot be understood: the API server knows the schema, so this is rare."""
@@ -103,6 +116,13 @@ class Herald:
         call = partial(self.cluster.api.patch, gang.status_path(job), {"status": said})
         self.cluster.lane.do(call)
         self.event(record, reason, text, warning=True)
+
+    def unschedulable(self, pod: Plain, why: str) -> None:
+        """As kube-scheduler says it, where people and autoscalers look."""
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        said |= {"message": why[:1024], "lastTransitionTime": self.now()}
+        path, body = f"{gang.pod_path(pod)}/status", {"status": {"conditions": [said]}}
+        self.cluster.lane.do(partial(self.cluster.api.patch, path, body, how="strategic"))
 
     def event(self, record: Record, reason: str, text: str, *, warning: bool = False) -> None:
         about = record.job["metadata"]

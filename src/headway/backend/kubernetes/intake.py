@@ -24,6 +24,8 @@ class Intake:
         self.backend = backend
         self._made: set[JobId] = set()
         """Those that the cluster has been asked to take."""
+        self._left: dict[JobId, Plain | None] = {}
+        """Those that were deleted, and who has come in their name since."""
 
     def admit(self, work: Work) -> bool:
         """It is due: has the cluster got it?"""
@@ -59,6 +61,9 @@ class Intake:
         """A job that is new to us; perhaps not to whoever led before."""
         about = job["metadata"]
         name = self.backend.id_of(about["namespace"], about["name"])
+        if name in self._left:
+            self._left[name] = job
+            return
         work = self.backend.works.get(name)
         try:
             spec = spec_of(job)
@@ -168,7 +173,25 @@ class Intake:
         self.backend.records.pop(name, None)
         if work is None:
             return
+        self._left[name] = None
         if work.finished_at is None:
             work.reason, work.again_at = "its TrainingJob was deleted", None
             self.backend.end(work, Phase.CANCELLED)
             self.backend.happened(Trigger.FINISHED)
+
+    def let_go(self, name: JobId) -> None:
+        """It has ended, and its name is free once that has been told."""
+        self._left[name] = None
+
+    def forget(self) -> None:
+        """Who was deleted, and has been told of for the last time. The names are free again."""
+        if self.backend.run:
+            return  # its result will want them
+        for name in list(self._left):
+            work = self.backend.works[name]
+            if work.finished_at is not None:
+                del self.backend.works[name]
+                self.backend.finished.remove(work)
+                after = self._left.pop(name)
+                if after is not None:
+                    self.take_in(after)

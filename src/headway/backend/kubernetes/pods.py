@@ -31,11 +31,10 @@ STUCK = {
     "RunContainerError": "check its command",
 }
 """Why a container does not start, and what to do about it."""
-DECLINED = (
-    "OutOf", "NodeAffinity", "UnexpectedAdmissionError", "NodePorts", "Taint", "NodeName",
-    "NodeShutdown", "PodFeatureUnsupported", "TopologyAffinityError",
-)  # fmt: skip
-"""How a node's own words begin when it will not take a pod that was bound to it."""
+ENDED = ("Evicted", "DeadlineExceeded", "NodeLost", "Shutdown", "Terminated", "Preempting")
+"""Why a node ends a pod that it had taken. Any other reason, of a pod that never ran: it did not
+take it.
+"""
 
 
 def owner(job: Plain) -> Owner:
@@ -144,7 +143,7 @@ def declined(pod: Plain) -> str:
     """Why its node would not take it; "": it did, or was not asked."""
     status = pod["status"]
     reason = str(status.get("reason", ""))
-    if status.get("phase") == "Failed" and reason.startswith(DECLINED) and not _state(pod):
+    if status.get("phase") == "Failed" and reason and reason not in ENDED and not _state(pod):
         return f"{reason}: {status.get('message', '')}"
     return ""
 

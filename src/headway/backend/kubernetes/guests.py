@@ -1,0 +1,217 @@
+"""Pods of others that name us as their scheduler: plain Jobs, Kubeflow's, whoever asks.
+
+They come one by one; those of a group (by label) wait for each other and are bound together, or not
+at all. What they run, how often, and whether they succeed is for their own controllers to say: we
+bind them, keep their room, and let them go.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from headway.backend.jobs import LiveJob
+from headway.backend.kubernetes import filters, fits, gang
+from headway.backend.kubernetes.amounts import asked, resources
+from headway.backend.kubernetes.api import Plain
+from headway.backend.kubernetes.nodes import OVER
+from headway.backend.kubernetes.pod import SCHEDULER
+from headway.backend.kubernetes.pods import LABEL, REPLICA
+from headway.backend.kubernetes.store import Key, key_of
+from headway.backend.state import Work
+from headway.core.job import JobSpec, Phase, Task
+from headway.core.snapshot import Trigger
+from headway.core.units import JobId, ReplicaId, Seconds
+from headway.errors import BackendError
+
+if TYPE_CHECKING:
+    from headway.backend.kubernetes.backend import KubernetesBackend
+    from headway.backend.kubernetes.member import PodMember
+
+SETTLED: Seconds = 1.0
+"""A group that does not say how large it is has come whole when nobody has joined for so long."""
+SIZE = f"{LABEL}/gang-size"
+GROUPS = (
+    f"{LABEL}/gang", "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name",
+    "batch.kubernetes.io/job-name", "job-name",
+)  # fmt: skip
+"""Labels by which pods belong together; the first that a pod has counts."""
+
+
+@dataclass(slots=True)
+class Group:
+    pods: dict[str, Plain] = field(default_factory=dict)
+    """By name; none of them is bound."""
+    joined: Seconds = 0.0
+    """When the last of them came."""
+    late: bool = False
+    """Those before them have been placed already: they wait for nobody."""
+
+    @property
+    def size(self) -> int:
+        """How many it says that it has; 0: it does not say."""
+        said = [str((p["metadata"].get("labels") or {}).get(SIZE, "")) for p in self.pods.values()]
+        return max((int(s) for s in said if s.isdigit()), default=0)
+
+    def due(self) -> Seconds:
+        if self.size and not self.late:
+            return 0.0 if len(self.pods) >= self.size else inf
+        return self.joined + SETTLED
+
+
+class Guests:
+    def __init__(self, backend: "KubernetesBackend") -> None:
+        self.backend = backend
+        self.groups: dict[JobId, Group] = {}
+        self.placed: dict[Key, ReplicaId] = {}
+        self._told: dict[Key, str] = {}
+        self._in: dict[Key, JobId] = {}
+
+    def wants(self, pod: Plain) -> bool:
+        spec, about = pod["spec"], pod["metadata"]
+        return (
+            not self.backend.run
+            and spec.get("schedulerName") == SCHEDULER
+            and REPLICA not in (about.get("labels") or {})
+            and (not self.backend.namespace or about["namespace"] == self.backend.namespace)
+        )
+
+    def member_of(self, pod: Plain) -> "PodMember | None":
+        return self.backend.members.get(self.placed.get(key_of(pod), ReplicaId("")))
+
+    def changed(self, pod: Plain, *, there: bool) -> None:
+        """One that is not placed yet came, changed or went."""
+        key, own = key_of(pod), pod["metadata"]["name"]
+        name = self._in.get(key) or self._group_of(pod)
+        gone = pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") in OVER
+        waits = there and not gone and not pod["spec"].get("nodeName")
+        group = self.groups.get(name)
+        if waits and not pod["spec"].get("schedulingGates"):
+            group = self.groups.setdefault(name, Group(late=name.endswith("+")))
+            if own not in group.pods:
+                group.joined = self.backend.clock()
+            group.pods[own], self._in[key] = pod, name
+        elif group is not None and group.pods.pop(own, None) is not None:
+            self._told.pop(key, None)
+            del self._in[key]
+            if not group.pods:
+                del self.groups[name]
+        self._renew(name)
+
+    def _group_of(self, pod: Plain) -> JobId:
+        """Whoever comes when the rest of a group has been placed is one for itself: a pod that was
+        made again must not wait for the others to end.
+        """
+        about = pod["metadata"]
+        labels = about.get("labels") or {}
+        name = next((labels[key] for key in GROUPS if key in labels), about["name"])
+        found = JobId(f"{about['namespace']}/{name}.pods")
+        while (work := self.backend.works.get(found)) and work.phase is not Phase.WAITING:
+            found = JobId(f"{found}+")
+        return found
+
+    def due(self) -> Seconds:
+        return min(
+            (g.due() for n, g in self.groups.items() if n not in self.backend.works), default=inf
+        )
+
+    def on_time(self) -> None:
+        """Groups that are whole join the queue."""
+        now = self.backend.clock()
+        for name, group in list(self.groups.items()):
+            if name not in self.backend.works and group.due() <= now:
+                made = LiveJob(id=name, at=now, spec=_spec(group), commands={})
+                folder = self.backend.folder / "jobs" / name
+                self.backend.works[name] = work = Work(made, folder)
+                self.backend.set_phase(work, Phase.WAITING)
+                self.backend.look_again()
+                self.backend.happened(Trigger.ARRIVED)
+
+    def _renew(self, name: JobId) -> None:
+        """A group that waits has changed."""
+        work, group = self.backend.works.get(name), self.groups.get(name)
+        if work is None or work.phase is not Phase.WAITING:
+            return
+        if group is None:  # they have all gone
+            work.then = Phase.CANCELLED
+            work.reason = "its pods were deleted"
+            self.backend.leave(work)
+            return
+        spec = _spec(group)
+        if [t.name for t in spec.tasks] != [t.name for t in work.spec.tasks]:
+            work.spec = spec
+            self.backend.set_phase(work, Phase.WAITING)
+            self.backend.look_again()
+            self.backend.happened(Trigger.ARRIVED)
+
+    def fit(self, work: Work) -> None:
+        """Which nodes will do; and if none will, the pod itself says so."""
+        group, backend = self.groups[work.id], self.backend
+        tasks = []
+        for task in work.spec.tasks:
+            pod = group.pods[task.name]
+            bad = filters.unsupported(pod)
+            now = replace(task, nodes=()) if bad else fits.fitting(backend.cluster, task, pod)
+            why = f"{bad} is not supported" if bad else backend.herald.hindrance(pod)
+            if why:
+                self._say(pod, why)
+            tasks.append(now)
+        backend.respecify(work, tuple(tasks))
+
+    def _say(self, pod: Plain, why: str) -> None:
+        if self._told.get(key_of(pod)) != why:
+            self._told[key_of(pod)] = why
+            self.backend.herald.unschedulable(pod, why)
+
+    def cannot(self, work: Work, where: dict[str, str]) -> str:
+        """Why it cannot; "": they are as good as bound."""
+        group = self.groups[work.id]
+        made = {name.rpartition("-")[0]: node for name, node in where.items()}
+        return fits.cannot(self.backend.cluster, group.pods, made)
+
+    def launch(self, work: Work, where: dict[str, str]) -> None:
+        group = self.groups.pop(work.id)
+        nodes = {name.rpartition("-")[0]: node for name, node in where.items()}
+        for name, pod in group.pods.items():
+            m = self.backend.members[ReplicaId(f"{work.id}/{name}-0")]
+            m.pod, self.placed[key_of(pod)] = pod, m.id
+            del self._in[key_of(pod)]
+        call = partial(
+            gang.bind, self.backend.cluster.api, group.pods, nodes, self.backend.cluster.around
+        )
+        self.backend.cluster.lane.do(call, failed=partial(self._not_bound, work))
+
+    def _not_bound(self, work: Work, error: BackendError) -> None:
+        """Whoever is bound is deleted, for nothing else unbinds; controllers make new ones."""
+        work.reason = f"it could not be bound: {error.message}"
+        for m in self.backend.members_of(work):
+            if m.pod is not None:
+                path, uid = gang.pod_path(m.pod), m.pod["metadata"]["uid"]
+                api = self.backend.cluster.api
+                self.backend.cluster.lane.do(partial(api.delete, path, grace=0, uid=uid))
+
+    def over(self, m: "PodMember", code: int) -> None:
+        """What its end means is for its controller to say: the others stay."""
+        work = m.work
+        if m.pod is not None:
+            self.placed.pop(key_of(m.pod), None)
+        before, work.phase = work.phase, Phase.LEAVING
+        work.then = Phase.SUCCEEDED if code == 0 else Phase.FAILED
+        self.backend.ended(m, code)
+        if work.members:
+            work.phase = before
+
+
+def _spec(group: Group) -> JobSpec:
+    """Each pod is a task of its own: they need not be alike."""
+    return JobSpec(
+        tasks=tuple(
+            Task(name=name, request=resources(asked(pod))) for name, pod in group.pods.items()
+        ),
+        kind="pods",
+        backoff_limit=0,
+    )
+
+
+def is_guest(work: Work) -> bool:
+    return work.spec.kind == "pods"

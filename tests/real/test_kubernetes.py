@@ -1,0 +1,291 @@
+"""Gangs on a real cluster of four nodes, by an operator with exactly the rights that we ship."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from time import monotonic, sleep
+
+import image
+import pytest
+import yaml
+
+from headway.deploy import files
+from headway.deploy.objects import Values
+from headway.spec.crd import NAME
+
+HOME = "headway-system"
+CRASHES = range(1, 16) if os.environ.get("HEADWAY_CRASH_STRIDE") == "1" else [7]
+"""At which write the operator is killed. Which calls come when: lease, status, pods, bindings."""
+NUMPY = Path(__file__).parents[2] / "examples" / "distributed.yaml"
+SLEEPS = ["python3", "-c", "import time; time.sleep(600)"]
+ENDS = ["python3", "-c", "import time; time.sleep(1)"]
+
+
+class Operator:
+    """`headway operator` as a process of this machine, in the cluster a service account."""
+
+    def __init__(self, cluster, folder, token):
+        self.cluster, self.folder = cluster, folder
+        config = yaml.safe_load(Path(cluster.kubeconfig).read_text())
+        config["users"][0]["user"] = {"token": token}
+        (folder / "kubeconfig").write_text(yaml.safe_dump(config))
+        self.process = None
+
+    def start(self, **env):
+        words = [sys.executable, "-m", "headway", "operator", "--home", HOME, "--policy", "spread"]
+        words += ["--data", str(self.folder), "--kubeconfig", str(self.folder / "kubeconfig")]
+        with (self.folder / "operator.log").open("ab") as log:
+            self.process = subprocess.Popen(words, stderr=log, env={**os.environ, **env})
+        return self
+
+    def end(self, number=signal.SIGTERM):
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+            self.process.wait(30)
+        code, self.process = self.process and self.process.returncode, None
+        return code
+
+    def log(self):
+        return (self.folder / "operator.log").read_text()
+
+
+@pytest.fixture(scope="module")
+def installed(cluster):
+    """All that we ship but the Deployment: the operator runs here, where its image is."""
+    made = [o for o in files.stream(Values(namespace=HOME)) if o["kind"] != "Deployment"]
+    cluster.apply(*made)
+    cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=20s")
+    cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
+    token = cluster("create", "token", "headway", "--namespace", HOME, "--duration", "1h").strip()
+    yield token
+    cluster("delete", "namespace", HOME, "--wait=false")
+    cluster("delete", "crd", NAME)
+
+
+@pytest.fixture(scope="module")
+def operator(cluster, installed, tmp_path_factory):
+    made = Operator(cluster, tmp_path_factory.mktemp("operator"), installed).start()
+    yield made
+    assert made.end() == 0, made.log()
+
+
+@pytest.fixture
+def jobs(cluster, operator):
+    """Submit and look; what a test made goes with it."""
+    found = Jobs(cluster, operator)
+    yield found
+    cluster("delete", "tj", "--all", "--wait=true", "--timeout=30s")
+    cluster("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=true")
+    cluster.until(lambda: not cluster.get("pods")["items"])
+
+
+class Jobs:
+    def __init__(self, cluster, operator):
+        self.cluster, self.operator = cluster, operator
+
+    def submit(self, name, *tasks, **spec):
+        made = {"apiVersion": "headway.dev/v1alpha1", "kind": "TrainingJob"}
+        checkpoint = {"checkpoint": {"graceSeconds": 1}}
+        made |= {"metadata": {"name": name}, "spec": {"tasks": list(tasks), **checkpoint, **spec}}
+        self.cluster.apply(made)
+
+    def occupy(self, name, node, cpu):
+        """Somebody else's pod, bound by hand."""
+        inside = {"name": "main", "image": image.NAME, "command": SLEEPS}
+        inside["resources"] = {"requests": {"cpu": cpu}}
+        spec = {"nodeName": node, "containers": [inside], "terminationGracePeriodSeconds": 1}
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        )
+
+    def status(self, name):
+        return self.cluster.get("tj", name).get("status") or {}
+
+    def phase(self, name):
+        return self.status(name).get("phase")
+
+    def condition(self, name, kind):
+        found = [c for c in self.status(name).get("conditions", ()) if c["type"] == kind]
+        return found[0] if found else {}
+
+    def pods(self, name):
+        return self.cluster.get("pods", "-l", f"headway.dev/job={name}")["items"]
+
+    def running(self, name):
+        here = self.pods(name)
+        return [p["spec"]["nodeName"] for p in here if p["status"]["phase"] == "Running"]
+
+    def _events(self, name):
+        uid = self.cluster.get("tj", name)["metadata"]["uid"]
+        found = self.cluster.get("events", "--field-selector", f"involvedObject.uid={uid}")
+        return sorted(found["items"], key=lambda e: e["firstTimestamp"])
+
+    def events(self, name):
+        return [e["reason"] for e in self._events(name)]
+
+    def told(self, name, reason):
+        return [e["message"] for e in self._events(name) if e["reason"] == reason]
+
+
+def task(name="worker", replicas=1, cpu="200m", command=SLEEPS, **more):
+    resources = {"requests": {"cpu": cpu}}
+    made = {"name": name, "replicas": replicas, "image": image.NAME, "command": command}
+    return {**made, "resources": resources, **more}
+
+
+def nodes(cluster):
+    return [n["metadata"]["name"] for n in cluster.get("nodes")["items"]]
+
+
+def test_a_gang_of_three_where_two_fit_holds_nothing_until_it_starts_whole(cluster, jobs):
+    first, second, *_ = nodes(cluster)
+    jobs.occupy("other-1", first, "200m")
+    jobs.occupy("other-2", second, "200m")
+    cluster.until(lambda: len(cluster.get("pods")["items"]) == 2)
+    jobs.submit("gang", task(replicas=3))
+    cluster.until(lambda: jobs.condition("gang", "Placed").get("reason") == "Waiting")
+    sleep(2)
+    assert jobs.pods("gang") == []
+    assert jobs.status("gang").get("placement") is None
+    jobs.submit("small", task(command=ENDS))  # what waits blocks nobody who fits
+    cluster.until(lambda: jobs.phase("small") == "succeeded")
+    cluster("delete", "pod", "other-1", "--grace-period=0", "--force")
+    cluster.until(lambda: len(jobs.running("gang")) == 3)
+    assert len(set(jobs.running("gang"))) == 3
+    assert jobs.phase("gang") in ("starting", "running")
+
+
+def test_two_gangs_that_fit_only_alone_run_one_after_the_other(jobs):
+    for name in ("one", "two"):
+        jobs.submit(name, task(replicas=3, command=ENDS))
+    seen = set()
+    end = monotonic() + 60
+    while [jobs.phase(n) for n in ("one", "two")] != ["succeeded"] * 2:
+        assert monotonic() < end
+        there = [p["metadata"]["name"][:3] for p in jobs.cluster.get("pods")["items"] if bound(p)]
+        seen.add((there.count("one"), there.count("two")))
+        sleep(0.1)
+    assert {(3, 0), (0, 3)} <= seen
+    assert not any(one and two for one, two in seen), seen
+
+
+def bound(pod):
+    over = pod["status"]["phase"] in ("Succeeded", "Failed")
+    return bool(pod["spec"].get("nodeName")) and not over
+
+
+def test_a_member_that_its_kubelet_declines_releases_the_gang_within_five_seconds(cluster, jobs):
+    """No scheduler can see it coming: kubelets refuse pods that would change the kernel."""
+    odd = {"spec": {"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}}}
+    jobs.submit("gang", task(replicas=2, cpu="100m"), task("odd", cpu="100m", podTemplate=odd))
+
+    def first():
+        return [p for p in jobs.pods("gang") if p["metadata"]["name"].endswith("-1")]
+
+    cluster.until(lambda: any(p["status"]["phase"] == "Failed" for p in first()))
+    began = monotonic()
+    cluster.until(lambda: not any(bound(p) for p in first()), patience=5)
+    assert monotonic() - began < 5
+    told = cluster.until(lambda: jobs.told("gang", "Released"))
+    assert "SysctlForbidden" in told[0]
+    assert jobs.status("gang").get("failures", 0) == 0
+
+
+def test_one_manifest_with_ps_and_workers_and_a_single_job_succeed(cluster, jobs):
+    text = NUMPY.read_text().replace("headway-workloads", image.NAME)
+    cluster("apply", "-f", "-", text=text)
+    jobs.submit("single", task("main", command=ENDS))
+    for name in ("distributed", "single"):
+        cluster.until(lambda name=name: jobs.phase(name) in ("succeeded", "failed"))
+        assert jobs.phase(name) == "succeeded", jobs.status(name)
+        assert jobs.events(name) == ["Placed", "Started", "Succeeded"]
+        said = jobs.status(name)
+        assert said["enqueueTime"] <= said["startTime"] <= said["finishTime"]
+        assert jobs.condition(name, "Succeeded")["status"] == "True"
+    told = cluster("get", "tj", "distributed")
+    assert "succeeded" in told
+    words = [sys.executable, "-m", "headway", "explain", "default/distributed"]
+    told = subprocess.run(
+        [*words, "--data", str(jobs.operator.folder)], capture_output=True, text=True, check=True
+    )
+    assert "least requested node" in told.stdout
+
+
+def test_what_is_missing_becomes_a_condition_that_says_what_to_do(cluster, jobs):
+    jobs.submit("image", {**task(), "image": "headway.test/none:1"}, backoffLimit=0)
+    jobs.submit("volume", task(mounts=[{"path": "/data", "claim": "none"}]))
+    jobs.submit("label", task(nodeSelector={"disk": "none"}))
+    cluster.until(
+        lambda: (
+            jobs.condition("image", "Running").get("reason") in ("ErrImagePull", "ImagePullBackOff")
+        )
+    )
+    assert "check the image's name" in jobs.condition("image", "Running")["message"]
+    for name, text in (("volume", "create it"), ("label", "not labelled disk=none")):
+        cluster.until(
+            lambda name=name: jobs.condition(name, "Placed").get("reason") == "NoNodeFits"
+        )
+        assert text in jobs.condition(name, "Placed")["message"]
+        assert jobs.pods(name) == []
+
+
+def test_a_plain_job_that_names_us_is_bound_as_a_group(cluster, jobs):
+    """Five pods of 200m on four nodes of 300m: none of them, until only four are wanted."""
+    inside = {"name": "main", "image": image.NAME, "command": SLEEPS}
+    inside["resources"] = {"requests": {"cpu": "200m"}}
+    pod = {"schedulerName": "headway", "restartPolicy": "Never", "containers": [inside]}
+    pod["terminationGracePeriodSeconds"] = 1
+    spec = {"parallelism": 5, "completions": 5, "template": {"spec": pod}}
+    about = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "plain"}}
+    cluster.apply({**about, "spec": spec})
+
+    def there():
+        return cluster.get("pods", "-l", "job-name=plain")["items"]
+
+    try:
+        cluster.until(lambda: len(there()) == 5)
+        sleep(3)
+        assert not any(bound(p) for p in there())
+        scaled = '{"spec": {"parallelism": 4}}'
+        cluster("patch", "job", "plain", "--type=merge", "-p", scaled)
+        cluster.until(lambda: [p["status"]["phase"] for p in there()] == ["Running"] * 4)
+        assert jobs.operator.process.poll() is None
+    finally:
+        cluster("delete", "job", "plain", "--cascade=foreground", "--timeout=30s")
+
+
+def test_a_workload_runs_on_the_cluster_and_takes_its_jobs_along(cluster, jobs, tmp_path):
+    """Beside the operator, which leaves the jobs of a run alone."""
+    text = NUMPY.read_text().replace("headway-workloads", image.NAME)
+    (tmp_path / "distributed.yaml").write_text(text)
+    single = {"name": "single", "at": 1, "spec": {"tasks": [task("main", command=ENDS)]}}
+    listed = [{"name": "both", "at": 0, "manifest": "distributed.yaml"}, single]
+    made = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "jobs": listed}
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump(made))
+    words = [sys.executable, "-m", "headway", "run", str(tmp_path / "w.yaml"), "--json"]
+    words += ["--backend", "kubernetes", "--data", str(tmp_path), "--policy", "headway"]
+    env = {**os.environ, "KUBECONFIG": cluster.kubeconfig}
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(done.stdout)
+    assert result["backend"] == "kubernetes"
+    assert [j["outcome"] for j in result["per_job"]] == ["succeeded"] * 2
+    cluster.until(lambda: not cluster.get("tj")["items"])
+    assert jobs.operator.process.poll() is None
+
+
+@pytest.mark.parametrize("writes", CRASHES)
+def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, writes):
+    """The operator is killed at one of its writes; the next one finds what it left."""
+    operator.end()
+    jobs.submit("gang", task(replicas=3, command=ENDS))
+    operator.start(HEADWAY_CRASH_AFTER_WRITES=str(writes))
+    assert operator.process.wait(60) == -signal.SIGKILL
+    cluster("delete", "lease", "headway", "--namespace", HOME)  # rather than wait for its end
+    operator.start()
+    cluster.until(lambda: jobs.phase("gang") == "succeeded")
+    assert jobs.status("gang")["failures"] == 0
+    assert len(jobs.pods("gang")) <= 3
