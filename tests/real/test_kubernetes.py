@@ -17,7 +17,8 @@ from headway.deploy.objects import Values
 from headway.spec.crd import NAME
 
 HOME = "headway-system"
-CRASHES = range(1, 16) if os.environ.get("HEADWAY_CRASH_STRIDE") == "1" else [7]
+LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
+CRASHES = range(1, 16) if LONG else [7]
 """At which write the operator is killed. Which calls come when: lease, status, pods, bindings."""
 NUMPY = Path(__file__).parents[2] / "examples" / "distributed.yaml"
 SLEEPS = ["python3", "-c", "import time; time.sleep(600)"]
@@ -275,6 +276,27 @@ def test_a_workload_runs_on_the_cluster_and_takes_its_jobs_along(cluster, jobs, 
     assert [j["outcome"] for j in result["per_job"]] == ["succeeded"] * 2
     cluster.until(lambda: not cluster.get("tj")["items"])
     assert jobs.operator.process.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL] if LONG else [signal.SIGTERM])
+def test_another_leads_when_the_leader_goes(cluster, operator, jobs, tmp_path, number):
+    """At once if it says so, within the lease and a little if it is killed: 17 s in all."""
+    token = yaml.safe_load((operator.folder / "kubeconfig").read_text())["users"][0]["user"]
+    other = Operator(cluster, tmp_path, token["token"]).start()
+    try:
+        cluster.until(lambda: "waits for the lease" in other.log())
+        sleep(2.5)
+        assert "leads" not in other.log()
+        began = monotonic()
+        operator.end(number)
+        jobs.submit("x", task(command=ENDS))
+        cluster.until(lambda: jobs.status("x").get("enqueueTime"))
+        assert monotonic() - began < (5 if number == signal.SIGTERM else 18)
+        cluster.until(lambda: jobs.phase("x") == "succeeded")
+    finally:
+        other.end()
+        operator.end()
+        operator.start()
 
 
 @pytest.mark.parametrize("writes", CRASHES)
