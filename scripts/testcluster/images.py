@@ -33,8 +33,8 @@ def jobs() -> tuple[Path, dict[str, Any]]:
     settings: dict[str, Any] = {}
     for change in image.CHANGES:
         word, _, rest = change.partition(" ")
-        name = {"USER": "User", "WORKDIR": "WorkingDir", "ENV": "Env"}[word]
-        settings[name] = rest.split() if word == "ENV" else rest
+        name = {"USER": "User", "ENV": "Env", "CMD": "Cmd"}[word]
+        settings[name] = {"USER": str, "ENV": str.split, "CMD": json.loads}[word](rest)
     return image.archive(), settings
 
 
