@@ -185,6 +185,20 @@ def test_what_can_never_fit_is_in_nobodys_way():
     assert [d.job for d in plan.decisions] == ["huge"]
 
 
+def test_what_starts_in_this_cycle_will_end_too():
+    """Else who comes with it would seem to have no room in an empty cluster, and be passed over."""
+    jobs = [gang("x", 2), gang("wide", 3), gang("long", 1, work=900.0)]
+    plan, memory = decide("gang", snapshot(nodes=[gpus("a", 3)], jobs=jobs))
+    assert [d.job for d in plan.decisions] == ["x", "long"]
+    assert memory.hopeless == []
+    assert memory.reserved.job == "wide"
+    assert memory.reserved.at == pytest.approx(100 * (1 / 2 + 0.02))
+    assert memory.guests == {"long": None}
+    jobs[0] = gang("x", 2, work=None)
+    _, memory = decide("gang", snapshot(nodes=[gpus("a", 3)], jobs=jobs[:2]))
+    assert (memory.reserved.job, memory.reserved.at) == ("wide", None)
+
+
 def test_what_found_no_room_is_not_looked_at_again_until_some_is_free():
     s = snapshot(nodes=[gpus("a", 1)], jobs=[gang("x", 2), gang("y", 2, at=1.0)])
     _, memory = decide("gang", s)
