@@ -11,7 +11,7 @@ from headway.core.snapshot import Observation, Trigger
 from headway.core.speed import Speed
 from headway.policy.converged import Stage
 from headway.policy.registry import build
-from making import heard, job, node, replica, snapshot
+from making import heard, job, replica, snapshot
 
 # -- whole ---------------------------------------------------------------------------------------
 
@@ -495,9 +495,3 @@ def test_parts_make_one_policy():
     assert [m.name for m in chain.members] == ["dragon", "fair"]
     paper = build("dragon:paper")
     assert (paper.starve_after, paper.count_ps, paper.weigh) == (120.0, False, False)
-
-
-def test_small_nodes_of_the_making():
-    """A job of one task without requests fits anywhere."""
-    s = snapshot(nodes=[node("a")], jobs=[job("x", phase=Phase.WAITING)])
-    assert placed("dragon", s) == {"x": ["a"]}
