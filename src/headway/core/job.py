@@ -161,15 +161,6 @@ def task_of(replica: ReplicaId) -> str:
     return replica.rpartition("/")[2].rpartition("-")[0]
 
 
-def job_of(replica: ReplicaId) -> JobId:
-    """And so is its job.
-
-    >>> job_of(replica_id("vae", "worker", 3))
-    'vae'
-    """
-    return JobId(replica.rpartition("/")[0])
-
-
 def gang(job: Job) -> tuple[ReplicaId, ...]:
     """The replicas that a job asks to be started with."""
     return tuple(replica_id(job.id, t.name, i) for t in job.spec.tasks for i in range(t.replicas))

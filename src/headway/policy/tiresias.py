@@ -79,7 +79,7 @@ class TiresiasMemory:
 class Tiresias:
     name: str = "tiresias"
     listens: bool = False
-    quantum: float = 100_000.0
+    quantum: float = 200_000.0
     """Device-seconds in the upper queue. A device is a GPU, or a core where none are asked for."""
 
     def begin(self) -> TiresiasMemory:
