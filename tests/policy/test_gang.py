@@ -11,7 +11,7 @@ from headway.core.snapshot import Observation, Trigger
 from headway.core.speed import Speed
 from headway.policy.converged import Stage
 from headway.policy.registry import build
-from making import heard, job, node, replica, snapshot
+from making import heard, job, replica, snapshot
 
 # -- whole ---------------------------------------------------------------------------------------
 
@@ -183,6 +183,20 @@ def test_what_can_never_fit_is_in_nobodys_way():
     s = snapshot(nodes=[gpus("a"), gpus("b", 8)], jobs=jobs[:1])
     plan, memory = build("gang").decide(s, memory)
     assert [d.job for d in plan.decisions] == ["huge"]
+
+
+def test_what_starts_in_this_cycle_will_end_too():
+    """Else who comes with it would seem to have no room in an empty cluster, and be passed over."""
+    jobs = [gang("x", 2), gang("wide", 3), gang("long", 1, work=900.0)]
+    plan, memory = decide("gang", snapshot(nodes=[gpus("a", 3)], jobs=jobs))
+    assert [d.job for d in plan.decisions] == ["x", "long"]
+    assert memory.hopeless == []
+    assert memory.reserved.job == "wide"
+    assert memory.reserved.at == pytest.approx(100 * (1 / 2 + 0.02))
+    assert memory.guests == {"long": None}
+    jobs[0] = gang("x", 2, work=None)
+    _, memory = decide("gang", snapshot(nodes=[gpus("a", 3)], jobs=jobs[:2]))
+    assert (memory.reserved.job, memory.reserved.at) == ("wide", None)
 
 
 def test_what_found_no_room_is_not_looked_at_again_until_some_is_free():
@@ -481,9 +495,3 @@ def test_parts_make_one_policy():
     assert [m.name for m in chain.members] == ["dragon", "fair"]
     paper = build("dragon:paper")
     assert (paper.starve_after, paper.count_ps, paper.weigh) == (120.0, False, False)
-
-
-def test_small_nodes_of_the_making():
-    """A job of one task without requests fits anywhere."""
-    s = snapshot(nodes=[node("a")], jobs=[job("x", phase=Phase.WAITING)])
-    assert placed("dragon", s) == {"x": ["a"]}

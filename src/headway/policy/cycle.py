@@ -14,7 +14,7 @@ from headway.core.snapshot import Snapshot
 from headway.core.units import SLACK, JobId, Seconds
 from headway.policy.pace import crew_at, crew_of, left, rate, seconds
 from headway.policy.reservation import Placer, Reserved, kept, smallest, under_way, until_fits
-from headway.policy.room import Room, Where, of, shape, squeezed
+from headway.policy.room import Release, Room, Where, at, of, shape, squeezed
 
 SETTLE: Seconds = 1.0
 """How soon to look whether room that was asked for is there."""
@@ -61,6 +61,7 @@ class Cycle:
         self.makers: list[Maker] = [self._call_in]
         self.halted = False
         self.decisions: list[Decision] = []
+        self.started: list[tuple[Job, Where]] = []
         self.wakes: list[Seconds] = []
         self._tight: set[Shape] = set()
         self._note()
@@ -109,6 +110,7 @@ class Cycle:
         if job.id in self.memory.guests:
             why = "in room kept for another, as its guest"
         self.decisions.append(Place(job=job.id, where=where, reason=why))
+        self.started.append((job, where))
 
     def _find(self, job: Job, key: Shape) -> Where | None:
         if self.head is not None and self.strict is not self.room:
@@ -189,9 +191,10 @@ class Cycle:
     def predict(self, job: Job) -> Reserved | None:
         """When and where it will have room, as running jobs are predicted to end."""
         s = self.snapshot
-        ends = [(self.ends(j), j) for j in self.under_way()]
+        ends = [(self.ends(j), of(s, s.placed(j.id))) for j in self.under_way()]
+        ends += [self._started(j, where) for j, where in self.started]
         ends.sort(key=lambda e: (e[0] is None, e[0] or 0.0))
-        releases = [of(s, s.placed(j.id)) for _, j in ends]
+        releases = [release for _, release in ends]
         found = until_fits(self.room, self.needed(job), releases, self.place)
         if found is None:
             return None
@@ -203,6 +206,11 @@ class Cycle:
             keep=kept(job.spec, where, [r for some in releases[:count] for r in some]),
             made_at=self.now,
         )
+
+    def _started(self, job: Job, where: Where) -> tuple[Seconds | None, list[Release]]:
+        """When a job that starts now will end, and the room that it then leaves."""
+        took = seconds(job, crew_at(self.snapshot, where))
+        return None if took is None else self.now + took, at(job.spec, where)
 
     def ends(self, job: Job) -> Seconds | None:
         """When a job is predicted to end; None: unknown."""

@@ -220,3 +220,11 @@ def of(snapshot: Snapshot, replicas: Iterable[Replica]) -> list[Release]:
         for node in (r.node, r.bound_for)
         if node is not None
     ]
+
+
+def at(spec: JobSpec, where: Where) -> list[Release]:
+    """The room that replicas hold which are about to be placed."""
+    return [
+        Release(replica=name, node=node, request=spec.task(task_of(name)).request)
+        for name, node in where
+    ]

@@ -20,8 +20,10 @@ TRANSFER_S = 0.01
 PENALTY = 4.0
 ARMS = (
     "spread", "gang", "gang+locality", "dragon:paper", "dragon", "dragon:converged=on", "kips",
-    "optimus", "tiresias",
+    "optimus", "tiresias:quantum=900",
 )  # fmt: skip
+"""Least attained service with a quantum of the median job of E-D1 and E-D2: that for the traces of
+large clusters would never be used up here."""
 CROWDED = 4.0
 """Times its request that a worker of a job without GPUs could use, were its ceiling raised."""
 
