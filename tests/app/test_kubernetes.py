@@ -312,7 +312,33 @@ def test_pods_of_which_no_status_tells_are_deleted(fake, backends):
     about["labels"] = {f"headway.dev/{k}": v for k, v in labels.items()}
     inside = {"containers": [{"name": "training"}]}
     fake.put("pods", {"metadata": about, "spec": inside, "status": {"phase": "Pending"}}, "default")
-    Headway(backends()).until(lambda: not bound(fake))
+    fake.refuse["DELETE", "pods", ""] = (503, "busy")
+    leader = Headway(backends())
+    leader.until(lambda: ("DELETE", "pods", "x-worker-0-1", "") in fake.calls)
+    fake.refuse.clear()
+    leader.until(lambda: not bound(fake))
+
+
+def test_a_status_that_could_not_be_written_is_written_later(fake, leader):
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    fake.refuse["PATCH", "trainingjobs", "status"] = (503, "busy")
+    run_all(fake)
+    leader.until(lambda: leader.backend.herald.untold)
+    assert status(fake, "x")["phase"] == "starting"
+    fake.refuse.clear()
+    leader.until(lambda: status(fake, "x")["phase"] == "running")
+
+
+def test_what_a_node_has_once_is_given_to_the_next(fake, leader):
+    ports = [{"containerPort": 80, "hostPort": 80}]
+    template = {"spec": {"containers": [{"name": "training", "ports": ports}]}}
+    for name in ("x", "y", "z"):
+        fake.submit(name, spec={"tasks": [task(cpu="100m", podTemplate=template)]})
+    leader.until(lambda: all_bound(fake, 2))
+    leader.until(lambda: "port 80" in condition(fake, "z", "Placed").get("message", ""))
+    fake.pod("x-worker-0-1", "Succeeded")
+    leader.until(lambda: bound(fake).get("z-worker-0-1"))
 
 
 def test_old_versions_and_silent_watches_are_survived(fake, backends, monkeypatch):
