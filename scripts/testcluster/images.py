@@ -31,10 +31,17 @@ def pause() -> bytes:
 def jobs() -> tuple[Path, dict[str, Any]]:
     """The layer and the settings of the image that tests run: Python, numpy, Headway."""
     settings: dict[str, Any] = {}
-    for change in image.CHANGES:
+    for change in image.CHANGES:  # as `docker import` takes them
         word, _, rest = change.partition(" ")
-        name = {"USER": "User", "WORKDIR": "WorkingDir", "ENV": "Env"}[word]
-        settings[name] = rest.split() if word == "ENV" else rest
+        match word:
+            case "ENV":
+                settings["Env"] = rest.split()
+            case "CMD":
+                settings["Cmd"] = json.loads(rest)
+            case "USER" | "WORKDIR":
+                settings[{"USER": "User", "WORKDIR": "WorkingDir"}[word]] = rest
+            case _:
+                raise Trouble(f"how does an image say {change!r}?")
     return image.archive(), settings
 
 

@@ -2,6 +2,8 @@
 
 from time import monotonic
 
+import pytest
+
 from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
 from headway.backend.clock import Clock
 from headway.backend.jobs import LiveJob
@@ -108,6 +110,31 @@ def test_two_gangs_that_fit_only_alone_run_one_after_the_other(fake, leader):
     for name in bound(fake):
         fake.pod(name, "Succeeded")
     leader.until(lambda: sum(n.startswith("h") and bool(w) for n, w in bound(fake).items()) == 2)
+
+
+def test_where_the_total_suffices_but_no_placement_does_others_are_not_starved(fake, leader):
+    """Five of 400m on two nodes of one core: two cores in all, and room for four."""
+    fake.submit("g", spec={"tasks": [task("worker", 5)]})
+    fake.submit("small")
+    assert leader.until(lambda: all_bound(fake, 1)).keys() == {"small-worker-0-1"}
+    leader.calm(0.3)
+    assert bound(fake).keys() == {"small-worker-0-1"}
+
+
+@pytest.mark.parametrize("how", ["gone", "not ready"])
+def test_a_gang_whose_node_is_lost_before_it_runs_holds_nothing(fake, leader, how):
+    fake.submit("g", spec=GANG)
+    where = leader.until(lambda: all_bound(fake, 3))
+    fake.pod("g-worker-0-1", "Running")
+    lost = where["g-worker-1-1"]
+    if how == "gone":
+        fake.drop("nodes", lost, "")
+    else:
+        fake.put("nodes", node(lost, ready=False))
+    leader.until(lambda: any(e["reason"] == "Released" for e in fake.all("events")))
+    kept = "g-worker-0-1" if where["g-worker-0-1"] != lost else None
+    leader.until(lambda: set(bound(fake)) <= {kept})
+    assert status(fake, "g")["failures"] == 0
 
 
 # -- what goes wrong -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from headway.backend.kubernetes.guests import Guests, is_guest
 from headway.backend.kubernetes.herald import Herald
 from headway.backend.kubernetes.intake import Intake
 from headway.backend.kubernetes.member import PodMember, Record, arrival
-from headway.backend.kubernetes.nodes import OVER, node_of, seen
+from headway.backend.kubernetes.nodes import OVER, node_of, ready, seen
 from headway.backend.live import LiveBackend
 from headway.backend.mailbox import Mailbox
 from headway.backend.state import Work
@@ -400,8 +400,22 @@ class KubernetesBackend(LiveBackend[PodMember]):
                 self.set_node(replace(self.nodes[NodeId(name)], up=False))
         else:
             self._renew(name)
+        if new is None or not ready(new):
+            self._node_lost(NodeId(name))
         if new is None or before is None or fits.said(before) != fits.said(new):
             self._fits_anew = True
+
+    def _node_lost(self, node: NodeId) -> None:
+        """A gang that was about to start there holds nothing elsewhere. What runs may be running
+        still: that is for the cluster to find out, which deletes its pods in time.
+        """
+        for m in [m for m in self.members.values() if m.node == node]:
+            if (
+                m.phase is Phase.STARTING
+                and m.work.phase is Phase.STARTING
+                and not is_guest(m.work)
+            ):
+                self._release(m.work, f"{node}, where {m.replica} was to go, is gone")
 
     def _renew(self, name: str) -> None:
         """What is left of it beside the pods of others."""
