@@ -31,17 +31,10 @@ def pause() -> bytes:
 def jobs() -> tuple[Path, dict[str, Any]]:
     """The layer and the settings of the image that tests run: Python, numpy, Headway."""
     settings: dict[str, Any] = {}
-    for change in image.CHANGES:  # as `docker import` takes them
+    for change in image.CHANGES:
         word, _, rest = change.partition(" ")
-        match word:
-            case "ENV":
-                settings["Env"] = rest.split()
-            case "CMD":
-                settings["Cmd"] = json.loads(rest)
-            case "USER" | "WORKDIR":
-                settings[{"USER": "User", "WORKDIR": "WorkingDir"}[word]] = rest
-            case _:
-                raise Trouble(f"how does an image say {change!r}?")
+        name = {"USER": "User", "ENV": "Env", "CMD": "Cmd"}[word]
+        settings[name] = {"USER": str, "ENV": str.split, "CMD": json.loads}[word](rest)
     return image.archive(), settings
 
 

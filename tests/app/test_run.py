@@ -286,6 +286,12 @@ def test_a_torn_journal_is_mended(tmp_path):
         assert len(lines) == 1 or lines[1]["outcomes"] is None
 
 
+def test_runs_that_begin_at_once_have_names_of_their_own(tmp_path):
+    """Their control groups bear these names, whatever data folder they belong to."""
+    made = [RunFolder.new(tmp_path / f"{i % 2}", {}).id for i in range(10)]
+    assert len(set(made)) == 10
+
+
 def test_a_run_folder_has_one_headway(tmp_path):
     run = RunFolder.new(tmp_path, {})
     other = RunFolder.new(tmp_path, {})

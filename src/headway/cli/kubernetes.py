@@ -33,7 +33,8 @@ def manifests(
 ) -> None:
     """Print what a cluster needs: the custom resource, the operator, and the rights it has.
 
-    Nothing is sent to a cluster: look at it, then apply it.
+    Nothing is sent to a cluster: look at it, then apply it. With --out it is a Kustomize base, with
+    --helm a chart; both are the same objects.
 
         headway kubernetes manifests --image registry.example/headway:1 | kubectl apply -f -
         headway kubernetes manifests --out base && kubectl apply -k base

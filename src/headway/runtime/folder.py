@@ -11,6 +11,7 @@ import json
 import os
 from datetime import datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from headway import fault
@@ -38,17 +39,14 @@ class RunFolder:
 
     @classmethod
     def new(cls, data: Path, about: dict[str, Any]) -> "RunFolder":
-        """A fresh one, named by the time; `runs/latest` leads to it."""
+        """A fresh one, named by the time and by chance: its control groups bear its name too, and
+        others on this machine may begin in the same second. `runs/latest` leads to it.
+        """
         runs = data / "runs"
         runs.mkdir(parents=True, exist_ok=True)
         stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-        for n in range(1, 1000):
-            path = runs / (stamp if n == 1 else f"{stamp}-{n}")
-            try:
-                path.mkdir()
-                break
-            except FileExistsError:
-                continue
+        path = runs / f"{stamp}-{token_hex(3)}"
+        path.mkdir()
         run = cls(path)
         run.write("run.json", json.dumps(about, indent=2))
         link = runs / f".latest-{os.getpid()}"

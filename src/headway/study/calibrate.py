@@ -146,7 +146,7 @@ class _Bench:
             runs.append(self._solo())
         whole = [r.used * r.total / r.steps for r in runs]
         demand = sum(r.used for r in runs) / sum(r.took for r in runs)
-        _write(curve, _extended(runs[0], self.job.spec.direction))
+        _write(curve, extended(runs[0], self.job.spec.direction))
         known: dict[str, Any] = {
             "work": round(fmean(whole), 3),
             "demand": round(demand, 3),
@@ -269,7 +269,7 @@ def _noise(run: Run, points: Points) -> float:
     return min(1.0, pstdev(away)) if away else 0.0
 
 
-def _extended(run: Solo, direction: Direction) -> Points:
+def extended(run: Solo, direction: Direction) -> Points:
     """The curve to the job's last step: where it was cut short, as the curve through its points
     goes on.
     """
