@@ -3,6 +3,8 @@
 import pytest
 
 from headway.backend.docker import limits, logs, usage
+from headway.backend.transit import mark
+from headway.core.job import Mode
 
 
 @pytest.mark.parametrize(
@@ -59,3 +61,15 @@ def test_statistics_of_both_versions_are_understood():
     assert (found.cpu, found.memory, found.block_io) == (3.0, 40, 3)
     assert (found.periods, found.throttled) == (9, 4)
     assert usage.to_sample({}).cpu == 0
+
+
+def test_by_the_sdk_a_checkpoint_counts_only_when_latest_names_it(tmp_path):
+    """Else who saves itself for the first time would be stopped before it has."""
+    part = tmp_path / "checkpoint" / "step-1-1.part"
+    part.mkdir(parents=True)
+    assert mark(tmp_path, Mode.SIGTERM) == ""
+    (part / "weights").touch()
+    assert mark(tmp_path, Mode.SDK) == ""
+    assert mark(tmp_path, Mode.SIGTERM)
+    (tmp_path / "checkpoint" / "LATEST").write_text("1")
+    assert mark(tmp_path, Mode.SDK) == "1"

@@ -57,7 +57,7 @@ class Transits:
 
     def _begin(self, m: "Member", to: NodeId | None) -> None:
         now = self.backend.clock()
-        m.transit = Transit(to, mark(m.folder), now + m.work.spec.grace)
+        m.transit = Transit(to, _mark(m), now + m.work.spec.grace)
         self.backend.set_phase(m.work, Phase.LEAVING)
         self.backend.set_member(m, Phase.LEAVING)
         if m.work.spec.checkpoint is Mode.SDK and m.id == m.work.chief():
@@ -89,7 +89,7 @@ class Transits:
                 m.voice.listen()
                 if m.voice.spoke or now >= t.until:
                     self._arrived(m)
-            elif mark(m.folder) != t.before:
+            elif _mark(m) != t.before:
                 self._stop(m, t)
             elif now >= t.until:
                 (m.folder / "ask").unlink(missing_ok=True)
@@ -120,7 +120,7 @@ class Transits:
         (m.folder / "ask").unlink(missing_ok=True)
         if t is None or t.stage is not Stage.STOPPING:
             return False  # it ended by itself
-        saved = mark(m.folder) != t.before or m.id != m.work.chief()
+        saved = _mark(m) != t.before or m.id != m.work.chief()
         if code == 0 and (not saved or m.work.spec.checkpoint is Mode.SDK):
             return False  # it was done anyway: who is only told to stop does not end with 0
         if saved and t.to is None:
@@ -139,11 +139,19 @@ class Transits:
         return True
 
 
-def mark(folder: Path) -> str:
-    """Names the newest complete checkpoint: what `LATEST` says, else the newest file; "": none."""
+def _mark(m: "Member") -> str:
+    return mark(m.folder, m.work.spec.checkpoint)
+
+
+def mark(folder: Path, mode: Mode) -> str:
+    """Names the newest complete checkpoint: what `LATEST` says, else the newest file; "": none. By
+    the SDK only `LATEST` counts: before it is written, files are there that are not complete.
+    """
     there = folder / "checkpoint"
     with suppress(OSError):
         return (there / "LATEST").read_text()
+    if mode is Mode.SDK:
+        return ""
     files = [p.stat() for p in there.rglob("*") if p.is_file()]
     return str(max((s.st_mtime_ns, s.st_size) for s in files)) if files else ""
 
@@ -153,5 +161,5 @@ def planned(folder: Path, epoch: int, code: int, mode: Mode) -> bool:
     if code == 0 and mode is Mode.SDK:
         return False
     with suppress(OSError):
-        return (folder / f"left.{epoch}").read_text() != mark(folder)
+        return (folder / f"left.{epoch}").read_text() != mark(folder, mode)
     return False
