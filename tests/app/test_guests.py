@@ -98,6 +98,19 @@ def test_a_pod_that_is_made_again_does_not_wait_for_the_others_to_end(fake, lead
     leader.until(lambda: bound(fake).get("two-again"))
 
 
+def test_nothing_is_kept_of_whoever_has_gone(fake, leader):
+    for i in range(3):
+        guest(fake, f"x{i}")
+    leader.until(lambda: all_bound(fake, 3))
+    for i in range(3):
+        fake.drop("pods", f"x{i}")
+    leader.until(lambda: not leader.backend.works)
+    guests = leader.backend.guests
+    assert (guests.groups, guests.placed, guests._in, guests._told) == ({}, {}, {}, {})
+    assert not leader.backend.cluster._assumed
+    assert not leader.backend.members
+
+
 def test_a_binding_that_is_refused_takes_the_bound_ones_down(fake, leader):
     fake.refuse["POST", "pods", "binding"] = (403, "not allowed")
     guest(fake, "x")

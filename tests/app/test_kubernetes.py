@@ -2,6 +2,8 @@
 
 from time import monotonic
 
+import pytest
+
 from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
 from headway.backend.clock import Clock
 from headway.backend.jobs import LiveJob
@@ -108,6 +110,31 @@ def test_two_gangs_that_fit_only_alone_run_one_after_the_other(fake, leader):
     for name in bound(fake):
         fake.pod(name, "Succeeded")
     leader.until(lambda: sum(n.startswith("h") and bool(w) for n, w in bound(fake).items()) == 2)
+
+
+def test_where_the_total_suffices_but_no_placement_does_others_are_not_starved(fake, leader):
+    """Five of 400m on two nodes of one core: two cores in all, and room for four."""
+    fake.submit("g", spec={"tasks": [task("worker", 5)]})
+    fake.submit("small")
+    assert leader.until(lambda: all_bound(fake, 1)).keys() == {"small-worker-0-1"}
+    leader.calm(0.3)
+    assert bound(fake).keys() == {"small-worker-0-1"}
+
+
+@pytest.mark.parametrize("how", ["gone", "not ready"])
+def test_a_gang_whose_node_is_lost_before_it_runs_holds_nothing(fake, leader, how):
+    fake.submit("g", spec=GANG)
+    where = leader.until(lambda: all_bound(fake, 3))
+    fake.pod("g-worker-0-1", "Running")
+    lost = where["g-worker-1-1"]
+    if how == "gone":
+        fake.drop("nodes", lost, "")
+    else:
+        fake.put("nodes", node(lost, ready=False))
+    leader.until(lambda: any(e["reason"] == "Released" for e in fake.all("events")))
+    kept = "g-worker-0-1" if where["g-worker-0-1"] != lost else None
+    leader.until(lambda: set(bound(fake)) <= {kept})
+    assert status(fake, "g")["failures"] == 0
 
 
 # -- what goes wrong -------------------------------------------------------------------------------
@@ -312,7 +339,33 @@ def test_pods_of_which_no_status_tells_are_deleted(fake, backends):
     about["labels"] = {f"headway.dev/{k}": v for k, v in labels.items()}
     inside = {"containers": [{"name": "training"}]}
     fake.put("pods", {"metadata": about, "spec": inside, "status": {"phase": "Pending"}}, "default")
-    Headway(backends()).until(lambda: not bound(fake))
+    fake.refuse["DELETE", "pods", ""] = (503, "busy")
+    leader = Headway(backends())
+    leader.until(lambda: ("DELETE", "pods", "x-worker-0-1", "") in fake.calls)
+    fake.refuse.clear()
+    leader.until(lambda: not bound(fake))
+
+
+def test_a_status_that_could_not_be_written_is_written_later(fake, leader):
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    fake.refuse["PATCH", "trainingjobs", "status"] = (503, "busy")
+    run_all(fake)
+    leader.until(lambda: leader.backend.herald.untold)
+    assert status(fake, "x")["phase"] == "starting"
+    fake.refuse.clear()
+    leader.until(lambda: status(fake, "x")["phase"] == "running")
+
+
+def test_what_a_node_has_once_is_given_to_the_next(fake, leader):
+    ports = [{"containerPort": 80, "hostPort": 80}]
+    template = {"spec": {"containers": [{"name": "training", "ports": ports}]}}
+    for name in ("x", "y", "z"):
+        fake.submit(name, spec={"tasks": [task(cpu="100m", podTemplate=template)]})
+    leader.until(lambda: all_bound(fake, 2))
+    leader.until(lambda: "port 80" in condition(fake, "z", "Placed").get("message", ""))
+    fake.pod("x-worker-0-1", "Succeeded")
+    leader.until(lambda: bound(fake).get("z-worker-0-1"))
 
 
 def test_old_versions_and_silent_watches_are_survived(fake, backends, monkeypatch):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway.backend.clock import Clock
 from headway.backend.jobs import LiveJob
-from headway.backend.kubernetes import fits, gang, pods
+from headway.backend.kubernetes import filters, fits, gang, pods
 from headway.backend.kubernetes.api import Api, Plain
 from headway.backend.kubernetes.burial import Burial
 from headway.backend.kubernetes.cluster import Cluster
@@ -21,7 +21,7 @@ from headway.backend.kubernetes.guests import Guests, is_guest
 from headway.backend.kubernetes.herald import Herald
 from headway.backend.kubernetes.intake import Intake
 from headway.backend.kubernetes.member import PodMember, Record, arrival
-from headway.backend.kubernetes.nodes import OVER, node_of, seen
+from headway.backend.kubernetes.nodes import OVER, node_of, ready, seen
 from headway.backend.live import LiveBackend
 from headway.backend.mailbox import Mailbox
 from headway.backend.state import Work
@@ -66,6 +66,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
         self._declined: dict[JobId, int] = {}
         self._fits_anew = True
         self._stopping, self._tell_at = False, 0.0
+        self._strays: list[Plain] = []
+        """Pods of no start that we know of, which could not be deleted."""
         self.mail = Mailbox()
         self.wake_by(self.mail.file, self.mail.read)
         self.cluster = Cluster(api, namespace, run, self.mail)
@@ -179,6 +181,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         for name, pod in made.items():
             m = self.members.get(ReplicaId(f"{work.id}/{name}"))
             made[name] = m.pod if m is not None and m.pod is not None else pod
+            self.cluster.assume(made[name], record.placement[name])
         status = record.status(Phase.STARTING, "", work.tries)
         whole = gang.Gang(record.job, made, dict(record.placement), status, self.cluster.around)
         epoch = record.epoch
@@ -236,8 +239,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         if m.pod is not None and m.pod["status"].get("phase") in OVER:
             return
         record = self.records.get(m.work.id)
-        space = m.pod["metadata"]["namespace"] if m.pod else self._space(m)
-        name = pods.name_of(m.work.id.rpartition("/")[2], m.replica, m.epoch)
+        space, name = self._space(m), self._name(m)
         ran = m.pod is not None and m.pod["status"].get("phase") == "Running"
         grace = 0.0 if number == signal.SIGKILL or not ran or record is None else m.grace
         path = f"/api/v1/namespaces/{space}/pods/{name}"
@@ -246,6 +248,12 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _space(self, m: PodMember) -> str:
         return self.namespace or m.work.id.partition("/")[0]
+
+    @staticmethod
+    def _name(m: PodMember) -> str:
+        if m.pod is not None:
+            return str(m.pod["metadata"]["name"])
+        return pods.name_of(m.work.id.rpartition("/")[2], m.replica, m.epoch)
 
     def _job_changed(self, before: Plain | None, new: Plain | None) -> None:
         self.intake.changed(before, new)
@@ -265,20 +273,29 @@ class KubernetesBackend(LiveBackend[PodMember]):
     def _pod_changed(self, before: Plain | None, new: Plain | None) -> None:
         pod = new or before or {}
         m = self.member_of(pod)
+        if filters.exclusive(pod):
+            self.look_again()
         if m is None:
             if new is not None and self._is_stray(new):
-                path, uid = gang.pod_path(new), new["metadata"]["uid"]
-                self.cluster.lane.do(partial(self.cluster.api.delete, path, grace=0, uid=uid))
+                self._remove(new)
             if self.guests.wants(pod):
                 self.guests.changed(pod, there=new is not None)
             for node in {node_of(before), node_of(new)} - {""}:
                 self._renew(node)
             return
-        m.pod = new
         if new is None:
             self.vanished(m)
         else:
+            m.pod = new
             self._advance(m, new)
+
+    def _remove(self, pod: Plain) -> None:
+        """If the server does not answer, it is tried again."""
+        path, uid = gang.pod_path(pod), pod["metadata"]["uid"]
+        self.cluster.lane.do(
+            partial(self.cluster.api.delete, path, grace=0, uid=uid),
+            failed=lambda _: self._strays.append(pod),
+        )
 
     def _is_stray(self, pod: Plain) -> bool:
         """Of a job of ours, but of no start that we know of."""
@@ -336,6 +353,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
     def _over(self, m: PodMember, code: int) -> None:
         if self.members.get(m.id) is not m:
             return
+        self.cluster.assume_not((self._space(m), self._name(m)))
         m.fall_silent()
         if is_guest(m.work):
             self.guests.over(m, code)
@@ -355,14 +373,19 @@ class KubernetesBackend(LiveBackend[PodMember]):
                 m.stuck_at = None
                 self.try_again(m.work, f"{m.replica} did not start: {m.why}")
         self.guests.on_time()
-        if self.herald.untold and self.clock() >= self._tell_at:
-            self._tell_again()
+        if (self.herald.untold or self._strays) and self.clock() >= self._tell_at:
+            self._try_again()
         if self._fits_anew:
             self._fits_anew = False
             self._fit()
 
-    def _tell_again(self) -> None:
+    def _try_again(self) -> None:
+        """What the server did not answer to."""
         self._tell_at = self.clock() + AGAIN
+        strays, self._strays = self._strays, []
+        for pod in strays:
+            if self._is_stray(pod) and self.member_of(pod) is None:
+                self._remove(pod)
         untold, self.herald.untold = self.herald.untold, {}
         for name, work in untold.items():
             if name in self.records and work.phase is not Phase.LEAVING:
@@ -377,8 +400,22 @@ class KubernetesBackend(LiveBackend[PodMember]):
                 self.set_node(replace(self.nodes[NodeId(name)], up=False))
         else:
             self._renew(name)
+        if new is None or not ready(new):
+            self._node_lost(NodeId(name))
         if new is None or before is None or fits.said(before) != fits.said(new):
             self._fits_anew = True
+
+    def _node_lost(self, node: NodeId) -> None:
+        """A gang that was about to start there holds nothing elsewhere. What runs may be running
+        still: that is for the cluster to find out, which deletes its pods in time.
+        """
+        for m in [m for m in self.members.values() if m.node == node]:
+            if (
+                m.phase is Phase.STARTING
+                and m.work.phase is Phase.STARTING
+                and not is_guest(m.work)
+            ):
+                self._release(m.work, f"{node}, where {m.replica} was to go, is gone")
 
     def _renew(self, name: str) -> None:
         """What is left of it beside the pods of others."""

@@ -28,6 +28,8 @@ class Cluster:
         self.api, self.mail, self.run, self.namespace = api, mail, run, namespace
         self.lane = Lane(mail)
         self.on_node: dict[str, dict[Key, Plain]] = {}
+        self._assumed: dict[Key, tuple[str, Plain]] = {}
+        """Pods on their way to a node, until they are seen there."""
         self.trouble: BackendError | None = None
         self._down: Callable[[BackendError], None] = lambda error: None
         self._changed: dict[str, Changed] = {}
@@ -93,10 +95,20 @@ class Cluster:
             self.on_node.get(before["spec"]["nodeName"], {}).pop(key_of(before), None)
         if new is not None and takes_room(new):
             self.on_node.setdefault(new["spec"]["nodeName"], {})[key_of(new)] = new
+            self._assumed.pop(key_of(new), None)
 
     def others(self, node: str) -> list[Plain]:
-        """The pods that take room there."""
-        return list(self.on_node.get(node, {}).values())
+        """The pods that take room there, or are about to."""
+        coming = [pod for to, pod in self._assumed.values() if to == node]
+        return [*self.on_node.get(node, {}).values(), *coming]
+
+    def assume(self, pod: Plain, node: str) -> None:
+        """It is being bound there."""
+        if not takes_room(pod):
+            self._assumed[key_of(pod)] = node, pod
+
+    def assume_not(self, key: Key) -> None:
+        self._assumed.pop(key, None)
 
     def of_job(self, job: Plain) -> Iterator[Plain]:
         """The pods of a job, whatever has become of them."""

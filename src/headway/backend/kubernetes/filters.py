@@ -77,6 +77,11 @@ def unfit(pod: Plain, node: Plain, others: Sequence[Plain], around: Around = NOT
     )
 
 
+def exclusive(pod: Plain) -> bool:
+    """Does it hold something that a node has once only? When it goes, others may come."""
+    return bool(_host_ports(pod)) or any(_is_extended(name) for name in asked(pod))
+
+
 def claims_of(pod: Plain) -> list[str]:
     volumes = pod["spec"].get("volumes") or ()
     return [
@@ -192,8 +197,12 @@ def _ports(pod: Plain, others: Sequence[Plain]) -> str:
     return ""
 
 
+def _is_extended(name: str) -> bool:
+    return name not in PLAIN and name != GPU
+
+
 def _extended(pod: Plain, node: Plain, others: Sequence[Plain]) -> str:
-    wanted = {k: v for k, v in asked(pod).items() if k not in PLAIN and k != GPU and v}
+    wanted = {k: v for k, v in asked(pod).items() if _is_extended(k) and v}
     if not wanted:
         return ""
     there = allocatable(node)

@@ -175,6 +175,7 @@ class Guests:
         for name, pod in group.pods.items():
             m = self.backend.members[ReplicaId(f"{work.id}/{name}-0")]
             m.pod, self.placed[key_of(pod)] = pod, m.id
+            self.backend.cluster.assume(pod, nodes[name])
             del self._in[key_of(pod)]
         call = partial(
             gang.bind, self.backend.cluster.api, group.pods, nodes, self.backend.cluster.around

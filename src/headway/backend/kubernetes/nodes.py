@@ -38,7 +38,7 @@ def ready(node: Plain) -> bool:
 
 def takes_room(pod: Plain) -> bool:
     """Is it on a node, and not over?"""
-    return bool(pod["spec"].get("nodeName")) and pod["status"].get("phase") not in OVER
+    return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") not in OVER
 
 
 def node_of(pod: Plain | None) -> str:
