@@ -26,6 +26,8 @@ def say(text: str) -> None:
 @dataclass(frozen=True)
 class Layout:
     name: str
+    octet: int = 0
+    """The second number of its addresses, which only who starts it needs to know."""
 
     @property
     def root(self) -> Path:
@@ -59,7 +61,7 @@ class Layout:
 
     def subnet(self, i: int) -> str:
         """The first three numbers of a node's addresses."""
-        return f"10.{128 + self.number % 100}.{i}"
+        return f"10.{self.octet}.{i}"
 
     def address(self, i: int) -> str:
         return f"{self.subnet(i)}.1"

@@ -220,6 +220,14 @@ def alive(pid: int) -> bool:
     return False
 
 
+def free_octet() -> int:
+    """Of addresses 10.N.0.0 that nobody on this machine has; in the upper half, for few do."""
+    said = subprocess.run(["ip", "-o", "-4", "address"], capture_output=True, text=True, check=True)
+    here = {word for line in said.stdout.splitlines() for word in line.split() if "/" in word}
+    taken = {int(a.split(".")[1]) for a in here if a.startswith("10.")}
+    return next(n for n in range(128, 256) if n not in taken)
+
+
 def free_ports(count: int) -> Sequence[int]:
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [s.getsockname()[1] for s in held]

@@ -95,7 +95,8 @@ def own_cluster():
     why = kube.missing()
     if why:
         pytest.skip(why)
-    made = kube.Private("pytest", nodes=4)
+    kube.sweep()
+    made = kube.Private(f"pytest-{os.getpid()}", nodes=4)
     try:
         made.up()
         yield made
@@ -128,7 +129,7 @@ def new_cluster():
     why = kube.missing()
     if why:
         pytest.skip(why)
-    made = kube.Private("broken", nodes=1)
+    made = kube.Private(f"broken-{os.getpid()}", nodes=1)
     yield made
     made.down()
     assert made.left() == []

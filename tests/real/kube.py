@@ -29,6 +29,16 @@ def missing():
     return ""
 
 
+def sweep():
+    """Take down the clusters of tests that were killed."""
+    there = Layout("").root
+    for path in there.parent.glob(f"{there.name}*-*"):
+        name = path.name.removeprefix(there.name)
+        word, _, pid = name.partition("-")
+        if word in ("pytest", "broken") and pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            leftovers.end(Layout(name))
+
+
 class Private:
     """A cluster that `scripts/cluster` makes and takes down."""
 

@@ -94,25 +94,32 @@ POLICIES: dict[str, Entry] = {
 
 
 def build(text: str) -> Policy[Any]:
-    """The policy that a name means, everywhere a policy is named. `@name`: with what people ask
-    for before it, as it runs for real.
+    """The policy that a name means, everywhere a policy is named. `@name`: as it runs for real,
+    with what people ask for before it, and gangs never started in part.
     """
     if text.startswith("@"):
-        return Chain(Asked(), build(text[1:]), name=text)
+        return Chain(Asked(), _build(text[1:], whole=True), name=text)
+    return _build(text, whole=False)
+
+
+def _build(text: str, *, whole: bool) -> Policy[Any]:
     parts = _joined(text.split("+"))
     members = [_member(part) for part in parts]
+    if whole:
+        members = [Spread() if isinstance(m, Pods) else m for m in members]
     if len(members) > 1:
         return Chain(*members, name=text)
     level = POLICIES[parts[0].partition(":")[0]].level
-    return _combined(members[0], level, text)
+    return _combined(members[0], level, text, whole=whole)
 
 
-def _combined(policy: Policy[Any], level: str, name: str) -> Policy[Any]:
+def _combined(policy: Policy[Any], level: str, name: str, *, whole: bool) -> Policy[Any]:
     """What a bare name stands for."""
     if isinstance(policy, PerNode) and policy.name == "headway":
         return AsFair(policy, name=name)
     if level == "shares":
-        return Chain(Pods() if policy.name == "fair" else Spread(), policy, name=name)
+        by_pod = policy.name == "fair" and not whole
+        return Chain(Pods() if by_pod else Spread(), policy, name=name)
     if level == "moves":
         return Chain(policy, Spread(), PerNode(Fair()), name=name)
     return replace(policy, name=name) if level == "jobs" else policy  # type: ignore[type-var]
