@@ -162,3 +162,17 @@ def test_a_job_goes_where_fair_sharing_would_have_put_it(request_, now, goes):
     seen = snapshot(nodes=("a", "b"), jobs=[waits], at=now)
     plan, _ = policy.decide(seen, memory)
     assert [d.where for d in plan.decisions] == [(("new/main-0", goes),)]
+
+
+@pytest.mark.parametrize("name", ["@fair", "@spread"])
+def test_for_real_a_gang_is_started_whole_or_not_at_all(name):
+    """Two gangs of two that fit only alone: in the simulator each gets a pod, for real one runs."""
+    two = (Task(replicas=2, least=2, most=2, request=Resources(cpu=0.8)),)
+    s = snapshot(nodes=("a", "b"), jobs=waiting("x", "y", tasks=two))
+
+    def places(policy):
+        plan, _ = policy.decide(s, policy.begin())
+        return {(d.job, d.partial): len(d.where) for d in plan.decisions}
+
+    assert places(build(name)) == {("x", False): 2}
+    assert places(build(name[1:])) == {("x", True): 1, ("y", True): 1}
