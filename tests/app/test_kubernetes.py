@@ -368,17 +368,32 @@ def test_what_a_node_has_once_is_given_to_the_next(fake, leader):
     leader.until(lambda: bound(fake).get("z-worker-0-1"))
 
 
-def test_old_versions_and_silent_watches_are_survived(fake, backends, monkeypatch):
-    monkeypatch.setattr(store, "WATCH", 1.0)
-    monkeypatch.setattr(store, "RELIST", 0.5)
+def test_a_watch_that_is_told_410_lists_again(fake, backends):
     leader = Headway(backends())
     with fake.changed:
         fake.compacted = fake.version + 5
     fake.submit("x")
     leader.until(lambda: all_bound(fake, 1))
+
+
+def test_a_watch_that_falls_silent_is_made_good_by_listing(fake, backends, monkeypatch):
+    monkeypatch.setattr(store, "WATCH", 1.0)
+    monkeypatch.setattr(store, "RELIST", 0.5)
+    leader = Headway(backends())
     fake.stale.add("trainingjobs")
-    fake.submit("y")
-    leader.until(lambda: all_bound(fake, 2))
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+
+
+def test_a_line_that_is_dead_is_given_up(fake, backends, monkeypatch):
+    """The server is gone without a word: nothing comes, and nothing is closed."""
+    monkeypatch.setattr(store, "WATCH", 1.0)
+    monkeypatch.setattr("headway.backend.kubernetes.api.TIMEOUT", 0.5)
+    fake.dead.add("trainingjobs")
+    leader = Headway(backends())
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    fake.dead.clear()
 
 
 def test_a_run_makes_its_jobs_and_takes_them_away(fake, tmp_path):
