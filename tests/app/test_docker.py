@@ -413,6 +413,9 @@ def test_memory_that_was_kept_for_one_that_has_gone_is_given_to_the_others(platf
 
 def test_an_engine_that_does_not_answer_once_is_asked_again(platform, engine, monkeypatch):
     platform.submit("x")
+    platform.until(lambda: engine.listening)
+    for _ in range(10):
+        platform.backend.wait(0.02)  # it has said that it is up
     client, post = platform.backend.engines["a"].client, Client.post
 
     def silent(self, path, *words, **more):
