@@ -289,7 +289,7 @@ class Handler(BaseHTTPRequestHandler):
 class Headway:
     """A backend and the loop over it, stepped until something is true."""
 
-    def __init__(self, backend, policy="spread"):
+    def __init__(self, backend, policy="@spread"):
         self.backend = backend
         self.loop = Loop(backend, build(policy), NoJournal())
 

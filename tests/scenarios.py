@@ -21,6 +21,9 @@ POLICIES = [
     "specon", "specon:paper", "specon:interval=2,threshold=0.5,unconverged=0",
     "specon:paper,interval=2,threshold=0.5,unconverged=0", "flowcon2", "flowcon2:paper",
     "interrupted",
+    "gang", "gang+locality", "elastic", "dragon", "dragon:paper", "dragon:converged=on,interval=3",
+    "kips", "optimus:interval=20", "dragon+fair",
+    "spread", "fifo", "tiresias:quantum=20",
 ]  # fmt: skip
 
 

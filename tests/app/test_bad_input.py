@@ -41,6 +41,79 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "w.yaml",
             id="a job that fits no node",
         ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {work: 5}\n"
+            "    spec: {tasks: [{replicas: 2, minReplicas: 3, maxReplicas: 2}]}\n",
+            ["must not be above maxReplicas", "tasks[0].minReplicas"],
+            "w.yaml:6, jobs[0].spec.tasks[0]",
+            id="a least above the most",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {work: 5}\n    spec: {tasks: [{replicas: 0}]}\n",
+            ["greater than or equal to 1", "0"],
+            "w.yaml:6, jobs[0].spec.tasks[0].replicas",
+            id="no replicas",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {work: 5}\n"
+            "    spec: {tasks: [{name: worker}, {name: worker}]}\n",
+            ["two tasks are called 'worker'"],
+            "w.yaml:6, jobs[0].spec",
+            id="two tasks of one name",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {speed: {kind: sync, compute: 1}}\n"
+            "    spec: {tasks: [{name: worker}]}\n",
+            ["job 'x' trains with parameter servers", "no task called 'ps'"],
+            "w.yaml:4, jobs[0]",
+            id="a ps job without ps",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {speed: {kind: async, compute: 1}}\n"
+            "    spec: {tasks: [{name: ps}]}\n",
+            ["somebody must do the work beside ps: add a task called worker"],
+            "w.yaml:6, jobs[0].spec.tasks",
+            id="a ps job without workers",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {speed: {kind: ring, compute: 1}}\n"
+            "    spec: {tasks: [{name: ps}, {name: worker}]}\n",
+            ["job 'x' is a ring", "no use for its task 'ps'"],
+            "w.yaml:4, jobs[0]",
+            id="a ring with ps",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {speed: {kind: ring, compute: 1, size: 4Gi}}}]\n",
+            ["give both size and bandwidth"],
+            "w.yaml:3",
+            id="a size without a bandwidth",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {speed: {kind: ring, compute: 1, size: 4Gi, bandwidth: 1Gi,"
+            " transfer_s: 2}}}]\n",
+            ["or transfer_s, not both"],
+            "w.yaml:3",
+            id="a transfer said twice",
+        ),
+        pytest.param(
+            "nodes: 2\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
+            "[{name: worker, replicas: 3, resources: {requests: {cpu: 1}}}]}}]\n",
+            ["job 'x' asks for 3 replicas at once", "hold 2 of them", "add nodes"],
+            "w.yaml",
+            id="a gang larger than the cluster",
+        ),
+        pytest.param(
+            "arrivals: {load: 0.9, jobs: 3, models: any}\n",
+            ["a load needs `profile`"],
+            "w.yaml:3",
+            id="a load of models",
+        ),
+        pytest.param(
+            "arrivals: {load: 0.9, jobs: 3, profile: {steps: 5}}\n",
+            ["give either work or"],
+            "w.yaml:3",
+            id="drawn jobs of no size",
+        ),
         pytest.param("nodes: 1\n", ["no jobs"], "w.yaml:1", id="an empty workload"),
         pytest.param(
             "jobs: [{name: x, model: resnet}]\n",
@@ -65,7 +138,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         ),
         pytest.param(
             "arrivals: {uniform: [0, 9], every_s: 3, jobs: 2, models: any}\n",
-            ["exactly one of uniform, every_s and poisson_s"],
+            ["exactly one of uniform, every_s, poisson_s and load"],
             "w.yaml:3, arrivals",
             id="two kinds of arrivals",
         ),
@@ -165,3 +238,12 @@ def test_a_journal_is_of_one_run(headway, workload, tmp_path):
     ran = headway("simulate", workload(JOB), "--seeds", 2, "--journal", tmp_path / "j")
     assert ran.code == 2
     assert "one run" in ran.err
+
+
+def test_a_gang_larger_than_this_machine_is_not_run(headway, workload, tmp_path):
+    asks = "[{name: worker, replicas: 3, command: [sleep], resources: {requests: {cpu: 1}}}]"
+    body = f"nodes: 2\njobs: [{{name: x, spec: {{tasks: {asks}}}}}]\n"
+    ran = headway("run", workload(body), "--data", tmp_path / "data")
+    assert ran.code == 2
+    assert "asks for 3 replicas at once" in ran.err
+    assert not (tmp_path / "data").exists()

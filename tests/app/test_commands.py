@@ -9,6 +9,7 @@ import yaml
 
 from headway.runtime.journal import digest, read
 from headway.study import bench
+from headway.study.bench_decide import bench_cluster
 from headway.study.pictures import draw
 
 ROOT = Path(__file__).parents[2]
@@ -17,6 +18,7 @@ KEYS = {
     "policy", "backend", "seed", "jobs", "mean_completion_s", "median_completion_s",
     "p95_completion_s", "makespan_s", "mean_time_to_quality_s", "mean_waiting_s", "utilization",
     "moves", "faster", "slower", "worst_ratio",
+    "mean_running_s", "cpu_allocated", "cpu_useful", "gpu_allocated", "gpu_useful", "deadlocks",
 }  # fmt: skip
 PER_JOB = {"name", "submitted_s", "started_s", "finished_s", "steps", "moves", "outcome"}
 THREE = ROOT / "workloads" / "three-jobs.yaml"
@@ -121,8 +123,12 @@ def test_every_workload_of_the_repository_runs(headway, path):
 
 def test_policies_are_listed(headway):
     assert "kube-scheduler" in headway("policies").out
+    assert "interval=20.0" in headway("policies", "flowcon").out
+    assert "did you mean 'flowcon'" in headway("policies", "flowcn").err
     listed = json.loads(headway("policies", "--json").out)
-    assert [p["name"] for p in listed if p["modes"]] == ["flowcon", "flowcon2", "specon"]
+    assert [p["name"] for p in listed if p["modes"]] == [
+        "flowcon", "flowcon2", "specon", "dragon",
+    ]  # fmt: skip
     settings = {p["name"]: p["settings"] for p in listed}
     assert settings["flowcon"]["threshold"] == 0.05
 
@@ -151,6 +157,14 @@ def test_bench_judges_its_figures(headway, monkeypatch, tmp_path):
     ran = headway("bench", "bad")
     assert ran.code == 1
     assert "missed" in ran.out
+
+
+def test_decisions_are_measured_by_the_size_of_the_cluster():
+    figures = bench_cluster(1.0, sizes=(2, 4))
+    assert {f.series for f in figures if f.x} >= {"headway", "spread", "fifo", "tiresias"}
+    assert [f.x for f in figures if f.series == "headway"] == [10, 20]
+    assert all(f.value > 0 for f in figures)
+    assert bench.growth([f for f in figures if f.x]).count("<svg") == 2
 
 
 def test_the_pictures_of_the_documentation_are_up_to_date():

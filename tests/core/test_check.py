@@ -5,6 +5,7 @@ import pytest
 from headway.core.check import check
 from headway.core.decision import Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.job import Mode, Phase, Task
+from headway.core.speed import Speed
 from headway.core.units import Resources
 from making import job, node, replica, running, snapshot
 
@@ -127,3 +128,49 @@ def test_scaling_keeps_to_its_bounds_and_needs_room():
 
 def test_an_empty_plan_is_fine():
     assert not check(Plan(), world()).accepted
+
+
+def part(*names, gang="g"):
+    return Place(job=gang, where=tuple((f"{gang}/{n}", "b") for n in names), partial=True)
+
+
+def half(phase=Phase.STARTING, **spec):
+    """Of h's two workers, one has a place."""
+    return world(
+        jobs=[job("h", phase=phase, tasks=(WORKERS,), mode=Mode.NONE, **spec)],
+        replicas=[replica("h", on="b", task="worker", phase=phase)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("decision", "why"),
+    [
+        pytest.param(part("worker-0"), "", id="a part of a gang"),
+        pytest.param(part(), "not what it waits for", id="no part of it"),
+        pytest.param(part("worker-7"), "not what it waits for", id="who is not of it"),
+        pytest.param(part("worker-1", gang="h"), "", id="the rest"),
+        pytest.param(part("worker-0", gang="h"), "not what it waits for", id="the same again"),
+        pytest.param(part("main-0", gang="x"), "waits for nobody", id="who runs"),
+        pytest.param(part("main-0", gang="ghost"), "waits for nobody", id="nobody"),
+        pytest.param(Suspend(job="h"), "", id="it may always be sent back"),
+    ],
+)
+def test_a_gang_may_be_placed_in_parts_if_the_decision_says_so(decision, why):
+    verdict = check(Plan(decisions=(decision,)), half())
+    assert bool(verdict.accepted) is not bool(why)
+    assert all(why in r.why for r in verdict.refused)
+
+
+def test_only_an_asynchronous_job_is_joined_while_it_runs():
+    for kind, accepted in (("async", 1), ("sync", 0)):
+        there = half(Phase.RUNNING, speed=Speed(kind=kind))
+        found = check(Plan(decisions=(part("worker-1", gang="h"),)), there)
+        assert len(found.accepted) == accepted
+
+
+def test_what_a_suspended_job_once_had_is_no_longer_counted():
+    idle = replica("s", on=None, task="worker", index=2, phase=Phase.WAITING)
+    here = [replica("s", on="b", task="worker", index=i) for i in range(2)]
+    s = snapshot(nodes=("b", "c"), jobs=[job("s", tasks=(WORKERS,))], replicas=[*here, idle])
+    grow = Scale(job="s", task="worker", add=(("s/worker-2", "c"),))
+    assert check(Plan(decisions=(grow,)), s).accepted

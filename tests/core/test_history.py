@@ -3,9 +3,10 @@
 import pytest
 
 from headway.core.history import History, assemble, remember
-from headway.core.job import Phase, Task, gang
+from headway.core.job import Estimate, Expected, Phase, Task, gang
 from headway.core.report import Report, Usage
 from headway.core.snapshot import Observation, Trigger
+from headway.core.speed import Speed
 from headway.core.units import Resources
 from making import history, job, node, replica, running
 
@@ -151,3 +152,16 @@ def test_a_gang_is_named_by_task_and_index():
     assert gang(j) == ("x/ps-0", "x/worker-0", "x/worker-1")
     assert j.spec.task("worker").replicas == 2
     assert j.priority == 0
+
+
+def test_of_a_distributed_job_the_steps_tell_what_is_left():
+    told = Expected(work=Estimate(value=400.0, error=0.1))
+    spec = {"speed": Speed(), "total_steps": 100.0, "expected": told}
+    h = history(jobs=[job("x", **spec)], replicas=[replica("x")])
+    said = Report(replica="x/main-0", since=0.0, at=1.0, step=25.0, usage=Usage(cpu=1.0))
+    found = after(h, reports=(said,)).jobs["x"]
+    assert found.remaining == Estimate(value=300.0, error=0.1)
+    assert found.step_cost == 4.0
+    h = history(jobs=[job("y", speed=Speed())], replicas=[replica("y")])
+    quiet = Report(replica="y/main-0", since=0.0, at=1.0, usage=Usage(cpu=1.0))
+    assert after(h, reports=(quiet,)).jobs["y"].remaining is None

@@ -17,6 +17,7 @@ from making import job, node
 
 NODES, JOBS = ["a", "b", "c"], ["x", "y", "z"]
 TASK = Task(name="worker", replicas=1, least=1, most=2, request=Resources(cpu=0.4))
+PAIR = Task(name="worker", replicas=2, least=2, most=2, request=Resources(cpu=0.4))
 
 
 def replicas(name):
@@ -32,6 +33,8 @@ def decisions(draw):
             [
                 SetShare(replica=first, limit=0.5, weight=2.0),
                 Place(job=name, where=((first, there),)),
+                Place(job=name, where=((first, there),), partial=True),
+                Place(job=name, where=((second, there),), partial=True),
                 Move(replica=first, to=there),
                 Scale(job=name, task="worker", add=((second, there),)),
                 Scale(job=name, task="worker", remove=(second,)),
@@ -44,7 +47,7 @@ def decisions(draw):
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(decisions(), st.booleans()), max_size=25))
 def test_foresight_is_what_happens(steps):
-    jobs = [job(n, phase=Phase.WAITING, tasks=(TASK,)) for n in JOBS]
+    jobs = [job(n, phase=Phase.WAITING, tasks=(PAIR if n == "z" else TASK,)) for n in JOBS]
     backend = MemoryBackend([node(n) for n in NODES], jobs)
     history = History()
     for decision, settle in steps:

@@ -12,6 +12,7 @@ from headway.errors import ConfigError, UnknownName
 from headway.policy.as_fair import AsFair
 from headway.policy.fair import Fair
 from headway.policy.headway import Headway
+from headway.policy.pods import Pods
 from headway.policy.registry import POLICIES, build
 from headway.policy.spread import Spread, score
 from making import GIB, job, node, replica, running, snapshot
@@ -114,7 +115,9 @@ def test_a_name_means_a_combination():
     both = build("fair")
     assert isinstance(both, Chain)
     assert [m.name for m in both.members] == ["spread", "fair"]
-    assert isinstance(build("spread"), Spread)
+    assert isinstance(build("spread"), Pods)
+    assert isinstance(both.members[0], Pods)
+    assert isinstance(build("las").members[0], Spread)
     chain = build("spread+flowcon:paper,threshold=0.1,backoff=no,signal=range")
     inner = chain.members[1].inner
     assert isinstance(chain.members[1], PerNode)

@@ -248,6 +248,8 @@ class LiveBackend(ABC, Generic[M]):
         work = self.works.get(d.job)
         if work is None or work.phase is not Phase.WAITING or work in self.coming:
             return "it is not waiting"
+        if d.partial:
+            return "a gang is started whole here"
         if any(node not in self.nodes for _, node in d.where):
             return "a node is not there"
         why = self.refusal([(work.spec.task(task_of(name)), node) for name, node in d.where])

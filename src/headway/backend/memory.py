@@ -16,7 +16,7 @@ from headway.core.decision import (
     SetShare,
     Suspend,
 )
-from headway.core.job import Job, Mode, Phase, Replica, task_of
+from headway.core.job import Job, Mode, Phase, Replica, missing, task_of
 from headway.core.node import Node
 from headway.core.report import Report
 from headway.core.snapshot import Observation
@@ -31,6 +31,8 @@ class MemoryBackend:
         self.replicas: dict[ReplicaId, Replica] = {}
         self._news: tuple[dict[NodeId, None], dict[JobId, None], dict[ReplicaId, None]]
         self._news = ({}, {}, {})
+        self._partial: set[JobId] = set()
+        """Jobs that hold room and wait for the rest of their gang."""
         self._reports: list[Report] = []
         self._looked = False
         for job in jobs:
@@ -40,6 +42,10 @@ class MemoryBackend:
 
     def submit(self, job: Job) -> None:
         self._put_job(job)
+
+    def host(self, replica: Replica) -> None:
+        """It is there already, whoever started it."""
+        self._put(replica)
 
     def end(self, job: JobId, phase: Phase = Phase.SUCCEEDED) -> None:
         """The job's processes are gone."""
@@ -61,13 +67,15 @@ class MemoryBackend:
     def settle(self) -> None:
         """What was under way arrives: starts run, moves are done, the suspended wait."""
         for r in list(self.replicas.values()):
+            if r.job in self._partial:
+                continue
             if r.phase is Phase.STARTING or r.bound_for is not None:
                 there = r.bound_for or r.node
                 self._put(replace(r, phase=Phase.RUNNING, node=there, bound_for=None))
             elif r.phase is Phase.LEAVING and self.jobs[r.job].phase is Phase.RUNNING:
                 self._put(replace(r, phase=Phase.CANCELLED, node=None))  # scaled away
         for job in list(self.jobs.values()):
-            if job.phase is Phase.STARTING:
+            if job.phase is Phase.STARTING and job.id not in self._partial:
                 self._put_job(replace(job, phase=Phase.RUNNING))
             elif job.phase is Phase.LEAVING:
                 self._requeue(job.id)
@@ -107,14 +115,14 @@ class MemoryBackend:
                 if r is None:
                     return "it is not running"
                 self._put(replace(r, limit=limit, weight=weight))
-            case Place(job=job, where=where):
-                return self._place(job, where)
+            case Place():
+                return self._place(decision)
             case Move(replica=name, to=to):
                 return self._move(name, to)
             case Scale(job=job, add=add, remove=remove):
                 return self._scale(job, add, remove)
             case Suspend(job=job):
-                if not self._can_save(job):
+                if job not in self._partial and not self._can_save(job):
                     return "it is not running, or cannot save itself"
                 self._put_job(replace(self.jobs[job], phase=Phase.LEAVING))
                 for r in self._of(job):
@@ -125,14 +133,17 @@ class MemoryBackend:
 
     # -- acts ----------------------------------------------------------------------------------
 
-    def _place(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> str:
-        found = self.jobs.get(job)
-        if found is None or found.phase is not Phase.WAITING:
+    def _place(self, d: Place) -> str:
+        found = self.jobs.get(d.job)
+        if found is None or not (found.phase is Phase.WAITING or d.job in self._partial):
             return "it is not waiting"
-        if not all(self._up(node) for _, node in where):
+        if not all(self._up(node) for _, node in d.where):
             return "a node is not there"
         self._put_job(replace(found, phase=Phase.STARTING))
-        self._start(job, where)
+        self._start(d.job, d.where)
+        self._partial.discard(d.job)
+        if d.partial and missing(found, {r.id for r in self._of(d.job) if r.node}):
+            self._partial.add(d.job)
         return ""
 
     def _move(self, name: ReplicaId, to: NodeId) -> str:
@@ -169,6 +180,7 @@ class MemoryBackend:
             )
 
     def _requeue(self, job: JobId) -> None:
+        self._partial.discard(job)
         for r in self._of(job):
             self._put(replace(r, phase=Phase.WAITING, node=None, bound_for=None))
         self._put_job(replace(self.jobs[job], phase=Phase.WAITING))

@@ -8,6 +8,14 @@ import typer
 
 def bench(
     name: Annotated[str, typer.Argument(help="Which one, or `all`.")] = "all",
+    traces: Annotated[
+        Path | None,
+        typer.Argument(
+            help="For `traces`: the folder that holds them.",
+            envvar="HEADWAY_TRACES",
+            show_default=False,
+        ),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with plots of growth.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object a benchmark.")] = False,
 ) -> None:
@@ -18,20 +26,23 @@ def bench(
     Exit code 1 if a bar is missed.
 
         headway bench sim
+
+        headway bench traces FOLDER
     """
     from headway.cli.progress import shown
     from headway.cli.render import as_json as to_text
     from headway.errors import UnknownName
-    from headway.study.bench import BENCHES, run
+    from headway.study.bench import BENCHES, TRACES, run
 
-    if name != "all" and name not in BENCHES:
-        raise UnknownName("benchmark", name, [*BENCHES, "all"])
-    chosen = list(BENCHES) if name == "all" else [name]
+    known = [*BENCHES, TRACES] if traces or name == TRACES else list(BENCHES)
+    if name != "all" and name not in known:
+        raise UnknownName("benchmark", name, [*BENCHES, TRACES, "all"])
+    chosen = known if name == "all" else [name]
     results, plots = [], []
     with shown("measuring", quiet=as_json) as progress:
         for done, each in enumerate(chosen):
             progress(done, len(chosen))
-            found, plot = run(each)
+            found, plot = run(each, traces)
             results.append(found)
             plots.append(plot)
     if html:

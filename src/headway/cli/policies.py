@@ -1,48 +1,70 @@
 """`headway policies`."""
 
 from dataclasses import fields
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from headway.policy.registry import Entry
+
 
 def policies(
+    name: Annotated[
+        str | None, typer.Argument(help="Only this one, with its settings.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object a policy.")] = False,
 ) -> None:
-    """List the policies, what each decides and its settings.
+    """List the policies and what each decides, or the settings of one.
 
     headway policies
+    headway policies flowcon
     headway simulate w.yaml --policy flowcon:paper,threshold=0.1,interval=30
     """
     from headway.cli.render import as_json as to_text
-    from headway.policy.registry import POLICIES, Entry
+    from headway.errors import UnknownName
+    from headway.policy.registry import POLICIES
 
-    def settings(entry: Entry) -> dict[str, Any]:
-        made: Any = entry.make()
-        known = (f.name for f in fields(made))
-        return {name: getattr(made, name) for name in known if name not in ("name", "listens")}
-
+    if name is not None and name not in POLICIES:
+        raise UnknownName("policy", name, POLICIES)
+    chosen = {k: entry for k, entry in POLICIES.items() if name in (None, k)}
     if as_json:
-        listed = [
-            {
-                "name": name,
-                "level": entry.level,
-                "about": entry.about,
-                "modes": ["paper"] if entry.paper else [],
-                "settings": settings(entry),
-            }
-            for name, entry in POLICIES.items()
-        ]
-        typer.echo(to_text(listed))
-        return
+        typer.echo(to_text([_plain(k, entry) for k, entry in chosen.items()]))
+    elif name is not None:
+        _show_one(_plain(name, chosen[name]))
+    else:
+        _show_all(chosen)
+
+
+def _plain(name: str, entry: "Entry") -> dict[str, Any]:
+    made: Any = entry.make()
+    known = [f.name for f in fields(made) if f.name not in ("name", "listens")]
+    return {
+        "name": name,
+        "level": entry.level,
+        "about": entry.about,
+        "modes": ["paper"] if entry.paper else [],
+        "settings": {k: getattr(made, k) for k in known},
+    }
+
+
+def _show_one(policy: dict[str, Any]) -> None:
+    typer.echo(f"{policy['name']}: {policy['about']}")
+    if policy["modes"]:
+        typer.echo("  paper: as its paper has it")
+    for key, value in policy["settings"].items():
+        typer.echo(f"  {key}={value}")
+
+
+def _show_all(chosen: "dict[str, Entry]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table()
-    for column in ("policy", "decides", "about", "settings"):
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("policy", "decides", "about"):
         table.add_column(column, overflow="fold")
-    for name, entry in POLICIES.items():
-        shown = [f"{k}={v}" for k, v in settings(entry).items()]
-        mode = ["paper (its paper's own mode)"] if entry.paper else []
-        table.add_row(name, entry.level, entry.about, "\n".join(mode + shown))
-    Console().print(table)
+    for name, entry in chosen.items():
+        table.add_row(name, entry.level, entry.about)
+    console = Console()
+    console.print(table)
+    console.print("settings of one: headway policies NAME", style="dim", highlight=False)

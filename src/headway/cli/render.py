@@ -45,7 +45,22 @@ def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
     seeded = f", {seeds} seed{'s' * (seeds > 1)}" if by_policy[0][0].backend == "sim" else ""
     console.print(f"{jobs} jobs{seeded}; times in seconds", highlight=False)
     console.print(table)
+    for line in _held(by_policy):
+        console.print(line, highlight=False)
     console.print(_legend(by_policy), style="dim", highlight=False)
+
+
+def _held(by_policy: Sequence[Sequence[Result]]) -> list[str]:
+    """What became of the GPUs, and deadlocks, where there were any."""
+    rows = [("gpu_useful", "part of all GPUs that made progress", ".0%"),
+            ("deadlocks", "deadlocks in a run", ".1f")]  # fmt: skip
+    lines = []
+    for name, words, form in rows:
+        found = [(r[0].policy, over_seeds([getattr(x, name) for x in r])) for r in by_policy]
+        if any(figure and figure["max"] for _, figure in found):
+            each = (f"{policy} {figure['mean']:{form}}" for policy, figure in found if figure)
+            lines.append(f"{words}: {', '.join(each)}")
+    return lines
 
 
 def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:

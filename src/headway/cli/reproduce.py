@@ -1,15 +1,21 @@
 """`headway reproduce`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headway.study.gangs_reproduced import GangsReproduced
+    from headway.study.reproduce import Reproduced
 
 
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID", help="Such as E-F1 or E-S6.", show_default="all"),
+        typer.Argument(metavar="ID", help="Such as E-F1, E-S6 or E-D1.", show_default="all"),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many draws of each workload.")] = 10,
     html: Annotated[
@@ -26,29 +32,55 @@ def reproduce(
     experiments. A figure that does not agree is named; that is no failure of the command.
 
         headway reproduce E-F1 E-F3 --html reproduced.html
+        headway reproduce E-D1 E-D2 E-K1 --html distributed.html
     """
     from headway.cli.progress import shown
     from headway.cli.render import as_json as to_text
-    from headway.study.experiments import chosen
+    from headway.study.gangs import named
+    from headway.study.gangs_reproduced import plain_gangs, reproduce_gangs
     from headway.study.reproduce import plain
     from headway.study.reproduce import reproduce as run
 
-    wanted = chosen(names or [])
+    single, distributed = named(names or [])
     with shown("reproducing", quiet=as_json) as progress:
-        found = run(wanted, range(seeds), progress)
-    if html:
-        from headway.study.reproduced_page import write_page
-
-        write_page(html, found)
-    if markdown:
-        from headway.study.reproduced_text import write_markdown
-
-        write_markdown(markdown, found)
+        found = run(single, range(seeds), progress)
+    with shown("reproducing distributed jobs", quiet=as_json) as progress:
+        gangs = reproduce_gangs(distributed, range(seeds), progress)
+    for path, write in ((html, _write_page), (markdown, _write_markdown)):
+        if path:
+            write(path, found, gangs)
     if as_json:
-        typer.echo(to_text([plain(one) for one in found]))
+        typer.echo(to_text([*map(plain, found), *map(plain_gangs, gangs)]))
         return
-    from headway.cli.reproduced import show_reproduced
+    from headway.cli.reproduced import show_gangs, show_reproduced
 
-    show_reproduced(found)
+    if found:
+        show_reproduced(found)
+    if gangs:
+        show_gangs(gangs)
     for path in filter(None, (html, markdown)):
         typer.echo(f"written: {path}")
+
+
+def _write_page(
+    to: Path, found: "Sequence[Reproduced]", gangs: "Sequence[GangsReproduced]"
+) -> None:
+    from headway.study.gangs_shown import gang_sections, write_gang_page
+    from headway.study.reproduced_page import write_page
+
+    if found:
+        write_page(to, found, gang_sections(gangs) if gangs else ())
+    else:
+        write_gang_page(to, gangs)
+
+
+def _write_markdown(
+    to: Path, found: "Sequence[Reproduced]", gangs: "Sequence[GangsReproduced]"
+) -> None:
+    from headway.study.gangs_shown import gang_markdown, write_gang_markdown
+    from headway.study.reproduced_text import write_markdown
+
+    if found:
+        write_markdown(to, found, gang_markdown(gangs) if gangs else ())
+    else:
+        write_gang_markdown(to, gangs)

@@ -6,6 +6,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from headway.study.gangs_reproduced import GangsReproduced
+from headway.study.gangs_shown import ARMS as GANG_ARMS
+from headway.study.gangs_shown import CLAIMS, claim_rows, gangs_verdict
+from headway.study.gangs_shown import EXPLAINED as GANGS_EXPLAINED
+from headway.study.gangs_shown import arm_rows as gang_rows
 from headway.study.reproduce import Reproduced
 from headway.study.reproduced_text import ARMS, EXPLAINED, FIGURES, arm_rows, figure_rows, verdict
 
@@ -14,6 +19,8 @@ WIDE = 120
 """Columns that the whole tables take; a narrower terminal gets the columns below."""
 NARROW_FIGURES = [0, 1, 2, 3, 5]
 NARROW_ARMS = [0, 1, 2, 5, 6, 7, 8, 9, 11]
+NARROW_CLAIMS = [0, 1, 3, 4, 5, 8]
+NARROW_GANG_ARMS = [0, 1, 2, 3, 4, 5, 6, 9, 10]
 
 
 def show_reproduced(found: Sequence[Reproduced]) -> None:
@@ -31,6 +38,23 @@ def show_reproduced(found: Sequence[Reproduced]) -> None:
         console.print(_table(ARMS, arm_rows(one), columns, left=(0,)))
         console.print(f"\n{verdict(one)}\n", highlight=False)
     console.print(EXPLAINED, style="dim", highlight=False)
+
+
+def show_gangs(found: Sequence[GangsReproduced]) -> None:
+    """The experiments with distributed jobs."""
+    console = Console()
+    wide = console.width >= WIDE
+    for one in found:
+        seeds = len(one.seeds)
+        head = f"{one.experiment.id}: {one.publication.about}; {seeds} seed{'s' * (seeds > 1)}"
+        console.print(head, style="bold", highlight=False)
+        columns = range(len(CLAIMS)) if wide else NARROW_CLAIMS
+        console.print(_table(CLAIMS, claim_rows(one), columns, left=(0, 1, 2, 7, 8)))
+        console.print()
+        columns = range(len(GANG_ARMS)) if wide else NARROW_GANG_ARMS
+        console.print(_table(GANG_ARMS, gang_rows(one), columns, left=(1,)))
+        console.print(f"\n{gangs_verdict(one)}\n", highlight=False)
+    console.print(GANGS_EXPLAINED, style="dim", highlight=False)
 
 
 def _table(

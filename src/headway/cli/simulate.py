@@ -1,15 +1,18 @@
 """`headway simulate`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from headway.runtime.result import Result
 
 
 def simulate(
     workload: Annotated[
-        Path, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
-    ],
+        Path | None, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -17,7 +20,7 @@ def simulate(
             "-p",
             help="Once for each policy to compare; the first is the measure for the others. "
             "Settings follow a colon: flowcon:paper,threshold=0.1",
-            show_default="fair, headway",
+            show_default="fair, headway; of a trace: fifo, tiresias",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds; same seed, same run.")] = 1,
@@ -30,6 +33,24 @@ def simulate(
     journal: Annotated[
         Path | None, typer.Option(help="Write every cycle, one JSON line each (one seed only).")
     ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Instead of WORKLOAD: jobs of another cluster, from a file.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="Of the trace: philly, itp or swf.")
+    ] = "philly",
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes that a trace runs on.")] = 128,
+    devices: Annotated[int, typer.Option(min=1, help="GPUs (swf: cores) of each node.")] = 4,
+    first: Annotated[
+        int | None, typer.Option(min=1, help="Only so many jobs of a trace.", show_default="all")
+    ] = None,
+    shortest: Annotated[
+        float, typer.Option(min=0, help="Leave jobs of a trace out that took less, in seconds.")
+    ] = 0.0,
+    largest: Annotated[
+        int | None,
+        typer.Option(min=1, help="Leave jobs out that need more devices.", show_default="none"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object a policy.")] = False,
 ) -> None:
     """Run WORKLOAD once per policy and seed, and print how long the jobs took.
@@ -38,18 +59,40 @@ def simulate(
     only the backend is simulated.
 
         headway simulate workloads/three-jobs.yaml --policy fair --policy headway --html out.html
+
+        headway simulate --trace philly.csv --format philly --first 5000 --shortest 60 --largest 32
     """
-    from headway.cli.progress import shown
-    from headway.cli.render import as_json as to_text
-    from headway.cli.render import show_results
     from headway.errors import ConfigError
-    from headway.runtime.result import to_json
+
+    if (workload is None) == (trace is None):
+        raise ConfigError("give a workload file or a trace", hint="headway simulate --help")
+    if journal and seeds > 1:
+        raise ConfigError("a journal is of one run", hint="leave out --seeds, or --journal")
+    if trace is not None:
+        if html or seeds > 1:
+            raise ConfigError("a trace is run once, without pictures", where=str(trace))
+        cluster: dict[str, Any] = {"nodes": nodes, "devices": devices, "first": first}
+        cluster |= {"shortest": shortest, "largest": largest}
+        _of_trace(trace, form, cluster, policy or ["fifo", "tiresias"], journal, as_json=as_json)
+    elif workload is not None:
+        named = policy or ["fair", "headway"]
+        policies = [_without_backoff(p) if no_backoff else p for p in named]
+        _of_workload(workload, policies, seeds, html, journal, as_json=as_json)
+
+
+def _of_workload(
+    workload: Path,
+    policies: list[str],
+    seeds: int,
+    html: Path | None,
+    journal: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from headway.cli.progress import shown
     from headway.sim.compare import compare
     from headway.spec.reading import read_workload
 
-    if journal and seeds > 1:
-        raise ConfigError("a journal is of one run", hint="leave out --seeds, or --journal")
-    policies = [_without_backoff(p) if no_backoff else p for p in policy or ["fair", "headway"]]
     read = read_workload(workload)
     chosen = [read.seed + i for i in range(seeds)]
     with shown("simulating", quiet=as_json) as progress:
@@ -58,12 +101,39 @@ def simulate(
         from headway.study.report import write_report
 
         write_report(html, read, policies, results, path=workload)
+    _show(results, as_json=as_json)
+    if html and not as_json:
+        typer.echo(f"pictures: {html}")
+
+
+def _of_trace(
+    trace: Path,
+    form: str,
+    cluster: dict[str, Any],
+    policies: list[str],
+    journal: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    from headway.cli.progress import shown
+    from headway.sim.compare import run_all
+    from headway.sim.foreign import Cluster, read_trace
+
+    scenario = read_trace(trace, form, Cluster(**cluster))
+    with shown("simulating", quiet=as_json) as progress:
+        found = run_all(scenario, policies, journal=journal, progress=progress)
+    _show([[result] for result in found], as_json=as_json)
+
+
+def _show(results: "list[list[Result]]", *, as_json: bool) -> None:
+    from headway.cli.render import as_json as to_text
+    from headway.cli.render import show_results
+    from headway.runtime.result import to_json
+
     if as_json:
         typer.echo(to_text([to_json(r) for r in results]))
-        return
-    show_results(results)
-    if html:
-        typer.echo(f"pictures: {html}")
+    else:
+        show_results(results)
 
 
 def _without_backoff(policy: str) -> str:

@@ -15,11 +15,14 @@ from headway.core.decision import (
     Suspend,
     subject,
 )
-from headway.core.foresee import foresee
-from headway.core.job import Job, Mode, Phase, task_of
+from headway.core.job import Job, Mode, Phase, missing, task_of
 from headway.core.record import record
 from headway.core.snapshot import Snapshot
-from headway.core.units import NodeId, ReplicaId, Resources, Share
+from headway.core.units import JobId, NodeId, ReplicaId, Resources, Share
+
+Where = tuple[tuple[ReplicaId, NodeId], ...]
+Taken = dict[NodeId, Resources]
+"""What is spoken for on a node, where that is more than the snapshot says."""
 
 LEAST_LIMIT: Share = 0.01
 """No ceiling below this part of the node: a replica that gets nothing learns nothing."""
@@ -42,26 +45,66 @@ def check(plan: Plan, snapshot: Snapshot) -> Verdict:
         return FINE
     accepted: list[Decision] = []
     refused: list[Refused] = []
-    future, done = snapshot, set[str]()
+    so_far = _SoFar()
     shares = [d for d in plan.decisions if isinstance(d, SetShare)]
     light = _too_light(shares, snapshot) if shares else set()
     for decision in plan.decisions:
-        whom = subject(decision)
         if isinstance(decision, SetShare):
-            why = "its weight would be too small" if whom in light else _share(decision, future)
-        elif whom in done:
-            why = "one act for each in a cycle"
+            too_light = decision.replica in light
+            why = "its weight would be too small" if too_light else _share(decision, snapshot)
+            why = why or ("it is leaving" if decision.replica in so_far.leaving else "")
         else:
-            why = _act(decision, future)
+            why = so_far.again(decision, snapshot) or _act(decision, snapshot, so_far.taken)
         if why:
             refused.append(Refused(decision=decision, why=why))
             continue
         accepted.append(decision)
         if not isinstance(decision, SetShare):
-            done.add(whom)
-            if len(plan.decisions) > 1:
-                future = foresee(Plan(decisions=(decision,)), future)
+            so_far.accept(decision, snapshot)
     return Verdict(accepted=tuple(accepted), refused=tuple(refused))
+
+
+class _SoFar:
+    """What the decisions accepted so far change for those after them. Room is only ever taken: who
+    leaves has not left yet.
+    """
+
+    def __init__(self) -> None:
+        self.whom: set[str] = set()
+        self.moved: set[str] = set()
+        """Jobs of which a replica moves."""
+        self.leaving: set[ReplicaId] = set()
+        self.taken: Taken = {}
+
+    def again(self, d: Decision, s: Snapshot) -> str:
+        """One act for each in a cycle; of one job several may move, if it does nothing else."""
+        if isinstance(d, Move):
+            r = s.replicas.get(d.replica)
+            twice = d.replica in self.whom or (r is not None and r.job in self.whom)
+        else:
+            twice = subject(d) in self.whom or subject(d) in self.moved
+        return "one act for each in a cycle" if twice else ""
+
+    def accept(self, d: Place | Move | Scale | Suspend, s: Snapshot) -> None:
+        self.whom.add(subject(d))
+        if isinstance(d, Move):
+            job = s.replicas[d.replica].job
+            self.moved.add(job)
+            self.leaving.add(d.replica)
+            self._take(job, ((d.replica, d.to),), s)
+        elif isinstance(d, Place):
+            self._take(d.job, d.where, s)
+        elif isinstance(d, Scale):
+            self.leaving.update(d.remove)
+            self._take(d.job, d.add, s)
+        else:
+            self.leaving.update(s.of_job[d.job])
+
+    def _take(self, job: JobId, where: Where, s: Snapshot) -> None:
+        spec = s.jobs[job].spec
+        for name, node in where:
+            before = self.taken.get(node, s.nodes[node].taken)
+            self.taken[node] = before + spec.task(task_of(name)).request
 
 
 def _too_light(shares: list[SetShare], snapshot: Snapshot) -> set[ReplicaId]:
@@ -86,21 +129,23 @@ def _share(d: SetShare, s: Snapshot) -> str:
     return "" if d.weight > 0 else "a weight must be positive"
 
 
-def _act(decision: Decision, s: Snapshot) -> str:
+def _act(decision: Decision, s: Snapshot, taken: Taken) -> str:
     match decision:
         case Place():
-            return _place(decision, s)
+            return _place(decision, s, taken)
         case Move():
-            return _move(decision, s)
+            return _move(decision, s, taken)
         case Scale():
-            return _scale(decision, s)
+            return _scale(decision, s, taken)
         case _:
             assert isinstance(decision, Suspend)  # noqa: S101 - the type checker's
-            return _movable(s.jobs.get(decision.job))
+            return "" if half_started(s.jobs.get(decision.job), s) else _movable(s, decision.job)
 
 
-def _place(d: Place, s: Snapshot) -> str:
+def _place(d: Place, s: Snapshot, taken: Taken) -> str:
     job = s.jobs.get(d.job)
+    if d.partial:
+        return _part(job, d, s, taken)
     if job is None or job.phase is not Phase.WAITING:
         return "it is not waiting"
     named = [task_of(name) for name, _ in d.where]
@@ -108,11 +153,32 @@ def _place(d: Place, s: Snapshot) -> str:
         count = named.count(task.name)
         if not task.least <= count <= task.most:
             return f"a gang is started whole: {count} of {task.replicas} {task.name}"
-    return _room(job, d.where, s)
+    return _room(job, d.where, s, taken)
 
 
-def _room(job: Job, where: tuple[tuple[ReplicaId, NodeId], ...], s: Snapshot) -> str:
-    taken: dict[NodeId, Resources] = {}
+def _part(job: Job | None, d: Place, s: Snapshot, taken: Taken) -> str:
+    """An asynchronous job runs before it is whole."""
+    runs = job is not None and job.spec.speed is not None and not job.spec.speed.waits
+    open_ = (Phase.WAITING, Phase.STARTING, Phase.RUNNING if runs else Phase.WAITING)
+    if job is None or job.phase not in open_:
+        return "it waits for nobody"
+    names = {name for name, _ in d.where}
+    if not names or not names.issubset(missing(job, {r.id for r in s.placed(job.id)})):
+        return "these are not what it waits for"
+    return _room(job, d.where, s, taken)
+
+
+def half_started(job: Job | None, s: Snapshot) -> bool:
+    """Does it hold room and wait for the rest of its gang?"""
+    return (
+        job is not None
+        and job.phase is Phase.STARTING
+        and bool(missing(job, {r.id for r in s.placed(job.id)}))
+    )
+
+
+def _room(job: Job, where: Where, s: Snapshot, taken: Taken) -> str:
+    here: Taken = {}
     for name, node in where:
         there = s.nodes.get(node)
         if there is None or not there.up:
@@ -121,38 +187,38 @@ def _room(job: Job, where: tuple[tuple[ReplicaId, NodeId], ...], s: Snapshot) ->
         if task.nodes is not None and node not in task.nodes:
             return f"{task.name} may not go to node {node}"
         request = task.request
-        before = taken.get(node, there.taken)
+        before = here.get(node) or taken.get(node, there.taken)
         if not request.fits(before, there.capacity):
             return f"no room on node {node}"
-        taken[node] = before + request
+        here[node] = before + request
     return ""
 
 
-def _move(d: Move, s: Snapshot) -> str:
+def _move(d: Move, s: Snapshot, taken: Taken) -> str:
     replica = s.replicas.get(d.replica)
     if replica is None or replica.phase is not Phase.RUNNING:
         return "it is not running"
     if replica.node == d.to:
         return "it is there already"
-    job = s.jobs[replica.job]
-    return _movable(job) or _room(job, ((d.replica, d.to),), s)
+    return _movable(s, replica.job) or _room(s.jobs[replica.job], ((d.replica, d.to),), s, taken)
 
 
-def _movable(job: Job | None) -> str:
+def _movable(s: Snapshot, name: JobId) -> str:
+    job = s.jobs.get(name)
     if job is None or job.phase is not Phase.RUNNING:
         return "it is not running"
     return "it cannot save itself" if job.spec.checkpoint is Mode.NONE else ""
 
 
-def _scale(d: Scale, s: Snapshot) -> str:
+def _scale(d: Scale, s: Snapshot, taken: Taken) -> str:
     job = s.jobs.get(d.job)
     if job is None or job.phase is not Phase.RUNNING:
         return "it is not running"
-    here = {r.id for r in s.of(d.job) if r.task == d.task}
+    here = {r.id for r in s.placed(d.job) if r.task == d.task}
     task = next((t for t in job.spec.tasks if t.name == d.task), None)
     if task is None or not here.issuperset(d.remove) or here & {name for name, _ in d.add}:
         return "no such replicas"
     count = len(here) + len(d.add) - len(d.remove)
     if not task.least <= count <= task.most:
         return f"{count} replicas are outside {task.least} to {task.most}"
-    return _room(job, d.add, s)
+    return _room(job, d.add, s, taken)

@@ -22,6 +22,9 @@ class Place:
 
     job: JobId
     where: tuple[tuple[ReplicaId, NodeId], ...]
+    partial: bool = False
+    """These now, the rest by further such decisions: the job keeps its room until it is whole.
+    As a scheduler does that places pod by pod."""
     reason: str = ""
 
 

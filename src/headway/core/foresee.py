@@ -1,15 +1,20 @@
 """The snapshot as a plan would leave it: for the next policy of a chain, for dry runs."""
 
-from bisect import insort
+from bisect import bisect_left, insort
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from headway.core.decision import Decision, Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.history import alike_key, requested, with_room
-from headway.core.job import Phase, Replica, task_of
+from headway.core.job import Job, Phase, Replica, task_of
 from headway.core.overlay import Overlay
-from headway.core.snapshot import TABLES, Derived, Snapshot, Trigger
+from headway.core.snapshot import TABLES, Alike, Derived, Snapshot, Trigger
 from headway.core.units import NOTHING, JobId, NodeId, ReplicaId
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headway.core.node import Node
 
 
 def foresee(plan: Plan, snapshot: Snapshot) -> Snapshot:
@@ -36,29 +41,36 @@ class Foreseen(Derived):
         return self.before.only(node, trigger)
 
     def tables(self) -> dict[str, Any]:
-        future = _Future(self.before)
+        future = Future(self.before)
         for decision in self.plan.decisions:
             future.apply(decision)
         return {table: getattr(future, table) for table in TABLES}
 
 
-class _Future:
+class Future(Snapshot):
+    """The snapshot as decisions one after another leave it: for `check`, which takes them so."""
+
     def __init__(self, snapshot: Snapshot) -> None:
-        self.before = snapshot
-        self.nodes = Overlay(snapshot.nodes)
-        self.jobs = Overlay(snapshot.jobs)
-        self.replicas = Overlay(snapshot.replicas)
-        self.on_node = Overlay(snapshot.on_node)
-        self.of_job = Overlay(snapshot.of_job)
-        self.queue = Overlay(snapshot.queue)
-        self.alike = Overlay(snapshot.alike)
+        self.at, self.trigger = snapshot.at, snapshot.trigger
+        self.changed, self.requests = snapshot.changed, snapshot.requests
+        self.order, self.names = snapshot.order, snapshot.names
+        self.nodes: Overlay[NodeId, Node] = Overlay(snapshot.nodes)
+        self.jobs: Overlay[JobId, Job] = Overlay(snapshot.jobs)
+        self.replicas: Overlay[ReplicaId, Replica] = Overlay(snapshot.replicas)
+        self.on_node: Overlay[NodeId, Mapping[ReplicaId, None]] = Overlay(snapshot.on_node)
+        self.of_job: Overlay[JobId, Mapping[ReplicaId, None]] = Overlay(snapshot.of_job)
+        self.queue: Overlay[JobId, None] = Overlay(snapshot.queue)
+        self.alike: Overlay[Alike, list[int]] = Overlay(snapshot.alike)
+        self._own: set[Alike] = set()
+        """Lists in `alike` that are not those of the snapshot, and may be changed."""
 
     def apply(self, decision: Decision) -> None:
         match decision:
             case SetShare(replica=name, limit=limit, weight=weight):
                 self.replicas.put(name, replace(self.replicas[name], limit=limit, weight=weight))
             case Place(job=job, where=where):
-                self._set_phase(job, Phase.STARTING)
+                if self.jobs[job].phase is Phase.WAITING:
+                    self._set_phase(job, Phase.STARTING)
                 self._start(job, where)
             case Move(replica=name, to=to):
                 moving = replace(self.replicas[name], phase=Phase.LEAVING, bound_for=to)
@@ -80,10 +92,10 @@ class _Future:
         self.queue.drop(job)
 
     def _start(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> None:
+        self.of_job.put(job, {**self.of_job[job], **dict.fromkeys(name for name, _ in where)})
         for name, node in where:
             started = Replica(id=name, job=job, task=task_of(name), node=node, phase=Phase.STARTING)
             self.replicas.put(name, started)
-            self.of_job.put(job, {**self.of_job[job], name: None})
             self._settle(name, node)
 
     def _settle(self, name: ReplicaId, at: NodeId) -> None:
@@ -96,12 +108,16 @@ class _Future:
         old = self.nodes[at]
         new = with_room(old, *requested(requests, len(here)), len(here))
         self.nodes.put(at, new)
-        order = self.before.order[at]
-        left = [i for i in self.alike[alike_key(old)] if i != order]
-        if left:
-            self.alike.put(alike_key(old), left)
-        else:
+        left = self._alike(alike_key(old))
+        del left[bisect_left(left, self.order[at])]
+        if not left:
             self.alike.drop(alike_key(old))
-        joined = list(self.alike.get(alike_key(new), ()))
-        insort(joined, order)
-        self.alike.put(alike_key(new), joined)
+            self._own.discard(alike_key(old))
+        insort(self._alike(alike_key(new)), self.order[at])
+
+    def _alike(self, key: Alike) -> list[int]:
+        """The nodes of a kind, for changing."""
+        if key not in self._own:
+            self._own.add(key)
+            self.alike.put(key, list(self.alike.get(key, ())))
+        return self.alike[key]

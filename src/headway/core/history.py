@@ -7,6 +7,7 @@ to what exists. They are the loop's own: a snapshot of them is valid until the n
 
 from bisect import bisect_left, insort
 from collections.abc import Collection
+from dataclasses import replace
 
 from headway.core.job import Estimate, Job, Phase, Replica
 from headway.core.node import Node
@@ -131,10 +132,12 @@ def _see_replica(h: History, seen: Replica) -> None:
         return
     old = h.replicas.get(seen.id)
     h.replicas[seen.id] = _with_track(seen, old)
-    if old is not None and old.phase is seen.phase and _places(old) == _places(seen):
+    now = _places(seen)
+    if old is not None and _places(old) == now:
+        if old.phase is not seen.phase:
+            h.changed_nodes.update(dict.fromkeys(n for n in now if n in h.nodes))
         return
     h.of_job[seen.job][seen.id] = None
-    now = _places(seen)
     request = h.jobs[seen.job].spec.task(seen.task).request
     for node in dict.fromkeys((*_places(old), *now) if old else now):
         if node in h.nodes:
@@ -154,14 +157,15 @@ def _drop_replica(h: History, replica: ReplicaId) -> None:
 
 def _settle(h: History, node: NodeId, replica: ReplicaId, request: Resources | None) -> None:
     """Count a replica in on a node, with what it asks for; or out (None)."""
+    here = h.on_node[node]
+    h.changed_nodes[node] = None
     if request is None:
-        h.on_node[node].pop(replica, None)
+        here.pop(replica, None)
         h.asking[node].pop(replica, None)
     else:
-        h.on_node[node][replica] = None
+        here[replica] = None
         if request is not NOTHING:
             h.asking[node][replica] = request
-    h.changed_nodes[node] = None
     _recount(h, node)
 
 
@@ -206,6 +210,8 @@ def _hear(h: History, report: Report) -> None:
 
 def _estimated(job: Job, r: Replica, work: CoreSeconds) -> Job:
     """What is left of a job after it has been heard."""
+    if job.spec.speed is not None:
+        return _paced(job, r)
     size = from_steps(job.spec, r.attained, r.track.step)
     if size is None and job.spec.expected is not None:
         size = job.spec.expected.work
@@ -220,6 +226,19 @@ def _estimated(job: Job, r: Replica, work: CoreSeconds) -> Job:
         step_cost=r.attained / r.track.step if r.track.step else None,
         checkpoint_age=job.checkpoint_age,
         truth=None if job.truth is None else max(0.0, job.truth - work),
+    )
+
+
+def _paced(job: Job, r: Replica) -> Job:
+    """Of a distributed job the steps tell, not the work of one of its replicas."""
+    total, told = job.spec.total_steps, job.spec.expected
+    if total is None or told is None or r.track.step is None:
+        return job
+    left = told.work.value * max(0.0, 1 - r.track.step / total)
+    return replace(
+        job,
+        remaining=Estimate(value=left, error=told.work.error),
+        step_cost=told.work.value / total,
     )
 
 
@@ -247,12 +266,18 @@ def _recount(h: History, name: NodeId) -> None:
 def requested(requests: Collection[Resources], count: int) -> tuple[Resources, Resources]:
     """What some of `count` replicas ask for in all: as it is, and as kube-scheduler counts it."""
     silent = count - len(requests)
-    taken, cpu, memory = NOTHING, silent * NOMINAL.cpu, silent * NOMINAL.memory
-    for request in requests:
-        taken = taken + request
-        cpu += request.cpu or NOMINAL.cpu
-        memory += request.memory or NOMINAL.memory
-    return taken, Resources(cpu=cpu, memory=memory, gpu=taken.gpu)
+    if not requests:
+        return NOTHING, Resources(cpu=silent * NOMINAL.cpu, memory=silent * NOMINAL.memory)
+    cpu = memory = gpu = 0.0
+    nominal_cpu, nominal_memory = silent * NOMINAL.cpu, silent * NOMINAL.memory
+    for r in requests:
+        cpu += r.cpu
+        memory += r.memory
+        gpu += r.gpu
+        nominal_cpu += r.cpu or NOMINAL.cpu
+        nominal_memory += r.memory or NOMINAL.memory
+    taken = Resources(cpu=cpu, memory=memory, gpu=gpu)
+    return taken, Resources(cpu=nominal_cpu, memory=nominal_memory, gpu=gpu)
 
 
 def with_room(node: Node, taken: Resources, nominal: Resources, count: int) -> Node:
@@ -272,7 +297,7 @@ def alike_key(node: Node) -> Alike:
     c, t, n = node.capacity, node.taken, node.nominal
     return (
         c.cpu, c.memory, c.gpu, t.cpu, t.memory, t.gpu, n.cpu, n.memory, node.count,
-        node.speed, node.up,
+        node.speed, node.up, node.rack,
     )  # fmt: skip
 
 

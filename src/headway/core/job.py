@@ -1,10 +1,12 @@
 """What a user submits, and the replicas that it runs as."""
 
+from collections.abc import Container
 from dataclasses import replace
 from enum import StrEnum
 
 from headway.core.record import record
 from headway.core.report import EMPTY, Track, Usage
+from headway.core.speed import Speed
 from headway.core.units import (
     NOTHING,
     Bytes,
@@ -94,10 +96,18 @@ class JobSpec:
     direction: Direction = Direction.MINIMIZE
     total_steps: float | None = None
     expected: Expected | None = None
+    speed: Speed | None = None
+    """How fast it is with which workers. None: unknown; in the simulator the rates of its
+    replicas add up."""
     checkpoint: Mode = Mode.NONE
     grace: Seconds = 30.0
     priority: int = 0
     backoff_limit: int = 3
+
+    @property
+    def gpus(self) -> float:
+        """Of all that it asks to be started with."""
+        return sum([t.replicas * t.request.gpu for t in self.tasks])
 
     def task(self, name: str) -> Task:
         if len(self.tasks) == 1:
@@ -175,3 +185,8 @@ def task_of(replica: ReplicaId) -> str:
 def gang(job: Job) -> tuple[ReplicaId, ...]:
     """The replicas that a job asks to be started with."""
     return tuple(replica_id(job.id, t.name, i) for t in job.spec.tasks for i in range(t.replicas))
+
+
+def missing(job: Job, there: Container[ReplicaId]) -> tuple[ReplicaId, ...]:
+    """Those of its gang that are not there."""
+    return tuple(name for name in gang(job) if name not in there)

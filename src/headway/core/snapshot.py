@@ -61,8 +61,8 @@ class Changes:
     ended: tuple[Job, ...] = ()
 
 
-Alike = tuple[float, ...]
-"""Nodes with the same key have the same capacity and the same room, and so the same score."""
+Alike = tuple[float | str, ...]
+"""Nodes with the same key have the same capacity, rack and room, and so the same score."""
 
 
 class Tables(Protocol):
@@ -128,6 +128,10 @@ class Snapshot:
 
     def of(self, job: JobId) -> tuple[Replica, ...]:
         return tuple(self.replicas[r] for r in self.of_job.get(job, ()))
+
+    def placed(self, job: JobId) -> tuple[Replica, ...]:
+        """Those that hold room; of a suspended job the others are remembered too."""
+        return tuple(r for r in self.of(job) if r.node is not None)
 
     def request(self, replica: Replica) -> Resources:
         return self.jobs[replica.job].spec.task(replica.task).request

@@ -32,6 +32,11 @@ class Resources:
             cpu=self.cpu + other.cpu, memory=self.memory + other.memory, gpu=self.gpu + other.gpu
         )
 
+    def __sub__(self, other: "Resources") -> "Resources":
+        return Resources(
+            cpu=self.cpu - other.cpu, memory=self.memory - other.memory, gpu=self.gpu - other.gpu
+        )
+
     def fits(self, taken: "Resources", capacity: "Resources") -> bool:
         """Is there room for this where `taken` of `capacity` is spoken for?
 

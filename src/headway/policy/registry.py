@@ -2,12 +2,13 @@
 
 A policy that decides shares only runs on every node, after `spread` has placed the jobs (for
 `headway`, where fair sharing would have placed them); one
-that moves jobs comes before `spread`, which then sees what the moves leave. `a+b` is a chain of
-exactly those. Settings follow a colon: `flowcon:paper,threshold=0.1`.
+that moves jobs comes before `spread`, which then sees what the moves leave. There gangs are
+placed whole; `spread` itself, and `fair`, go pod by pod. `a+b` is a chain of exactly those.
+Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from headway.core.policy import Chain, PerNode, Policy
@@ -15,17 +16,24 @@ from headway.errors import ConfigError, UnknownName
 from headway.policy.as_fair import AsFair
 from headway.policy.asked import Asked
 from headway.policy.fair import Fair
+from headway.policy.fifo import Fifo
 from headway.policy.flowcon import PAPER as FLOWCON_PAPER
 from headway.policy.flowcon import FlowCon
 from headway.policy.flowcon2 import FlowCon2
 from headway.policy.fsp import Fsp
+from headway.policy.gang import PAPER as DRAGON_PAPER
+from headway.policy.gang import Dragon, Gang
 from headway.policy.headway import Headway
 from headway.policy.interrupted import Interrupted
+from headway.policy.kips import Kips
 from headway.policy.las import Las
+from headway.policy.optimus import Optimus
+from headway.policy.pods import Pods
 from headway.policy.specon import PAPER as SPECON_PAPER
 from headway.policy.specon import SpeCon
 from headway.policy.spread import Spread
 from headway.policy.srpt import Srpt
+from headway.policy.tiresias import Tiresias
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,8 @@ class Entry:
     about: str
     paper: dict[str, Any] | None = None
     """Settings of its paper mode, where it has one."""
+    part: dict[str, Any] | None = None
+    """What it adds to `gang`: `gang+locality` is one policy, and not a chain."""
 
 
 POLICIES: dict[str, Entry] = {
@@ -44,7 +54,11 @@ POLICIES: dict[str, Entry] = {
     "srpt": Entry(Srpt, "shares", "least remaining work first: an oracle, simulator only"),
     "las": Entry(Las, "shares", "least attained service first"),
     "fsp": Entry(Fsp, "shares", "in the order in which fair sharing would finish them"),
-    "spread": Entry(Spread, "placement", "the least requested node, pod by pod: kube-scheduler"),
+    "spread": Entry(Pods, "placement", "the least requested node, pod by pod: kube-scheduler"),
+    "fifo": Entry(Fifo, "placement", "first come, first served, strictly; whole gangs, packed"),
+    "tiresias": Entry(
+        Tiresias, "jobs", "least attained service in the cluster, by suspending (NSDI 2019)"
+    ),
     "flowcon": Entry(
         FlowCon, "shares", "ceilings by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER
     ),
@@ -60,27 +74,74 @@ POLICIES: dict[str, Entry] = {
     "interrupted": Entry(
         Interrupted, "moves", "fair, each job saved and started again once: what that costs"
     ),
+    "gang": Entry(
+        Gang, "jobs", "jobs start whole, in order, with room kept for the first in line", part={}
+    ),
+    "locality": Entry(
+        Gang, "jobs", "gang, on one node or the fewest, ps with the most", part={"local": True}
+    ),
+    "elastic": Entry(
+        Gang, "jobs", "gang, and workers come and go while a job runs", part={"elastic": True}
+    ),
+    "dragon": Entry(
+        Dragon, "jobs", "gang, locality and elastic together (CLOSER 2019)", DRAGON_PAPER
+    ),
+    "kips": Entry(
+        Kips, "jobs", "workers and their CPU given and taken by load (our reading of KIPS 2022)"
+    ),
+    "optimus": Entry(Optimus, "jobs", "workers to whom they save most time (EuroSys 2018)"),
 }
 
 
 def build(text: str) -> Policy[Any]:
-    """The policy that a name means, everywhere a policy is named. `@name`: with what people ask
-    for before it, as it runs for real.
+    """The policy that a name means, everywhere a policy is named. `@name`: as it runs for real,
+    with what people ask for before it, and gangs never started in part.
     """
     if text.startswith("@"):
-        return Chain(Asked(), build(text[1:]), name=text)
-    parts = text.split("+")
+        return Chain(Asked(), _build(text[1:], whole=True), name=text)
+    return _build(text, whole=False)
+
+
+def _build(text: str, *, whole: bool) -> Policy[Any]:
+    parts = _joined(text.split("+"))
     members = [_member(part) for part in parts]
+    if whole:
+        members = [Spread() if isinstance(m, Pods) else m for m in members]
     if len(members) > 1:
         return Chain(*members, name=text)
     level = POLICIES[parts[0].partition(":")[0]].level
-    if isinstance(members[0], PerNode) and members[0].name == "headway":
-        return AsFair(members[0], name=text)
+    return _combined(members[0], level, text, whole=whole)
+
+
+def _combined(policy: Policy[Any], level: str, name: str, *, whole: bool) -> Policy[Any]:
+    """What a bare name stands for."""
+    if isinstance(policy, PerNode) and policy.name == "headway":
+        return AsFair(policy, name=name)
     if level == "shares":
-        return Chain(Spread(), members[0], name=text)
+        by_pod = policy.name == "fair" and not whole
+        return Chain(Pods() if by_pod else Spread(), policy, name=name)
     if level == "moves":
-        return Chain(members[0], Spread(), PerNode(Fair()), name=text)
-    return members[0]
+        return Chain(policy, Spread(), PerNode(Fair()), name=name)
+    return replace(policy, name=name) if level == "jobs" else policy  # type: ignore[type-var]
+
+
+def _joined(parts: list[str]) -> list[str]:
+    """The parts of one policy for whole jobs, as one.
+
+    >>> _joined(["gang", "locality", "elastic:restart=5", "fair"])
+    ['gang:local=True,elastic=True,restart=5', 'fair']
+    """
+    out: list[str] = []
+    for text in parts:
+        name, _, given = text.strip().partition(":")
+        part = POLICIES[name].part if name in POLICIES else None
+        if part is None:
+            out.append(text)
+            continue
+        settings = [*(f"{k}={v}" for k, v in part.items()), *([given] if given else [])]
+        before = out.pop().partition(":")[2] if out and out[-1].startswith("gang:") else ""
+        out.append("gang:" + ",".join([*([before] if before else []), *settings]))
+    return out
 
 
 def _member(text: str) -> Policy[Any]:

@@ -1,11 +1,11 @@
-"""Placement as the default kube-scheduler does it, pod by pod; the papers' DS.
+"""Placement by the scores of the default kube-scheduler, but each gang whole.
 
 It looks at requests and never at use, and nothing is ever moved. Nodes with the same
 capacity and the same load score the same, so only one of each kind is scored: a placement
 costs in proportion to how many kinds there are, not to how many nodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headway.core.decision import CALM, Place, Plan
@@ -15,6 +15,9 @@ from headway.core.node import Node
 from headway.core.record import record
 from headway.core.snapshot import Observation, Snapshot
 from headway.core.units import NodeId, ReplicaId, Resources
+
+Where = tuple[tuple[ReplicaId, NodeId], ...]
+Asked = tuple[Resources, tuple[NodeId, ...] | None]
 
 
 @record
@@ -37,38 +40,54 @@ class Search:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.touched: dict[NodeId, Node] = {}
+        self.full: set[Asked] = set()
+        """What has found no room in this cycle, and so will not later in it."""
 
     def plan(self, reason: str) -> Plan:
-        """A place for each job that waits and fits, in order of arrival."""
-        found = ((job, self._place(job)) for job in self.snapshot.waiting)
-        places = tuple(
-            Place(job=job.id, where=where, reason=reason) for job, where in found if where
-        )
+        places = self.places(reason)
         return Plan(decisions=places) if places else CALM
+
+    def places(self, reason: str) -> tuple[Place, ...]:
+        """A place for each job that waits and fits, in order of arrival."""
+        found = ((job, self.place(job)) for job in self.snapshot.waiting)
+        return tuple(Place(job=job.id, where=where, reason=reason) for job, where in found if where)
 
     def rank(self, node: Node, request: Resources) -> tuple[float, ...]:
         """Ties: the fewest replicas, then the order of the file (kube-scheduler rolls dice)."""
         return score(node, request), -node.count, -self.snapshot.order[node.id]
 
-    def _place(self, job: Job) -> tuple[tuple[ReplicaId, NodeId], ...]:
+    def place(self, job: Job) -> Where:
         """A node for each replica, or nothing: a gang is started whole."""
-        before = dict(self.touched)
+        wanted = gang(job)
+        before = (dict(self.touched), set(self.full)) if len(wanted) > 1 else None
+        where = self.some(job, wanted)
+        if len(where) == len(wanted):
+            return where
+        if before is not None:
+            self.touched, self.full = before
+        return ()
+
+    def some(self, job: Job, wanted: Sequence[ReplicaId]) -> Where:
+        """A node for each of these that fits somewhere."""
         where = []
-        for replica in gang(job):
+        for replica in wanted:
             task = job.spec.task(task_of(replica))
-            node = self._best(task)
+            node = None if _asked(task) in self.full else self._best(task.request, task.nodes)
             if node is None:
-                self.touched = before
-                return ()
-            self.touched[node.id] = _loaded(node, task.request)
-            where.append((replica, node.id))
+                self.full.add(_asked(task))
+            else:
+                self.touched[node.id] = _loaded(node, task.request)
+                where.append((replica, node.id))
         return tuple(where)
 
-    def _best(self, task: Task) -> Node | None:
+    def hopeless(self, job: Job) -> bool:
+        """Has everything that it asks for been found to fit nowhere?"""
+        return all(_asked(task) in self.full for task in job.spec.tasks)
+
+    def _best(self, request: Resources, only: tuple[NodeId, ...] | None = None) -> Node | None:
         best: Node | None = None
         best_rank: tuple[float, ...] = ()
-        request = task.request
-        for node in self._among(task.nodes):
+        for node in self._among(only):
             if node.up and request.fits(node.taken, node.capacity):
                 rank = self.rank(node, request)
                 if rank > best_rank:
@@ -95,6 +114,11 @@ class Search:
             for alike in s.alike.values()
         )
         return [*(s.nodes[name] for name in names if name is not None), *touched.values()]
+
+
+def _asked(task: Task) -> Asked:
+    """Replicas that ask for the same fit, or do not fit, alike."""
+    return task.request, task.nodes
 
 
 def score(node: Node, request: Resources) -> float:

@@ -60,6 +60,11 @@ class OnCluster:
     def about(self) -> dict[str, Any]:
         return {"kubernetes": {"image": self.image, "namespace": self.namespace}}
 
+    @property
+    def nodes(self) -> None:
+        """Clusters grow: what does not fit waits, and its status says why."""
+        return None
+
     def backend(
         self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
     ) -> tuple[LiveBackend[Any], float]:

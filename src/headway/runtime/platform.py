@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from headway.backend.clock import Clock
-from headway.backend.docker.backend import DockerBackend
+from headway.backend.docker.backend import DockerBackend, node_of
 from headway.backend.docker.engine import Engine
 from headway.backend.docker.nodes import WORKLOADS, connect, spots
 from headway.backend.jobs import LiveJob
@@ -15,6 +15,7 @@ from headway.backend.local import procfs
 from headway.backend.local.backend import LocalBackend
 from headway.backend.local.cuts import cut, fit_nodes
 from headway.backend.local.enforcement import choose
+from headway.core.node import Node
 from headway.runtime.folder import RunFolder
 from headway.spec.workload import Workload
 
@@ -35,6 +36,11 @@ class Platform(Protocol):
         """What `run.json` must say so that the run can be resumed."""
         ...
 
+    @property
+    def nodes(self) -> Sequence[Node] | None:
+        """All that there will ever be; None: there may be more."""
+        ...
+
     def backend(
         self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
     ) -> tuple[LiveBackend[Any], float]:
@@ -51,15 +57,24 @@ class Machine:
     def about(self) -> dict[str, Any]:
         return {}
 
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self._fitted()[0]
+
+    def _fitted(self) -> tuple[tuple[Node, ...], float]:
+        """What the workload asks for, else the machine; and by what all CPU is scaled down."""
+        work = self.workload
+        asked = work.to_nodes() if work and "nodes" in work.model_fields_set else None
+        cores = float(len(os.sched_getaffinity(0)))
+        return fit_nodes(asked, cores, procfs.machine_memory())
+
     def backend(
         self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
     ) -> tuple[LiveBackend[Any], float]:
-        cpus = sorted(os.sched_getaffinity(0))
-        work = self.workload
-        asked = work.to_nodes() if work and "nodes" in work.model_fields_set else None
-        nodes, factor = fit_nodes(asked, float(len(cpus)), procfs.machine_memory())
+        nodes, factor = self._fitted()
+        parts = cut(nodes, sorted(os.sched_getaffinity(0)))
         chosen = choose(folder.id, self.enforcement)
-        return LocalBackend(folder.path, cut(nodes, cpus), jobs, chosen, clock), factor
+        return LocalBackend(folder.path, parts, jobs, chosen, clock), factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,10 @@ class Engines:
     def about(self) -> dict[str, Any]:
         named = [f"{e.name}={e.client.url}" for e in self.engines]
         return {"docker": {"engines": named, "image": self.docker.image}}
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return [node_of(e) for e in self.engines]
 
     def backend(
         self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock

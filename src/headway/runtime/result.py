@@ -1,7 +1,7 @@
 """What a run achieved, and how it compares."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -43,12 +43,34 @@ class Result:
     slower: int
     worst_ratio: float
     per_job: tuple[JobResult, ...]
+    mean_running_s: float = 0.0
+    """From its start to its end; completion is waiting and running together."""
+    cpu_allocated: float | None = None
+    """Part of the cluster's cores that replicas held: by request, else by use."""
+    cpu_useful: float | None = None
+    """Part of them that made progress: without half-started jobs, and without the time in which
+    workers waited for slower or distant ones."""
+    gpu_allocated: float | None = None
+    gpu_useful: float | None = None
+    deadlocks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What was held and what of it was useful, as parts of what there was. None: not known."""
+
+    cpu_allocated: float | None = None
+    cpu_useful: float | None = None
+    gpu_allocated: float | None = None
+    gpu_useful: float | None = None
+    deadlocks: int = 0
 
 
 FIGURES = (
     "mean_completion_s", "median_completion_s", "p95_completion_s", "makespan_s",
     "mean_time_to_quality_s", "mean_waiting_s", "utilization", "moves", "faster", "slower",
-    "worst_ratio",
+    "worst_ratio", "mean_running_s", "cpu_allocated", "cpu_useful", "gpu_allocated", "gpu_useful",
+    "deadlocks",
 )  # fmt: skip
 
 
@@ -61,6 +83,7 @@ def summarise(  # noqa: PLR0913 - each is one figure of the result
     used: CoreSeconds,
     capacity: float,
     quality: Sequence[Seconds] = (),
+    held: Held | None = None,
     baseline: "Result | None" = None,
 ) -> Result:
     """`used`: work done in all; `capacity`: what could be done in a second; `quality`: how long
@@ -88,6 +111,10 @@ def summarise(  # noqa: PLR0913 - each is one figure of the result
         slower=slower,
         worst_ratio=worst,
         per_job=per_job,
+        mean_running_s=fmean(
+            0.0 if j.started_s is None else j.finished_s - j.started_s for j in per_job
+        ),
+        **(asdict(held) if held else {}),
     )
 
 
@@ -139,7 +166,7 @@ def to_json(results: Sequence[Result]) -> dict[str, Any]:
 def from_json(plain: dict[str, Any]) -> Result:
     """The result that `to_json` was given, of one run."""
     jobs = tuple(JobResult(**job) for job in plain["per_job"])
-    known = {k: plain[k] for k in Result.__slots__ if k != "per_job"}
+    known = {k: plain[k] for k in Result.__slots__ if k != "per_job" and k in plain}
     return Result(**known, per_job=jobs)
 
 

@@ -35,6 +35,7 @@ from headway.runtime.platform import Docker, Engines, Machine, Platform
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.spec.expand import expand, written
 from headway.spec.reading import read_workload
+from headway.spec.room import refuse_too_large
 from headway.spec.support import EVERYTHING
 from headway.spec.workload import NodeSpec, Workload
 
@@ -155,6 +156,8 @@ def begin(  # noqa: PLR0913 - each is one thing that a user may say
         check_images(platform.engines, jobs)
     if cluster is not None:
         platform = cluster
+    if platform.nodes is not None:
+        refuse_too_large({job.id: job.spec for job in jobs}, platform.nodes, str(path))
     run = _begin(jobs, policy, data, about, platform)
     run.folder.write("workload.yaml", written(listed))
     return run

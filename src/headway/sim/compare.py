@@ -11,6 +11,7 @@ from headway.policy.registry import build
 from headway.runtime.journal import FileJournal
 from headway.runtime.result import Result
 from headway.sim.driver import simulate
+from headway.sim.scenario import Scenario
 from headway.sim.setup import to_scenario
 from headway.sim.summary import summary
 from headway.spec.workload import Workload
@@ -44,19 +45,31 @@ def compare(
 def run_seed(
     workload: Workload, policies: Sequence[str], seed: int, path: Path | None, journal: Path | None
 ) -> tuple[int, list[Result]]:
-    """All policies on one seed; the first is what the others are measured against."""
-    scenario = to_scenario(workload, seed=seed, path=path)
+    """All policies on one seed."""
+    return seed, run_all(to_scenario(workload, seed=seed, path=path), policies, journal=journal)
+
+
+def run_all(
+    scenario: Scenario,
+    policies: Sequence[str],
+    *,
+    journal: Path | None = None,
+    progress: Progress = lambda done, total: None,
+) -> list[Result]:
+    """One scenario under each policy; the first is what the others are measured against."""
+    made = [build(policy) for policy in policies]
     results: list[Result] = []
-    for policy in policies:
+    for done, policy in enumerate(policies):
+        progress(done, len(policies))
         name = journal_name(journal, policy, policies) if journal else None
         if name:
             name.unlink(missing_ok=True)  # a simulation is a run of its own, and never goes on
         book = FileJournal(name, durable=False, policy=policy) if name else None
-        world = simulate(scenario, build(policy), journal=book)
+        world = simulate(scenario, made[done], journal=book)
         if book:
             book.close()
         results.append(summary(world, policy, results[0] if results else None))
-    return seed, results
+    return results
 
 
 def journal_name(journal: Path, policy: str, policies: Sequence[str]) -> Path:

@@ -17,6 +17,8 @@ from headway.spec.expand import expand
 from headway.spec.manifest import Checkpoint, TrainingJobSpec
 from headway.spec.models import profile_of
 from headway.spec.reading import read_manifest
+from headway.spec.room import refuse_too_large
+from headway.spec.speed import SpeedSpec
 from headway.spec.support import refuse
 from headway.spec.workload import CostSpec, CurveSpec, JobEntry, Profile, Sizes, Workload
 
@@ -36,6 +38,7 @@ def to_scenario(
     jobs = tuple(_arrival(written, job, beside, where, dice) for job in written.jobs)
     for job in jobs:
         _fits(job, nodes, where)
+    refuse_too_large({job.id: job.spec for job in jobs}, nodes, where)
     return Scenario(
         nodes=nodes,
         jobs=jobs,
@@ -87,14 +90,25 @@ def _spec(
     manifest = job.spec
     if job.manifest:
         manifest = read_manifest(beside / job.manifest).spec
+        if profile.speed is not None:
+            _suits(profile.speed, manifest, job, beside)
     if manifest is None:  # simulated jobs can save themselves unless they say otherwise
         manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
     refuse(manifest, SIMULATED, job=job.name, where=where)
     expected = _known(profile, sizes, dice)
     core = manifest.to_core(kind=job.model or job.manifest, expected=expected)
     core = holding(core, profile.memory)
+    if profile.speed is not None:
+        core = replace(core, speed=profile.speed.to_core())
     all_known = sizes == Sizes() and core.total_steps is None
     return replace(core, total_steps=profile.steps) if all_known else core
+
+
+def _suits(speed: SpeedSpec, manifest: TrainingJobSpec, job: JobEntry, beside: Path) -> None:
+    try:
+        speed.suits([t.name for t in manifest.tasks], job.name)
+    except ValueError as error:
+        raise ConfigError(str(error), where=str(beside / job.manifest)) from None
 
 
 def _known(profile: Profile, sizes: Sizes, dice: Random) -> Expected | None:

@@ -1,5 +1,6 @@
 """What the world keeps of each node, job and replica. Changed in place, by the world alone."""
 
+from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -7,16 +8,19 @@ import numpy as np
 from headway.core.job import Job, Phase, Replica, task_of
 from headway.core.node import Node
 from headway.core.report import Report, Usage
-from headway.core.units import Cores, CoreSeconds, ReplicaId, Seconds
+from headway.core.speed import CHIEF, SERVER, Speed, Worker, distances, steps_per_second, useful
+from headway.core.units import Cores, CoreSeconds, ReplicaId, Seconds, Share
 from headway.sim.curve import Log, settled_after
 from headway.sim.scenario import Arrival, Costs
 
 
 class NodeState:
-    __slots__ = ("node", "replicas", "up", "version")
+    __slots__ = ("due", "node", "replicas", "up", "version")
 
     def __init__(self, node: Node) -> None:
         self.node, self.up, self.version = node, True, 0
+        self.due = inf
+        """When the first of its jobs ends, as it stands on the agenda."""
         self.replicas: dict[ReplicaId, ReplicaState] = {}
 
     def seen(self) -> Node:
@@ -26,16 +30,18 @@ class NodeState:
 
 class ReplicaState:
     __slots__ = (
-        "bound_for", "cores", "heard_at", "heard_done", "heard_used", "id", "job", "limit",
-        "node", "phase", "task", "used", "weight",
+        "bound_for", "came_at", "came_used", "cores", "demand", "heard_at", "heard_done",
+        "heard_used", "id", "job", "limit", "node", "phase", "request", "task", "used", "weight",
     )  # fmt: skip
 
     def __init__(self, name: ReplicaId, job: "JobState", node: NodeState, now: Seconds) -> None:
         self.id, self.job, self.task, self.phase = name, job, task_of(name), Phase.STARTING
         self.node: NodeState | None = node
         self.bound_for: NodeState | None = None
-        self.limit: Cores | None = None
+        self.limit: Cores | None = job.arrival.spec.task(self.task).limit
         self.weight, self.cores, self.used = 1.0, 0.0, 0.0
+        self.demand, self.request = job.demand(self.task), job.arrival.spec.task(self.task).request
+        self.came_at, self.came_used = now, 0.0
         self.heard_at, self.heard_used, self.heard_done = now, 0.0, job.done
 
     def seen(self) -> Replica:
@@ -49,6 +55,15 @@ class ReplicaState:
             limit=self.limit,
             weight=self.weight,
         )
+
+    def left(self, now: Seconds) -> None:
+        """It gives its room back: note what it held, and of what it used what was useful."""
+        job, used, asked = self.job, self.used - self.came_used, self.request
+        job.held_cpu += asked.cpu * (now - self.came_at) if asked.cpu else used
+        if asked.gpu:
+            job.held_gpu += asked.gpu * (now - self.came_at)
+        if not job.paced:
+            job.useful_cpu += used
 
     def report(self, now: Seconds) -> Report | None:
         """What is heard of it since the last time: one mean, and what it used."""
@@ -73,9 +88,12 @@ class ReplicaState:
 
 class JobState:
     __slots__ = (
-        "_costs", "_log", "arrival", "done", "finished_at", "index", "moves", "phase", "quality",
-        "quality_at", "rate", "reason", "replicas", "saved", "seed", "since", "started_at",
-        "tries", "version", "wasted",
+        "_costs", "_log", "arrival", "done", "finished_at", "gain", "held_cpu", "held_gpu", "idle",
+        "index",
+        "moves", "paced", "partial", "phase", "quality", "quality_at", "rate", "reason",
+        "replicas", "saved", "seed", "since", "started_at", "tries", "useful_cpu",
+        "useful_gpu", "version",
+        "wasted",
     )  # fmt: skip
 
     def __init__(self, arrival: Arrival, index: int, seed: int) -> None:
@@ -91,7 +109,17 @@ class JobState:
         self.quality: CoreSeconds = arrival.work * settled_after(arrival.curve)
         self.quality_at: Seconds | None = None
         self.tries = self.moves = 0
+        self.held_cpu = self.held_gpu = self.useful_cpu = self.useful_gpu = 0.0
+        """What its replicas held, and what of it made progress, in core- and GPU-seconds."""
+        self.gain = (0.0, 0.0)
+        """Cores and GPUs that make progress at present."""
+        self.paced = arrival.spec.speed is not None or arrival.spec.gpus > 0
+        """Not all that it uses need be useful, or it has GPUs: keep account of it."""
         self.replicas: dict[ReplicaId, ReplicaState] = {}
+        self.idle: dict[ReplicaId, None] = {}
+        """Replicas that it had before it was sent back into the queue."""
+        self.partial = False
+        """Not all of its gang has a place yet."""
         self._log: Log | None = None
         self._costs: np.random.Generator | None = None
 
@@ -126,14 +154,79 @@ class JobState:
             self.done = done
             for r in self.replicas.values():
                 r.used += r.cores * elapsed
+            if self.paced:
+                cpu, gpu = self.gain
+                self.useful_cpu += cpu * elapsed
+                self.useful_gpu += gpu * elapsed
         self.since = now
 
+    def whole(self) -> bool:
+        """Has every replica that it asks for a place?"""
+        return all(self._count(t.name) >= t.replicas for t in self.arrival.spec.tasks)
+
+    def able(self) -> bool:
+        """Can it train? A synchronous job when it is whole, an asynchronous one with its chief,
+        its parameter servers and any worker.
+        """
+        if not self.partial:
+            return True
+        speed, tasks = self.arrival.spec.speed, self.arrival.spec.tasks
+        if speed is None or speed.waits:
+            return False
+        needed = [t for t in tasks if t.name in (SERVER, CHIEF)]
+        others = [t for t in tasks if t.name not in (SERVER, CHIEF)]
+        return all(self._count(t.name) >= t.replicas for t in needed) and (
+            not others or any(self._count(t.name) for t in others)
+        )
+
+    def _count(self, task: str) -> int:
+        return sum(r.task == task for r in self.replicas.values())
+
+    def demand(self, task: str) -> Cores:
+        """The most cores that one replica can use: a parameter server no more than it asks for."""
+        if task == SERVER and self.arrival.spec.speed is not None:
+            asked = self.arrival.spec.task(task).request.cpu
+            return min(asked, self.arrival.demand) if asked else self.arrival.demand
+        return self.arrival.demand
+
     def set_rate(self) -> None:
-        """Its replicas' cores at their nodes' speeds; a gang that is not whole stands still."""
-        self.rate = 0.0
+        """By its speed, where that is known; else its replicas' cores at their nodes' speeds."""
+        speed = self.arrival.spec.speed
+        if speed is not None:
+            crew, servers = self._crew(speed)
+            steps = steps_per_second(speed, crew, servers)
+            self.rate = steps * self.arrival.work / self.arrival.steps
+            self._gain(useful(speed, crew, servers))
+            return
+        self.rate = cpu = gpu = 0.0
         for r in self.replicas.values():
             if r.node is not None:
                 self.rate += r.cores * r.node.node.speed
+                cpu += r.cores
+                gpu += r.request.gpu
+        self.gain = cpu, gpu
+
+    def _gain(self, parts: Sequence[Share]) -> None:
+        """Of its workers' cores and GPUs, these parts make progress; a parameter server is as
+        useful as its workers are on average.
+        """
+        given, mean = iter(parts), sum(parts) / len(parts) if parts else 0.0
+        cpu = gpu = 0.0
+        for r in self.replicas.values():
+            if r.phase is Phase.RUNNING and r.node is not None:
+                part = mean if r.task == SERVER else next(given)
+                cpu += part * r.cores
+                gpu += part * r.request.gpu
+        self.gain = cpu, gpu
+
+    def _crew(self, speed: Speed) -> tuple[list[Worker], int]:
+        """Its workers as they are, and how many parameter servers it has."""
+        running = [r for r in self.replicas.values() if r.phase is Phase.RUNNING and r.node]
+        workers = [(r.cores, r.node.node) for r in running if r.task != SERVER and r.node]
+        servers = [r.node.node for r in running if r.task == SERVER and r.node]
+        far = distances(speed, [node for _, node in workers], servers)
+        crew = [(cores * node.speed, d) for (cores, node), d in zip(workers, far, strict=True)]
+        return crew, len(servers)
 
     def ends_at(self) -> Seconds:
         """At the present rate, which has held since `since`."""

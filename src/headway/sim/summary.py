@@ -1,6 +1,6 @@
 """A simulated world at its end, as figures."""
 
-from headway.runtime.result import JobResult, Result, summarise
+from headway.runtime.result import Held, JobResult, Result, summarise
 from headway.sim.state import JobState
 from headway.sim.world import World
 
@@ -14,7 +14,23 @@ def summary(world: World, policy: str, baseline: Result | None) -> Result:
         used=sum(j.done + j.wasted for j in world.finished),
         capacity=sum(n.node.capacity.cpu * n.node.speed for n in world.nodes.values()),
         quality=[j.quality_at - j.arrival.at for j in world.finished if j.quality_at is not None],
+        held=_held(world),
         baseline=baseline,
+    )
+
+
+def _held(world: World) -> Held:
+    """Over the time from the first submission to the last end."""
+    jobs = world.finished
+    time = max(j.finished_at or 0.0 for j in jobs) - min(j.arrival.at for j in jobs)
+    cores = time * sum(n.node.capacity.cpu for n in world.nodes.values())
+    gpus = time * sum(n.node.capacity.gpu for n in world.nodes.values())
+    return Held(
+        cpu_allocated=sum(j.held_cpu for j in jobs) / cores if cores else None,
+        cpu_useful=sum(j.useful_cpu for j in jobs) / cores if cores else None,
+        gpu_allocated=sum(j.held_gpu for j in jobs) / gpus if gpus else None,
+        gpu_useful=sum(j.useful_gpu for j in jobs) / gpus if gpus else None,
+        deadlocks=world.deadlocks,
     )
 
 

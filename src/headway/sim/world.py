@@ -48,6 +48,8 @@ class World:
         self.trace: list[tuple[Seconds, ReplicaId, NodeId, float]] | None = [] if record else None
         self._agenda: list[tuple[Seconds, int, int, Any, int]] = []
         self._serial = self._arrived = 0
+        self.deadlocks = 0
+        """Half-started jobs that were sent back into the queue."""
         self._dirty: dict[NodeState, None] = {}
         self._news: tuple[dict[NodeState, None], dict[JobState, None], dict[ReplicaState, None]]
         self._news = ({}, {}, {})
@@ -144,7 +146,7 @@ class World:
 
     def _place(self, d: Place) -> str:
         job = self.jobs.get(d.job)
-        if job is None or job.phase is not Phase.WAITING:
+        if job is None or not (job.phase is Phase.WAITING or (d.partial and job.partial)):
             return "it is not waiting"
         where = [(name, self.nodes.get(node)) for name, node in d.where]
         if any(node is None or not node.up for _, node in where):
@@ -152,10 +154,29 @@ class World:
         for name, node in where:
             assert node is not None  # noqa: S101 - the type checker's
             self._host(job, name, node)
+        if d.partial:
+            self._join(job)
+        else:
+            self._start(job)
+        return ""
+
+    def _join(self, job: JobState) -> None:
+        """A part of a gang has come: the job starts once it can, and holds its room until then."""
+        job.partial = not job.whole()
+        if job.phase is Phase.RUNNING:
+            for r in job.replicas.values():
+                if r.phase is Phase.STARTING:
+                    r.phase = Phase.RUNNING
+                    self._news[2][r] = None
+        elif job.able():
+            self._start(job)
+        else:
+            self._set_phase(job, Phase.STARTING)
+
+    def _start(self, job: JobState) -> None:
         if job.started_at is None:
             job.started_at = self.now
         self._begin(job, job.cost(self._costs, "restore") if job.saved else 0.0)
-        return ""
 
     def _move(self, d: Move) -> str:
         r, to = self.replicas.get(d.replica), self.nodes.get(d.to)
@@ -187,12 +208,22 @@ class World:
 
     def _suspend(self, d: Suspend) -> str:
         job = self.jobs.get(d.job)
+        if job is not None and job.phase is Phase.STARTING and job.partial and not job.able():
+            self.deadlocks += 1
+            self._requeue(job)
+            return ""
         if job is None or job.phase is not Phase.RUNNING:
             return "it is not running"
         if job.arrival.spec.checkpoint is Mode.NONE:
             return "it cannot save itself"
-        self._pause(job, Phase.LEAVING)
-        self._push(self.now + job.cost(self._costs, "save"), SAVED, job)
+        cost = job.cost(self._costs, "save")
+        if cost > 0:
+            self._pause(job, Phase.LEAVING)
+        else:  # it is saved at once; the event is for somebody to look again
+            job.advance(self.now)
+            job.saved = job.done
+            self._requeue(job)
+        self._push(self.now + cost, SAVED, job)
         return ""
 
     # -- events --------------------------------------------------------------------------------
@@ -212,8 +243,8 @@ class World:
     def _finish(self, node: NodeState) -> None:
         for r in list(node.replicas.values()):
             job = r.job
-            job.advance(self.now)
             if job.ends_at() <= self.now + ROUNDING:
+                job.advance(self.now)
                 job.done = job.arrival.work
                 self._end(job, Phase.SUCCEEDED)
         self._dirty[node] = None
@@ -228,6 +259,8 @@ class World:
             self._evict(r, phase)
             del self._news[2][r]  # the end of the job says it all
         job.replicas.clear()
+        for name in job.idle:
+            del self.replicas[name]
         job.forget_log()
         del self.jobs[job.arrival.id]
         self.finished.append(job)
@@ -235,6 +268,8 @@ class World:
 
     def _saved(self, job: JobState) -> None:
         """The checkpoint is written: go on elsewhere, or wait in the queue."""
+        if job.phase is not Phase.LEAVING:
+            return
         job.saved = job.done
         if any(r.bound_for for r in job.replicas.values()):
             job.moves += 1
@@ -286,8 +321,10 @@ class World:
         known = self.replicas.get(name)
         if known is None:
             known = self.replicas[name] = ReplicaState(name, job, node, self.now)
+        job.idle.pop(name, None)
         known.node, known.phase = node, Phase.STARTING
         known.heard_at, known.heard_done = self.now, job.done
+        known.came_at, known.came_used = self.now, known.used
         job.replicas[name] = node.replicas[name] = known
         self._stir(node)
 
@@ -318,8 +355,9 @@ class World:
         job.version += 1
         for r in job.replicas.values():
             self._evict(r, Phase.WAITING)
+            job.idle[r.id] = None
         job.replicas.clear()
-        job.phase = Phase.WAITING
+        job.phase, job.partial = Phase.WAITING, False
         self._news[1][job] = None
 
     def _evict(self, r: ReplicaState, phase: Phase) -> None:
@@ -327,6 +365,7 @@ class World:
             del node.replicas[r.id]
             self._stir(node)
         self._note(r, LEFT)
+        r.left(self.now)
         r.node, r.bound_for, r.cores, r.phase = None, None, 0.0, phase
         self._news[2][r] = None
         if phase.ended:
@@ -348,31 +387,36 @@ class World:
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, {}
+        changed: dict[JobState, None] = {}
         for node in dirty:
-            self._share(node)
+            self._share(node, changed)
+        for job in changed:
+            job.set_rate()
         for node in dirty:
-            node.version += 1
-            if node.replicas:
-                first = min([r.job.ends_at() for r in node.replicas.values()])
+            ends = [r.job.ends_at() for r in node.replicas.values()]
+            first = min(ends) if ends else inf
+            if first != node.due or first <= self.now:
+                node.due = first
+                node.version += 1
                 if first < inf:
                     self._push(max(first, self.now), FINISH, node)
 
-    def _share(self, node: NodeState) -> None:
+    def _share(self, node: NodeState, changed: dict[JobState, None]) -> None:
         active = [r for r in node.replicas.values() if r.phase is Phase.RUNNING and r.node is node]
         if not active:
             return
-        caps = [
-            r.job.arrival.demand if r.limit is None else min(r.limit, r.job.arrival.demand)
-            for r in active
-        ]
-        crowd = 1 + self.scenario.contention * (len(active) - 1)
-        given = share(node.node.capacity.cpu / crowd, caps, [r.weight for r in active])
+        caps = [r.demand if r.limit is None else min(r.limit, r.demand) for r in active]
+        capacity = node.node.capacity.cpu / (1 + self.scenario.contention * (len(active) - 1))
+        given = caps
+        if sum(caps) > capacity:
+            given = share(capacity, caps, [r.weight for r in active])
         for r, cores in zip(active, given, strict=True):
             if cores != r.cores:
                 r.job.advance(self.now)
                 r.cores = cores
-                r.job.set_rate()
-                self._note(r, cores)
+                changed[r.job] = None
+                if self.trace is not None:
+                    self._note(r, cores)
 
     def _note(self, r: ReplicaState, cores: float) -> None:
         if self.trace is not None and r.node is not None:

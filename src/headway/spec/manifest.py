@@ -139,6 +139,15 @@ class TaskSpec(Manifest):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="minReplicas",
+            says="must not be above maxReplicas",
+            cel="!has(self.minReplicas) || !has(self.maxReplicas)"
+            " || self.minReplicas <= self.maxReplicas",
+            holds=lambda t: (
+                not (t.min_replicas and t.max_replicas) or t.min_replicas <= t.max_replicas
+            ),
+        ),
+        Rule(
+            field="minReplicas",
             says="must not be above replicas",
             cel="!has(self.minReplicas) || self.minReplicas <= self.replicas",
             holds=lambda t: t.least <= t.replicas,

@@ -8,6 +8,7 @@ from headway.core.node import Node
 from headway.core.units import NodeId, Resources
 from headway.spec.manifest import Name, TrainingJobSpec
 from headway.spec.quantity import Cpu, Memory, Positive, Time
+from headway.spec.speed import SpeedSpec
 from headway.spec.strict import Strict
 
 Count = Annotated[int, Field(ge=1)]
@@ -36,6 +37,8 @@ class Profile(Strict):
     demand: Positive = 1.0
     """The most cores that one replica can use at once."""
     steps: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1000
+    speed: SpeedSpec | None = None
+    """Of a distributed job. Its work may then be left out: it is that of all its steps."""
     curve: CurveSpec = CurveSpec()
     memory: Memory | None = None
     """The most that one replica holds."""
@@ -43,6 +46,14 @@ class Profile(Strict):
     """How long it takes to save itself and leave; None: what the workload's `costs` say."""
     restore_s: Time | None = None
     """From its start until it trains again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _work_of_its_steps(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "speed" in data and "work" not in data:
+            speed = SpeedSpec.model_validate(data["speed"])
+            return {**data, "work": speed.work * float(data.get("steps", 1000))}
+        return data
 
 
 class NodeSpec(Strict):
@@ -55,6 +66,22 @@ class NodeSpec(Strict):
     engine: str = ""
     """The Docker engine that it is, or is a part of: unix:///… or tcp://…"""
     count: Count = 1
+
+
+class DrawnTask(Strict):
+    """A task of a generated job: one of each list; the bounds always hold the replicas."""
+
+    name: Name = "worker"
+    replicas: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
+    min: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    max: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
+    max_times: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
+    """Or as many as the replicas times this."""
+    limit: Cpu | None = None
+    """Cores that a replica may use at most, whatever it asks for."""
+    cpu: Annotated[tuple[Cpu, ...], Field(min_length=1)] = (0.0,)
+    memory: Annotated[tuple[Memory, ...], Field(min_length=1)] = (0.0,)
+    gpu: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1)] = (0.0,)
 
 
 class JobEntry(Strict):
@@ -76,17 +103,35 @@ class JobEntry(Strict):
             raise ValueError(f"give one of {' and '.join(given)}, not both")
         if not given and self.profile is None:
             raise ValueError("say what it is: model, manifest, spec or profile")
+        if self.profile and self.profile.speed and not self.manifest:
+            tasks = (self.spec or TrainingJobSpec()).tasks
+            self.profile.speed.suits([t.name for t in tasks], self.name)
         return self
 
 
-class Drawn(Strict):
-    """A profile drawn at random: one of each list, the work varied by a part of itself."""
+Steps = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
-    work: Annotated[tuple[Positive, ...], Field(min_length=1)]
+
+class Drawn(Strict):
+    """A job drawn at random: one of each list, the work (of a distributed job: the steps) varied
+    by a part of itself.
+    """
+
+    work: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
     vary: Annotated[float, Field(ge=0, lt=1)] = 0.0
     demand: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1.0,)
-    steps: Annotated[float, Field(ge=1)] = 1000
+    steps: Steps | Annotated[tuple[Steps, ...], Field(min_length=1)] = 1000
+    speed: SpeedSpec | Annotated[tuple[SpeedSpec, ...], Field(min_length=1)] | None = None
+    tasks: tuple[DrawnTask, ...] = ()
     curve: CurveSpec = CurveSpec()
+
+    @model_validator(mode="after")
+    def _how_much(self) -> Self:
+        if (self.work is None) == (self.speed is None):
+            raise ValueError("give either work or, for distributed jobs, speed and steps")
+        for speed in () if self.speed is None else _listed(self.speed):
+            speed.suits([t.name for t in self.tasks] or ["main"], "drawn")
+        return self
 
 
 class Arrivals(Strict):
@@ -96,6 +141,9 @@ class Arrivals(Strict):
     every_s: Time | None = None
     poisson_s: Annotated[Time, Field(gt=0)] | None = None
     """Mean gap between two arrivals."""
+    load: Positive | None = None
+    """Poisson arrivals so close that the jobs, each run as it asks, would need this part of the
+    cluster."""
     jobs: Count | None = None
     models: tuple[str, ...] | Literal["any"] | None = None
     profile: Drawn | None = None
@@ -103,9 +151,12 @@ class Arrivals(Strict):
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        ways = [k for k in ("uniform", "every_s", "poisson_s") if getattr(self, k) is not None]
+        known = ("uniform", "every_s", "poisson_s", "load")
+        ways = [k for k in known if getattr(self, k) is not None]
         if len(ways) != 1:
-            raise ValueError("give exactly one of uniform, every_s and poisson_s")
+            raise ValueError("give exactly one of uniform, every_s, poisson_s and load")
+        if self.load is not None and self.profile is None:
+            raise ValueError("a load needs `profile`: what the jobs are")
         if self.uniform and self.uniform[0] > self.uniform[1]:
             raise ValueError("uniform is [earliest, latest]")
         if (self.models is None) == (self.profile is None):
@@ -209,6 +260,10 @@ class Workload(Strict):
                     )
                 )
         return tuple(out)
+
+
+def _listed(given: Any) -> tuple[Any, ...]:
+    return given if isinstance(given, tuple) else (given,)
 
 
 def _repeats(names: list[Any]) -> bool:

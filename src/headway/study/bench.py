@@ -33,25 +33,30 @@ from headway.runtime.journal import FileJournal
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
 from headway.sim.setup import to_scenario
+from headway.study.bench_decide import bench_cluster
+from headway.study.bench_gangs import bench_gangs
 from headway.study.bench_local import (
     bench_enforcement,
     bench_overhead,
     bench_reaction,
     bench_real,
 )
+from headway.study.bench_traces import bench_traces
 from headway.study.checkpoints import bench_checkpoints
 from headway.study.fidelity import bench_fidelity
 from headway.study.figure import Figure
 from headway.study.promises import ROWS, Row, evaluate, workload
 
+TRACES = "traces"
 REFERENCE = 1.5
 """Million heap pops and pushes a second of the machine that bars are stated for."""
 
 
-def run(name: str) -> tuple[dict[str, Any], str]:
-    """The result as plain data, and a plot of growth where there is one."""
+def run(name: str, folder: Path | None = None) -> tuple[dict[str, Any], str]:
+    """The result as plain data, and a plot of growth where there is one. `folder`: the traces."""
     before = score()
-    figures = BENCHES[name](before)
+    traces = name == TRACES
+    figures = bench_traces(before / REFERENCE, folder) if traces else BENCHES[name](before)
     result = {
         "bench": name,
         "commit": commit(),
@@ -59,24 +64,22 @@ def run(name: str) -> tuple[dict[str, Any], str]:
         "score": before,
         "figures": [f.plain() for f in figures],
     }
-    return result, growth([f for f in figures if f.x is not None], *AXES.get(name, AXES["decide"]))
+    return result, growth([f for f in figures if f.x is not None])
 
 
-AXES = {
-    "decide": ("jobs on the node", "Cost of one decision"),
-    "checkpoints": ("% of the steps done", "Longer than nonstop, saved and resumed once"),
-}
-"""What the figures of a benchmark are plotted against, and what the plot is called."""
-
-
-def growth(figures: list[Figure], x: str, title: str) -> str:
-    if not figures:
-        return ""
-    points = [(f.x or 0.0, f.value) for f in figures]
-    bars = [Mark(x=f.x or 0.0, y=f.bar, text=f"bar {f.bar:g}") for f in figures if f.bar]
-    unit = figures[0].unit
-    line = Series(name=f"measured, {unit}", points=points)
-    return lines([line], x=x, y=unit, marks=bars, title=title)
+def growth(figures: list[Figure]) -> str:
+    """A plot for each axis, a line for each series."""
+    plots = []
+    for axis in dict.fromkeys(f.axis for f in figures):
+        here = [f for f in figures if f.axis == axis]
+        bars = [Mark(x=f.x or 0.0, y=f.bar, text=f"bar {f.bar:g}") for f in here if f.bar]
+        found = [
+            Series(name=name, points=[(f.x or 0.0, f.value) for f in here if f.series == name])
+            for name in dict.fromkeys(f.series for f in here)
+        ]
+        unit = here[0].unit
+        plots.append(lines(found, x=axis, y=unit, marks=bars, title=here[0].title))
+    return "".join(plots)
 
 
 def score() -> float:
@@ -205,13 +208,19 @@ def bench_promises_unseen(rate: float) -> list[Figure]:
 
 
 def bench_decide(rate: float) -> list[Figure]:
-    """What one decision of `headway` costs, by the number of jobs on the node."""
+    """What one decision of `headway` costs, by the number of jobs on the node; and what one of any
+    policy costs in a large cluster.
+    """
     scale = rate / REFERENCE
     costs = {n: _decision_ms(n) * scale for n in (5, 10, 20, 50, 100)}
     return [
-        Figure(f"a decision for {n} jobs, median", ms, "ms", 5.0 if n == 50 else None, x=n)
-        for n, ms in costs.items()
-    ] + [Figure("growth from 10 to 100 jobs: exponent", log10(costs[100] / costs[10]), "")]
+        *(
+            Figure(f"a decision for {n} jobs, median", ms, "ms", 5.0 if n == 50 else None, x=n)
+            for n, ms in costs.items()
+        ),
+        Figure("growth from 10 to 100 jobs: exponent", log10(costs[100] / costs[10]), ""),
+        *bench_cluster(scale),
+    ]
 
 
 def _decision_ms(jobs: int, most: int = 1000) -> float:
@@ -239,6 +248,8 @@ BENCHES: dict[str, Callable[[float], list[Figure]]] = {
     "decide": bench_decide,
     "promises": bench_promises,
     "promises-unseen": bench_promises_unseen,
+    "gangs": lambda rate: bench_gangs(0),
+    "gangs-unseen": lambda rate: bench_gangs(1000),
     "enforcement": bench_enforcement,
     "reaction": bench_reaction,
     "overhead": bench_overhead,

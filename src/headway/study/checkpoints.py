@@ -29,7 +29,16 @@ def bench_checkpoints(rate: float) -> list[Figure]:
     costs = [_took(STOPPED, part) - nonstop for part in PARTS]
     figures = [Figure(f"{STOPPED}: nonstop", nonstop, "s")]
     figures += [
-        Figure(f"{STOPPED}: saved and resumed at {p:.0%}", c, "s more", MOST, x=100 * p)
+        Figure(
+            f"{STOPPED}: saved and resumed at {p:.0%}",
+            c,
+            "s more",
+            MOST,
+            x=100 * p,
+            axis="% of the steps done",
+            series=STOPPED,
+            title="Saved and resumed once",
+        )
         for p, c in zip(PARTS, costs, strict=True)
     ]
     figures.append(Figure("standard deviation over the parts", pstdev(costs), "s", SD))

@@ -6,14 +6,13 @@ and an arm's settings are those that the paper states for the experiment.
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import product
 from typing import Any
 
-from headway.errors import UnknownName
 from headway.spec.models import catalogue
 from headway.spec.workload import Workload
 
@@ -64,15 +63,6 @@ def experiments() -> dict[str, Experiment]:
     """By name: those whose jobs are single containers that share CPU."""
     listed = catalogue()["experiments"]
     return {name: _read(name, given) for name, given in listed.items() if "pool" in given}
-
-
-def chosen(names: Iterable[str]) -> list[Experiment]:
-    """Those named, in the order of the catalogue; nothing named: all."""
-    known, wanted = experiments(), list(names)
-    for name in wanted:
-        if name not in known:
-            raise UnknownName("experiment", name, known)
-    return [e for name, e in known.items() if not wanted or name in wanted]
 
 
 def _read(name: str, given: dict[str, Any]) -> Experiment:

@@ -26,13 +26,13 @@ MOST_SERIES = 4
 """More bars than this for each job say nothing."""
 
 
-def write_page(to: Path, found: Sequence[Reproduced]) -> None:
+def write_page(to: Path, found: Sequence[Reproduced], more: Sequence[Section] = ()) -> None:
     lead = f"{counted(found)} Over {len(found[0].baseline)} seeds."
     made = f"Made by headway {__version__} reproduce; pictures of one run show seed 0."
     to.parent.mkdir(parents=True, exist_ok=True)
     sections = [_section(one) for one in found]
     sections.append(Section(title="What the columns mean", body="", text=EXPLAINED))
-    text = page("The papers' experiments, again", lead, sections, made)
+    text = page("The papers' experiments, again", lead, [*sections, *more], made)
     to.write_text(text, encoding="utf-8")
 
 

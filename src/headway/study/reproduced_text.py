@@ -157,10 +157,11 @@ def verdict(found: Reproduced) -> str:
     return f"{counted([found])} Missed: {'. '.join(p[0].upper() + p[1:] for p in parts)}."
 
 
-def write_markdown(to: Path, found: Sequence[Reproduced]) -> None:
+def write_markdown(to: Path, found: Sequence[Reproduced], more: Sequence[str] = ()) -> None:
     """The whole page of the documentation."""
     to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text("\n".join(_page(found)) + "\n", encoding="utf-8")
+    lines = [*_page(found), *(["", *more] if more else [])]
+    to.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _page(found: Sequence[Reproduced]) -> list[str]:
