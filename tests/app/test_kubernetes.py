@@ -121,6 +121,15 @@ def test_where_the_total_suffices_but_no_placement_does_others_are_not_starved(f
     assert bound(fake).keys() == {"small-worker-0-1"}
 
 
+def test_half_a_gang_is_refused_whatever_the_policy(fake, leader):
+    fake.submit("g", spec={"tasks": [task("worker", 5)]})
+    leader.until(lambda: "default/g" in leader.backend.works)
+    half = tuple((f"default/g/worker-{i}", "a") for i in range(2))
+    outcome = leader.backend.act(Place(job="default/g", where=half))
+    assert isinstance(outcome, Refused)
+    assert outcome.why == "a gang is started whole: too few of worker"
+
+
 @pytest.mark.parametrize("how", ["gone", "not ready"])
 def test_a_gang_whose_node_is_lost_before_it_runs_holds_nothing(fake, leader, how):
     fake.submit("g", spec=GANG)
