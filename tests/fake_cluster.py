@@ -9,7 +9,7 @@ from contextlib import suppress
 from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Condition, Thread
-from time import monotonic
+from time import monotonic, sleep
 from urllib.parse import parse_qs, urlsplit
 
 from kubernetes.client import ApiClient, Configuration
@@ -31,6 +31,8 @@ class FakeCluster:
         """Watches that begin before this version are told 410."""
         self.stale = set()
         """Kinds whose watches fall silent."""
+        self.dead = set()
+        """Kinds whose watches are neither answered nor closed."""
         self.refuse = {}
         """(method, kind, sub): (status, message), for calls that are declined."""
         self.calls = []
@@ -220,6 +222,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        while kind in self.fake.dead:
+            sleep(0.05)
         while monotonic() < end:
             with self.fake.changed:
                 if since < self.fake.compacted:

@@ -121,6 +121,15 @@ def test_where_the_total_suffices_but_no_placement_does_others_are_not_starved(f
     assert bound(fake).keys() == {"small-worker-0-1"}
 
 
+def test_half_a_gang_is_refused_whatever_the_policy(fake, leader):
+    fake.submit("g", spec={"tasks": [task("worker", 5)]})
+    leader.until(lambda: "default/g" in leader.backend.works)
+    half = tuple((f"default/g/worker-{i}", "a") for i in range(2))
+    outcome = leader.backend.act(Place(job="default/g", where=half))
+    assert isinstance(outcome, Refused)
+    assert outcome.why == "a gang is started whole: too few of worker"
+
+
 @pytest.mark.parametrize("how", ["gone", "not ready"])
 def test_a_gang_whose_node_is_lost_before_it_runs_holds_nothing(fake, leader, how):
     fake.submit("g", spec=GANG)
@@ -368,17 +377,32 @@ def test_what_a_node_has_once_is_given_to_the_next(fake, leader):
     leader.until(lambda: bound(fake).get("z-worker-0-1"))
 
 
-def test_old_versions_and_silent_watches_are_survived(fake, backends, monkeypatch):
-    monkeypatch.setattr(store, "WATCH", 1.0)
-    monkeypatch.setattr(store, "RELIST", 0.5)
+def test_a_watch_that_is_told_410_lists_again(fake, backends):
     leader = Headway(backends())
     with fake.changed:
         fake.compacted = fake.version + 5
     fake.submit("x")
     leader.until(lambda: all_bound(fake, 1))
+
+
+def test_a_watch_that_falls_silent_is_made_good_by_listing(fake, backends, monkeypatch):
+    monkeypatch.setattr(store, "WATCH", 1.0)
+    monkeypatch.setattr(store, "RELIST", 0.5)
+    leader = Headway(backends())
     fake.stale.add("trainingjobs")
-    fake.submit("y")
-    leader.until(lambda: all_bound(fake, 2))
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+
+
+def test_a_line_that_is_dead_is_given_up(fake, backends, monkeypatch):
+    """The server is gone without a word: nothing comes, and nothing is closed."""
+    monkeypatch.setattr(store, "WATCH", 1.0)
+    monkeypatch.setattr("headway.backend.kubernetes.api.TIMEOUT", 0.5)
+    fake.dead.add("trainingjobs")
+    leader = Headway(backends())
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    fake.dead.clear()
 
 
 def test_a_run_makes_its_jobs_and_takes_them_away(fake, tmp_path):

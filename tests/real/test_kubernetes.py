@@ -170,8 +170,10 @@ def test_two_gangs_that_fit_only_alone_run_one_after_the_other(jobs):
         there = [p["metadata"]["name"][:3] for p in jobs.cluster.get("pods")["items"] if bound(p)]
         seen.add((there.count("one"), there.count("two")))
         sleep(0.1)
-    assert {(3, 0), (0, 3)} <= seen
-    assert not any(one and two for one, two in seen), seen
+    assert (3, 0) in seen
+    assert any(two == 3 for _, two in seen)
+    # The second may start when enough of the first has ended; but never do both hold a part.
+    assert not any(0 < one < 3 and 0 < two < 3 for one, two in seen), seen
 
 
 def bound(pod):
@@ -249,7 +251,7 @@ def test_a_plain_job_that_names_us_is_bound_as_a_group(cluster, jobs):
 
     try:
         cluster.until(lambda: len(there()) == 5)
-        sleep(3)
+        sleep(2)
         assert not any(bound(p) for p in there())
         scaled = '{"spec": {"parallelism": 4}}'
         cluster("patch", "job", "plain", "--type=merge", "-p", scaled)
@@ -279,27 +281,29 @@ def test_a_workload_runs_on_the_cluster_and_takes_its_jobs_along(cluster, jobs, 
     assert jobs.operator.process.poll() is None
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL] if LONG else [signal.SIGTERM])
-def test_another_leads_when_the_leader_goes(cluster, operator, jobs, tmp_path, number):
-    """At once if it says so, within the lease and a little if it is killed: 17 s in all."""
-    token = yaml.safe_load((operator.folder / "kubeconfig").read_text())["users"][0]["user"]
-    other = Operator(cluster, tmp_path, token["token"]).start()
-    try:
-        cluster.until(lambda: "waits for the lease" in other.log())
-        sleep(2.5)
-        assert "leads" not in other.log()
-        began = monotonic()
-        operator.end(number)
-        jobs.submit("x", task(command=ENDS))
-        cluster.until(lambda: jobs.status("x").get("enqueueTime"))
-        assert monotonic() - began < (5 if number == signal.SIGTERM else 18)
-        cluster.until(lambda: jobs.phase("x") == "succeeded")
-    finally:
-        other.end()
-        operator.end()
-        led = operator.log().count(" leads")
-        operator.start()
-        cluster.until(lambda: operator.log().count(" leads") > led)
+if LONG:  # it is waiting that takes the time
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+    def test_another_leads_when_the_leader_goes(cluster, operator, jobs, tmp_path, number):
+        """At once if it says so, within the lease and a little if it is killed: 17 s in all."""
+        token = yaml.safe_load((operator.folder / "kubeconfig").read_text())["users"][0]["user"]
+        other = Operator(cluster, tmp_path, token["token"]).start()
+        try:
+            cluster.until(lambda: "waits for the lease" in other.log())
+            sleep(2.5)
+            assert "leads" not in other.log()
+            began = monotonic()
+            operator.end(number)
+            jobs.submit("x", task(command=ENDS))
+            cluster.until(lambda: jobs.status("x").get("enqueueTime"))
+            assert monotonic() - began < (5 if number == signal.SIGTERM else 18)
+            cluster.until(lambda: jobs.phase("x") == "succeeded")
+        finally:
+            other.end()
+            operator.end()
+            led = operator.log().count(" leads")
+            operator.start()
+            cluster.until(lambda: operator.log().count(" leads") > led)
 
 
 @pytest.mark.parametrize("writes", CRASHES)

@@ -149,6 +149,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
         if work is None or work.phase is not Phase.WAITING:
             return "it is not waiting"
         where = {name.rpartition("/")[2]: str(node) for name, node in d.where}
+        if why := fits.partial(work.spec.tasks, where):
+            return why
         if is_guest(work):
             why = self.guests.cannot(work, where) or super()._place(d)
             if not why:

@@ -1,6 +1,6 @@
 """Where pods may go, as the cluster is now."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headway.backend.kubernetes import filters
@@ -9,6 +9,13 @@ from headway.backend.kubernetes.cluster import Cluster
 from headway.backend.kubernetes.nodes import ready
 from headway.core.job import Task
 from headway.core.units import NodeId
+
+
+def partial(tasks: Sequence[Task], where: Mapping[str, str]) -> str:
+    """Whatever a policy may think of it: here no gang is started in part. "": it is whole."""
+    named = [name.rpartition("-")[0] for name in where]
+    short = next((t.name for t in tasks if named.count(t.name) < t.least), "")
+    return f"a gang is started whole: too few of {short}" if short else ""
 
 
 def cannot(cluster: Cluster, made: Mapping[str, Plain], where: Mapping[str, str]) -> str:
