@@ -59,7 +59,7 @@ def check(plan: Plan, snapshot: Snapshot) -> Verdict:
             refused.append(Refused(decision=decision, why=why))
             continue
         accepted.append(decision)
-        if not isinstance(decision, SetShare):
+        if len(plan.decisions) > 1 and not isinstance(decision, SetShare):
             so_far.accept(decision, snapshot)
     return Verdict(accepted=tuple(accepted), refused=tuple(refused))
 
