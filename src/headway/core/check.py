@@ -43,6 +43,11 @@ def check(plan: Plan, snapshot: Snapshot) -> Verdict:
     """Each decision is judged on the snapshot as those before it would leave it."""
     if not plan.decisions:
         return FINE
+    if len(plan.decisions) == 1 and not isinstance(plan.decisions[0], SetShare):
+        why = _act(plan.decisions[0], snapshot, {})
+        if why:
+            return Verdict(refused=(Refused(decision=plan.decisions[0], why=why),))
+        return Verdict(accepted=plan.decisions)
     accepted: list[Decision] = []
     refused: list[Refused] = []
     so_far = _SoFar()
@@ -59,7 +64,7 @@ def check(plan: Plan, snapshot: Snapshot) -> Verdict:
             refused.append(Refused(decision=decision, why=why))
             continue
         accepted.append(decision)
-        if len(plan.decisions) > 1 and not isinstance(decision, SetShare):
+        if not isinstance(decision, SetShare):
             so_far.accept(decision, snapshot)
     return Verdict(accepted=tuple(accepted), refused=tuple(refused))
 

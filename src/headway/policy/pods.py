@@ -52,8 +52,10 @@ class Pods:
         self, snapshot: Snapshot, memory: PodsMemory | None
     ) -> tuple[Plan, PodsMemory | None]:
         """Where nobody is half started, there is nothing to remember."""
-        if memory is None and all([_alone(job) for job in snapshot.waiting]):  # noqa: C419 - faster
-            return (Search(snapshot).plan(WHY) if snapshot.queue else CALM), None
+        if memory is None and not snapshot.queue:
+            return CALM, None
+        if memory is None and all(_alone(job) for job in snapshot.waiting):
+            return Search(snapshot).plan(WHY), None
         m = memory or PodsMemory()
         m.partial = {j: None for j in m.partial if _waits(j, snapshot)}
         if not m.partial:

@@ -87,16 +87,14 @@ class Search:
     def _best(self, request: Resources, only: tuple[NodeId, ...] | None = None) -> Node | None:
         best: Node | None = None
         best_rank: tuple[float, ...] = ()
-        for node in self._among(only):
+        for node in self.candidates() if only is None else self._named(only):
             if node.up and request.fits(node.taken, node.capacity):
                 rank = self.rank(node, request)
                 if rank > best_rank:
                     best, best_rank = node, rank
         return best
 
-    def _among(self, only: tuple[NodeId, ...] | None) -> list[Node]:
-        if only is None:
-            return self.candidates()
+    def _named(self, only: tuple[NodeId, ...]) -> list[Node]:
         return [self.there(name) for name in only if self.snapshot.has(name)]
 
     def there(self, name: NodeId) -> Node:
