@@ -129,3 +129,16 @@ def test_nonsense_in_the_inbox_is_left_out(tmp_path):
     inbox.heard()
     assert not path.exists()
     assert list((tmp_path / "requests").iterdir()) == []
+
+
+def test_a_request_stays_until_it_has_been_written_down(tmp_path):
+    """Whoever asked looks into the journal as soon as it is gone; and a crash must not lose it."""
+    there = requests.put(tmp_path, Request(job="x", wish="pause"))
+    inbox = requests.Inbox(tmp_path)
+    assert [r.wish for r in inbox.new()] == ["pause"]
+    inbox.heard()
+    assert there.exists(), "it is not part of any observation yet"
+    inbox.give()
+    assert (inbox.new(), there.exists()) == ([], True)
+    inbox.heard()
+    assert not there.exists()

@@ -123,6 +123,7 @@ class LiveBackend(ABC, Generic[M]):
 
     def wait(self, timeout: Seconds) -> Trigger | None:
         """Sleep until something happens, and say what; None: nothing did."""
+        self.inbox.heard()
         if not self._happened:
             until = min(timeout, self._due() - self.clock())
             for key, _ in self._events.select(max(0.0, until)):
@@ -180,9 +181,9 @@ class LiveBackend(ABC, Generic[M]):
 
     def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
         now = self.clock()
-        self.inbox.heard()
         self._on_time()
         self._happened.clear()
+        self.inbox.give()
         requests, self._requests = tuple(self._requests), []
         complete, self._looked, self._looked_at = not self._looked, True, now
         jobs, replicas = self._news
@@ -458,6 +459,7 @@ class LiveBackend(ABC, Generic[M]):
 
     def close(self) -> None:
         """Take down what was put up."""
+        self.inbox.heard()
         while self._closing:
             self.wait(0.02)
         self._events.close()

@@ -30,6 +30,7 @@ class Inbox:
         self._folder = run / "requests"
         self._changed = 0
         self._seen: list[Path] = []
+        self._given: list[Path] = []
 
     def new(self) -> list[Request]:
         """Those that have come since the last time. Looks only if the folder has changed."""
@@ -40,15 +41,21 @@ class Inbox:
         if changed == self._changed:
             return []
         self._changed = changed
-        fresh = [p for p in sorted(self._folder.glob("*.json")) if p not in self._seen]
+        known = {*self._seen, *self._given}
+        fresh = [p for p in sorted(self._folder.glob("*.json")) if p not in known]
         self._seen += fresh
         return [r for p in fresh if (r := _read(p)) is not None]
 
-    def heard(self) -> None:
-        """What was given out has been written down."""
-        for path in self._seen:
-            path.unlink(missing_ok=True)
+    def give(self) -> None:
+        """All that has come is part of an observation now, and will be written down."""
+        self._given += self._seen
         self._seen = []
+
+    def heard(self) -> None:
+        """What was given out has been written down: only now may whoever asked look there."""
+        for path in self._given:
+            path.unlink(missing_ok=True)
+        self._given = []
 
 
 def _read(path: Path) -> Request | None:

@@ -146,14 +146,17 @@ class _Bench:
             runs.append(self._solo())
         whole = [r.used * r.total / r.steps for r in runs]
         demand = sum(r.used for r in runs) / sum(r.took for r in runs)
-        _write(curve, extended(runs[0], self.job.spec.direction))
+        points = extended(runs[0], self.job.spec.direction)
         known: dict[str, Any] = {
             "work": round(fmean(whole), 3),
             "demand": round(demand, 3),
             "steps": runs[0].total,
-            "curve": {"file": curve.name, "noise": round(fmean(r.noise for r in runs), 4)},
             "memory": max(r.peak for r in runs),
         }
+        if len(points) > 1 and points[0][1] != points[-1][1]:  # else there is none to speak of
+            _write(curve, points)
+            noise = fmean(r.noise for r in runs)
+            known["curve"] = {"file": curve.name, "noise": round(noise, 4)}
         if self.job.spec.checkpoint is not Mode.NONE:
             save, restore = self._interrupted(runs)
             known |= {"save_s": round(save, 3), "restore_s": round(restore, 3)}
