@@ -126,6 +126,7 @@ def test_nonsense_in_the_inbox_is_left_out(tmp_path):
     (tmp_path / "requests" / "1-bad.json").write_text("[]")
     assert inbox.new() == [Request(job="x", wish="pause")]
     assert inbox.new() == []
+    inbox.give()
     inbox.heard()
     assert not path.exists()
     assert list((tmp_path / "requests").iterdir()) == []
