@@ -1,8 +1,16 @@
 """One thread of linear algebra a process: tests already run one process a core.
 
 numpy reads this once, when it is first imported, so it must be said before any test is.
+
+Laws are tried on the same random cases every time, so that a test says the same of the same
+code; HEADWAY_LAWS=new tries others.
 """
 
 import os
 
+from hypothesis import settings
+
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+settings.register_profile("same", derandomize=True)
+if os.environ.get("HEADWAY_LAWS") != "new":
+    settings.load_profile("same")

@@ -291,8 +291,19 @@ def test_the_truth_is_not_read_and_same_seed_same_journal(tmp_path_factory, scen
 
 
 @often
-@given(gangs(broken=False), st.sampled_from(["gang", "dragon:starve_after=5,grow_after=5", "kips"]))
+@given(gangs(broken=False), st.sampled_from(["gang", "dragon:starve_after=5,grow_after=5"]))
 def test_workers_of_a_synchronous_job_have_equal_speed(scenario, policy):
+    equal_speed(scenario, policy)
+
+
+@pytest.mark.xfail(strict=True, reason="it may take CPU from a worker and leave the chief's")
+@often
+@given(gangs(broken=False))
+def test_so_they_have_under_kips(scenario):
+    equal_speed(scenario, "kips")
+
+
+def equal_speed(scenario, policy):
     """Ceiling times speed of the node, once all acts of an instant are done."""
 
     class Settled(World):
@@ -332,3 +343,14 @@ def test_every_arm_ends_every_job(policy):
     )
     world = run(Scenario(nodes=nodes, jobs=jobs), policy)
     assert all(j.phase is Phase.SUCCEEDED for j in world.finished)
+
+
+@pytest.mark.xfail(strict=True, reason="what is kept for the first in line is not counted anew")
+def test_room_that_comes_free_in_two_parts_is_kept():
+    """Of two cores one is free at 10 s and one at 60 s; the pair is due then, and waits for
+    whoever took the first of them.
+    """
+    pair = _ring("pair", 0.0, 2, 10.0)
+    jobs = (_ring("x", 0.0, 1, 10.0), _ring("y", 0.0, 1, 60.0), pair, _ring("z", 0.0, 1, 400.0))
+    world = run(Scenario(nodes=(Node(id="a", capacity=Resources(cpu=2.0)),), jobs=jobs), "gang")
+    assert {j.arrival.id: j.started_at for j in world.finished}["pair"] < 80
