@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
@@ -73,10 +74,11 @@ class LocalPlatform:
     def end(self, name):
         """It exits by itself, as far as anybody can see."""
         for m in list(self.backend.works[name].members.values()):
+            os.killpg(m.pid, signal.SIGKILL)  # its shell first, or that would write how it ended
             (m.folder / f"exit.{m.epoch}").write_text("0")
             for pid in m.group.pids():
-                os.kill(pid, signal.SIGKILL)
-            os.killpg(m.pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         until = monotonic() + PATIENCE
         while self.backend.works[name].finished_at is None and monotonic() < until:
             self.backend.wait(0.05)
