@@ -5,17 +5,10 @@ from time import monotonic
 
 import pytest
 
-from fake_cluster import FakeCluster, task
+from fake_cluster import task
 from headway.backend.clock import Clock
 from headway.backend.kubernetes import burial
 from headway.backend.kubernetes.backend import KubernetesBackend
-
-
-@pytest.fixture
-def fake():
-    made = FakeCluster()
-    yield made
-    made.close()
 
 
 @pytest.fixture

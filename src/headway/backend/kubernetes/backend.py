@@ -234,7 +234,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         return "jobs are not suspended on a cluster yet"
 
     def share(self, m: PodMember, limit: Cores | None, weight: float) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # never asked for: `_set_share` has refused
 
     def signal(self, m: PodMember, number: int) -> None:
         """A pod is not signalled but deleted; the kubelet does the rest. What is over stays."""
@@ -482,7 +482,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
             self.herald.phase(work, record, Phase.WAITING)
 
     def release(self, m: PodMember) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # never asked for: nothing is adopted here
 
     def cleared(self, m: PodMember) -> bool:  # noqa: ARG002
         """What has ended is kept for whoever wants to read it; it goes with its job."""
