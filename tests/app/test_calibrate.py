@@ -52,7 +52,7 @@ def script(name, text, at=0.0, **spec):
 
 
 def model(name, at=0.0, **profile):
-    return {"name": name, "at": at, "model": "gru", "profile": {"work": 0.5, "steps": 80} | profile}
+    return {"name": name, "at": at, "model": "gru", "profile": {"work": 1.2, "steps": 80} | profile}
 
 
 def curve(path):

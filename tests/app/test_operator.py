@@ -106,6 +106,10 @@ def test_a_cluster_that_denies_or_does_not_know_us_is_told_so(fake, tmp_path):
         Operator("spread", tmp_path).go(fake.api())
     assert "headway kubernetes manifests" in denied.value.hint
     del fake.refuse["GET", "nodes", ""]
+    fake.refuse["GET", "leases", ""] = (403, "leases is forbidden")
+    with pytest.raises(Denied, match="leases is forbidden"):
+        Operator("spread", tmp_path).go(fake.api())
+    del fake.refuse["GET", "leases", ""]
     fake.refuse["GET", "trainingjobs", ""] = (404, "page not found")
     with pytest.raises(BackendError, match="knows no TrainingJobs"):
         Operator("spread", tmp_path).go(fake.api())

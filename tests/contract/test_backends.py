@@ -70,7 +70,7 @@ class SimPlatform:
             job.advance(self.backend.now)
 
     def end(self, name):
-        self.backend.now = self.backend.jobs[name].ends_at()
+        self.backend.now = self.backend.jobs[name].ends_at
         self.backend.jobs[name].advance(self.backend.now)
         self.backend.next_at()
         for state in list(self.backend.nodes.values()):

@@ -296,7 +296,6 @@ def test_workers_of_a_synchronous_job_have_equal_speed(scenario, policy):
     equal_speed(scenario, policy)
 
 
-@pytest.mark.xfail(strict=True, reason="it may take CPU from a worker and leave the chief's")
 @often
 @given(gangs(broken=False))
 def test_so_they_have_under_kips(scenario):
@@ -345,7 +344,6 @@ def test_every_arm_ends_every_job(policy):
     assert all(j.phase is Phase.SUCCEEDED for j in world.finished)
 
 
-@pytest.mark.xfail(strict=True, reason="what is kept for the first in line is not counted anew")
 def test_room_that_comes_free_in_two_parts_is_kept():
     """Of two cores one is free at 10 s and one at 60 s; the pair is due then, and waits for
     whoever took the first of them.

@@ -44,7 +44,12 @@ def picky(name, *nodes, replicas=1):
     return job(name, phase=Phase.WAITING, tasks=(task,))
 
 
-@pytest.mark.parametrize("policy", ["spread", "headway"])
+PLACERS = [
+    "spread", "headway", "gang", "gang+locality", "dragon", "kips", "optimus", "tiresias", "fifo",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", PLACERS)
 def test_a_task_goes_only_to_nodes_that_will_do(policy):
     """The best node, a, will not do for p; two of g fit on b beside it, and q has nowhere to go."""
     chosen = [picky("p", "b", "gone"), picky("g", "b", "c", replicas=3), picky("q")]
@@ -53,6 +58,24 @@ def test_a_task_goes_only_to_nodes_that_will_do(policy):
     plan, _ = made.decide(s, made.begin())
     where = {d.job: sorted(n for _, n in d.where) for d in plan.decisions}
     assert where == {"p": ["b"], "g": ["b", "c", "c"]}
+
+
+def test_a_job_grows_only_where_it_may():
+    """Node c is free, a too, but only b and c will do: b has room for one more, c for two."""
+    worker = Task(
+        name="worker", replicas=1, most=4, request=Resources(cpu=0.4), nodes=("b", "c", "gone")
+    )
+    s = snapshot(
+        nodes=("a", "b", "c"),
+        jobs=[job("x", tasks=(worker,))],
+        replicas=[replica("x", on="b", task="worker")],
+    )
+    made = build("dragon")
+    memory = made.begin()
+    memory.acted_at = -1000.0
+    plan, _ = made.decide(s, memory)
+    (scaled,) = plan.decisions
+    assert sorted(n for _, n in scaled.add) == ["b", "c", "c"]
 
 
 def test_spread_scores_as_kube_scheduler_does():

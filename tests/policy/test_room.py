@@ -109,7 +109,7 @@ def test_a_place_without_a_time_is_looked_for_again_when_something_changes():
     s = snapshot(
         nodes=[gpus("a")], jobs=[x, gang("big", 4)], replicas=there("x", "a", "a", "a")
     )  # fmt: skip
-    old = Reserved(job="big", where=(), keep=(("gone", Resources(gpu=1.0)),), made_at=-1.0)
+    old = Reserved(job="big", where=(), made_at=-1.0)
     assert late("gang", s, reserved=old)[1].reserved is old
     s.changed = Changes(nodes=("a",))
     made = build("gang")

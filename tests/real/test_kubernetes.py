@@ -236,6 +236,31 @@ def test_what_is_missing_becomes_a_condition_that_says_what_to_do(cluster, jobs)
         assert jobs.pods(name) == []
 
 
+def test_missing_rights_become_a_condition_that_says_what_to_do(cluster, jobs):
+    """And so does a quota; once they are there the job starts by itself."""
+    (rights,) = [
+        o
+        for o in files.stream(Values(namespace=HOME))
+        if o["kind"] == "ClusterRole" and o["metadata"]["name"] == "headway"
+    ]
+    rules = [
+        {**r, "verbs": [v for v in r["verbs"] if v != "create"]} if "pods" in r["resources"] else r
+        for r in rights["rules"]
+    ]
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+    cluster.apply({**rights, "rules": rules}, {**quota, "spec": {"hard": {"pods": "0"}}})
+    try:
+        jobs.submit("single", task(command=ENDS))
+        for text in ("headway kubernetes manifests", "a quota or a policy"):
+            cluster.until(lambda text=text: text in jobs.condition("single", "Placed")["message"])
+            assert jobs.pods("single") == []
+            cluster.apply(rights)
+    finally:
+        cluster.apply(rights)
+        cluster("delete", "quota", "none")
+    cluster.until(lambda: jobs.phase("single") == "Succeeded")
+
+
 def test_a_plain_job_that_names_us_is_bound_as_a_group(cluster, jobs):
     """Five pods of 200m on four nodes of 300m: none of them, until only four are wanted."""
     inside = {"name": "main", "image": image.NAME, "command": SLEEPS}

@@ -195,7 +195,8 @@ def _room(job: Job, where: Where, s: Snapshot, taken: Taken) -> str:
         before = here.get(node) or taken.get(node, there.taken)
         if not request.fits(before, there.capacity):
             return f"no room on node {node}"
-        here[node] = before + request
+        if len(where) > 1:
+            here[node] = before + request
     return ""
 
 

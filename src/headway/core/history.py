@@ -36,6 +36,8 @@ class History:
         """Under which kind each node is filed in `alike`."""
         self.asking: dict[NodeId, dict[ReplicaId, Resources]] = {}
         """Of the replicas on a node, those that ask for something."""
+        self.stale: dict[NodeId, None] = {}
+        """Nodes whose room has to be counted anew before this fold is done."""
         self.order: dict[NodeId, int] = {}
         self.names: list[NodeId] = []
         self.requests: tuple[Request, ...] = ()
@@ -59,6 +61,9 @@ def remember(history: History, seen: Observation) -> History:
         _see_job(h, job)
     for replica in seen.replicas:
         _see_replica(h, replica)
+    for name in h.stale:
+        _recount(h, name)
+    h.stale.clear()
     for report in seen.reports:
         _hear(h, report)
     return h
@@ -89,17 +94,14 @@ def _see_node(h: History, node: Node) -> None:
         h.names.append(node.id)
     if node.id not in h.nodes:
         h.on_node[node.id], h.asking[node.id] = {}, {}
-    else:
-        _unfile(h, node.id)
     h.nodes[node.id] = node
-    h.changed_nodes[node.id] = None
-    _file(h, node)
-    _recount(h, node.id)
+    h.changed_nodes[node.id] = h.stale[node.id] = None
 
 
 def _drop_node(h: History, name: NodeId) -> None:
     if h.nodes.pop(name, None) is not None:
         _unfile(h, name)
+        h.stale.pop(name, None)
         del h.on_node[name], h.asking[name]
         h.changed_nodes[name] = None
 
@@ -131,15 +133,15 @@ def _see_replica(h: History, seen: Replica) -> None:
         _drop_replica(h, seen.id)
         return
     old = h.replicas.get(seen.id)
-    h.replicas[seen.id] = _with_track(seen, old)
+    h.replicas[seen.id] = seen if old is None or old.track is EMPTY else _with_track(seen, old)
     now = _places(seen)
-    if old is not None and _places(old) == now:
+    if old is not None and old.node == seen.node and old.bound_for == seen.bound_for:
         if old.phase is not seen.phase:
             h.changed_nodes.update(dict.fromkeys(n for n in now if n in h.nodes))
         return
     h.of_job[seen.job][seen.id] = None
     request = h.jobs[seen.job].spec.task(seen.task).request
-    for node in dict.fromkeys((*_places(old), *now) if old else now):
+    for node in dict.fromkeys((*_places(old), *now)) if old else now:
         if node in h.nodes:
             _settle(h, node, seen.id, request if node in now else None)
 
@@ -157,21 +159,17 @@ def _drop_replica(h: History, replica: ReplicaId) -> None:
 
 def _settle(h: History, node: NodeId, replica: ReplicaId, request: Resources | None) -> None:
     """Count a replica in on a node, with what it asks for; or out (None)."""
-    here = h.on_node[node]
-    h.changed_nodes[node] = None
+    h.changed_nodes[node] = h.stale[node] = None
     if request is None:
-        here.pop(replica, None)
+        h.on_node[node].pop(replica, None)
         h.asking[node].pop(replica, None)
     else:
-        here[replica] = None
+        h.on_node[node][replica] = None
         if request is not NOTHING:
             h.asking[node][replica] = request
-    _recount(h, node)
 
 
-def _with_track(seen: Replica, old: Replica | None) -> Replica:
-    if old is None or old.track is EMPTY:
-        return seen
+def _with_track(seen: Replica, old: Replica) -> Replica:
     return Replica(
         id=seen.id,
         job=seen.job,
@@ -307,7 +305,9 @@ def _file(h: History, node: Node) -> None:
 
 
 def _unfile(h: History, name: NodeId) -> None:
-    key = h.keys.pop(name)
+    key = h.keys.pop(name, None)
+    if key is None:
+        return
     members = h.alike[key]
     del members[bisect_left(members, h.order[name])]
     if not members:

@@ -32,12 +32,8 @@ class Phase(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
 
-    @property
-    def ended(self) -> bool:
-        return self in _ENDED
-
-
-_ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED})
+    def __init__(self, value: str) -> None:
+        self.ended = value in ("succeeded", "failed", "cancelled")
 
 
 class Mode(StrEnum):

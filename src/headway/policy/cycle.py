@@ -14,11 +14,10 @@ from headway.core.snapshot import Snapshot
 from headway.core.units import SLACK, JobId, Seconds
 from headway.policy.pace import crew_at, crew_of, left, rate, seconds
 from headway.policy.reservation import Placer, Reserved, kept, smallest, under_way, until_fits
-from headway.policy.room import Release, Room, Where, at, of, shape, squeezed
+from headway.policy.room import Release, Room, Shape, Where, at, of, shape, spread_out, squeezed
 
 SETTLE: Seconds = 1.0
 """How soon to look whether room that was asked for is there."""
-Shape = tuple[float, ...]
 Maker = Callable[[Job], Reserved | None]
 
 
@@ -67,7 +66,11 @@ class Cycle:
         self._note()
 
     def place(self, room: Room, job: Job, fewer: bool) -> Where | None:
-        """As the policy would have it; else in any way at all."""
+        """As the policy would have it; else in any way at all. Who may not go everywhere goes
+        where it may.
+        """
+        if any(task.nodes is not None for task in job.spec.tasks):
+            return spread_out(room, job, fewer=fewer)
         where = self._place(room, job, fewer)
         return squeezed(room, job, fewer=fewer) if where is None else where
 
@@ -166,7 +169,7 @@ class Cycle:
                 m.hopeless.append(key)  # and so it is not the first in line
                 m.size = _size(self.snapshot)
                 return
-            self._keep(m.reserved)
+            self._keep(job, m.reserved)
         else:
             m.reserved = None
         self.head = job
@@ -181,12 +184,20 @@ class Cycle:
             return not self.stirred
         return reserved.at > self.now
 
-    def _keep(self, reserved: Reserved) -> None:
+    def _keep(self, job: Job, reserved: Reserved) -> None:
         self.strict = self.room.copy()
-        for node, amount in reserved.keep:
+        coming = [r for r in reserved.covered if self._holds(r)]
+        for node, amount in kept(job.spec, reserved.where, coming):
             self.strict.take(node, amount)
         if reserved.firm:
             self.wakes.append(self.now + SETTLE)
+
+    def _holds(self, release: Release) -> bool:
+        """Has it still to come?"""
+        there = self.snapshot.replicas.get(release.replica)
+        if there is None:
+            return any((release.replica, release.node) in where for _, where in self.started)
+        return there.node == release.node
 
     def predict(self, job: Job) -> Reserved | None:
         """When and where it will have room, as running jobs are predicted to end."""
@@ -199,11 +210,12 @@ class Cycle:
         if found is None:
             return None
         count, where = found
+        nodes = {node for _, node in where}
         return Reserved(
             job=job.id,
             where=where,
             at=ends[count - 1][0] if count else self.now,
-            keep=kept(job.spec, where, [r for some in releases[:count] for r in some]),
+            covered=tuple(r for some in releases[:count] for r in some if r.node in nodes),
             made_at=self.now,
         )
 
@@ -248,7 +260,6 @@ class Cycle:
         return Reserved(
             job=job.id,
             where=where,
-            keep=kept(job.spec, where, ()),
             awaits=tuple(givers),
             made_at=self.now,
         )

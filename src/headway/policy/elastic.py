@@ -124,6 +124,12 @@ def _worth(cycle: Cycle, job: Job, taken: dict[JobId, list[ReplicaId]], restart:
     return starts.at - cycle.now > loss
 
 
+def _takes(node: Node, task: Task) -> bool:
+    """Has it room for one more of these, and may they go there?"""
+    may = task.nodes is None or node.id in task.nodes
+    return node.up and may and task.request.fits(node.taken, node.capacity)
+
+
 class Growth:
     """Workers for those who run, one each in turn, while there is room (DRAGON, phase 3)."""
 
@@ -188,11 +194,14 @@ class Growth:
         own = [r.node for r in self.cycle.snapshot.placed(job.id) if r.node] if self.near else []
         for name in dict.fromkeys((*near, *own)):
             node = self.room.at(name)
-            if node and node.up and task.request.fits(node.taken, node.capacity):
+            if node and _takes(node, task):
                 return node
-        nodes = self.room.able([task.request], 1)
-        if not nodes:
-            self.full.add(task.request)
+        if task.nodes is not None:
+            nodes = [n for name in task.nodes if (n := self.room.at(name)) and _takes(n, task)]
+        else:
+            nodes = self.room.able([task.request], 1)
+            if not nodes:
+                self.full.add(task.request)
         order, known = self.cycle.snapshot.order, self.cycle.snapshot.nodes
         racks = {known[name].rack for name in near if name in known}
         return min(nodes, key=lambda n: (n.rack not in racks, order[n.id]), default=None)

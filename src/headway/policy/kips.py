@@ -179,16 +179,24 @@ class Kips:
         """The part that its workers use of what they may; None: not heard yet."""
         used = allowed = 0.0
         for r in cycle.snapshot.placed(job.id):
-            ceiling = self._base(job, r) if r.limit is None else r.limit
+            ceiling = self._base(cycle, job, r) if r.limit is None else r.limit
             if r.task != SERVER and r.usage is not None and ceiling:
                 used, allowed = used + r.usage.cpu, allowed + ceiling
         return used / allowed if allowed else None
 
     # -- how much CPU ----------------------------------------------------------------------------
 
-    def _base(self, job: Job, r: Replica) -> Cores:
+    def _base(self, cycle: Cycle, job: Job, r: Replica) -> Cores:
+        """What it may use at least; who asks for nothing, as much as it can."""
         task = job.spec.task(r.task)
-        return task.request.cpu if task.limit is None else task.limit
+        asked = task.request.cpu if task.limit is None else task.limit
+        return asked or self._most(cycle, job, r)
+
+    def _most(self, cycle: Cycle, job: Job, r: Replica) -> Cores:
+        """What it could use at most."""
+        told = job.spec.expected.demand if job.spec.expected else None
+        node = cycle.room.at(r.node) if r.node else None
+        return told or (node.capacity.cpu if node else 0.0)
 
     def _ceilings(self, cycle: Cycle) -> list[SetShare]:
         """What nobody asks for on a node is shared by its workers, as long as nobody does; who
@@ -197,11 +205,11 @@ class Kips:
         s = cycle.snapshot
         scaled = {d.job for d in cycle.decisions if not isinstance(d, SetShare | Move)}
         nodes = dict.fromkeys((*s.changed.nodes, *cycle.room.touched))
-        jobs = dict.fromkeys(s.replicas[r].job for n in nodes for r in s.on_node.get(n, ()))
+        beside = (s.replicas[r].job for n in nodes for r in s.on_node.get(n, ()))
         found: list[SetShare] = []
-        for name in jobs:
-            job = s.jobs[name]
-            if job.phase is Phase.RUNNING and name not in scaled:
+        for name in dict.fromkeys((*s.changed.jobs, *beside)):
+            job = s.jobs.get(name)
+            if job is not None and job.phase is Phase.RUNNING and name not in scaled:
                 found += self._raised(cycle, job)
         return found
 
@@ -218,26 +226,25 @@ class Kips:
             for r, limit in zip(workers, limits, strict=True)
             if r.limit is None or abs(limit - r.limit) > SLACK
         ]
-        if all(self._near(job, r, limit) for r, limit in changes):
+        if all(self._near(cycle, job, r, limit) for r, limit in changes):
             return []
         why = "cores that nobody asks for"
         return [
             SetShare(replica=r.id, limit=limit, weight=r.weight, reason=why) for r, limit in changes
         ]
 
-    def _near(self, job: Job, r: Replica, limit: Cores) -> bool:
+    def _near(self, cycle: Cycle, job: Job, r: Replica, limit: Cores) -> bool:
         """Too little of a change to be worth one."""
-        return r.limit is not None and abs(limit - r.limit) <= SAME * self._base(job, r)
+        return r.limit is not None and abs(limit - r.limit) <= SAME * self._base(cycle, job, r)
 
     def _could(self, cycle: Cycle, job: Job, r: Replica) -> Cores:
         s, node = cycle.snapshot, cycle.room.at(r.node) if r.node else None
-        base = self._base(job, r)
+        base = self._base(cycle, job, r)
         if node is None:
             return base
         spare = max(0.0, node.capacity.cpu - node.taken.cpu)
         beside = sum(s.replicas[o].task != SERVER for o in s.on_node[node.id])
-        told = job.spec.expected.demand if job.spec.expected else None
-        return max(base, min(base + spare / max(1, beside), told or node.capacity.cpu))
+        return max(base, min(base + spare / max(1, beside), self._most(cycle, job, r)))
 
     def _speed(self, cycle: Cycle, r: Replica) -> float:
         node = cycle.room.at(r.node) if r.node else None

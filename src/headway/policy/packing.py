@@ -44,7 +44,7 @@ class Packing:
 
     def _one(self, job: Job, task: Task) -> Where:
         """The same for a job of one replica, which most are."""
-        found = self._best(task.request, 1)
+        found = self._best(task, 1)
         if found is None:
             return ()
         node = found[0]
@@ -75,7 +75,7 @@ class Packing:
     def _task(self, job: Job, task: Task, where: list[tuple[ReplicaId, NodeId]]) -> bool:
         placed = 0
         while placed < task.replicas:
-            found = self._best(task.request, task.replicas - placed)
+            found = self._best(task, task.replicas - placed)
             if found is None:
                 return False
             node, count = found
@@ -85,13 +85,13 @@ class Packing:
             placed += count
         return True
 
-    def _best(self, request: Resources, wanted: int) -> tuple[Node, int] | None:
+    def _best(self, task: Task, wanted: int) -> tuple[Node, int] | None:
         """A node, and how many of these it takes: the one with least to spare among those that
         take all, else the one that takes most. Ties go by the order of the file.
         """
         best, best_rank = None, (0, 0, 0)
-        order, taken = self.snapshot.order, self.taken
-        for node in self._candidates():
+        order, taken, request = self.snapshot.order, self.taken, task.request
+        for node in self._candidates(task.nodes):
             room = capacity(request, taken.get(node.id) or node.taken, node.capacity)
             if room and node.up:
                 count = min(room, wanted)
@@ -103,9 +103,13 @@ class Packing:
     def _of(self, node: Node) -> Resources:
         return self.taken.get(node.id, node.taken)
 
-    def _candidates(self) -> list[Node]:
-        """The first untouched node of each kind, and all that have been touched."""
+    def _candidates(self, only: tuple[NodeId, ...] | None) -> list[Node]:
+        """The first untouched node of each kind, and all that have been touched. `only`: those
+        that a replica may go to, where not to all.
+        """
         s, taken = self.snapshot, self.taken
+        if only is not None:
+            return [s.nodes[name] for name in only if name in s.nodes]
         if not taken:
             return [s.nodes[s.names[alike[0]]] for alike in s.alike.values()]
         found = [s.nodes[name] for name in taken]

@@ -26,8 +26,8 @@ class Reserved:
     where: Where
     at: Seconds | None = None
     """When it will be free, by what is predicted; None: unknown."""
-    keep: tuple[tuple[NodeId, Resources], ...] = ()
-    """What of it must be taken from the room that is free now."""
+    covered: tuple[Release, ...] = ()
+    """What of it those who run are predicted to give back until then."""
     awaits: tuple[JobId, ...] = ()
     """Jobs that were made to give room for it and are not through with that."""
     made_at: Seconds = 0.0
@@ -80,13 +80,14 @@ def _gained(before: float, after: float) -> float:
 def kept(
     spec: JobSpec, where: Where, released: Sequence[Release]
 ) -> tuple[tuple[NodeId, Resources], ...]:
-    """The part of a claim that what ends before does not cover."""
+    """The part of a claim that what is still to come does not cover: it is taken from the room
+    that is free now.
+    """
     claim: dict[NodeId, Resources] = {}
     for name, node in where:
         claim[node] = claim.get(node, NOTHING) + spec.task(task_of(name)).request
     for release in released:
-        if release.node in claim:
-            claim[release.node] = claim[release.node] - release.request
+        claim[release.node] = claim[release.node] - release.request
     return tuple((node, _positive(amount)) for node, amount in claim.items())
 
 

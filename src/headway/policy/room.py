@@ -18,6 +18,7 @@ from headway.core.units import SLACK, NodeId, ReplicaId, Resources
 from headway.policy.spread import Search, _loaded
 
 Where = tuple[tuple[ReplicaId, NodeId], ...]
+Shape = tuple[str | float, ...]
 TRIES = 300
 """Steps after which a search for a way to place a gang is given up."""
 FIXED = ("ps", "chief")
@@ -202,9 +203,11 @@ def _fitted(
     return False
 
 
-def shape(job: Job, *, fewer: bool) -> tuple[float, ...]:
+def shape(job: Job, *, fewer: bool) -> Shape:
     """Jobs of one shape fit, or do not fit, alike."""
-    found: list[float] = []
+    found: list[str | float] = [
+        ";".join("*" if t.nodes is None else ",".join(t.nodes) for t in job.spec.tasks)
+    ]
     scaled = elastic(job.spec) if fewer else None
     for t in job.spec.tasks:
         r = t.request

@@ -72,7 +72,9 @@ class Search:
         where = []
         for replica in wanted:
             task = job.spec.task(task_of(replica))
-            node = None if _asked(task) in self.full else self._best(task.request, task.nodes)
+            node = None
+            if not self.full or _asked(task) not in self.full:
+                node = self._best(task.request, task.nodes)
             if node is None:
                 self.full.add(_asked(task))
             else:

@@ -8,7 +8,7 @@ before it is certain that the whole gang will then fit. The policy keeps account
 cycle costs by what changed and not by how many wait.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import field
 from enum import Enum
 from heapq import heappop, heappush
@@ -39,6 +39,7 @@ class Account:
     asked: Resources
     """What all its replicas ask for."""
     devices: float
+    shape: str
     had: float = 0.0
     queue: int = UPPER
     since: Seconds | None = None
@@ -61,8 +62,9 @@ class TiresiasMemory:
     shapes: dict[str, Shape] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=lambda: [0, 0])
     """How many wait in each queue."""
-    falling: list[Entry] = field(default_factory=list)
-    """When those who run in the upper queue have had their quantum: such a heap, too."""
+    falling: list[tuple[Seconds, int, JobId]] = field(default_factory=list)
+    """When those who run in the upper queue have had their quantum: such a heap, too, in which
+    order of arrival settles a tie."""
     lower: dict[JobId, None] = field(default_factory=dict)
     """Who runs in the lower queue and can be suspended."""
     youngest: list[Entry] = field(default_factory=list)
@@ -73,6 +75,8 @@ class TiresiasMemory:
     """Who is being suspended."""
     placed: dict[JobId, None] = field(default_factory=dict)
     """In the last cycle."""
+    free: Resources = NOTHING
+    """What it left. As long as there is no more, who found no room then finds none now."""
 
 
 @record
@@ -97,9 +101,10 @@ class _Cycle:
         self.soon: Packing | None = None
         """As it will be when all who are being suspended have left."""
         self.decisions: list[Decision] = []
-        room = bool(snapshot.changed.nodes or snapshot.changed.ended)
-        self.news = [room, room]
-        """For which queue something may have changed: there is other room, or somebody new."""
+        self.more = False
+        """More can be suspended than in the last cycle."""
+        self.new: tuple[dict[str, None], dict[str, None]] = ({}, {})
+        """Shapes of who came into each queue."""
 
     # -- what has happened goes into the accounts ------------------------------------------------
 
@@ -116,7 +121,7 @@ class _Cycle:
             elif job.phase is not Phase.LEAVING:
                 self._runs(job)
         while m.falling and m.falling[0][0] <= s.at + SLACK:
-            at, name = heappop(m.falling)
+            at, _, name = heappop(m.falling)
             if name in m.accounts and self._falls_at(m.accounts[name]) == at:
                 self._fall(s.jobs[name])
 
@@ -125,7 +130,9 @@ class _Cycle:
         if job.id not in m.accounts:
             asked = total(job.spec)
             devices = asked.gpu or asked.cpu or 1.0
-            m.accounts[job.id] = Account(order=m.came, asked=asked, devices=devices)
+            m.accounts[job.id] = Account(
+                order=m.came, asked=asked, devices=devices, shape=_shape(job)
+            )
             m.came += 1
         return m.accounts[job.id]
 
@@ -139,10 +146,11 @@ class _Cycle:
             account.since = self.s.at
         self._stops(job.id, account)
         account.queue = LOWER if account.had >= self.quantum else UPPER
-        shape = m.shapes.setdefault(_shape(job), Shape(asked=account.asked))
-        heappush(shape.queues[account.queue], (account.order, job.id))
+        if account.shape not in m.shapes:
+            m.shapes[account.shape] = Shape(asked=account.asked)
+        heappush(m.shapes[account.shape].queues[account.queue], (account.order, job.id))
         m.waiting[account.queue] += 1
-        self.news[account.queue] = True
+        self.new[account.queue][account.shape] = None
 
     def _runs(self, job: Job) -> None:
         """Mostly that has been known since it was placed."""
@@ -156,7 +164,7 @@ class _Cycle:
         account = self.m.accounts[job.id]
         account.since = self.s.at
         if account.queue == UPPER:
-            heappush(self.m.falling, (self._falls_at(account) or 0.0, job.id))
+            heappush(self.m.falling, (self._falls_at(account) or 0.0, account.order, job.id))
         else:
             self._fall(job)
 
@@ -172,7 +180,7 @@ class _Cycle:
             m.lower[job.id] = None
             heappush(m.youngest, (-account.order, job.id))
             m.held = m.held + account.asked
-            self.news[UPPER] = True
+            self.more = True
 
     def _ends(self, name: JobId) -> None:
         account = self.m.accounts.get(name)
@@ -200,11 +208,15 @@ class _Cycle:
 
     def plan(self) -> Plan:
         m, self.now = self.m, Packing(self.s)
-        if m.waiting[UPPER] and self.news[UPPER]:
+        room = bool(m.going) or not self.now.free.fits(NOTHING, m.free)
+        if m.waiting[UPPER]:
             going = [m.accounts[name].asked for name in m.going]
-            self._serve(UPPER, self._make_room, sum(going, self.now.free + m.held))
-        if m.waiting[LOWER] and self.news[LOWER]:
-            self._serve(LOWER, self._fits_now, self.now.free)
+            some = m.shapes if room or self.more else self.new[UPPER]
+            self._serve(UPPER, some, self._make_room, sum(going, self.now.free + m.held))
+        if m.waiting[LOWER]:
+            some = m.shapes if room else self.new[LOWER]
+            self._serve(LOWER, some, self._fits_now, self.now.free)
+        m.free = self.now.free
         wake = None
         if m.waiting[UPPER] and m.falling:
             wake = max(0.0, m.falling[0][0] - self.s.at)
@@ -212,10 +224,13 @@ class _Cycle:
             return CALM
         return Plan(decisions=tuple(self.decisions), wake_after=wake)
 
-    def _serve(self, queue: int, attempt: Callable[[Job], Fate], most: Resources) -> None:
+    def _serve(
+        self, queue: int, some: Iterable[str], attempt: Callable[[Job], Fate], most: Resources
+    ) -> None:
         """Each in turn, by order of arrival, unless all there is were too little for it."""
         order: list[tuple[Entry, str]] = []
-        for name, shape in self.m.shapes.items():
+        for name in some:
+            shape = self.m.shapes[name]
             if shape.queues[queue] and shape.asked.fits(NOTHING, most):
                 self._line_up(queue, name, order)
         later: list[tuple[Entry, str]] = []
@@ -297,5 +312,6 @@ class _Cycle:
 
 def _shape(job: Job) -> str:
     return ";".join(
-        f"{t.replicas}x{t.request.gpu},{t.request.cpu},{t.request.memory}" for t in job.spec.tasks
+        f"{t.replicas}x{t.request.gpu},{t.request.cpu},{t.request.memory},{t.nodes}"
+        for t in job.spec.tasks
     )

@@ -88,8 +88,8 @@ class ReplicaState:
 
 class JobState:
     __slots__ = (
-        "_costs", "_log", "arrival", "done", "finished_at", "gain", "held_cpu", "held_gpu", "idle",
-        "index",
+        "_costs", "_log", "arrival", "done", "ends_at", "finished_at", "gain", "held_cpu",
+        "held_gpu", "idle", "index",
         "moves", "paced", "partial", "phase", "quality", "quality_at", "rate", "reason",
         "replicas", "saved", "seed", "since", "started_at", "tries", "useful_cpu",
         "useful_gpu", "version",
@@ -101,6 +101,8 @@ class JobState:
         self.phase, self.reason, self.version = Phase.WAITING, "", 0
         self.done: CoreSeconds = 0.0
         self.rate, self.since = 0.0, arrival.at
+        self.ends_at = inf
+        """At the present rate."""
         self.saved: CoreSeconds = 0.0
         """Work in its last complete checkpoint."""
         self.wasted: CoreSeconds = 0.0
@@ -197,14 +199,21 @@ class JobState:
             steps = steps_per_second(speed, crew, servers)
             self.rate = steps * self.arrival.work / self.arrival.steps
             self._gain(useful(speed, crew, servers))
-            return
-        self.rate = cpu = gpu = 0.0
-        for r in self.replicas.values():
-            if r.node is not None:
-                self.rate += r.cores * r.node.node.speed
-                cpu += r.cores
-                gpu += r.request.gpu
-        self.gain = cpu, gpu
+        else:
+            rate = cpu = gpu = 0.0
+            for r in self.replicas.values():
+                if r.node is not None:
+                    rate += r.cores * r.node.node.speed
+                    cpu += r.cores
+                    gpu += r.request.gpu
+            self.rate, self.gain = rate, (cpu, gpu)
+        left = max(0.0, self.arrival.work - self.done)
+        self.ends_at = self.since + left / self.rate if self.rate > 0 else inf
+
+    def stop(self) -> None:
+        """It does not train, and what was planned for it is off."""
+        self.rate, self.ends_at = 0.0, inf
+        self.version += 1
 
     def _gain(self, parts: Sequence[Share]) -> None:
         """Of its workers' cores and GPUs, these parts make progress; a parameter server is as
@@ -228,11 +237,6 @@ class JobState:
         crew = [(cores * node.speed, d) for (cores, node), d in zip(workers, far, strict=True)]
         return crew, len(servers)
 
-    def ends_at(self) -> Seconds:
-        """At the present rate, which has held since `since`."""
-        left = self.arrival.work - self.done
-        return self.since + max(0.0, left) / self.rate if self.rate > 0 else inf
-
     def cost(self, costs: Costs, part: str) -> Seconds:
         """What a `save` or a `restore` takes this time (its standard deviation is for both)."""
         costs = self.arrival.costs or costs
@@ -245,8 +249,3 @@ class JobState:
             key = (self.seed ^ 0x5EED, self.index)
             self._costs = np.random.Generator(np.random.Philox(key=key))
         return max(0.1 * part, part + costs.sd / 2**0.5 * float(self._costs.standard_normal()))
-
-
-def homes(replica: ReplicaState) -> tuple[NodeState, ...]:
-    """Where room is kept for it."""
-    return tuple(n for n in (replica.node, replica.bound_for) if n is not None)

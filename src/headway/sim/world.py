@@ -20,11 +20,12 @@ from headway.core.decision import (
     Suspend,
 )
 from headway.core.job import Mode, Phase
+from headway.core.report import Report
 from headway.core.sharing import share
 from headway.core.snapshot import Observation, Trigger
 from headway.core.units import JobId, NodeId, ReplicaId, Seconds
 from headway.sim.scenario import Failure, Scenario
-from headway.sim.state import JobState, NodeState, ReplicaState, homes
+from headway.sim.state import JobState, NodeState, ReplicaState
 
 FINISH, SAVED, READY, REPAIR, FAIL, ARRIVE = range(6)
 """Kinds of event, in the order in which those of one instant happen."""
@@ -100,21 +101,25 @@ class World:
         self._news = ({}, {}, {})
         stirred, self._stirred = self._stirred, {}
         complete, self._looked = not self._looked, True
-        reports = []
-        if self.heard:
-            stirred.update((self.nodes[name], None) for name in look)
-            heard = (r for node in stirred for r in node.replicas.values())
-            for r in dict.fromkeys(r for r in heard if r.phase is Phase.RUNNING):
-                r.job.advance(self.now)
-                reports.append(r.report(self.now))
         return Observation(
             at=self.now,
             complete=complete,
             nodes=tuple([n.seen() for n in (self.nodes.values() if complete else nodes)]),
             jobs=tuple([j.seen() for j in jobs]),
             replicas=tuple([r.seen() for r in replicas]),
-            reports=tuple([r for r in reports if r is not None]),
+            reports=self._reports(stirred, look) if self.heard else (),
         )
+
+    def _reports(
+        self, stirred: dict[NodeState, None], look: tuple[NodeId, ...]
+    ) -> tuple[Report, ...]:
+        stirred.update((self.nodes[name], None) for name in look)
+        heard = (r for node in stirred for r in node.replicas.values())
+        reports = []
+        for r in dict.fromkeys(r for r in heard if r.phase is Phase.RUNNING):
+            r.job.advance(self.now)
+            reports.append(r.report(self.now))
+        return tuple([r for r in reports if r is not None])
 
     def act(self, decision: Decision) -> Outcome:
         match decision:
@@ -243,7 +248,7 @@ class World:
     def _finish(self, node: NodeState) -> None:
         for r in list(node.replicas.values()):
             job = r.job
-            if job.ends_at() <= self.now + ROUNDING:
+            if job.ends_at <= self.now + ROUNDING:
                 job.advance(self.now)
                 job.done = job.arrival.work
                 self._end(job, Phase.SUCCEEDED)
@@ -253,8 +258,7 @@ class World:
         job.phase, job.reason, job.finished_at = phase, reason, self.now
         if job.quality_at is None and phase is Phase.SUCCEEDED:
             job.quality_at = self.now
-        job.rate = 0.0
-        job.version += 1
+        job.stop()
         for r in job.replicas.values():
             self._evict(r, phase)
             del self._news[2][r]  # the end of the job says it all
@@ -341,18 +345,17 @@ class World:
 
     def _pause(self, job: JobState, phase: Phase) -> None:
         job.advance(self.now)
-        job.rate = 0.0
-        job.version += 1
+        job.stop()
         self._set_phase(job, phase)
         for r in job.replicas.values():
             r.cores = 0.0
             self._note(r, 0.0)
-            for node in homes(r):
-                self._stir(node)
+            for node in (r.node, r.bound_for):
+                if node is not None:
+                    self._stir(node)
 
     def _requeue(self, job: JobState) -> None:
-        job.rate = 0.0
-        job.version += 1
+        job.stop()
         for r in job.replicas.values():
             self._evict(r, Phase.WAITING)
             job.idle[r.id] = None
@@ -361,10 +364,12 @@ class World:
         self._news[1][job] = None
 
     def _evict(self, r: ReplicaState, phase: Phase) -> None:
-        for node in homes(r):
-            del node.replicas[r.id]
-            self._stir(node)
-        self._note(r, LEFT)
+        for node in (r.node, r.bound_for):
+            if node is not None:
+                del node.replicas[r.id]
+                self._dirty[node] = self._stirred[node] = None
+        if self.trace is not None:
+            self._note(r, LEFT)
         r.left(self.now)
         r.node, r.bound_for, r.cores, r.phase = None, None, 0.0, phase
         self._news[2][r] = None
@@ -379,8 +384,7 @@ class World:
             self._news[2][r] = None
 
     def _stir(self, node: NodeState) -> None:
-        self._dirty[node] = None
-        self._stirred[node] = None
+        self._dirty[node] = self._stirred[node] = None
 
     def _flow(self) -> None:
         """Share the CPU anew on every node where something changed."""
@@ -393,7 +397,7 @@ class World:
         for job in changed:
             job.set_rate()
         for node in dirty:
-            ends = [r.job.ends_at() for r in node.replicas.values()]
+            ends = [r.job.ends_at for r in node.replicas.values()]
             first = min(ends) if ends else inf
             if first != node.due or first <= self.now:
                 node.due = first
@@ -402,7 +406,8 @@ class World:
                     self._push(max(first, self.now), FINISH, node)
 
     def _share(self, node: NodeState, changed: dict[JobState, None]) -> None:
-        active = [r for r in node.replicas.values() if r.phase is Phase.RUNNING and r.node is node]
+        running = Phase.RUNNING
+        active = [r for r in node.replicas.values() if r.phase is running and r.node is node]
         if not active:
             return
         caps = [r.demand if r.limit is None else min(r.limit, r.demand) for r in active]

@@ -20,6 +20,8 @@ from headway.errors import ConfigError, Declined, Denied, Unreachable
 
 Plain = dict[str, Any]
 
+RULES = ("exceeded quota", "violates PodSecurity", "admission webhook")
+"""In what is said where not a right is missing but a rule of the namespace is against it."""
 TIMEOUT: Seconds = 10.0
 PAGE = 500
 CHANGES = {
@@ -155,11 +157,10 @@ class Api:
         except (ValueError, KeyError, TypeError):
             said = data.decode(errors="replace")[:200] or f"status {status}"
         if status in (401, 403):
-            raise Denied(
-                f"the cluster does not allow it: {said}",
-                where=what,
-                hint="`headway kubernetes manifests` has the rights that are needed",
-            )
+            hint = "`headway kubernetes manifests` has the rights that are needed"
+            if any(words in said for words in RULES):
+                hint = "a quota or a policy of the namespace is against it"
+            raise Denied(f"the cluster does not allow it: {said}", where=what, hint=hint)
         if status >= 500 or status == 429:
             raise Unreachable(f"the API server cannot answer now: {said}", where=what)
         raise Declined(said, status=status, where=what)

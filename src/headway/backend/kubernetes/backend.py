@@ -17,11 +17,11 @@ from headway.backend.kubernetes import filters, fits, gang, pods
 from headway.backend.kubernetes.api import Api, Plain
 from headway.backend.kubernetes.burial import Burial
 from headway.backend.kubernetes.cluster import Cluster
-from headway.backend.kubernetes.guests import Guests, is_guest
 from headway.backend.kubernetes.herald import Herald
 from headway.backend.kubernetes.intake import Intake
 from headway.backend.kubernetes.member import PodMember, Record, arrival
 from headway.backend.kubernetes.nodes import OVER, node_of, ready, seen
+from headway.backend.kubernetes.strangers import Strangers, is_stranger
 from headway.backend.live import LiveBackend
 from headway.backend.mailbox import Mailbox
 from headway.backend.state import Work
@@ -73,7 +73,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         self.cluster = Cluster(api, namespace, run, self.mail)
         self.herald = Herald(self.cluster)
         self.intake = Intake(self)
-        self.guests = Guests(self)
+        self.strangers = Strangers(self)
         self.burial = Burial(self.cluster)
         try:
             self.cluster.begin()
@@ -116,7 +116,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
     def _due(self) -> Seconds:
         """What is overdue waits for the cluster: no hurry."""
         stuck = [m.stuck_at + SLOW for m in self.members.values() if m.stuck_at is not None]
-        times = [super()._due(), self.guests.due(), *stuck]
+        times = [super()._due(), self.strangers.due(), *stuck]
         return max(min(times), self.clock() + 0.01)
 
     def admit(self, work: Work) -> bool:
@@ -151,10 +151,10 @@ class KubernetesBackend(LiveBackend[PodMember]):
         where = {name.rpartition("/")[2]: str(node) for name, node in d.where}
         if why := fits.partial(work.spec.tasks, where):
             return why
-        if is_guest(work):
-            why = self.guests.cannot(work, where) or super()._place(d)
+        if is_stranger(work):
+            why = self.strangers.cannot(work, where) or super()._place(d)
             if not why:
-                self.guests.launch(work, where)
+                self.strangers.launch(work, where)
             return why
         if record is None:
             return "its TrainingJob is not there yet"
@@ -196,7 +196,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         record = self.records.get(work.id)
         if record is None or record.epoch != epoch or not work.members:
             return
-        why = f"it could not be started: {error.message}"
+        why = "; ".join(filter(None, (f"it could not be started: {error.message}", error.hint)))
         if isinstance(error, Declined) and error.status in (400, 422):
             self.try_again(work, why, last=True)
         else:
@@ -267,7 +267,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
     def member_of(self, pod: Plain) -> PodMember | None:
         labels = pod["metadata"].get("labels") or {}
         if pods.REPLICA not in labels or pods.JOB not in labels:
-            return self.guests.member_of(pod)
+            return self.strangers.member_of(pod)
         job = self.id_of(pod["metadata"]["namespace"], labels[pods.JOB])
         m = self.members.get(ReplicaId(f"{job}/{labels[pods.REPLICA]}"))
         return m if m is not None and m.epoch == pods.epoch_of(pod) else None
@@ -280,8 +280,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
         if m is None:
             if new is not None and self._is_stray(new):
                 self._remove(new)
-            if self.guests.wants(pod):
-                self.guests.changed(pod, there=new is not None)
+            if self.strangers.wants(pod):
+                self.strangers.changed(pod, there=new is not None)
             for node in {node_of(before), node_of(new)} - {""}:
                 self._renew(node)
             return
@@ -310,7 +310,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _advance(self, m: PodMember, pod: Plain) -> None:
         phase, work = pod["status"].get("phase"), m.work
-        declined = "" if is_guest(work) else pods.declined(pod)
+        declined = "" if is_stranger(work) else pods.declined(pod)
         if declined:
             if work.phase is not Phase.LEAVING:
                 self._release(work, f"{m.node} would not take {m.replica}: {declined}")
@@ -357,8 +357,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
             return
         self.cluster.assume_not((self._space(m), self._name(m)))
         m.fall_silent()
-        if is_guest(m.work):
-            self.guests.over(m, code)
+        if is_stranger(m.work):
+            self.strangers.over(m, code)
         else:
             self.ended(m, code)
 
@@ -374,7 +374,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
             if m.stuck_at is not None and m.stuck_at <= late and m.work.phase is Phase.STARTING:
                 m.stuck_at = None
                 self.try_again(m.work, f"{m.replica} did not start: {m.why}")
-        self.guests.on_time()
+        self.strangers.on_time()
         if (self.herald.untold or self._strays) and self.clock() >= self._tell_at:
             self._try_again()
         if self._fits_anew:
@@ -415,7 +415,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
             if (
                 m.phase is Phase.STARTING
                 and m.work.phase is Phase.STARTING
-                and not is_guest(m.work)
+                and not is_stranger(m.work)
             ):
                 self._release(m.work, f"{node}, where {m.replica} was to go, is gone")
 
@@ -437,8 +437,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
         """Which nodes each task of a waiting job may go to: the policy is to know."""
         for work in self.works.values():
             record = self.records.get(work.id)
-            if work.phase is Phase.WAITING and is_guest(work):
-                self.guests.fit(work)
+            if work.phase is Phase.WAITING and is_stranger(work):
+                self.strangers.fit(work)
             if record is None or work.phase is not Phase.WAITING:
                 continue
             made = self.pods_of(record, [f"{t.name}-0" for t in work.spec.tasks])
@@ -473,7 +473,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _gone(self, work: Work) -> None:
         super()._gone(work)
-        if is_guest(work):
+        if is_stranger(work):
             self.intake.let_go(work.id)
         if work.then is Phase.WAITING and work.id in self._declined:
             work.again_at = self.clock() + min(LONGEST, 2.0 ** (self._declined[work.id] - 1))

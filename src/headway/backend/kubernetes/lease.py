@@ -4,6 +4,7 @@ The times are those of Kubernetes' own election. A holder that cannot renew give
 else may take over; who waits trusts no clock but its own.
 """
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from time import monotonic
 
 from headway.backend.kubernetes.api import Api, Plain
 from headway.core.units import Seconds
-from headway.errors import BackendError, Declined
+from headway.errors import BackendError, Declined, Denied
 
 LASTS: Seconds = 15.0
 DEADLINE: Seconds = 10.0
@@ -20,6 +21,7 @@ DEADLINE: Seconds = 10.0
 RETRY: Seconds = 2.0
 API = "coordination.k8s.io/v1"
 MISSING, CONFLICT = 404, 409
+log = logging.getLogger("headway")
 
 
 class Lease:
@@ -34,10 +36,17 @@ class Lease:
 
     def acquire(self, stop: Event) -> bool:
         """Wait until we lead; False: we were stopped before."""
+        said = ""
         while not stop.is_set():
-            with suppress(BackendError):
+            try:
                 if self.take():
                     return True
+            except Denied:
+                raise  # rights do not come by waiting
+            except BackendError as error:
+                if error.message != said:
+                    said = error.message
+                    log.warning("%s; tried again", said)
             stop.wait(RETRY)
         return False
 

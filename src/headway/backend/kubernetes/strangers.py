@@ -59,7 +59,7 @@ class Group:
         return self.joined + SETTLED
 
 
-class Guests:
+class Strangers:
     def __init__(self, backend: "KubernetesBackend") -> None:
         self.backend = backend
         self.groups: dict[JobId, Group] = {}
@@ -214,5 +214,5 @@ def _spec(group: Group) -> JobSpec:
     )
 
 
-def is_guest(work: Work) -> bool:
+def is_stranger(work: Work) -> bool:
     return work.spec.kind == "pods"

@@ -7,10 +7,10 @@ from fake_cluster import all_bound, bound, node
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr("headway.backend.kubernetes.guests.SETTLED", 0.2)
+    monkeypatch.setattr("headway.backend.kubernetes.strangers.SETTLED", 0.2)
 
 
-def guest(fake, name, *, cpu="400m", labels=None, **spec):
+def stranger(fake, name, *, cpu="400m", labels=None, **spec):
     inside = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
     about = {"name": name, "namespace": "default", "labels": labels or {}}
     made = {"metadata": about, "status": {"phase": "Pending"}}
@@ -25,10 +25,10 @@ def unschedulable(fake, name):
 
 def test_a_group_that_says_its_size_waits_for_the_last_of_it(fake, leader):
     labels = {"headway.dev/gang": "g", "headway.dev/gang-size": "2"}
-    guest(fake, "one", labels=labels)
+    stranger(fake, "one", labels=labels)
     leader.calm(0.5)
     assert bound(fake) == {"one": None}
-    guest(fake, "two", labels=labels)
+    stranger(fake, "two", labels=labels)
     leader.until(lambda: all_bound(fake, 2))
 
 
@@ -36,18 +36,18 @@ def test_a_group_that_says_its_size_waits_for_the_last_of_it(fake, leader):
 def test_pods_of_one_job_are_bound_together_or_not_at_all(fake, leader, label):
     """Three of 800m on two nodes of one core each: nothing, until there is a third."""
     for i in range(3):
-        guest(fake, f"w{i}", cpu="800m", labels={label: "train"})
+        stranger(fake, f"w{i}", cpu="800m", labels={label: "train"})
     leader.calm(0.8)
     assert set(bound(fake).values()) == {None}
-    guest(fake, "alone", cpu="100m")  # who waits blocks nobody
+    stranger(fake, "alone", cpu="100m")  # who waits blocks nobody
     leader.until(lambda: bound(fake)["alone"])
     fake.put("nodes", node("c"))
     leader.until(lambda: all_bound(fake, 4))
 
 
 def test_others_are_left_to_their_own_schedulers(fake, leader):
-    guest(fake, "x", schedulerName="default-scheduler")
-    guest(fake, "gated", schedulingGates=[{"name": "wait"}])
+    stranger(fake, "x", schedulerName="default-scheduler")
+    stranger(fake, "gated", schedulingGates=[{"name": "wait"}])
     leader.calm(0.5)
     assert set(bound(fake).values()) == {None}
     fake.change("pods", "gated", {"spec": {"schedulingGates": None}})
@@ -55,8 +55,8 @@ def test_others_are_left_to_their_own_schedulers(fake, leader):
 
 
 def test_a_pod_that_nobody_can_take_says_why(fake, leader):
-    guest(fake, "x", nodeSelector={"disk": "none"})
-    guest(fake, "y", topologySpreadConstraints=[{"maxSkew": 1}])
+    stranger(fake, "x", nodeSelector={"disk": "none"})
+    stranger(fake, "y", topologySpreadConstraints=[{"maxSkew": 1}])
     leader.until(lambda: "not labelled disk=none" in unschedulable(fake, "x"))
     leader.until(lambda: "topologySpreadConstraints is not supported" in unschedulable(fake, "y"))
     assert set(bound(fake).values()) == {None}
@@ -64,11 +64,11 @@ def test_a_pod_that_nobody_can_take_says_why(fake, leader):
 
 def test_who_leaves_before_it_is_placed_is_not_waited_for(fake, leader):
     for i in range(3):
-        guest(fake, f"w{i}", cpu="800m", labels={"job-name": "train"})
+        stranger(fake, f"w{i}", cpu="800m", labels={"job-name": "train"})
     leader.until(lambda: "default/train.pods" in leader.backend.works)
     fake.drop("pods", "w2")
     leader.until(lambda: all_bound(fake, 2))
-    guest(fake, "big", cpu="9")
+    stranger(fake, "big", cpu="9")
     leader.until(lambda: "default/big.pods" in leader.backend.works)
     fake.drop("pods", "big")
     leader.until(lambda: "default/big.pods" not in leader.backend.works)
@@ -76,12 +76,12 @@ def test_who_leaves_before_it_is_placed_is_not_waited_for(fake, leader):
 
 def test_ends_are_their_own_and_free_the_room(fake, leader):
     for i in range(2):
-        guest(fake, f"w{i}", cpu="800m", labels={"job-name": "train"})
+        stranger(fake, f"w{i}", cpu="800m", labels={"job-name": "train"})
     leader.until(lambda: all_bound(fake, 2))
     fake.pod("w0", "Running")
     fake.pod("w1", "Running")
     fake.pod("w0", "Succeeded")
-    guest(fake, "next", cpu="800m")
+    stranger(fake, "next", cpu="800m")
     leader.until(lambda: bound(fake)["next"])
     assert not fake.get("pods", "w1")["metadata"].get("deletionTimestamp")
     fake.pod("w1", "Failed")
@@ -91,30 +91,30 @@ def test_ends_are_their_own_and_free_the_room(fake, leader):
 def test_a_pod_that_is_made_again_does_not_wait_for_the_others_to_end(fake, leader):
     labels = {"headway.dev/gang": "g", "headway.dev/gang-size": "2"}
     for name in ("one", "two"):
-        guest(fake, name, labels=labels)
+        stranger(fake, name, labels=labels)
     leader.until(lambda: all_bound(fake, 2))
     fake.drop("pods", "two")
-    guest(fake, "two-again", labels=labels)
+    stranger(fake, "two-again", labels=labels)
     leader.until(lambda: bound(fake).get("two-again"))
 
 
 def test_nothing_is_kept_of_whoever_has_gone(fake, leader):
     for i in range(3):
-        guest(fake, f"x{i}")
+        stranger(fake, f"x{i}")
     leader.until(lambda: all_bound(fake, 3))
     for i in range(3):
         fake.drop("pods", f"x{i}")
     leader.until(lambda: not leader.backend.works)
-    guests = leader.backend.guests
-    assert (guests.groups, guests.placed, guests._in, guests._told) == ({}, {}, {}, {})
+    strangers = leader.backend.strangers
+    assert (strangers.groups, strangers.placed, strangers._in, strangers._told) == ({}, {}, {}, {})
     assert not leader.backend.cluster._assumed
     assert not leader.backend.members
 
 
 def test_a_binding_that_is_refused_takes_the_bound_ones_down(fake, leader):
     fake.refuse["POST", "pods", "binding"] = (403, "not allowed")
-    guest(fake, "x")
+    stranger(fake, "x")
     leader.until(lambda: not bound(fake))
     fake.refuse.clear()
-    guest(fake, "x")  # its controller makes it again
+    stranger(fake, "x")  # its controller makes it again
     leader.until(lambda: all_bound(fake, 1))
