@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import time_ns
 
-from headway.core.codec import from_plain, to_plain
+from headway.core.codec import from_plain, to_json
 from headway.core.snapshot import Request
 
 
@@ -20,7 +20,7 @@ def put(run: Path, request: Request) -> Path:
     folder.mkdir(exist_ok=True)
     there = folder / f"{time_ns()}-{os.getpid()}.json"
     part = there.with_suffix(".part")
-    part.write_text(json.dumps(to_plain(request)))
+    part.write_text(to_json(request))
     part.rename(there)
     return there
 

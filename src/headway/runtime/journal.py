@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from headway import fault
 from headway.core.check import Verdict
-from headway.core.codec import Plain, from_plain, to_plain
+from headway.core.codec import from_plain, to_json
 from headway.core.decision import Failed, Outcome, Plan, Refused
 from headway.core.record import KNOWN
 from headway.core.snapshot import Observation, Trigger
@@ -71,17 +71,17 @@ class FileJournal:
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
     ) -> None:
         self._cycle += 1
-        line: dict[str, Plain] = {
+        line: dict[str, Any] = {
             "cycle": self._cycle,
             "at_s": seen.at,
-            "trigger": trigger.value,
-            "seen": to_plain(seen),
+            "trigger": trigger,
+            "seen": seen,
             **self._about(memory, seen.at),
         }
         if verdict.refused:
-            line["refused"] = to_plain(verdict.refused)
-        line["plan"] = to_plain(plan)
-        self._write(_dump(line)[:-1], durable=bool(verdict.accepted))
+            line["refused"] = verdict.refused
+        line["plan"] = plan
+        self._write(to_json(line)[:-1], durable=bool(verdict.accepted))
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
         brief = ",".join([_brief(o) for o in outcomes])
@@ -90,17 +90,16 @@ class FileJournal:
     def close(self) -> None:
         self._file.close()
 
-    def _about(self, memory: Any, at: Seconds) -> dict[str, Plain]:
+    def _about(self, memory: Any, at: Seconds) -> dict[str, Any]:
         due = self._memory_at is None or at - self._memory_at >= MEMORY_EVERY
         if not due and self._cycle % DIGEST_EVERY:
             return {}
-        plain = to_plain(memory)
-        about: dict[str, Plain] = {"digest": digest(plain)}
+        about: dict[str, Any] = {"digest": digest(memory)}
         if due:
             self._memory_at = at
             if self._policy:
                 about["policy"] = self._policy
-            about["memory"] = plain
+            about["memory"] = memory
         return about
 
     def _write(self, text: str, *, durable: bool) -> None:
@@ -114,8 +113,8 @@ class FileJournal:
             os.fsync(self._file.fileno())
 
 
-def digest(plain_memory: Plain) -> str:
-    return hashlib.sha256(_dump(plain_memory).encode()).hexdigest()[:16]
+def digest(memory: Any) -> str:
+    return hashlib.sha256(to_json(memory).encode()).hexdigest()[:16]
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
@@ -153,7 +152,7 @@ def mend(path: Path) -> None:
         file.seek(begin)
         file.truncate()
         if line is not None:
-            file.write((_dump({**line, "outcomes": None}) + "\n").encode())
+            file.write((to_json({**line, "outcomes": None}) + "\n").encode())
 
 
 def _load(text: str) -> dict[str, Any] | None:
@@ -179,7 +178,7 @@ def _brief(outcome: Outcome) -> str:
     """Without the decision: the outcomes stand in the order of those that were accepted."""
     name = type(outcome).__name__
     if isinstance(outcome, Refused | Failed):
-        return _dump({"is": name, "why": outcome.why})
+        return to_json({"is": name, "why": outcome.why})
     return f'{{"is":"{name}"}}'
 
 
@@ -191,4 +190,3 @@ def _whole(line: dict[str, Any]) -> tuple[Outcome, ...]:
 
 
 _OUTCOMES = ',"outcomes":'
-_dump = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode

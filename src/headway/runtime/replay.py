@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway.core.check import Verdict
-from headway.core.codec import to_plain
 from headway.core.decision import Decision, Outcome, Plan, Refused
 from headway.core.policy import Policy
 from headway.core.snapshot import Observation, Trigger
@@ -55,7 +54,7 @@ class _Tape:
             then = tuple(d for d in was.decisions if d not in plan.decisions)
             now = tuple(d for d in plan.decisions if d not in was.decisions)
             self._note(seen.at, then, now, "plan" if then or now else "when to wake")
-        elif "digest" in self.line and self.line["digest"] != digest(to_plain(memory)):
+        elif "digest" in self.line and self.line["digest"] != digest(memory):
             self._note(seen.at, (), (), "memory")
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:

@@ -153,14 +153,17 @@ def _peak() -> float:
 
 
 def bench_sim(rate: float) -> list[Figure]:
-    """How fast the simulator runs, every cycle through `Loop.step`."""
+    """How fast the simulator runs, every cycle through `Loop.step`: the best of a few runs each,
+    for the machine's rate is the best of three, too, and neighbours slow us down at random.
+    """
     scale = rate / REFERENCE
     small = min(_cpu(crowd(50, 8)) for _ in range(3)) * scale
     thousand = min(_cpu(crowd(1000, 10)) for _ in range(3)) * scale
-    big, peak = _in_a_process(100_000, 1000)
-    big *= scale
+    runs = [_in_a_process(100_000, 1000) for _ in range(2)]
+    big, peak = min(cpu for cpu, _ in runs) * scale, max(peak for _, peak in runs)
     with tempfile.TemporaryDirectory() as folder:
-        written = _cpu(crowd(100_000, 1000), Path(folder) / "journal.jsonl") * scale
+        books = [Path(folder) / f"journal-{i}.jsonl" for i in range(2)]
+        written = min(_cpu(crowd(100_000, 1000), book) for book in books) * scale
     slowdown = (1000 / thousand) / (100_000 / big)
     return [
         Figure("50 jobs on 8 nodes", small, "s", 0.3),

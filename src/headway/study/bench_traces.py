@@ -57,7 +57,7 @@ def _large(name: str, scenario: Scenario, scale: float, bar: float | None = None
     jobs = len(scenario.jobs)
     figures = [Figure(f"{name}: jobs", jobs, "")]
     for policy in ("fifo", "tiresias"):
-        took, world = _best(scenario, policy, scale, runs=1)
+        took, world = _best(scenario, policy, scale, runs=2)
         figures += [
             Figure(f"{name}, {policy}", took, "s", bar),
             Figure(f"{name}, {policy}: jobs per second", jobs / took, "1/s"),
