@@ -199,10 +199,12 @@ class Cluster:
         done = subprocess.run([*given, *words], capture_output=True, text=True, check=False)
         return done.stdout if not done.returncode else ""
 
-    def ready(self) -> int:
+    def ready(self) -> list[str]:
         """Nodes that are."""
-        path = "{range .items[*]}{.status.conditions[?(@.type=='Ready')].status} {end}"
-        return self.kubectl("get", "nodes", "-o", f"jsonpath={path}").split().count("True")
+        path = "{.metadata.name} {.status.conditions[?(@.type=='Ready')].status}"
+        path = f"{{range .items[*]}}{path}{{'\\n'}}{{end}}"
+        said = self.kubectl("get", "nodes", "-o", f"jsonpath={path}")
+        return [line.removesuffix(" True") for line in said.splitlines() if line.endswith(" True")]
 
     def until(self, claim: Any, part: str) -> None:
         end = monotonic() + READY
@@ -229,11 +231,13 @@ def free_octet() -> int:
 
 
 def free_ports(count: int) -> Sequence[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
-    return ports
+    """Below those that the system gives to whoever connects: nobody takes one meanwhile."""
+    ports: dict[int, None] = {}
+    while len(ports) < count:
+        port = 20_000 + secrets.randbelow(10_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            ports[port] = None
+    return list(ports)
 
 
 def _answers(listens: Path) -> bool:

@@ -258,7 +258,7 @@ def test_missing_rights_become_a_condition_that_says_what_to_do(cluster, jobs):
     finally:
         cluster.apply(rights)
         cluster("delete", "quota", "none")
-    cluster.until(lambda: jobs.phase("single") == "Succeeded")
+    cluster.until(lambda: jobs.phase("single") == "succeeded")
 
 
 def test_a_plain_job_that_names_us_is_bound_as_a_group(cluster, jobs):
