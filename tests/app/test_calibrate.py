@@ -101,7 +101,7 @@ def test_a_measured_job_still_runs_and_its_size_is_known(headway, tmp_path):
 def test_a_long_job_is_cut_short_and_its_curve_goes_on(headway, tmp_path):
     path = write(tmp_path, model("long", work=30.0, steps=3000))
     to = tmp_path / "elsewhere.yaml"
-    ran = headway("calibrate", path, "--seconds", 0.5, "--most", 3, "--to", to)
+    ran = headway("calibrate", path, "--seconds", 0.5, "--most", 2, "--to", to)
     assert ran.code == 0
     assert "elsewhere.yaml" in ran.out
     (job,) = read_workload(to).jobs
@@ -150,7 +150,8 @@ def test_gangs_are_not_calibrated(headway, tmp_path):
 
 def test_a_real_run_is_foretold(tmp_path):
     """Two short jobs on one node: the whole comparison once, whatever it finds."""
-    path = write(tmp_path, model("a"), model("b", at=0.5), nodes=[{"cpu": 1}])
+    short = [model("a", work=0.5), model("b", at=0.5, work=0.5)]
+    path = write(tmp_path, *short, nodes=[{"cpu": 1}])
     found = {f.name: f for f in fidelity.compared(path, "fair", repetitions=1, seconds=0.1)}
     assert len(found) == 16
     said, real = (found[f"fair: makespan, {x}"].value for x in ("foretold", "measured"))

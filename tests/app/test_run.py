@@ -121,14 +121,14 @@ def test_observing_only_starts_jobs_and_changes_nothing(tmp_path, data):
 def test_shares_are_paced_by_weight_and_by_limit(tmp_path, data):
     """FlowCon gives ceilings, `las` weights; both reach the pacer and jobs still end."""
     del data
-    spin = "import time\nend = time.process_time() + 1.0\nwhile time.process_time() < end: pass"
+    spin = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass"
     jobs = [job(f"j{i}", python(spin), at=0.3 * i) for i in range(3)]
     nodes = [{"name": "half", "cpu": 0.5}, {"name": "other", "cpu": 0.5}]
     path = write(tmp_path, *jobs, nodes=nodes)
     for policy in ("las", "flowcon:paper,interval=1"):
         (found,) = json.loads(call("run", path, "--policy", policy, "--json").stdout)
         assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 3
-        assert found["makespan_s"] > 2.0
+        assert found["makespan_s"] > 1.5
 
 
 def test_a_workload_larger_than_the_machine_is_scaled_and_says_so(tmp_path, data):
