@@ -8,7 +8,7 @@ import json
 from contextlib import suppress
 from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Condition, Thread
+from threading import Condition, Thread, Timer
 from time import monotonic, sleep
 from urllib.parse import parse_qs, urlsplit
 
@@ -35,6 +35,8 @@ class FakeCluster:
         """Kinds whose watches are neither answered nor closed."""
         self.refuse = {}
         """(method, kind, sub): (status, message), for calls that are declined."""
+        self.kubelets = True
+        """They end what is to go, a moment later."""
         self.calls = []
         self.changed = Condition()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -282,6 +284,8 @@ class Handler(BaseHTTPRequestHandler):
         elif kind == "pods" and body.get("gracePeriodSeconds") and found["spec"].get("nodeName"):
             now = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
             self._say(200, self.fake.change(kind, name, {"metadata": now}, space))
+            if self.fake.kubelets:
+                Timer(0.05, self.fake.drop, (kind, name, space)).start()
         else:
             self._say(200, self.fake.drop(kind, name, space))
 

@@ -112,7 +112,7 @@ def test_a_claim_can_stand_where_the_nodes_own_room_would(path):
 
 def test_replicas_find_each_other_by_name():
     made, found = pod(JOB), to_service(OWNER)
-    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("vae-worker-1", "vae")
-    assert found["metadata"]["name"] == "vae"
+    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("vae-worker-1", "vae-1-2-3")
+    assert found["metadata"]["name"] == "vae-1-2-3"
     assert found["spec"]["clusterIP"] == "None"
     assert found["spec"]["selector"].items() <= made["metadata"]["labels"].items()

@@ -21,7 +21,9 @@ from headway.backend.kubernetes.herald import Herald
 from headway.backend.kubernetes.intake import Intake
 from headway.backend.kubernetes.member import PodMember, Record, arrival
 from headway.backend.kubernetes.nodes import OVER, node_of, ready, seen
+from headway.backend.kubernetes.slow import Slow
 from headway.backend.kubernetes.strangers import Strangers, is_stranger
+from headway.backend.kubernetes.strays import Strays
 from headway.backend.live import LiveBackend
 from headway.backend.mailbox import Mailbox
 from headway.backend.state import Work
@@ -31,8 +33,6 @@ from headway.core.snapshot import Observation, Trigger
 from headway.core.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, HeadwayError
 
-SLOW: Seconds = 30.0
-"""A container that does not start for so long has failed."""
 SOON: Seconds = 2.0
 """How long the servers of a job that is done may take to leave."""
 LONGEST: Seconds = 60.0
@@ -66,8 +66,6 @@ class KubernetesBackend(LiveBackend[PodMember]):
         self._declined: dict[JobId, int] = {}
         self._fits_anew = True
         self._stopping, self._tell_at = False, 0.0
-        self._strays: list[Plain] = []
-        """Pods of no start that we know of, which could not be deleted."""
         self.mail = Mailbox()
         self.wake_by(self.mail.file, self.mail.read)
         self.cluster = Cluster(api, namespace, run, self.mail)
@@ -75,6 +73,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         self.intake = Intake(self)
         self.strangers = Strangers(self)
         self.burial = Burial(self.cluster)
+        self.strays, self.slow = Strays(self), Slow(self)
         try:
             self.cluster.begin()
         except HeadwayError:
@@ -91,6 +90,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
         )  # fmt: skip
         for pod in list(self.cluster.pods.values()):
             self._pod_changed(None, pod)
+        for name in self.cluster.nodes:  # which of their pods are ours is known only now
+            self._renew(name[1])
 
     @property
     def how(self) -> tuple[str, str]:
@@ -115,8 +116,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _due(self) -> Seconds:
         """What is overdue waits for the cluster: no hurry."""
-        stuck = [m.stuck_at + SLOW for m in self.members.values() if m.stuck_at is not None]
-        times = [super()._due(), self.strangers.due(), *stuck]
+        times = [super()._due(), self.strangers.due(), *self.slow.due()]
         return max(min(times), self.clock() + 0.01)
 
     def admit(self, work: Work) -> bool:
@@ -168,6 +168,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         record.say("Placed", True, "Placed", f"{on}: {d.reason}")
         why = super()._place(d)
         if not why:
+            self.strays.tidy(record)
             self.herald.event(record, "Placed", f"{on}: {d.reason}")
             self.launch(work, record)
         return why
@@ -200,9 +201,9 @@ class KubernetesBackend(LiveBackend[PodMember]):
         if isinstance(error, Declined) and error.status in (400, 422):
             self.try_again(work, why, last=True)
         else:
-            self._release(work, why)
+            self.let_go(work, why)
 
-    def _release(self, work: Work, why: str) -> None:
+    def let_go(self, work: Work, why: str) -> None:
         """The cluster will not have one of them: all go, at once, and the job waits again."""
         self._declined[work.id] = self._declined.get(work.id, 0) + 1
         record = self.records.get(work.id)
@@ -240,13 +241,23 @@ class KubernetesBackend(LiveBackend[PodMember]):
         """A pod is not signalled but deleted; the kubelet does the rest. What is over stays."""
         if m.pod is not None and m.pod["status"].get("phase") in OVER:
             return
-        record = self.records.get(m.work.id)
-        space, name = self._space(m), self._name(m)
-        ran = m.pod is not None and m.pod["status"].get("phase") == "Running"
-        grace = 0.0 if number == signal.SIGKILL or not ran or record is None else m.grace
-        path = f"/api/v1/namespaces/{space}/pods/{name}"
-        call = partial(self.cluster.api.delete, path, grace=grace)
-        self.cluster.lane.do(call, lambda there: None if there else self.vanished(m))
+        path = f"/api/v1/namespaces/{self._space(m)}/pods/{self._name(m)}"
+        grace = 1.0 if number == signal.SIGKILL else max(1.0, m.grace)
+        if not self._may_run(m):
+            grace = 0.0
+        self.cluster.lane.do(
+            partial(self.cluster.api.delete, path, grace=grace),
+            lambda there: None if there else self.vanished(m),
+            failed=lambda _: self._not_deleted(m),
+        )
+
+    def _may_run(self, m: PodMember) -> bool:
+        """Only what nobody can be running is deleted without its kubelet's word."""
+        phase = m.pod["status"].get("phase") if m.pod is not None else None
+        return node_of(m.pod) != "" and (phase == "Running" or self.cluster.is_up(m.node))
+
+    def _not_deleted(self, m: PodMember) -> None:
+        m.kill_at = self.clock() + AGAIN
 
     def _space(self, m: PodMember) -> str:
         return self.namespace or m.work.id.partition("/")[0]
@@ -268,18 +279,28 @@ class KubernetesBackend(LiveBackend[PodMember]):
         labels = pod["metadata"].get("labels") or {}
         if pods.REPLICA not in labels or pods.JOB not in labels:
             return self.strangers.member_of(pod)
-        job = self.id_of(pod["metadata"]["namespace"], labels[pods.JOB])
-        m = self.members.get(ReplicaId(f"{job}/{labels[pods.REPLICA]}"))
+        m = self.members.get(ReplicaId(f"{self.job_of(pod)}/{labels[pods.REPLICA]}"))
         return m if m is not None and m.epoch == pods.epoch_of(pod) else None
+
+    def job_of(self, pod: Plain) -> JobId | None:
+        """By its labels; None: it is for another Headway to look after, or for none."""
+        labels, space = pod["metadata"].get("labels") or {}, pod["metadata"]["namespace"]
+        if pods.REPLICA not in labels or labels.get(pods.RUN, "") != self.run:
+            return None
+        if self.namespace not in ("", space):
+            return None
+        return self.id_of(space, labels.get(pods.JOB, ""))
 
     def _pod_changed(self, before: Plain | None, new: Plain | None) -> None:
         pod = new or before or {}
         m = self.member_of(pod)
-        if filters.exclusive(pod):
+        if filters.exclusive(pod) or any(
+            self.cluster.is_crowded(n) for n in (node_of(before), node_of(new))
+        ):
             self.look_again()
         if m is None:
-            if new is not None and self._is_stray(new):
-                self._remove(new)
+            if new is not None:
+                self.strays.saw(new)
             if self.strangers.wants(pod):
                 self.strangers.changed(pod, there=new is not None)
             for node in {node_of(before), node_of(new)} - {""}:
@@ -291,40 +312,23 @@ class KubernetesBackend(LiveBackend[PodMember]):
             m.pod = new
             self._advance(m, new)
 
-    def _remove(self, pod: Plain) -> None:
-        """If the server does not answer, it is tried again."""
-        path, uid = gang.pod_path(pod), pod["metadata"]["uid"]
-        self.cluster.lane.do(
-            partial(self.cluster.api.delete, path, grace=0, uid=uid),
-            failed=lambda _: self._strays.append(pod),
-        )
-
-    def _is_stray(self, pod: Plain) -> bool:
-        """Of a job of ours, but of no start that we know of."""
-        labels = pod["metadata"].get("labels") or {}
-        if pods.REPLICA not in labels or labels.get(pods.RUN, "") != self.run:
-            return False
-        job = self.id_of(pod["metadata"]["namespace"], labels.get(pods.JOB, ""))
-        over = pod["status"].get("phase") in OVER or pod["metadata"].get("deletionTimestamp")
-        return job in self.records and not over
-
     def _advance(self, m: PodMember, pod: Plain) -> None:
         phase, work = pod["status"].get("phase"), m.work
         declined = "" if is_stranger(work) else pods.declined(pod)
         if declined:
             if work.phase is not Phase.LEAVING:
-                self._release(work, f"{m.node} would not take {m.replica}: {declined}")
-            self._over(m, 1)
+                self.let_go(work, f"{m.node} would not take {m.replica}: {declined}")
+            self.pod_over(m, 1)
         elif phase == "Succeeded":
-            self._over(m, 0)
+            self.pod_over(m, 0)
         elif phase == "Failed":
             m.why = pods.why(pod)
-            self._over(m, pods.code_of(pod) or 1)
+            self.pod_over(m, pods.code_of(pod) or 1)
         elif phase == "Running":
-            m.stuck_at = None
+            m.stuck_at = m.bound_at = None
             self._runs(m)
         else:
-            self._waits(m, pod)
+            self.slow.waits(m, pod)
 
     def _runs(self, m: PodMember) -> None:
         work = m.work
@@ -338,21 +342,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
             self.set_phase(work, Phase.RUNNING)
         self.happened(Trigger.STARTED)
 
-    def _waits(self, m: PodMember, pod: Plain) -> None:
-        """Its container does not start: say why, and what to do."""
-        reason, text = pods.stuck(pod)
-        record = self.records.get(m.work.id)
-        if not reason or record is None:
-            m.stuck_at = None
-            return
-        if m.stuck_at is None:
-            m.stuck_at = self.clock()
-            record.say("Running", False, reason, f"{m.replica}: {text}")
-            self.herald.event(record, reason, f"{m.replica}: {text}", warning=True)
-            self.herald.status(m.work, record)
-        m.why = text
-
-    def _over(self, m: PodMember, code: int) -> None:
+    def pod_over(self, m: PodMember, code: int) -> None:
         if self.members.get(m.id) is not m:
             return
         self.cluster.assume_not((self._space(m), self._name(m)))
@@ -364,18 +354,14 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def vanished(self, m: PodMember) -> None:
         m.why = m.why or "its pod was deleted"
-        self._over(m, REMOVED)
+        self.pod_over(m, REMOVED)
 
     def _on_time(self) -> None:
         super()._on_time()
         self.burial.on_time()
-        late = self.clock() - SLOW
-        for m in list(self.members.values()):
-            if m.stuck_at is not None and m.stuck_at <= late and m.work.phase is Phase.STARTING:
-                m.stuck_at = None
-                self.try_again(m.work, f"{m.replica} did not start: {m.why}")
+        self.slow.on_time()
         self.strangers.on_time()
-        if (self.herald.untold or self._strays) and self.clock() >= self._tell_at:
+        if (self.herald.untold or self.strays.left) and self.clock() >= self._tell_at:
             self._try_again()
         if self._fits_anew:
             self._fits_anew = False
@@ -384,10 +370,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
     def _try_again(self) -> None:
         """What the server did not answer to."""
         self._tell_at = self.clock() + AGAIN
-        strays, self._strays = self._strays, []
-        for pod in strays:
-            if self._is_stray(pod) and self.member_of(pod) is None:
-                self._remove(pod)
+        self.strays.try_again()
         untold, self.herald.untold = self.herald.untold, {}
         for name, work in untold.items():
             if name in self.records and work.phase is not Phase.LEAVING:
@@ -417,7 +400,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
                 and m.work.phase is Phase.STARTING
                 and not is_stranger(m.work)
             ):
-                self._release(m.work, f"{node}, where {m.replica} was to go, is gone")
+                self.let_go(m.work, f"{node}, where {m.replica} was to go, is gone")
 
     def _renew(self, name: str) -> None:
         """What is left of it beside the pods of others."""

@@ -8,9 +8,9 @@ from time import monotonic
 from headway.backend.kubernetes import pods
 from headway.backend.kubernetes.amounts import allocatable, asked
 from headway.backend.kubernetes.api import Api, Plain
-from headway.backend.kubernetes.filters import Around
+from headway.backend.kubernetes.filters import Around, crowded
 from headway.backend.kubernetes.lane import Lane
-from headway.backend.kubernetes.nodes import takes_room
+from headway.backend.kubernetes.nodes import ready, takes_room
 from headway.backend.kubernetes.store import Key, Kind, Store, Watcher, key_of
 from headway.backend.mailbox import Mailbox
 from headway.core.units import Seconds
@@ -118,6 +118,15 @@ class Cluster:
             if space == about["namespace"] and labels.get(pods.JOB) == about["name"]:
                 yield pod
 
+    def is_up(self, node: str) -> bool:
+        found = self.nodes.get(("", node))
+        return found is not None and ready(found)
+
+    def is_crowded(self, node: str) -> bool:
+        """Does one pod more or less decide whether others may come?"""
+        found = self.nodes.get(("", node))
+        return found is not None and crowded(found, len(self.others(node)) + 1)
+
     def short_of(self, node: str, wanted: list[Plain]) -> str:
         """What the node has too little of, as things are now, for these pods too; "": nothing."""
         there = allocatable(self.nodes["", node])
@@ -125,7 +134,7 @@ class Cluster:
         for name in ("cpu", "memory", "nvidia.com/gpu"):
             if sum(a.get(name, 0.0) for a in amounts) > there.get(name, 0.0) * (1 + 1e-9):
                 return f"too little {name} is left on {node}"
-        if len(amounts) > there.get("pods", 110):
+        if crowded(self.nodes["", node], len(amounts) - 1):
             return f"{node} takes no more pods"
         return ""
 

@@ -11,7 +11,10 @@ from typing import Any
 from headway.backend.kubernetes.amounts import GPU, PLAIN, allocatable, asked
 from headway.backend.kubernetes.api import Plain
 
+MOST = 110
+"""Pods of a node that does not say how many it takes."""
 LATER = "WaitForFirstConsumer"
+NOBODY = "kubernetes.io/no-provisioner"
 CLASS = "storageClassName"
 SUPPORTED = frozenset({
     "configMap", "secret", "emptyDir", "downwardAPI", "projected", "hostPath", "nfs", "image",
@@ -51,6 +54,23 @@ def unsupported(pod: Plain) -> str:
     return ""
 
 
+def understand(pod: Plain) -> None:
+    """Look at all that will be looked at later: whatever is wrong with it raises now."""
+    asked(pod)
+    claims_of(pod)
+    _taints(pod, STRICT)
+    _selector(pod, STRICT)
+    _host_ports(pod)
+
+
+STRICT: Plain = {
+    "metadata": {"name": ""},
+    "spec": {"taints": [{"key": "none", "effect": "NoSchedule"}]},
+    "status": {},
+}
+"""A node that wants everything looked at."""
+
+
 def lacking(pod: Plain, around: Around) -> str:
     """What must be there before it can go anywhere, and is not; "": all is there."""
     for name in claims_of(pod):
@@ -61,6 +81,8 @@ def lacking(pod: Plain, around: Around) -> str:
             return f"the persistent volume claim {name!r} is being deleted"
         if not claim["spec"].get("volumeName") and not late(claim, around):
             return f"the persistent volume claim {name!r} has no volume yet"
+        if not claim["spec"].get("volumeName") and _static(claim, around):
+            return f"nobody makes a volume for the claim {name!r}: bind it to one (volumeName)"
     return ""
 
 
@@ -73,6 +95,7 @@ def unfit(pod: Plain, node: Plain, others: Sequence[Plain], around: Around = NOT
         or _selector(pod, node)
         or _ports(pod, others)
         or _extended(pod, node, others)
+        or _pods(node, others)
         or _volumes(pod, node, around)
     )
 
@@ -94,6 +117,11 @@ def late(claim: Plain, around: Around) -> bool:
     name = claim["spec"].get(CLASS) or ""
     found = around.classes.get(("", name))
     return found is not None and found.get("volumeBindingMode") == LATER
+
+
+def _static(claim: Plain, around: Around) -> bool:
+    found = around.classes.get(("", claim["spec"].get(CLASS) or "")) or {}
+    return found.get("provisioner") == NOBODY
 
 
 # -- one by one ------------------------------------------------------------------------------------
@@ -166,6 +194,15 @@ def _compared(value: str | None, values: Sequence[str], *, greater: bool) -> boo
     except (ValueError, IndexError):
         return False
     return here > there if greater else here < there
+
+
+def crowded(node: Plain, count: int) -> bool:
+    """Does it take no more than so many pods?"""
+    return count >= allocatable(node).get("pods", MOST)
+
+
+def _pods(node: Plain, others: Sequence[Plain]) -> str:
+    return "the node takes no more pods" if crowded(node, len(others)) else ""
 
 
 Port = tuple[str, int, str]

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headway.backend.kubernetes import filters
+from headway.backend.kubernetes.amounts import asked, resources
 from headway.backend.kubernetes.api import Plain
 from headway.backend.kubernetes.cluster import Cluster
 from headway.backend.kubernetes.nodes import ready
@@ -38,17 +39,22 @@ def cannot(cluster: Cluster, made: Mapping[str, Plain], where: Mapping[str, str]
     return next((w for node, here in beside.items() if (w := cluster.short_of(node, here))), "")
 
 
+def sized(task: Task, pod: Plain) -> Task:
+    """It asks for what its pod asks for: sidecars, and limits without requests, count too."""
+    return replace(task, request=resources(asked(pod)))
+
+
 def fitting(cluster: Cluster, task: Task, pod: Plain) -> Task:
     """With the nodes that it may go to: the policy is to know."""
     around, nodes = cluster.around, cluster.nodes
     if filters.lacking(pod, around):
-        return replace(task, nodes=())
+        return replace(sized(task, pod), nodes=())
     good = tuple(
         NodeId(name)
         for (_, name), node in nodes.items()
         if not filters.unfit(pod, node, cluster.others(name), around)
     )
-    return replace(task, nodes=None if len(good) == len(nodes) else good)
+    return replace(sized(task, pod), nodes=None if len(good) == len(nodes) else good)
 
 
 def said(node: Plain) -> tuple[object, ...]:

@@ -48,6 +48,8 @@ class Herald:
         elif phase.ended:
             record.finished = self.now()
             good = phase is Phase.SUCCEEDED
+            if good:  # perhaps so soon that nobody saw it run
+                record.started = record.started or record.finished
             word = phase.value.capitalize()
             text = reason or "its chief has ended well"
             record.say("Running", False, word, text)
@@ -97,7 +99,9 @@ class Herald:
         """If the server does not answer, it is said again when it does."""
         self.untold.pop(work.id, None)
         said = record.status(phase or work.phase, work.reason, work.tries)
-        said |= {"replicas": len(work.members), "selector": f"{pods.JOB}={record.name}"}
+        scaled = [t.name for t in record.spec.tasks if t.elastic]
+        count = sum(m.task in scaled or not scaled for m in work.members.values())
+        said |= {"replicas": count, "selector": f"{pods.JOB}={record.name}"}
         call = partial(self.cluster.api.patch, gang.status_path(record.job), {"status": said})
         self.cluster.lane.do(call, failed=partial(self._not_told, work))
 

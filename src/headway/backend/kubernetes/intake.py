@@ -1,11 +1,12 @@
 """Jobs come: made by a run as they become due, or found in the cluster, perhaps begun before us."""
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headway.backend.jobs import LiveJob
-from headway.backend.kubernetes import filters, pods
+from headway.backend.kubernetes import filters, fits, pods
 from headway.backend.kubernetes.api import Plain
 from headway.backend.kubernetes.member import Record, seconds, spec_of
 from headway.backend.state import Work
@@ -17,6 +18,8 @@ from headway.spec.manifest import TrainingJobSpec
 
 if TYPE_CHECKING:
     from headway.backend.kubernetes.backend import KubernetesBackend
+
+NONSENSE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class Intake:
@@ -90,11 +93,31 @@ class Intake:
             self.backend.finished.append(work)
             return
         record.enqueued = record.enqueued or self.backend.herald.now()
-        if record.placement:
-            self._take_up(work, record, started=bool(said.get("phase") == Phase.RUNNING))
-        else:
-            self._enqueue(work, record)
+        if not self._refused(work, record):
+            if record.placement:
+                self._take_up(work, record, started=bool(said.get("phase") == Phase.RUNNING))
+            else:
+                self._enqueue(work, record)
         self.backend.happened(Trigger.ARRIVED)
+
+    def _refused(self, work: Work, record: Record) -> bool:
+        """What a `podTemplate` says is anything at all: whoever reads it later must not stumble."""
+        try:
+            made = self.backend.pods_of(record, self.backend.gang_of(work))
+            for pod in made.values():
+                filters.understand(pod)
+            bad = next((w for p in made.values() if (w := filters.unsupported(p))), "")
+            why = f"{bad} is not supported: leave it out, or use another scheduler" if bad else ""
+            sized = tuple(fits.sized(t, made[f"{t.name}-0"]) for t in work.spec.tasks)
+            work.spec = replace(work.spec, tasks=sized)
+        except NONSENSE as error:
+            why = f"its podTemplate is no pod: {type(error).__name__} {error}"
+        if why:
+            work.reason = why
+            record.placement = {}
+            record.say("Accepted", False, "Unsupported", why)
+            self.backend.end(work, Phase.FAILED)
+        return bool(why)
 
     def _work(self, name: JobId, job: Plain, spec: TrainingJobSpec) -> Work:
         at = max(0.0, seconds(job["metadata"]["creationTimestamp"]) - self.backend.clock.began)
@@ -109,13 +132,6 @@ class Intake:
         return seconds(said) - self.backend.clock.began if said else None
 
     def _enqueue(self, work: Work, record: Record) -> None:
-        first = self.backend.pods_of(record, self.backend.gang_of(work))
-        bad = next((w for p in first.values() if (w := filters.unsupported(p))), "")
-        if bad:
-            work.reason = f"{bad} is not supported: leave it out, or use another scheduler"
-            record.say("Accepted", False, "Unsupported", work.reason)
-            self.backend.end(work, Phase.FAILED)
-            return
         record.say("Accepted", True, "Accepted", "it can be run here")
         self.backend.look_again()
         self.backend.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
@@ -136,12 +152,19 @@ class Intake:
             )
             m.pod = there.get(name)
         self.backend.resume_at(work, Phase.RUNNING if started else Phase.STARTING)
-        if not started:
-            self.backend.launch(work, record)
-            return
-        for m in self.backend.members_of(work):
-            if m.pod is None:
-                self.backend.vanished(m)
+        chief = self.backend.members.get(work.chief())
+        if chief is not None and chief.pod and chief.pod["status"].get("phase") == "Succeeded":
+            self.backend.pod_over(chief, 0)  # it is done, whatever has become of the others
+        elif not started:
+            gone = [n for n in record.placement.values() if not self.backend.cluster.is_up(n)]
+            if gone:
+                self.backend.let_go(work, f"{gone[0]}, where it was to go, is gone")
+            else:
+                self.backend.launch(work, record)
+        else:
+            for m in self.backend.members_of(work):
+                if m.pod is None:
+                    self.backend.vanished(m)
 
     def changed(self, before: Plain | None, new: Plain | None) -> None:
         about = (new or before or {})["metadata"]
@@ -160,12 +183,13 @@ class Intake:
 
     def _respecified(self, work: Work, record: Record) -> None:
         """Its manifest was changed: that counts as long as it has not started."""
-        if work.phase is not Phase.WAITING:
+        if work.members or work.finished_at is not None:
             return
         with suppress(HeadwayError):
             record.spec = spec_of(record.job)
             work.spec = record.spec.to_core(kind=work.spec.kind)
-            self._enqueue(work, record)
+            if not self._refused(work, record) and work.again_at is None:
+                self._enqueue(work, record)
             self.backend.happened(Trigger.ARRIVED)
 
     def _deleted(self, name: JobId) -> None:

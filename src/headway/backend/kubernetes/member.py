@@ -10,6 +10,7 @@ from headway.backend.kubernetes.pods import KIND, VERSION
 from headway.backend.sample import Sample
 from headway.backend.state import Member, Work
 from headway.core.job import Phase
+from headway.core.report import Report
 from headway.core.units import NodeId, ReplicaId, Seconds
 from headway.spec.manifest import TrainingJob, TrainingJobSpec
 from headway.spec.reading import parse
@@ -26,10 +27,17 @@ class PodMember(Member):
         """As last seen."""
         self.grace: Seconds = work.spec.grace
         self.stuck_at: Seconds | None = None
-        """Since when its container does not start."""
+        """Since when its container is said not to start."""
+        self.bound_at: Seconds | None = None
+        """Since when its node has it, and has not started it."""
 
     def read(self, before: Sample | None) -> Sample:
         return before or self.last
+
+    def report(self, now: Seconds) -> Report | None:
+        """None: what is not known is not said."""
+        del now
+        return None
 
 
 @dataclass(slots=True)
@@ -111,7 +119,8 @@ def spec_of(job: Plain) -> TrainingJobSpec:
     """Checked once more: the API server's schema may be another version's."""
     about = {k: job["metadata"][k] for k in ("name", "namespace")}
     plain = {"apiVersion": VERSION, "kind": KIND, "metadata": about, "spec": job["spec"]}
-    return parse(json.dumps(plain), TrainingJob, where=f"{about['namespace']}/{about['name']}").spec
+    text = json.dumps(plain, ensure_ascii=False)
+    return parse(text, TrainingJob, where=f"{about['namespace']}/{about['name']}").spec
 
 
 def arrival(job: Plain) -> tuple[str, str]:

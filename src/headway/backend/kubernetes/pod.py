@@ -44,6 +44,11 @@ class Owner:
     uid: str
 
     @property
+    def domain(self) -> str:
+        """Of its replicas' hosts; not that of an earlier job of its name."""
+        return f"{self.name}-{self.uid[:5]}"
+
+    @property
     def reference(self) -> Plain:
         return {
             "apiVersion": f"{GROUP}/{VERSION}",
@@ -97,19 +102,19 @@ def to_pod(
             **given,
             **_told(spec, task),
             "hostname": pod_name(owner.name, task.name, index),
-            "subdomain": owner.name,
+            "subdomain": owner.domain,
             **_inside(task, given, {**task.env, **env}),
         },
     }
 
 
 def to_service(owner: Owner) -> Plain:
-    """So that its replicas find each other: `JOB-TASK-INDEX.JOB` is the host of one."""
+    """So that its replicas find each other: `JOB-TASK-INDEX.JOB-UID` is the host of one."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
-            "name": owner.name,
+            "name": owner.domain,
             "namespace": owner.namespace,
             "labels": {f"{GROUP}/job": owner.name},
             "ownerReferences": [owner.reference],

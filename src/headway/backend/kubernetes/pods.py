@@ -5,11 +5,13 @@ How one is made stands in `pod.py`.
 
 import json
 from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
+from headway.backend.jobs import POOLS
 from headway.backend.kubernetes.api import Plain
-from headway.backend.kubernetes.pod import Owner, to_pod, to_service
-from headway.spec.manifest import TrainingJobSpec
+from headway.backend.kubernetes.pod import FOLDER, Owner, to_pod, to_service
+from headway.spec.manifest import TaskSpec, TrainingJobSpec
 from headway.spec.pods import TRAINING
 
 LABEL = "headway.dev"
@@ -50,7 +52,7 @@ def make(job: Plain, spec: TrainingJobSpec, replica: str, epoch: int, gang: Sequ
     """Its name can be given once only: so nobody makes the same start twice."""
     name, _, index = replica.rpartition("-")
     task = next(t for t in spec.tasks if t.name == name)
-    env = told(job, replica, epoch, gang)
+    env = pools(task) | told(job, replica, epoch, gang)
     made = to_pod(owner(job), spec, task, int(index), epoch=epoch, env=env)
     about = made["metadata"]
     about["name"] += f"-{epoch}"
@@ -61,11 +63,20 @@ def make(job: Plain, spec: TrainingJobSpec, replica: str, epoch: int, gang: Sequ
     return made
 
 
+def pools(task: TaskSpec) -> dict[str, str]:
+    """Sizes of thread pools, where it says how much CPU it takes and not how large they are."""
+    cpu = task.resources.limits.cpu or task.resources.requests.cpu
+    return {name: str(ceil(cpu)) for name in POOLS if name not in task.env} if cpu else {}
+
+
 def told(job: Plain, replica: str, epoch: int, gang: Sequence[str]) -> dict[str, str]:
     """What a replica finds in its environment."""
     name, space = job["metadata"]["name"], job["metadata"]["namespace"]
+    domain = owner(job).domain
     task, _, index = replica.rpartition("-")
     found = {
+        "HEADWAY_DIR": FOLDER,
+        "HEADWAY_CHECKPOINT_DIR": f"{FOLDER}/checkpoint",
         "HEADWAY_JOB": name,
         "HEADWAY_TASK": task,
         "HEADWAY_REPLICA": replica,
@@ -74,11 +85,11 @@ def told(job: Plain, replica: str, epoch: int, gang: Sequence[str]) -> dict[str,
     if len(gang) > 1:
         hosts: dict[str, list[str]] = {}
         for each in gang:
-            host = f"{name}-{each}.{name}.{space}.svc:{SERVICE}"
+            host = f"{name}-{each}.{domain}.{space}.svc:{SERVICE}"
             hosts.setdefault(each.rpartition("-")[0], []).append(host)
         here = {"type": task, "index": int(index)}
         found |= {
-            "MASTER_ADDR": f"{name}-{gang[0]}.{name}.{space}.svc",
+            "MASTER_ADDR": f"{name}-{gang[0]}.{domain}.{space}.svc",
             "MASTER_PORT": str(RENDEZVOUS),
             "RANK": str(gang.index(replica)),
             "WORLD_SIZE": str(len(gang)),
@@ -111,10 +122,6 @@ def _amounts(value: Any, key: str = "") -> Any:
 # -- as they are found -----------------------------------------------------------------------------
 
 
-def is_ours(pod: Plain) -> bool:
-    return REPLICA in (pod["metadata"].get("labels") or {})
-
-
 def epoch_of(pod: Plain) -> int:
     said = (pod["metadata"].get("labels") or {}).get(EPOCH, "0")
     return int(said) if said.isdigit() else 0
@@ -137,6 +144,15 @@ def stuck(pod: Plain) -> tuple[str, str]:
     if reason not in STUCK:
         return "", ""
     return reason, f"{waits.get('message') or reason}: {STUCK[reason]}"
+
+
+def late(pod: Plain) -> str:
+    """What may be wrong where nobody says why it does not start."""
+    name, space = pod["metadata"]["name"], pod["metadata"]["namespace"]
+    return (
+        "its node has not started it yet: check the config maps, secrets and claims that it mounts "
+        f"(kubectl describe pod {name} -n {space})"
+    )
 
 
 def declined(pod: Plain) -> str:

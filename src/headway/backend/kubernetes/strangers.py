@@ -215,4 +215,5 @@ def _spec(group: Group) -> JobSpec:
 
 
 def is_stranger(work: Work) -> bool:
-    return work.spec.kind == "pods"
+    """Those that are ours have a manifest."""
+    return work.job.manifest is None
