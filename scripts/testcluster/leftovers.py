@@ -72,7 +72,18 @@ def left(layout: Layout) -> list[str]:
 
 
 def end(layout: Layout) -> None:
-    """All of it. Twice does no harm, nor if parts of it have died already."""
+    """All of it. Twice does no harm, nor if parts of it have died already; and who was just about
+    to begin when we came is met the next time.
+    """
+    for _ in range(3):
+        _end(layout)
+        if not (still := left(layout)):
+            return
+        sleep(0.2)
+    raise Trouble(f"still there: {', '.join(still)}")
+
+
+def _end(layout: Layout) -> None:
     until = monotonic() + PATIENCE
     while there := processes(layout):
         for pid in there:
@@ -92,8 +103,6 @@ def end(layout: Layout) -> None:
     for path in outside:
         path.unlink(missing_ok=True)
     shutil.rmtree(layout.root, ignore_errors=True)
-    if still := left(layout):
-        raise Trouble(f"still there: {', '.join(still)}")
 
 
 def _forward_as_before(layout: Layout) -> None:
