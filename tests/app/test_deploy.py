@@ -95,10 +95,9 @@ def test_the_rights_are_these_and_no_others():
         ("storage.k8s.io", "storageclasses"): read,
         ("", "persistentvolumeclaims"): read | {"patch"},
         ("", "services"): {"create", "delete"},
-        ("", "events"): {"create", "patch"},
-        ("events.k8s.io", "events"): {"create", "patch"},
-        ("headway.dev", "trainingjobs"): read | {"patch", "delete"},
-        ("headway.dev", "trainingjobs/status"): {"get", "patch", "update"},
+        ("", "events"): {"create"},
+        ("headway.dev", "trainingjobs"): read | {"delete"},
+        ("headway.dev", "trainingjobs/status"): {"patch"},
         ("headway.dev", "trainingjobs/finalizers"): {"update"},
     }
     assert {resource for _, resource in granted(AT_HOME)} == {"leases"}

@@ -25,15 +25,14 @@ EVERYWHERE = (
     _may(READ, "storageclasses", group="storage.k8s.io"),
     _may([*READ, "patch"], "persistentvolumeclaims"),
     _may(["create", "delete"], "services"),
-    _may(["create", "patch"], "events"),
-    _may(["create", "patch"], "events", group="events.k8s.io"),
-    _may([*READ, "patch", "delete"], PLURAL, group=GROUP),
-    _may(["get", "patch", "update"], f"{PLURAL}/status", group=GROUP),
+    _may(["create"], "events"),
+    _may([*READ, "delete"], PLURAL, group=GROUP),
+    _may(["patch"], f"{PLURAL}/status", group=GROUP),
     _may(["update"], f"{PLURAL}/finalizers", group=GROUP),
 )
 AT_HOME = (
     _may(["create"], "leases", group="coordination.k8s.io"),
-    _may(["get", "patch", "update"], "leases", group="coordination.k8s.io", resourceNames=[LEASE]),
+    _may(["get", "update"], "leases", group="coordination.k8s.io", resourceNames=[LEASE]),
 )
 """In its own namespace: the election, by one lease."""
 
