@@ -348,13 +348,15 @@ def test_pods_of_which_no_status_tells_are_deleted(fake, backends):
     leader.until(lambda: not bound(fake))
 
 
-def test_a_status_that_could_not_be_written_is_written_later(fake, leader):
+@pytest.mark.parametrize("refusal", [(503, "busy"), (403, "is forbidden")])
+def test_a_status_that_could_not_be_written_is_written_later(fake, leader, refusal, caplog):
     fake.submit("x")
     leader.until(lambda: all_bound(fake, 1))
-    fake.refuse["PATCH", "trainingjobs", "status"] = (503, "busy")
+    fake.refuse["PATCH", "trainingjobs", "status"] = refusal
     run_all(fake)
     leader.until(lambda: leader.backend.herald.untold)
     assert status(fake, "x")["phase"] == "starting"
+    assert len([r for r in caplog.records if refusal[1] in r.message]) == 1
     fake.refuse.clear()
     leader.until(lambda: status(fake, "x")["phase"] == "running")
 

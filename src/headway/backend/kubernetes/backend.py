@@ -444,6 +444,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _down(self, error: BackendError) -> None:
         """What we know stays as it is until the server is back; then all is listed again."""
+        self.herald.lament(error)
 
     # -- phases, as the status tells them --------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Tells people: the status of each `TrainingJob`, its conditions, and events."""
 
+import logging
 from collections.abc import Mapping
 from functools import partial
 from math import inf
@@ -12,7 +13,7 @@ from headway.backend.kubernetes.cluster import Cluster
 from headway.backend.kubernetes.member import Record
 from headway.backend.state import Work
 from headway.core.job import Phase
-from headway.errors import BackendError, Unreachable
+from headway.errors import BackendError, Declined
 from headway.spec.manifest import TrainingJobSpec
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 SHOWN = 3
 """Reasons that one message names."""
 WAITS = "Waiting"
+log = logging.getLogger("headway")
 
 
 class Herald:
@@ -28,6 +30,7 @@ class Herald:
         self.cluster = cluster
         self.untold: dict[JobId, Work] = {}
         """Whose status could not be written."""
+        self._lamented = ""
 
     @staticmethod
     def now() -> str:
@@ -106,8 +109,16 @@ class Herald:
         self.cluster.lane.do(call, failed=partial(self._not_told, work))
 
     def _not_told(self, work: Work, error: BackendError) -> None:
-        if isinstance(error, Unreachable):
+        """Who was deleted meanwhile wants to hear no more; whatever else it is may pass."""
+        if not isinstance(error, Declined):
             self.untold[work.id] = work
+            self.lament(error)
+
+    def lament(self, error: BackendError) -> None:
+        """For who reads our log: once, until it is something else."""
+        if error.message != self._lamented:
+            self._lamented = error.message
+            log.warning("%s", "; ".join(filter(None, (error.message, error.where, error.hint))))
 
     def refuse(self, job: Plain, reason: str, text: str) -> None:
         """A job that cannot be understood: the API server knows the schema, so this is rare."""
