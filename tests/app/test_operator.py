@@ -7,6 +7,7 @@ from threading import Event, Thread
 from time import monotonic, sleep
 
 import pytest
+from kubernetes.config import ConfigException
 
 from headway.backend.kubernetes import lease as leases
 from headway.backend.kubernetes.api import connect
@@ -129,4 +130,16 @@ def test_the_way_to_a_cluster(tmp_path, monkeypatch):
     api = connect(str(there))
     assert (api.url, api.namespace) == ("http://127.0.0.1:9", "team")
     with pytest.raises(Unreachable, match="does not answer"):
+        api.get("/readyz")
+
+
+@pytest.mark.parametrize("error", [ConfigException("expired"), PermissionError("its file")])
+def test_a_token_that_cannot_be_read_may_come_back(fake, error):
+    def no_token(_):
+        raise error
+
+    api = fake.api()
+    api._client.configuration.refresh_api_key_hook = no_token
+    api._client.configuration.api_key["authorization"] = "old"
+    with pytest.raises(Unreachable, match=str(error)):
         api.get("/readyz")

@@ -64,6 +64,8 @@ class Api:
             for chunk in answer.stream(2**16):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from (json.loads(line) for line in lines if line)
+        except ValueError:
+            raise self._not_spoken() from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         finally:
@@ -115,7 +117,7 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except ValueError:
-            raise Unreachable(f"{self.url} does not speak as an API server does") from None
+            raise self._not_spoken() from None
         return found
 
     def _request(
@@ -130,11 +132,11 @@ class Api:
         headers = {"Accept": "application/json", "User-Agent": "headway"}
         if body is not None:
             headers["Content-Type"] = kind
-        auth = self._client.configuration.auth_settings().get("BearerToken")
-        if auth:
-            headers[str(auth["key"])] = str(auth["value"])
         asked = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
         try:
+            auth = self._client.configuration.auth_settings().get("BearerToken")
+            if auth:
+                headers[str(auth["key"])] = str(auth["value"])
             answer = self._client.rest_client.pool_manager.request(
                 method,
                 asked,
@@ -146,6 +148,8 @@ class Api:
             )
             if answer.status >= 400:
                 self._decline(answer, f"{method} {path}")
+        except config.ConfigException as error:  # tokens expire, and their files change
+            raise Unreachable(f"there is no token for {self.url}: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         return answer
@@ -164,6 +168,9 @@ class Api:
         if status >= 500 or status == 429:
             raise Unreachable(f"the API server cannot answer now: {said}", where=what)
         raise Declined(said, status=status, where=what)
+
+    def _not_spoken(self) -> Unreachable:
+        return Unreachable(f"{self.url} does not speak as an API server does")
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(f"the API server at {self.url} does not answer: {error}")
