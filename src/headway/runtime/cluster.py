@@ -17,6 +17,7 @@ from uuid import uuid4
 from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.jobs import LiveJob
+from headway.backend.kubernetes import guard
 from headway.backend.live import LiveBackend
 from headway.core.units import Seconds
 from headway.errors import BackendError
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from headway.backend.kubernetes.api import Api
 
 LEASE = "headway"
-LOST = 3
-"""Exit code of an operator that no longer leads."""
 log = logging.getLogger("headway")
 
 
@@ -154,4 +153,4 @@ class Operator:
 def _give_up() -> None:
     """Somebody else may lead by now: not one more word from us."""
     log.error("the lease is lost")
-    os._exit(LOST)
+    guard.leave(guard.LOST)

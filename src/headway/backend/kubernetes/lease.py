@@ -12,6 +12,7 @@ from threading import Event, Thread
 from time import monotonic
 
 from headway.backend.kubernetes.api import Api, Plain
+from headway.backend.kubernetes.guard import guarded
 from headway.core.units import Seconds
 from headway.errors import BackendError, Declined, Denied
 
@@ -95,6 +96,7 @@ class Lease:
         self._thread = Thread(target=self._renew, args=(lost,), name="lease", daemon=True)
         self._thread.start()
 
+    @guarded
     def _renew(self, lost: Callable[[], None]) -> None:
         renewed = monotonic()
         while not self._stopped.wait(RETRY):

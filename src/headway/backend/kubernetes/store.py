@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from headway.backend.kubernetes.api import GONE, Api, Plain
+from headway.backend.kubernetes.guard import guarded
 from headway.backend.mailbox import Mailbox
 from headway.core.units import Seconds
 from headway.errors import BackendError, Declined, Unreachable
@@ -106,6 +107,7 @@ class Watcher:
         """Its thread ends with its present watch, or with the process."""
         self._stopped.set()
 
+    @guarded
     def _run(self) -> None:
         wait = AGAIN
         while not self._stopped.is_set():
