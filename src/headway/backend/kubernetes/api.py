@@ -38,8 +38,8 @@ class Api:
 
     # -- asking ----------------------------------------------------------------------------------
 
-    def get(self, path: str, **query: Any) -> Plain:
-        return self._call("GET", path, query=query)
+    def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
+        return self._call("GET", path, query=query, timeout=timeout)
 
     def list(self, path: str, **query: Any) -> tuple[list[Plain], str]:
         """All of a kind, page by page, and the version that this is."""
@@ -73,17 +73,17 @@ class Api:
 
     # -- changing --------------------------------------------------------------------------------
 
-    def create(self, path: str, body: Plain) -> Plain:
+    def create(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
         fault.passing()
-        return self._call("POST", path, body)
+        return self._call("POST", path, body, timeout=timeout)
 
     def patch(self, path: str, body: Plain, *, how: str = "merge") -> Plain:
         fault.passing()
         return self._call("PATCH", path, body, CHANGES[how])
 
-    def replace(self, path: str, body: Plain) -> Plain:
+    def replace(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
         fault.passing()
-        return self._call("PUT", path, body)
+        return self._call("PUT", path, body, timeout=timeout)
 
     def delete(self, path: str, *, grace: Seconds | None = None, uid: str = "") -> bool:
         """False: it was gone already, or is another one of that name by now."""
@@ -110,8 +110,9 @@ class Api:
         body: Plain | None = None,
         kind: str = "application/json",
         query: Mapping[str, Any] | None = None,
+        timeout: Seconds | None = None,
     ) -> Plain:
-        answer = self._request(method, path, query or {}, body, kind, timeout=TIMEOUT)
+        answer = self._request(method, path, query or {}, body, kind, timeout=timeout or TIMEOUT)
         try:
             found: Plain = json.loads(answer.data or b"{}")
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -142,7 +143,7 @@ class Api:
                 asked,
                 body=None if body is None else json.dumps(body),
                 headers=headers,
-                timeout=urllib3.Timeout(connect=TIMEOUT, read=timeout),
+                timeout=urllib3.Timeout(connect=min(TIMEOUT, timeout), read=timeout),
                 retries=False,
                 preload_content=False,
             )
