@@ -34,7 +34,9 @@ class FakeCluster:
         self.dead = set()
         """Kinds whose watches are neither answered nor closed."""
         self.refuse = {}
-        """(method, kind, sub): (status, message), for calls that are declined."""
+        """(method, kind, sub): (status, message), for calls that are declined. With a name before
+        sub: only for that one.
+        """
         self.calls = []
         self.changed = Condition()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -179,7 +181,8 @@ class Handler(BaseHTTPRequestHandler):
     def _serve(self, act):
         kind, space, name, sub, query, body = self._asked()
         self.fake.calls.append((self.command, kind, name, sub))
-        told = self.fake.refuse.get((self.command, kind, sub))
+        refuse = self.fake.refuse
+        told = refuse.get((self.command, kind, sub)) or refuse.get((self.command, kind, name, sub))
         if told:
             self._no(*told)
             return
