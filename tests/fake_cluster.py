@@ -173,7 +173,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        with suppress(ConnectionError):  # whoever asked may have given up
+            self.wfile.write(data)
 
     def _no(self, status, why):
         self._say(status, {"kind": "Status", "code": status, "message": why})

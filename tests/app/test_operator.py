@@ -14,6 +14,7 @@ from headway.backend.kubernetes.api import connect
 from headway.backend.kubernetes.lease import Lease
 from headway.errors import BackendError, ConfigError, Denied, Unreachable
 from headway.runtime.cluster import Operator
+from headway.runtime.folder import RunFolder
 
 
 def holder(fake):
@@ -116,6 +117,23 @@ def test_an_operator_places_jobs_and_goes_in_peace(fake, tmp_path):
     assert (run["policy"], run["enforcement"]) == ("spread", "kubernetes")
     lines = (tmp_path / "runs" / "latest" / "journal.jsonl").read_text()
     assert "Place" in lines
+
+
+def test_of_earlier_terms_only_the_last_is_kept(fake, tmp_path):
+    """And whatever is no operator's, or is still looked after."""
+    for name, about in (("1", {}), *((str(n), {"operator": {}}) for n in range(2, 6))):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text(json.dumps(about))
+    (tmp_path / "runs" / "broken").mkdir()
+    busy = RunFolder(tmp_path / "runs" / "3")
+    busy.lock()
+    fake.refuse["GET", "nodes", ""] = (403, "that is enough")
+    with pytest.raises(Denied):
+        Operator("spread", tmp_path).go(fake.api())
+    busy.unlock()
+    latest = (tmp_path / "runs" / "latest").readlink().name
+    there = {p.name for p in (tmp_path / "runs").iterdir()}
+    assert there == {"1", "3", "5", "broken", "latest", latest}
 
 
 def test_a_cluster_that_denies_or_does_not_know_us_is_told_so(fake, tmp_path):
