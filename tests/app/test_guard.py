@@ -39,7 +39,7 @@ def of_a_watch(api):
 
 
 def of_the_lease(api):
-    Lease(api, "default", "headway", "one").hold(broken)
+    Lease(api, "default", "headway", "one").hold(lambda: None)
 
 
 @pytest.mark.parametrize("begin", [of_a_lane, of_a_watch, of_the_lease])
