@@ -66,7 +66,7 @@ def test_waiting_for_the_lease_can_be_stopped(fake, monkeypatch):
 @pytest.mark.parametrize("how", ["taken", "unreachable"])
 def test_a_lease_that_is_lost_is_told_in_time(fake, monkeypatch, how):
     monkeypatch.setattr(leases, "RETRY", 0.02)
-    monkeypatch.setattr(leases, "DEADLINE", 0.2)
+    monkeypatch.setattr(leases, "DEADLINE", 1.0)
     monkeypatch.setattr(leases, "LOOK", 0.02)
     one, lost = Lease(fake.api(), "default", "headway", "one"), Event()
     assert one.take()
@@ -93,7 +93,7 @@ def test_a_server_that_hangs_does_not_delay_the_end_of_a_lease(fake, monkeypatch
     with fake.changed:  # nothing is answered as long as we hold this
         hung = monotonic()
         assert lost.wait(5)
-        assert monotonic() - hung < 1.0
+        assert monotonic() - hung < 2.0
 
 
 def test_an_operator_places_jobs_and_goes_in_peace(fake, tmp_path):
