@@ -15,7 +15,7 @@ from headway.backend.jobs import LiveJob
 from headway.backend.kubernetes import filters, fits, gang
 from headway.backend.kubernetes.amounts import asked, resources
 from headway.backend.kubernetes.api import Api, Plain
-from headway.backend.kubernetes.nodes import OVER
+from headway.backend.kubernetes.nodes import OVER, node_of
 from headway.backend.kubernetes.pod import SCHEDULER
 from headway.backend.kubernetes.pods import LABEL, REPLICA
 from headway.backend.kubernetes.store import Key, key_of
@@ -224,12 +224,12 @@ class Strangers:
         controllers make new ones.
         """
         there = {m.task: m for m in self.backend.members_of(work) if m.task in nodes}
-        unbound = [m for name, m in there.items() if not nodes[name]]
+        unbound = [m for name, m in there.items() if not (nodes[name] or node_of(m.pod))]
         group.pods = {}
         if not unbound:
             return  # only the answer was lost
         work.reason = why
-        group.rests = self.backend.clock() + min(LONGEST, AGAIN * 2.0 ** (group.tries - 1))
+        group.rests = self.backend.clock() + min(LONGEST, AGAIN * 2.0 ** min(9, group.tries - 1))
         self.groups[work.id] = group
         for m in unbound:
             self.backend.vanished(m)
