@@ -34,7 +34,9 @@ class FakeCluster:
         self.dead = set()
         """Kinds whose watches are neither answered nor closed."""
         self.refuse = {}
-        """(method, kind, sub): (status, message), for calls that are declined."""
+        """(method, kind, sub): (status, message), for calls that are declined. With a name before
+        sub: only for that one.
+        """
         self.kubelets = True
         """They end what is to go, a moment later."""
         self.calls = []
@@ -173,7 +175,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        with suppress(ConnectionError):  # whoever asked may have given up
+            self.wfile.write(data)
 
     def _no(self, status, why):
         self._say(status, {"kind": "Status", "code": status, "message": why})
@@ -181,7 +184,8 @@ class Handler(BaseHTTPRequestHandler):
     def _serve(self, act):
         kind, space, name, sub, query, body = self._asked()
         self.fake.calls.append((self.command, kind, name, sub))
-        told = self.fake.refuse.get((self.command, kind, sub))
+        refuse = self.fake.refuse
+        told = refuse.get((self.command, kind, sub)) or refuse.get((self.command, kind, name, sub))
         if told:
             self._no(*told)
             return

@@ -73,6 +73,24 @@ def test_the_memory_is_written_every_ten_minutes(tmp_path):
     assert lines[99]["digest"]
 
 
+def test_a_journal_that_grows_too_long_keeps_its_last_part_and_the_one_before(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    book = FileJournal(path, policy="@fair", most=2000)
+    for i in range(100):
+        book.intend(Trigger.TICK, Observation(at=i * 1.0), Plan(), FINE, {"i": i})
+        book.settle(())
+    book.close()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["journal.1.jsonl", "journal.jsonl"]
+    assert all(p.stat().st_size < 3000 for p in tmp_path.iterdir())
+    lines = list(read(path))
+    first = lines[0]["cycle"]
+    assert first > 1
+    assert [line["cycle"] for line in lines] == list(range(first, 101))
+    begun = [line for line in lines if "memory" in line]
+    assert [line["memory"]["i"] for line in begun] == [line["cycle"] - 1 for line in begun]
+    assert (len(begun), begun[1]["policy"]) == (2, "@fair")
+
+
 def test_outcomes_find_their_decisions_again_past_what_was_refused(tmp_path):
     other = SetShare(replica="y/main-0", limit=0.001)
     refused = Refused(decision=other, why="too low")

@@ -380,6 +380,23 @@ def test_a_watch_that_is_told_410_lists_again(fake, backends):
     leader.until(lambda: all_bound(fake, 1))
 
 
+@pytest.mark.parametrize("how", ["410", "closed"])
+def test_a_server_that_ends_each_watch_at_once_is_not_asked_without_end(
+    fake, backends, monkeypatch, how
+):
+    if how == "closed":
+        monkeypatch.setattr(store, "WATCH", 0.0)
+    else:
+        fake.compacted = 1000
+    leader = Headway(backends())
+    leader.calm(1.2)
+    asked = [kind for method, kind, name, _ in fake.calls if method == "GET" and not name]
+    assert asked.count("nodes") <= 5
+    monkeypatch.setattr(store, "WATCH", 2.0)
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+
+
 def test_a_watch_that_falls_silent_is_made_good_by_listing(fake, backends, monkeypatch):
     monkeypatch.setattr(store, "WATCH", 1.0)
     monkeypatch.setattr(store, "RELIST", 0.5)

@@ -7,12 +7,14 @@ from threading import Event, Thread
 from time import monotonic, sleep
 
 import pytest
+from kubernetes.config import ConfigException
 
 from headway.backend.kubernetes import lease as leases
 from headway.backend.kubernetes.api import connect
 from headway.backend.kubernetes.lease import Lease
 from headway.errors import BackendError, ConfigError, Denied, Unreachable
 from headway.runtime.cluster import Operator
+from headway.runtime.folder import RunFolder
 
 
 def holder(fake):
@@ -64,7 +66,8 @@ def test_waiting_for_the_lease_can_be_stopped(fake, monkeypatch):
 @pytest.mark.parametrize("how", ["taken", "unreachable"])
 def test_a_lease_that_is_lost_is_told_in_time(fake, monkeypatch, how):
     monkeypatch.setattr(leases, "RETRY", 0.02)
-    monkeypatch.setattr(leases, "DEADLINE", 0.2)
+    monkeypatch.setattr(leases, "DEADLINE", 1.0)
+    monkeypatch.setattr(leases, "LOOK", 0.02)
     one, lost = Lease(fake.api(), "default", "headway", "one"), Event()
     assert one.take()
     one.hold(lost.set)
@@ -75,6 +78,22 @@ def test_a_lease_that_is_lost_is_told_in_time(fake, monkeypatch, how):
     else:
         fake.refuse["GET", "leases", ""] = (503, "busy")
     assert lost.wait(5)
+
+
+@pytest.mark.parametrize("answer", [0.1, 60.0])
+def test_a_server_that_hangs_does_not_delay_the_end_of_a_lease(fake, monkeypatch, answer):
+    """Whether the calls end before the deadline or long after it."""
+    monkeypatch.setattr(leases, "RETRY", 0.02)
+    monkeypatch.setattr(leases, "DEADLINE", 0.5)
+    monkeypatch.setattr(leases, "LOOK", 0.02)
+    monkeypatch.setattr(leases, "ANSWER", answer)
+    one, lost = Lease(fake.api(), "default", "headway", "one"), Event()
+    assert one.take()
+    one.hold(lost.set)
+    with fake.changed:  # nothing is answered as long as we hold this
+        hung = monotonic()
+        assert lost.wait(5)
+        assert monotonic() - hung < 2.0
 
 
 def test_an_operator_places_jobs_and_goes_in_peace(fake, tmp_path):
@@ -98,6 +117,23 @@ def test_an_operator_places_jobs_and_goes_in_peace(fake, tmp_path):
     assert (run["policy"], run["enforcement"]) == ("spread", "kubernetes")
     lines = (tmp_path / "runs" / "latest" / "journal.jsonl").read_text()
     assert "Place" in lines
+
+
+def test_of_earlier_terms_only_the_last_is_kept(fake, tmp_path):
+    """And whatever is no operator's, or is still looked after."""
+    for name, about in (("1", {}), *((str(n), {"operator": {}}) for n in range(2, 6))):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text(json.dumps(about))
+    (tmp_path / "runs" / "broken").mkdir()
+    busy = RunFolder(tmp_path / "runs" / "3")
+    busy.lock()
+    fake.refuse["GET", "nodes", ""] = (403, "that is enough")
+    with pytest.raises(Denied):
+        Operator("spread", tmp_path).go(fake.api())
+    busy.unlock()
+    latest = (tmp_path / "runs" / "latest").readlink().name
+    there = {p.name for p in (tmp_path / "runs").iterdir()}
+    assert there == {"1", "3", "5", "broken", "latest", latest}
 
 
 def test_a_cluster_that_denies_or_does_not_know_us_is_told_so(fake, tmp_path):
@@ -129,4 +165,16 @@ def test_the_way_to_a_cluster(tmp_path, monkeypatch):
     api = connect(str(there))
     assert (api.url, api.namespace) == ("http://127.0.0.1:9", "team")
     with pytest.raises(Unreachable, match="does not answer"):
+        api.get("/readyz")
+
+
+@pytest.mark.parametrize("error", [ConfigException("expired"), PermissionError("its file")])
+def test_a_token_that_cannot_be_read_may_come_back(fake, error):
+    def no_token(_):
+        raise error
+
+    api = fake.api()
+    api._client.configuration.refresh_api_key_hook = no_token
+    api._client.configuration.api_key["authorization"] = "old"
+    with pytest.raises(Unreachable, match=str(error)):
         api.get("/readyz")

@@ -65,3 +65,10 @@ def test_an_empty_or_nameless_journal_is_refused(tmp_path):
     seen = '"seen":{"is":"Observation","at":0.0},"plan":{"is":"Plan"},"outcomes":[]'
     journal.write_text(f'{{"cycle":1,"at_s":0.0,"trigger":"tick",{seen}}}\n')
     assert "--policy" in CliRunner().invoke(app, ["replay", str(journal)]).exception.hint
+
+
+def test_a_journal_without_its_beginning_is_refused(tmp_path, workload):
+    journal = tmp_path / "journal.jsonl"
+    call("simulate", workload, "--policy", "fair", "--journal", journal)
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[1:]))
+    assert "lost its beginning" in str(call("replay", journal, code=1).exception)

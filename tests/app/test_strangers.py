@@ -3,6 +3,8 @@
 import pytest
 
 from fake_cluster import all_bound, bound, node
+from headway.core.job import Phase
+from headway.errors import Unreachable
 
 
 @pytest.fixture(autouse=True)
@@ -111,10 +113,77 @@ def test_nothing_is_kept_of_whoever_has_gone(fake, leader):
     assert not leader.backend.members
 
 
-def test_a_binding_that_is_refused_takes_the_bound_ones_down(fake, leader):
-    fake.refuse["POST", "pods", "binding"] = (403, "not allowed")
-    stranger(fake, "x")
-    leader.until(lambda: not bound(fake))
+def tried(fake, method, sub=""):
+    return [name for how, kind, name, at in fake.calls if (how, kind, at) == (method, "pods", sub)]
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_a_pod_that_could_not_be_bound_waits_again(fake, leader, status):
+    fake.refuse["POST", "pods", "binding"] = (status, "not now")
+    uid = stranger(fake, "x", cpu="800m")["metadata"]["uid"]
+    leader.until(lambda: tried(fake, "POST", "binding"))
+    leader.calm(0.8)
+    assert len(tried(fake, "POST", "binding")) == 1, "it is tried again, but not at once"
+    assert not leader.backend.cluster._assumed, "its room is free for others"
     fake.refuse.clear()
-    stranger(fake, "x")  # its controller makes it again
     leader.until(lambda: all_bound(fake, 1))
+    assert fake.get("pods", "x")["metadata"]["uid"] == uid
+    assert not tried(fake, "DELETE")
+    fake.pod("x", "Running")
+    leader.until(lambda: leader.backend.works["default/x.pods"].phase is Phase.RUNNING)
+
+
+def test_a_server_that_has_gone_is_asked_again_what_was_bound(fake, leader):
+    fake.refuse["POST", "pods", "binding"] = fake.refuse["GET", "pods", ""] = (503, "gone")
+    stranger(fake, "x")
+    leader.until(lambda: len(tried(fake, "GET")) >= 4)
+    fake.refuse.clear()
+    leader.until(lambda: all_bound(fake, 1))
+    assert not tried(fake, "DELETE")
+
+
+@pytest.mark.parametrize("after", [0.0, 1.2])
+def test_of_a_group_that_was_bound_in_part_only_the_bound_ones_are_made_again(fake, leader, after):
+    labels = {"headway.dev/gang": "g", "headway.dev/gang-size": "2"}
+    fake.refuse["POST", "pods", "two", "binding"] = (503, "not now")
+    fake.refuse["DELETE", "pods", ""] = (503, "not now")
+    uid = [stranger(fake, name, labels=labels)["metadata"]["uid"] for name in ("one", "two")][1]
+    leader.until(lambda: tried(fake, "DELETE"))
+    del fake.refuse["DELETE", "pods", ""]
+    leader.until(lambda: "one" not in bound(fake))
+    assert set(tried(fake, "DELETE")) == {"one"}
+    fake.refuse.clear()
+    leader.calm(after)
+    assert bound(fake) == {"two": None}, "it waits for the other"
+    stranger(fake, "one", labels=labels)  # its controller makes it again
+    leader.until(lambda: all_bound(fake, 2))
+    assert fake.get("pods", "two")["metadata"]["uid"] == uid
+
+
+def test_a_binding_whose_answer_was_lost_holds(fake, leader):
+    api = leader.backend.cluster.api
+    create = api.create
+
+    def lost(path, body, **more):
+        create(path, body, **more)
+        raise Unreachable("connection reset")
+
+    api.create = lost
+    stranger(fake, "x")
+    leader.until(lambda: all_bound(fake, 1))
+    leader.calm(0.3)
+    fake.pod("x", "Running")
+    leader.until(lambda: leader.backend.works["default/x.pods"].phase is Phase.RUNNING)
+    assert not tried(fake, "DELETE")
+
+
+def test_who_goes_while_its_binding_fails_is_not_waited_for(fake, leader):
+    fake.refuse["POST", "pods", "binding"] = (503, "not now")
+    stranger(fake, "x")
+    leader.until(lambda: tried(fake, "POST", "binding"))
+    fake.drop("pods", "x")
+    leader.until(lambda: not leader.backend.works)
+    leader.calm(0.3)
+    strangers = leader.backend.strangers
+    assert (strangers.groups, strangers.placed, strangers._in, strangers._told) == ({}, {}, {}, {})
+    assert not leader.backend.members

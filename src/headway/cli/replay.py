@@ -36,6 +36,8 @@ def replay(
     first = next(lines, None)
     if first is None:
         raise ConfigError("there is no cycle in this journal", where=str(path))
+    if first["cycle"] > 1:
+        raise ConfigError("this journal has lost its beginning", where=str(path))
     wrote = first.get("policy", "")
     if not (policy or wrote):
         raise ConfigError("the journal does not say its policy", hint="say it with --policy")

@@ -5,10 +5,11 @@ import logging
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
+from shutil import rmtree
 from socket import gethostname
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from uuid import uuid4
 from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.jobs import LiveJob
+from headway.backend.kubernetes import guard
 from headway.backend.live import LiveBackend
 from headway.core.units import Seconds
 from headway.errors import BackendError
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
     from headway.backend.kubernetes.api import Api
 
 LEASE = "headway"
-LOST = 3
-"""Exit code of an operator that no longer leads."""
+JOURNAL = 64 << 20
+"""Bytes of an operator's journal, of which there may be two: it has no end of its own."""
 log = logging.getLogger("headway")
 
 
@@ -121,10 +123,11 @@ class Operator:
         about |= {"operator": {"namespace": self.namespace}, "observe_only": False}
         folder = RunFolder.new(self.data, about)
         folder.lock()
+        _sweep(self.data)
         backend = KubernetesBackend(folder.path, there, (), clock, namespace=self.namespace)
         folder.write("run.json", json.dumps({**about, "enforcement": backend.how[0]}, indent=2))
         policy = f"@{self.policy}"
-        book = FileJournal(folder.journal, cycle=0, policy=policy)
+        book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
         backend.wake_by(heard, backend.stop_serving)
         try:
             drive(backend, Loop(backend, build(policy), book), Nobody())
@@ -151,7 +154,19 @@ class Operator:
             os.close(writer)
 
 
+def _sweep(data: Path) -> None:
+    """What earlier terms have left goes, but for the last of them: `explain` may want it."""
+    ended = []
+    for path in sorted((data / "runs").glob("*")):
+        run = RunFolder(path)
+        with suppress(OSError, ValueError):
+            if not path.is_symlink() and "operator" in run.about and not run.locked:
+                ended.append(path)
+    for path in ended[:-1]:
+        rmtree(path, ignore_errors=True)
+
+
 def _give_up() -> None:
     """Somebody else may lead by now: not one more word from us."""
     log.error("the lease is lost")
-    os._exit(LOST)
+    guard.leave(guard.LOST)

@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from headway import fault
 from headway.core.check import Verdict
@@ -58,18 +58,28 @@ class FileJournal:
     """Lines in a file. `durable`: each half of a line survives a crash of the machine."""
 
     def __init__(
-        self, path: Path, *, durable: bool = True, cycle: int = 0, policy: str = ""
+        self,
+        path: Path,
+        *,
+        durable: bool = True,
+        cycle: int = 0,
+        policy: str = "",
+        most: int | None = None,
     ) -> None:
-        """`cycle`: the last one that is in the file already. `policy`: who decides."""
-        self._policy = policy
-        self._file = path.open("ab", buffering=0 if durable else 1 << 20)
+        """`cycle`: the last one that is in the file already. `policy`: who decides. `most`: a file
+        of so many bytes makes room for a new one, and only the last before it is kept.
+        """
+        self._path, self._policy, self._most = path, policy, most
         self._durable = durable
+        self._file = self._open()
         self._cycle = cycle
         self._memory_at: Seconds | None = None
 
     def intend(
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
     ) -> None:
+        if self._most is not None and self._file.tell() >= self._most:
+            self._begin_anew()
         self._cycle += 1
         line: dict[str, Any] = {
             "cycle": self._cycle,
@@ -89,6 +99,15 @@ class FileJournal:
 
     def close(self) -> None:
         self._file.close()
+
+    def _open(self) -> IO[bytes]:
+        return self._path.open("ab", buffering=0 if self._durable else 1 << 20)
+
+    def _begin_anew(self) -> None:
+        self._file.close()
+        self._path.replace(_earlier(self._path))
+        self._file = self._open()
+        self._memory_at = None  # the first line has it
 
     def _about(self, memory: Any, at: Seconds) -> dict[str, Any]:
         due = self._memory_at is None or at - self._memory_at >= MEMORY_EVERY
@@ -119,6 +138,17 @@ def digest(memory: Any) -> str:
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """The cycles of a journal, decoded; the last one without `outcomes` if it is in doubt."""
+    if _earlier(path).exists():
+        yield from _read(_earlier(path))
+    yield from _read(path)
+
+
+def _earlier(path: Path) -> Path:
+    """journal.jsonl: journal.1.jsonl"""
+    return path.with_suffix(f".1{path.suffix}")
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
     assert registry.POLICIES  # noqa: S101 - with the policies, the memories of all are known
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, 1):

@@ -38,8 +38,8 @@ class Api:
 
     # -- asking ----------------------------------------------------------------------------------
 
-    def get(self, path: str, **query: Any) -> Plain:
-        return self._call("GET", path, query=query)
+    def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
+        return self._call("GET", path, query=query, timeout=timeout)
 
     def list(self, path: str, **query: Any) -> tuple[list[Plain], str]:
         """All of a kind, page by page, and the version that this is."""
@@ -64,6 +64,8 @@ class Api:
             for chunk in answer.stream(2**16):
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from (json.loads(line) for line in lines if line)
+        except ValueError:
+            raise self._not_spoken() from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         finally:
@@ -71,17 +73,17 @@ class Api:
 
     # -- changing --------------------------------------------------------------------------------
 
-    def create(self, path: str, body: Plain) -> Plain:
+    def create(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
         fault.passing()
-        return self._call("POST", path, body)
+        return self._call("POST", path, body, timeout=timeout)
 
     def patch(self, path: str, body: Plain, *, how: str = "merge") -> Plain:
         fault.passing()
         return self._call("PATCH", path, body, CHANGES[how])
 
-    def replace(self, path: str, body: Plain) -> Plain:
+    def replace(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
         fault.passing()
-        return self._call("PUT", path, body)
+        return self._call("PUT", path, body, timeout=timeout)
 
     def delete(self, path: str, *, grace: Seconds | None = None, uid: str = "") -> bool:
         """False: it was gone already, or is another one of that name by now."""
@@ -108,14 +110,15 @@ class Api:
         body: Plain | None = None,
         kind: str = "application/json",
         query: Mapping[str, Any] | None = None,
+        timeout: Seconds | None = None,
     ) -> Plain:
-        answer = self._request(method, path, query or {}, body, kind, timeout=TIMEOUT)
+        answer = self._request(method, path, query or {}, body, kind, timeout=timeout or TIMEOUT)
         try:
             found: Plain = json.loads(answer.data or b"{}")
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except ValueError:
-            raise Unreachable(f"{self.url} does not speak as an API server does") from None
+            raise self._not_spoken() from None
         return found
 
     def _request(
@@ -130,22 +133,24 @@ class Api:
         headers = {"Accept": "application/json", "User-Agent": "headway"}
         if body is not None:
             headers["Content-Type"] = kind
-        auth = self._client.configuration.auth_settings().get("BearerToken")
-        if auth:
-            headers[str(auth["key"])] = str(auth["value"])
         asked = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
         try:
+            auth = self._client.configuration.auth_settings().get("BearerToken")
+            if auth:
+                headers[str(auth["key"])] = str(auth["value"])
             answer = self._client.rest_client.pool_manager.request(
                 method,
                 asked,
                 body=None if body is None else json.dumps(body),
                 headers=headers,
-                timeout=urllib3.Timeout(connect=TIMEOUT, read=timeout),
+                timeout=urllib3.Timeout(connect=min(TIMEOUT, timeout), read=timeout),
                 retries=False,
                 preload_content=False,
             )
             if answer.status >= 400:
                 self._decline(answer, f"{method} {path}")
+        except config.ConfigException as error:  # tokens expire, and their files change
+            raise Unreachable(f"there is no token for {self.url}: {error}") from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         return answer
@@ -164,6 +169,9 @@ class Api:
         if status >= 500 or status == 429:
             raise Unreachable(f"the API server cannot answer now: {said}", where=what)
         raise Declined(said, status=status, where=what)
+
+    def _not_spoken(self) -> Unreachable:
+        return Unreachable(f"{self.url} does not speak as an API server does")
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(f"the API server at {self.url} does not answer: {error}")

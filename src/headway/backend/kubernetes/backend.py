@@ -460,7 +460,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         if is_stranger(work):
             self.intake.let_go(work.id)
         if work.then is Phase.WAITING and work.id in self._declined:
-            work.again_at = self.clock() + min(LONGEST, 2.0 ** (self._declined[work.id] - 1))
+            work.again_at = self.clock() + min(LONGEST, 2.0 ** min(9, self._declined[work.id] - 1))
         record = self.records.get(work.id)
         if work.then is Phase.WAITING and record is not None:
             self.herald.phase(work, record, Phase.WAITING)

@@ -6,6 +6,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
+from headway.backend.kubernetes.guard import guarded
 from headway.backend.mailbox import Mailbox
 from headway.errors import BackendError
 
@@ -37,6 +38,7 @@ class Lane:
 
         self._work.put(work)
 
+    @guarded
     def _working(self) -> None:
         while (work := self._work.get()) is not None:
             work()

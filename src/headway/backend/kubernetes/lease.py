@@ -8,10 +8,12 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import inf
 from threading import Event, Thread
 from time import monotonic
 
 from headway.backend.kubernetes.api import Api, Plain
+from headway.backend.kubernetes.guard import guarded
 from headway.core.units import Seconds
 from headway.errors import BackendError, Declined, Denied
 
@@ -19,6 +21,10 @@ LASTS: Seconds = 15.0
 DEADLINE: Seconds = 10.0
 """Not renewed for so long: it is given up."""
 RETRY: Seconds = 2.0
+ANSWER: Seconds = 3.0
+"""A server that is silent for so long is asked anew."""
+LOOK: Seconds = 0.5
+"""Between two looks whether it has been renewed in time."""
 API = "coordination.k8s.io/v1"
 MISSING, CONFLICT = 404, 409
 log = logging.getLogger("headway")
@@ -31,6 +37,8 @@ class Lease:
         self._path, self._name = f"{self._all}/{name}", name
         self._seen: tuple[str, Seconds] = ("", 0.0)
         """The version that was seen last, and when it was seen first."""
+        self._renewed = -inf
+        """When we began to take it, the last time that we got it."""
         self._stopped = Event()
         self._thread: Thread | None = None
 
@@ -52,8 +60,15 @@ class Lease:
 
     def take(self) -> bool:
         """Take it, or renew it. False: somebody else has it."""
+        began = monotonic()
+        held = self._take()
+        if held:
+            self._renewed = began
+        return held
+
+    def _take(self) -> bool:
         try:
-            found = self._api.get(self._path)
+            found = self._api.get(self._path, timeout=ANSWER)
         except Declined as error:
             if error.status != MISSING:
                 raise
@@ -81,9 +96,11 @@ class Lease:
         body: Plain = {"apiVersion": API, "kind": "Lease", "spec": spec}
         try:
             if before is None:
-                self._api.create(self._all, {**body, "metadata": {"name": self._name}})
+                about = {"name": self._name}
+                self._api.create(self._all, {**body, "metadata": about}, timeout=ANSWER)
             else:  # with its version: if somebody else was quicker, this is refused
-                self._api.replace(self._path, {**body, "metadata": before["metadata"]})
+                about = before["metadata"]
+                self._api.replace(self._path, {**body, "metadata": about}, timeout=ANSWER)
         except Declined as error:
             if error.status != CONFLICT:
                 raise
@@ -92,22 +109,25 @@ class Lease:
 
     def hold(self, lost: Callable[[], None]) -> None:
         """Renew it from now on; `lost` is called, in another thread, when that fails for good."""
-        self._thread = Thread(target=self._renew, args=(lost,), name="lease", daemon=True)
+        self._thread = Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
+        Thread(target=self._guard, args=(lost,), name="lease-guard", daemon=True).start()
 
-    def _renew(self, lost: Callable[[], None]) -> None:
-        renewed = monotonic()
+    @guarded
+    def _renew(self) -> None:
         while not self._stopped.wait(RETRY):
-            began = monotonic()
-            try:
+            with suppress(BackendError):
                 if not self.take():
-                    break
-                renewed = began
-            except BackendError:
-                if monotonic() - renewed > DEADLINE:
-                    break
-        if not self._stopped.is_set():
-            lost()
+                    self._renewed = -inf
+                    return
+
+    @guarded
+    def _guard(self, lost: Callable[[], None]) -> None:
+        """Apart from the calls, for those may hang."""
+        while not self._stopped.wait(LOOK):
+            if monotonic() - self._renewed > DEADLINE:
+                lost()
+                return
 
     def release(self) -> None:
         """So that the next one need not wait."""
@@ -115,6 +135,6 @@ class Lease:
         if self._thread is not None:
             self._thread.join(RETRY)
         with suppress(BackendError):
-            found = self._api.get(self._path)
+            found = self._api.get(self._path, timeout=ANSWER)
             if (found.get("spec") or {}).get("holderIdentity") == self._identity:
                 self._write(found, holder="")

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from headway.backend.kubernetes.api import GONE, Api, Plain
+from headway.backend.kubernetes.guard import guarded
 from headway.backend.mailbox import Mailbox
 from headway.core.units import Seconds
 from headway.errors import BackendError, Declined, Unreachable
@@ -23,7 +24,7 @@ RELIST: Seconds = 300.0
 """What was only watched for so long is listed again."""
 AGAIN: Seconds = 0.5
 LONGEST: Seconds = 10.0
-"""Between two tries to reach a server that has gone: the first, and the most."""
+"""From one list to the next, if it did not last: at first, and at most."""
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -106,16 +107,22 @@ class Watcher:
         """Its thread ends with its present watch, or with the process."""
         self._stopped.set()
 
+    @guarded
     def _run(self) -> None:
         wait = AGAIN
         while not self._stopped.is_set():
+            began = monotonic()
             try:
                 self._list_and_watch()
-                wait = AGAIN
             except BackendError as error:
                 self._mail.put(partial(self._down, error))
-                self._stopped.wait(wait)
-                wait = min(LONGEST, 2 * wait)
+            if monotonic() - began > LONGEST:
+                wait = AGAIN
+            self._rest(began + wait)
+            wait = min(LONGEST, 2 * wait)
+
+    def _rest(self, until: Seconds) -> None:
+        self._stopped.wait(max(0.0, until - monotonic()))
 
     def _list_and_watch(self) -> None:
         kind = self._store.kind
@@ -125,6 +132,7 @@ class Watcher:
         self._mail.put(self._up)
         listed = monotonic()
         while not self._stopped.is_set() and monotonic() - listed < RELIST:
+            began = monotonic()
             try:
                 for told in self._api.watch(kind.path, version, WATCH, **query):
                     if self._stopped.is_set():
@@ -134,6 +142,7 @@ class Watcher:
                 if error.status != GONE:
                     raise
                 return
+            self._rest(began + AGAIN)  # a server may close each watch at once
 
     def _take(self, told: Plain) -> str:
         """One line of a watch; the version from which to go on."""

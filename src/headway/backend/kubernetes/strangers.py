@@ -5,6 +5,7 @@ at all. What they run, how often, and whether they succeed is for their own cont
 bind them, keep their room, and let them go.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -13,8 +14,8 @@ from typing import TYPE_CHECKING
 from headway.backend.jobs import LiveJob
 from headway.backend.kubernetes import filters, fits, gang
 from headway.backend.kubernetes.amounts import asked, resources
-from headway.backend.kubernetes.api import Plain
-from headway.backend.kubernetes.nodes import OVER
+from headway.backend.kubernetes.api import Api, Plain
+from headway.backend.kubernetes.nodes import OVER, node_of
 from headway.backend.kubernetes.pod import SCHEDULER
 from headway.backend.kubernetes.pods import LABEL, REPLICA
 from headway.backend.kubernetes.store import Key, key_of
@@ -22,7 +23,7 @@ from headway.backend.state import Work
 from headway.core.job import JobSpec, Phase, Task
 from headway.core.snapshot import Trigger
 from headway.core.units import JobId, ReplicaId, Seconds
-from headway.errors import BackendError
+from headway.errors import BackendError, Declined
 
 if TYPE_CHECKING:
     from headway.backend.kubernetes.backend import KubernetesBackend
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 SETTLED: Seconds = 1.0
 """A group that does not say how large it is has come whole when nobody has joined for so long."""
+AGAIN: Seconds = 1.0
+LONGEST: Seconds = 60.0
+"""Between two tries to bind a group: at first, and at most."""
+MISSING = 404
 SIZE = f"{LABEL}/gang-size"
 GROUPS = (
     f"{LABEL}/gang", "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name",
@@ -46,6 +51,12 @@ class Group:
     """When the last of them came."""
     late: bool = False
     """Those before them have been placed already: they wait for nobody."""
+    since: Seconds = inf
+    """When it first joined the queue, if it was to be bound before."""
+    tries: int = 0
+    """How often that went wrong."""
+    rests: Seconds = 0.0
+    """Until then it is not tried again."""
 
     @property
     def size(self) -> int:
@@ -54,9 +65,10 @@ class Group:
         return max((int(s) for s in said if s.isdigit()), default=0)
 
     def due(self) -> Seconds:
+        whole = self.joined + SETTLED
         if self.size and not self.late:
-            return 0.0 if len(self.pods) >= self.size else inf
-        return self.joined + SETTLED
+            whole = 0.0 if len(self.pods) >= self.size else inf
+        return max(whole, self.rests)
 
 
 class Strangers:
@@ -66,6 +78,9 @@ class Strangers:
         self.placed: dict[Key, ReplicaId] = {}
         self._told: dict[Key, str] = {}
         self._in: dict[Key, JobId] = {}
+        self._again: list[Callable[[], None]] = []
+        """Calls that the server did not answer."""
+        self._again_at: Seconds = 0.0
 
     def wants(self, pod: Plain) -> bool:
         spec, about = pod["spec"], pod["metadata"]
@@ -100,13 +115,16 @@ class Strangers:
 
     def _group_of(self, pod: Plain) -> JobId:
         """Whoever comes when the rest of a group has been placed is one for itself: a pod that was
-        made again must not wait for the others to end.
+        made again must not wait for the others to end. But if the rest waits again, it joins them.
         """
         about = pod["metadata"]
         labels = about.get("labels") or {}
         name = next((labels[key] for key in GROUPS if key in labels), about["name"])
         found = JobId(f"{about['namespace']}/{name}.pods")
-        while (work := self.backend.works.get(found)) and work.phase is not Phase.WAITING:
+        works = self.backend.works
+        while found in works and works[found].phase is not Phase.WAITING:
+            if found in self.groups:
+                break
             found = JobId(f"{found}+")
         return found
 
@@ -118,9 +136,14 @@ class Strangers:
     def on_time(self) -> None:
         """Groups that are whole join the queue."""
         now = self.backend.clock()
+        if self._again and now >= self._again_at:
+            self._again_at = now + AGAIN
+            again, self._again = self._again, []
+            for call in again:
+                call()
         for name, group in list(self.groups.items()):
             if name not in self.backend.works and group.due() <= now:
-                made = LiveJob(id=name, at=now, spec=_spec(group), commands={})
+                made = LiveJob(id=name, at=min(now, group.since), spec=_spec(group), commands={})
                 folder = self.backend.folder / "jobs" / name
                 self.backend.works[name] = work = Work(made, folder)
                 self.backend.set_phase(work, Phase.WAITING)
@@ -177,19 +200,54 @@ class Strangers:
             m.pod, self.placed[key_of(pod)] = pod, m.id
             self.backend.cluster.assume(pod, nodes[name])
             del self._in[key_of(pod)]
+            self._told.pop(key_of(pod), None)
         call = partial(
             gang.bind, self.backend.cluster.api, group.pods, nodes, self.backend.cluster.around
         )
-        self.backend.cluster.lane.do(call, failed=partial(self._not_bound, work))
+        self.backend.cluster.lane.do(call, failed=partial(self._not_bound, work, group))
 
-    def _not_bound(self, work: Work, error: BackendError) -> None:
-        """Whoever is bound is deleted, for nothing else unbinds; controllers make new ones."""
-        work.reason = f"it could not be bound: {error.message}"
-        for m in self.backend.members_of(work):
+    def _not_bound(self, work: Work, group: Group, error: BackendError) -> None:
+        """Some of them may be bound, even if we were told otherwise: the cluster knows."""
+        group.since, group.tries = work.job.at, group.tries + 1
+        why = f"it could not be bound: {error.message}"
+        self._look(work, group, why)
+
+    def _look(self, work: Work, group: Group, why: str) -> None:
+        self.backend.cluster.lane.do(
+            partial(_nodes, self.backend.cluster.api, group.pods),
+            then=partial(self._sort_out, work, group, why),
+            failed=lambda _: self._again.append(partial(self._look, work, group, why)),
+        )
+
+    def _sort_out(self, work: Work, group: Group, why: str, nodes: dict[str, str]) -> None:
+        """Who is not bound waits again. Then who is bound is deleted, for nothing else unbinds;
+        controllers make new ones.
+        """
+        there = {m.task: m for m in self.backend.members_of(work) if m.task in nodes}
+        unbound = [m for name, m in there.items() if not (nodes[name] or node_of(m.pod))]
+        group.pods = {}
+        if not unbound:
+            return  # only the answer was lost
+        work.reason = why
+        group.rests = self.backend.clock() + min(LONGEST, AGAIN * 2.0 ** min(9, group.tries - 1))
+        self.groups[work.id] = group
+        for m in unbound:
+            self.backend.vanished(m)
             if m.pod is not None:
-                path, uid = gang.pod_path(m.pod), m.pod["metadata"]["uid"]
-                api = self.backend.cluster.api
-                self.backend.cluster.lane.do(partial(api.delete, path, grace=0, uid=uid))
+                self.changed(m.pod, there=True)
+        if not group.pods:
+            del self.groups[work.id]
+        for m in there.values():
+            self._delete(m)
+
+    def _delete(self, m: "PodMember") -> None:
+        if m.pod is None or self.backend.members.get(m.id) is not m:
+            return
+        path, uid = gang.pod_path(m.pod), m.pod["metadata"]["uid"]
+        self.backend.cluster.lane.do(
+            partial(self.backend.cluster.api.delete, path, grace=0, uid=uid),
+            failed=lambda _: self._again.append(partial(self._delete, m)),
+        )
 
     def over(self, m: "PodMember", code: int) -> None:
         """What its end means is for its controller to say: the others stay."""
@@ -212,6 +270,21 @@ def _spec(group: Group) -> JobSpec:
         kind="pods",
         backoff_limit=0,
     )
+
+
+def _nodes(api: Api, pods: Mapping[str, Plain]) -> dict[str, str]:
+    """Where each is bound by now, "" if it is not; without those that are gone."""
+    found = {}
+    for name, pod in pods.items():
+        try:
+            now = api.get(gang.pod_path(pod))
+        except Declined as error:
+            if error.status != MISSING:
+                raise
+            continue
+        if now["metadata"]["uid"] == pod["metadata"]["uid"]:
+            found[name] = str(now["spec"].get("nodeName") or "")
+    return found
 
 
 def is_stranger(work: Work) -> bool:
