@@ -17,11 +17,12 @@ from headway.backend.local.cuts import fit_nodes
 from headway.backend.tail import Voice
 from headway.cli import app
 from headway.cli.display import sparkline
-from headway.errors import ConfigError
+from headway.errors import BackendError, ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
 from headway.runtime.folder import RunFolder
 from headway.runtime.loop import Loop
+from headway.runtime.platform import Machine
 from headway.sdk import Run
 from headway.spec.reading import read_workload
 from making import node
@@ -199,7 +200,8 @@ def test_adopted_processes_are_watched_and_left_alone(tmp_path, data):
     [
         (["run"], "give a workload"),
         (["run", "--resume", "nothing"], "no run is called"),
-        (["explain", "x"], "no run is called"),
+        (["explain", "x"], "nothing has run yet"),
+        (["report"], "nothing has run yet"),
         (["report", "x"], "no run is called"),
         (["adopt", "999999999"], "no process has the number"),
     ],
@@ -303,6 +305,26 @@ def test_a_run_folder_has_one_headway(tmp_path):
         RunFolder(run.path).lock()
     run.unlock()
     assert RunFolder.find(tmp_path, "latest").path == other.path
+
+
+def test_what_could_not_begin_leaves_nothing_behind(tmp_path, data, monkeypatch):
+    path = write(tmp_path, job("x", python("pass")))
+
+    def fails(*_):
+        raise BackendError("the platform is not there")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Machine, "backend", fails)
+        done = CliRunner().invoke(app, ["run", str(path)])
+        assert "the platform is not there" in str(done.exception)
+        assert list((data / "runs").iterdir()) == []
+    call("run", path)
+    before = RunFolder.find(data, "latest").id
+    with monkeypatch.context() as broken:
+        broken.setattr(Machine, "backend", fails)
+        call("run", path, code=1)
+    assert RunFolder.find(data, "latest").id == before
+    assert "makespan" in call("report").stdout
 
 
 def test_the_cgroup_module_needs_the_standard_library_only():

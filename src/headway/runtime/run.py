@@ -209,7 +209,11 @@ def _begin(
     folder = RunFolder.new(data, about)
     folder.lock()
     sweep(lambda run: _over(data / "runs" / run))
-    return _put_together(folder, jobs, about, platform)
+    try:
+        return _put_together(folder, jobs, about, platform)
+    except BaseException:
+        folder.discard()
+        raise
 
 
 def _over(run: Path) -> bool:
