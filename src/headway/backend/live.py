@@ -388,6 +388,8 @@ class LiveBackend(ABC, Generic[M]):
         """
         for m in list(self.members.values()):
             if m.work.job.adopted is not None:
+                m.work.then, m.work.reason = Phase.CANCELLED, "it runs on"
+                self.set_phase(m.work, Phase.LEAVING)
                 self.release(m)
         for work in self.works.values():
             if work.finished_at is None and work.then is not Phase.CANCELLED:

@@ -114,7 +114,7 @@ def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> N
     from headway.cli.display import Display
     from headway.cli.render import as_json as to_text
     from headway.cli.render import show_outcomes, show_results
-    from headway.study.runs import would_have, write_run
+    from headway.study.runs import outcomes, would_have, write_run
 
     with Display(live, quiet=as_json) as display:
         result = live.go(display.show)
@@ -125,7 +125,7 @@ def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> N
         typer.echo(to_text([live.plain(result)]))
     else:
         show_results([[result]])
-        show_outcomes(live)
+        show_outcomes(outcomes(live.folder))
         if live.observed:
             typer.echo(would_have(live.folder))
         typer.echo(f"pictures: {html or page}")

@@ -251,7 +251,7 @@ def _job(work: Work) -> JobResult:
         finished_s=max(end, work.job.at),
         steps=work.step,
         moves=work.moves,
-        outcome=work.phase.value,
+        outcome=work.fate,
     )
 
 
