@@ -97,6 +97,11 @@ def test_who_failed_is_told_with_the_reason_also_afterwards(tmp_path, data):
     path = write(tmp_path, bad, job("good", python(TRAINS)))
     folder = data / "runs" / "latest"
     said = [call("run", path, code=1).stdout, call("report").stdout]
+    before = (folder / "result.json").read_text()
+    done = CliRunner().invoke(app, ["run", "--resume", "latest"])
+    assert "has ended" in str(done.exception)
+    assert "headway report" in done.exception.hint
+    assert (folder / "result.json").read_text() == before
     for text in said:
         assert "1 of 2 failed" in text
         assert "bad failed: it ended with exit code 1: no <data>, after 2 tries" in text
@@ -377,6 +382,18 @@ def test_what_could_not_begin_leaves_nothing_behind(tmp_path, data, monkeypatch)
         call("run", path, code=1)
     assert RunFolder.find(data, "latest").id == before
     assert "makespan" in call("report").stdout
+
+
+def test_a_report_of_a_run_that_goes_on_says_so(data):
+    run = RunFolder.new(data, {})
+    done = CliRunner().invoke(app, ["report"])
+    assert "has not ended" in str(done.exception)
+    assert "--resume" in done.exception.hint
+    run.lock()
+    done = CliRunner().invoke(app, ["report"])
+    assert "is still running" in str(done.exception)
+    assert "--resume" not in done.exception.hint
+    run.unlock()
 
 
 def test_the_cgroup_module_needs_the_standard_library_only():

@@ -107,6 +107,10 @@ class RunFolder:
         os.close(self._lock)
 
     @property
+    def ended(self) -> bool:
+        return (self.path / "result.json").exists()
+
+    @property
     def locked(self) -> bool:
         """Is a Headway at work on it?"""
         try:

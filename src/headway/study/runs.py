@@ -25,14 +25,13 @@ from headway.study.report import completions, explained, figures, lead, pictures
 
 def read_plain(folder: RunFolder) -> dict[str, Any]:
     """The result as it was written, with the reasons of those who did not succeed."""
-    path = folder.path / "result.json"
-    if not path.exists():
-        raise ConfigError(
-            f"run {folder.id} has not ended",
-            where=str(folder.path),
-            hint=f"headway run --resume {folder.id}",
-        )
-    (found,) = json.loads(path.read_text())
+    if not folder.ended:
+        if folder.locked:
+            said, hint = "is still running", "wait for its end; of a job: headway explain JOB"
+        else:
+            said, hint = "has not ended", f"headway run --resume {folder.id}"
+        raise ConfigError(f"run {folder.id} {said}", where=str(folder.path), hint=hint)
+    (found,) = json.loads((folder.path / "result.json").read_text())
     return dict(found)
 
 
