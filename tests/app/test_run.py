@@ -92,6 +92,15 @@ def test_a_run_ends_in_a_table_a_result_a_page_and_a_story(tmp_path, data):
     assert "no difference" in call("replay", folder).stdout
 
 
+def test_the_report_is_written_where_it_is_wanted_or_nothing_runs(tmp_path, data):
+    path = write(tmp_path, job("x", python("pass")))
+    done = CliRunner().invoke(app, ["run", str(path), "--html", str(path / "x.html")])
+    assert "the report cannot be written" in str(done.exception)
+    assert not data.exists()
+    call("run", path, "--html", tmp_path / "new" / "x.html")
+    assert "<svg" in (tmp_path / "new" / "x.html").read_text()
+
+
 def test_who_failed_is_told_with_the_reason_also_afterwards(tmp_path, data):
     bad = job("bad", python("raise SystemExit('no <data>')"), backoffLimit=1)
     path = write(tmp_path, bad, job("good", python(TRAINS)))

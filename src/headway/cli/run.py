@@ -92,6 +92,8 @@ def run(
         raise ConfigError("--namespace is for Kubernetes", hint="add --backend kubernetes")
     if engine and backend is not Platform.DOCKER:
         raise ConfigError("--engine is for Docker", hint="add --backend docker")
+    if html:
+        _make_room(html)
     if resume is not None:
         follow(take_up(where, resume), html=html, as_json=as_json)
     elif workload is not None:
@@ -107,6 +109,19 @@ def run(
             cluster=OnCluster(image, namespace) if backend is Platform.KUBERNETES else None,
         )
         follow(live, html=html, as_json=as_json)
+
+
+def _make_room(html: Path) -> None:
+    """Rather now than after hours: the page can be written there."""
+    from headway.errors import ConfigError
+
+    try:
+        html.parent.mkdir(parents=True, exist_ok=True)
+        html.open("ab").close()
+    except OSError as error:
+        raise ConfigError(
+            f"the report cannot be written: {error.strerror}", where=str(html), hint="--html FILE"
+        ) from None
 
 
 def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> None:
