@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -17,13 +18,15 @@ from headway.backend.local.cuts import fit_nodes
 from headway.backend.tail import Voice
 from headway.cli import app
 from headway.cli.display import sparkline
-from headway.errors import ConfigError
+from headway.errors import BackendError, ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
 from headway.runtime.folder import RunFolder
 from headway.runtime.loop import Loop
+from headway.runtime.platform import Machine
 from headway.sdk import Run
 from headway.spec.reading import read_workload
+from headway.study.recorded import of_run
 from making import node
 
 TRAINS = """
@@ -87,6 +90,56 @@ def test_a_run_ends_in_a_table_a_result_a_page_and_a_story(tmp_path, data):
     assert json.loads(call("report", "--json").stdout)[0]["jobs"] == 2
     assert "makespan" in call("report", "latest").stdout
     assert "no difference" in call("replay", folder).stdout
+
+
+def test_the_report_is_written_where_it_is_wanted_or_nothing_runs(tmp_path, data):
+    path = write(tmp_path, job("x", python("pass")))
+    done = CliRunner().invoke(app, ["run", str(path), "--html", str(path / "x.html")])
+    assert "the report cannot be written" in str(done.exception)
+    assert not data.exists()
+    call("run", path, "--html", tmp_path / "new" / "x.html")
+    assert "<svg" in (tmp_path / "new" / "x.html").read_text()
+
+
+def test_who_failed_is_told_with_the_reason_also_afterwards(tmp_path, data):
+    bad = job("bad", python("raise SystemExit('no <data>')"), backoffLimit=1)
+    path = write(tmp_path, bad, job("good", python(TRAINS)))
+    folder = data / "runs" / "latest"
+    said = [call("run", path, code=1).stdout, call("report").stdout]
+    before = (folder / "result.json").read_text()
+    done = CliRunner().invoke(app, ["run", "--resume", "latest"])
+    assert "has ended" in str(done.exception)
+    assert "headway report" in done.exception.hint
+    assert (folder / "result.json").read_text() == before
+    for text in said:
+        assert "1 of 2 failed" in text
+        assert "bad failed: it ended with exit code 1: no <data>, after 2 tries" in text
+    assert "no <data>" in json.loads(call("report", "--json").stdout)[0]["reasons"]["bad"]
+    page = (folder / "report.html").read_text()
+    assert "1 of 2 jobs under headway did not succeed" in page
+    assert "no &lt;data&gt;, after 2 tries" in page
+    assert "bad (failed)" in page
+    stays = of_run(RunFolder(folder)).stays
+    assert [s.job for s in stays].count("bad") == 2
+    assert not any(s.moved_in for s in stays), "a retry is no move"
+
+
+def test_who_is_interrupted_before_it_came_took_no_time(tmp_path, data):
+    path = write(tmp_path, job("x", python("import time; time.sleep(60)")), job("y", ["x"], at=99))
+    child = subprocess.Popen([sys.executable, "-m", "headway", "run", str(path)],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    said = interrupted(child, data / "runs" / "latest" / "jobs" / "x" / "main-0" / "pid.1")
+    assert "y cancelled after 0.0 s: interrupted" in said
+
+
+def interrupted(child, when):
+    end = time.monotonic() + 30
+    while not when.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    out, said = child.communicate(timeout=30)
+    assert child.returncode == 130, said
+    return said + out
 
 
 def test_the_journal_of_a_run_gives_back_its_memory(tmp_path, data):
@@ -194,12 +247,27 @@ def test_adopted_processes_are_watched_and_left_alone(tmp_path, data):
     assert log.read_text().count("loss") == 20
 
 
+def test_who_was_adopted_is_let_go(data):
+    other = subprocess.Popen(python("import time; time.sleep(60)"), start_new_session=True)
+    child = subprocess.Popen([sys.executable, "-m", "headway", "adopt", str(other.pid)],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        said = interrupted(child, data / "runs" / "latest" / "usage.jsonl")
+        assert f"-{other.pid} let go after" in said
+        assert "1 of 1 let go" in said
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
         (["run"], "give a workload"),
         (["run", "--resume", "nothing"], "no run is called"),
-        (["explain", "x"], "no run is called"),
+        (["explain", "x"], "nothing has run yet"),
+        (["report"], "nothing has run yet"),
         (["report", "x"], "no run is called"),
         (["adopt", "999999999"], "no process has the number"),
     ],
@@ -303,6 +371,38 @@ def test_a_run_folder_has_one_headway(tmp_path):
         RunFolder(run.path).lock()
     run.unlock()
     assert RunFolder.find(tmp_path, "latest").path == other.path
+
+
+def test_what_could_not_begin_leaves_nothing_behind(tmp_path, data, monkeypatch):
+    path = write(tmp_path, job("x", python("pass")))
+
+    def fails(*_):
+        raise BackendError("the platform is not there")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Machine, "backend", fails)
+        done = CliRunner().invoke(app, ["run", str(path)])
+        assert "the platform is not there" in str(done.exception)
+        assert list((data / "runs").iterdir()) == []
+    call("run", path)
+    before = RunFolder.find(data, "latest").id
+    with monkeypatch.context() as broken:
+        broken.setattr(Machine, "backend", fails)
+        call("run", path, code=1)
+    assert RunFolder.find(data, "latest").id == before
+    assert "makespan" in call("report").stdout
+
+
+def test_a_report_of_a_run_that_goes_on_says_so(data):
+    run = RunFolder.new(data, {})
+    done = CliRunner().invoke(app, ["report"])
+    assert "has not ended" in str(done.exception)
+    assert "--resume" in done.exception.hint
+    run.lock()
+    done = CliRunner().invoke(app, ["report"])
+    assert "is still running" in str(done.exception)
+    assert "--resume" not in done.exception.hint
+    run.unlock()
 
 
 def test_the_cgroup_module_needs_the_standard_library_only():

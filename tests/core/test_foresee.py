@@ -2,6 +2,7 @@
 
 import pytest
 
+from headway.core.check import check
 from headway.core.decision import Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.foresee import foresee
 from headway.core.job import Phase, Task
@@ -71,6 +72,28 @@ def test_scaling_adds_and_removes():
     d = Scale(job="g", task="worker", add=(("g/worker-1", "b"),), remove=("g/worker-0",))
     after = foresee(Plan(decisions=(d,)), s)
     assert [r.phase for r in after.of("g")] == [Phase.LEAVING, Phase.STARTING]
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        SetShare(replica="no/main-0"),
+        Place(job="no", where=(("no/main-0", "a"),)),
+        Place(job="y", where=(("y/worker-0", "nowhere"),)),
+        Move(replica="no/main-0", to="a"),
+        Move(replica="x/main-0", to="nowhere"),
+        Scale(job="no", task="main"),
+        Scale(job="x", task="main", remove=("no/main-0",)),
+        Scale(job="x", task="main", add=(("x/main-1", "nowhere"),)),
+        Suspend(job="no"),
+    ],
+    ids=str,
+)
+def test_what_names_somebody_unknown_changes_nothing(decision):
+    before, after = world(), seen(decision)
+    for table in ("nodes", "jobs", "replicas"):
+        assert dict(getattr(after, table)) == dict(getattr(before, table))
+    assert check(Plan(decisions=(decision,)), before).refused
 
 
 def test_what_was_seen_is_left_alone():

@@ -164,7 +164,7 @@ class LiveBackend(ABC, Generic[M]):
         for work in self.works.values():
             if work.again_at is not None and work.again_at <= now:
                 work.again_at = None
-                self.set_phase(work, Phase.WAITING)
+                self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
                 self._happened.append(Trigger.ARRIVED)
         for m in list(self.members.values()):
             if m.kill_at is not None and m.kill_at <= now:
@@ -388,6 +388,8 @@ class LiveBackend(ABC, Generic[M]):
         """
         for m in list(self.members.values()):
             if m.work.job.adopted is not None:
+                m.work.then, m.work.reason = Phase.CANCELLED, "it runs on"
+                self.set_phase(m.work, Phase.LEAVING)
                 self.release(m)
         for work in self.works.values():
             if work.finished_at is None and work.then is not Phase.CANCELLED:
@@ -406,12 +408,21 @@ class LiveBackend(ABC, Generic[M]):
         work = self.works.get(request.job)
         if work is None:
             return
-        if request.wish in ("pause", "resume") and work.finished_at is None:
+        if request.wish in ("pause", "resume") and self._holdable(work, request.wish == "pause"):
             work.hold(request.wish == "pause")
             if not work.members and work not in self.coming:
+                work.again_at = None
                 self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
         self._requests.append(request)
         self._happened.append(Trigger.ASKED)
+
+    @staticmethod
+    def _holdable(work: Work, held: bool) -> bool:
+        """Is there anything to do? Whose pause will be refused must not be held back later."""
+        if work.finished_at is not None or work.held == held:
+            return False
+        able = work.phase is Phase.RUNNING and work.spec.checkpoint is not Mode.NONE
+        return able or not held or not work.members
 
     # -- what is new -----------------------------------------------------------------------------
 

@@ -61,5 +61,10 @@ class Inbox:
 def _read(path: Path) -> Request | None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = from_plain(json.loads(path.read_text()))
-        return found if isinstance(found, Request) else None
+        return found if isinstance(found, Request) and _whole(found) else None
     return None
+
+
+def _whole(r: Request) -> bool:
+    """Anybody may write such a file: names are words."""
+    return all(isinstance(x, str) for x in (r.job, r.wish, "" if r.to is None else r.to))

@@ -48,6 +48,12 @@ class Work:
         """Somebody paused it: it is not to be placed."""
         return self._held
 
+    @property
+    def fate(self) -> str:
+        """How it ended, as people say it: what was adopted is never cancelled, only let go."""
+        let_go = self.job.adopted is not None and self.phase is Phase.CANCELLED
+        return "let go" if let_go else self.phase.value
+
     def hold(self, held: bool) -> None:
         """For good: whoever comes after us must know it too."""
         self._held = held

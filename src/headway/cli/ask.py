@@ -50,10 +50,15 @@ def _ask(job: str, wish: str, run: str, data: Data, as_json: bool, to: str | Non
 
     folder = RunFolder.find(data_folder(data), run)
     request = Request(job=JobId(job), wish=wish, to=NodeId(to) if to else None)
-    done, said = ask(folder, request)
+    why = ask(folder, request)
+    said = (
+        f"{job}: not done: {why}"
+        if why
+        else f"{job}: {wish} is under way; see headway explain {job}"
+    )
     if as_json:
-        typer.echo(to_text({"job": job, "wish": wish, "done": done, "said": said}))
+        typer.echo(to_text({"job": job, "wish": wish, "done": not why, "why": why, "said": said}))
     else:
         typer.echo(said)
-    if not done:
+    if why:
         raise typer.Exit(1)

@@ -91,9 +91,9 @@ class Display:
         for work in self.run.backend.finished:
             if work.id not in self._told:
                 self._told.add(work.id)
-                took = (work.finished_at or 0.0) - work.job.at
+                took = max(0.0, (work.finished_at or 0.0) - work.job.at)
                 why = f": {work.reason}" if work.reason else ""
-                self._say(f"{work.id} {work.phase} after {took:.1f} s{why}")
+                self._say(f"{work.id} {work.fate} after {took:.1f} s{why}")
 
     def _rows(self, meter: Meter, now: Seconds) -> list[Sequence[str]]:
         coming = set(self.run.backend.coming)

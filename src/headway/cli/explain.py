@@ -43,16 +43,16 @@ def report(
     headway report latest
     """
     from headway.cli.render import as_json as to_text
-    from headway.cli.render import show_results
+    from headway.cli.render import show_outcomes, show_results
     from headway.runtime.folder import RunFolder, data_folder
-    from headway.runtime.result import to_json
-    from headway.study.runs import read_result, write_run
+    from headway.study.runs import outcomes, read_plain, read_result, write_run
 
     folder = RunFolder.find(data_folder(data), run)
     result = read_result(folder)
     page = write_run(folder)
     if as_json:
-        typer.echo(to_text([to_json([result])]))
+        typer.echo(to_text([read_plain(folder)]))
         return
     show_results([[result]])
+    show_outcomes(outcomes(folder))
     typer.echo(f"pictures: {page}")

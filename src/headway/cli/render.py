@@ -8,12 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headway.core.job import Phase
 from headway.runtime.result import Result, over_seeds
 
 if TYPE_CHECKING:
     from headway.runtime.replay import Difference
-    from headway.runtime.run import Run
     from headway.study.calibrate import Found
     from headway.study.story import Event
 
@@ -108,12 +106,10 @@ def _legend(by_policy: Sequence[Sequence[Result]]) -> str:
     )
 
 
-def show_outcomes(run: "Run") -> None:
-    """Who did not succeed, and why."""
-    for work in run.backend.works.values():
-        if work.phase is not Phase.SUCCEEDED:
-            text = f"{work.id} {work.phase}: {work.reason or 'no reason is known'}"
-            Console().print(text, highlight=False, markup=False)
+def show_outcomes(told: Sequence[str]) -> None:
+    """Who did not succeed, and why, a line each."""
+    for line in told:
+        Console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_story(told: Sequence["Event"]) -> None:

@@ -92,6 +92,8 @@ def run(
         raise ConfigError("--namespace is for Kubernetes", hint="add --backend kubernetes")
     if engine and backend is not Platform.DOCKER:
         raise ConfigError("--engine is for Docker", hint="add --backend docker")
+    if html:
+        _make_room(html)
     if resume is not None:
         follow(take_up(where, resume), html=html, as_json=as_json)
     elif workload is not None:
@@ -109,12 +111,25 @@ def run(
         follow(live, html=html, as_json=as_json)
 
 
+def _make_room(html: Path) -> None:
+    """Rather now than after hours: the page can be written there."""
+    from headway.errors import ConfigError
+
+    try:
+        html.parent.mkdir(parents=True, exist_ok=True)
+        html.open("ab").close()
+    except OSError as error:
+        raise ConfigError(
+            f"the report cannot be written: {error.strerror}", where=str(html), hint="--html FILE"
+        ) from None
+
+
 def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> None:
     """See a run to its end, and say how it went."""
     from headway.cli.display import Display
     from headway.cli.render import as_json as to_text
     from headway.cli.render import show_outcomes, show_results
-    from headway.study.runs import would_have, write_run
+    from headway.study.runs import outcomes, would_have, write_run
 
     with Display(live, quiet=as_json) as display:
         result = live.go(display.show)
@@ -125,7 +140,7 @@ def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> N
         typer.echo(to_text([live.plain(result)]))
     else:
         show_results([[result]])
-        show_outcomes(live)
+        show_outcomes(outcomes(live.folder))
         if live.observed:
             typer.echo(would_have(live.folder))
         typer.echo(f"pictures: {html or page}")

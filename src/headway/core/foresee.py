@@ -65,6 +65,9 @@ class Future(Snapshot):
         """Lists in `alike` that are not those of the snapshot, and may be changed."""
 
     def apply(self, decision: Decision) -> None:
+        """What names somebody unknown changes nothing: `check` refuses it, in words."""
+        if not self._knows(decision):
+            return
         match decision:
             case SetShare(replica=name, limit=limit, weight=weight):
                 self.replicas.put(name, replace(self.replicas[name], limit=limit, weight=weight))
@@ -86,6 +89,25 @@ class Future(Snapshot):
                     self.replicas.put(name, replace(self.replicas[name], phase=Phase.LEAVING))
             case _:
                 assert_never(decision)
+
+    def _knows(self, decision: Decision) -> bool:
+        match decision:
+            case SetShare(replica=name):
+                return name in self.replicas
+            case Place(job=job, where=where):
+                return job in self.jobs and self._nodes(where)
+            case Move(replica=name, to=to):
+                return name in self.replicas and to in self.nodes
+            case Scale(job=job, add=add, remove=remove):
+                there = all(name in self.replicas for name in remove)
+                return job in self.jobs and there and self._nodes(add)
+            case Suspend(job=job):
+                return job in self.jobs
+            case _:
+                assert_never(decision)
+
+    def _nodes(self, where: tuple[tuple[ReplicaId, NodeId], ...]) -> bool:
+        return all(node in self.nodes for _, node in where)
 
     def _set_phase(self, job: JobId, phase: Phase) -> None:
         self.jobs.put(job, replace(self.jobs[job], phase=phase))

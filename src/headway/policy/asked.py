@@ -16,14 +16,17 @@ class Asked:
         return None
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
-        found = tuple(d for r in snapshot.requests for d in _decisions(r, snapshot))
-        return (Plan(decisions=found) if found else CALM), memory
+        found = dict.fromkeys(d for r in snapshot.requests for d in _decisions(r, snapshot))
+        return (Plan(decisions=tuple(found)) if found else CALM), memory
 
 
 def _decisions(request: Request, snapshot: Snapshot) -> list[Decision]:
-    """What is not a decision (that a paused job may go on) its backend has seen to already."""
+    """What is not a decision (that a paused job may go on, that a waiting one is held back) its
+    backend has seen to already.
+    """
     if request.wish == "pause":
-        return [Suspend(job=request.job, reason="somebody asked for a pause")]
+        waits = request.job in snapshot.jobs and not snapshot.placed(request.job)
+        return [] if waits else [Suspend(job=request.job, reason="somebody asked for a pause")]
     if request.wish == "move" and request.to is not None:
         there = snapshot.of(request.job)
         return [Move(replica=r.id, to=request.to, reason="somebody asked") for r in there]

@@ -13,6 +13,7 @@ import os
 from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
+from shutil import rmtree
 from typing import Any
 
 from headway import fault
@@ -50,10 +51,18 @@ class RunFolder:
         path.mkdir()
         run = cls(path)
         run.write("run.json", json.dumps(about, indent=2))
-        link = runs / f".latest-{os.getpid()}"
-        link.symlink_to(path.name)
-        link.replace(runs / "latest")
+        _link(path)
         return run
+
+    def discard(self) -> None:
+        """What it was made for could not begin: as if it had never been."""
+        runs = self.path.parent
+        self.unlock()
+        rmtree(self.path)
+        if (runs / "latest").resolve() == self.path:
+            (runs / "latest").unlink()
+            for before in _all(runs)[-1:]:
+                _link(runs / before)
 
     @classmethod
     def find(cls, data: Path, name: str) -> "RunFolder":
@@ -61,7 +70,11 @@ class RunFolder:
         for path in (data / "runs" / name, Path(name)):
             if (path / "run.json").exists():
                 return cls(path)
-        there = sorted(p.name for p in (data / "runs").glob("*") if not p.is_symlink())
+        there = _all(data / "runs")
+        if name == "latest" and not there:
+            raise ConfigError(
+                "nothing has run yet", where=str(data / "runs"), hint="headway run WORKLOAD"
+            )
         raise UnknownName("run", name, there[-10:], where=str(data / "runs"))
 
     @property
@@ -95,6 +108,10 @@ class RunFolder:
         os.close(self._lock)
 
     @property
+    def ended(self) -> bool:
+        return (self.path / "result.json").exists()
+
+    @property
     def locked(self) -> bool:
         """Is a Headway at work on it?"""
         try:
@@ -109,3 +126,15 @@ class RunFolder:
             return False
         finally:
             os.close(file)
+
+
+def _all(runs: Path) -> list[str]:
+    """The first to begin comes first."""
+    return sorted(p.name for p in runs.glob("*") if not p.is_symlink())
+
+
+def _link(run: Path) -> None:
+    """From now on it is the latest."""
+    link = run.parent / f".latest-{os.getpid()}"
+    link.symlink_to(run.name)
+    link.replace(run.parent / "latest")

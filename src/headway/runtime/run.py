@@ -74,10 +74,11 @@ class Run:
         with self._signals():
             drive(self.backend, self.loop, meter)
         result = self._result()
-        self.folder.write("result.json", json.dumps([self.plain(result)], indent=2))
         learn_peaks(self.folder, self.backend.finished)
         self.backend.close()
         self.book.close()
+        # Comes last: a run with a result is over, and nobody resumes it.
+        self.folder.write("result.json", json.dumps([self.plain(result)], indent=2))
         self.folder.unlock()
         return result
 
@@ -186,6 +187,13 @@ def resume(data: Path, name: str) -> Run:
     if "workload" not in about:
         raise ConfigError("what was adopted is not resumed", hint="adopt it again")
     folder.lock()
+    if folder.ended:
+        folder.unlock()
+        raise ConfigError(
+            f"run {folder.id} has ended",
+            where=str(folder.path),
+            hint=f"see headway report {folder.id}",
+        )
     path = Path(about["workload"])
     workload = read_workload(folder.path / "workload.yaml")
     known = about.get("docker")
@@ -209,7 +217,11 @@ def _begin(
     folder = RunFolder.new(data, about)
     folder.lock()
     sweep(lambda run: _over(data / "runs" / run))
-    return _put_together(folder, jobs, about, platform)
+    try:
+        return _put_together(folder, jobs, about, platform)
+    except BaseException:
+        folder.discard()
+        raise
 
 
 def _over(run: Path) -> bool:
@@ -247,7 +259,7 @@ def _job(work: Work) -> JobResult:
         finished_s=max(end, work.job.at),
         steps=work.step,
         moves=work.moves,
-        outcome=work.phase.value,
+        outcome=work.fate,
     )
 
 

@@ -81,16 +81,17 @@ def _sampled(
 
 
 def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
-    """Of each replica on each node, by what was seen of it."""
-    open_: dict[ReplicaId, tuple[Seconds, NodeId]] = {}
-    before: set[ReplicaId] = set()
+    """Of each replica on each node, by what was seen of it. Only who was bound for a node has
+    moved there: a retry is no move.
+    """
+    open_: dict[ReplicaId, tuple[Seconds, NodeId, bool]] = {}
+    bound_for: dict[ReplicaId, NodeId | None] = {}
     found: list[Stay] = []
 
     def close(name: ReplicaId, at: Seconds) -> None:
-        since, node = open_.pop(name)
+        since, node, moved = open_.pop(name)
         job = JobId(name.rpartition("/")[0])
-        found.append(Stay(job, node, since, at, moved_in=name in before))
-        before.add(name)
+        found.append(Stay(job, node, since, at, moved_in=moved))
 
     for cycle in cycles:
         at, seen = cycle["at_s"], cycle["seen"]
@@ -99,7 +100,8 @@ def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
             if r.id in open_ and open_[r.id][1] != here:
                 close(r.id, at)
             if here is not None and r.id not in open_:
-                open_[r.id] = (at, here)
+                open_[r.id] = (at, here, bound_for.get(r.id) == here)
+            bound_for[r.id] = r.bound_for
         ended = {j.id for j in seen.jobs if j.phase.ended}
         for name in [n for n in open_ if n.rpartition("/")[0] in ended]:
             close(name, at)

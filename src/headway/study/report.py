@@ -9,7 +9,7 @@ from headway.core.units import JobId
 from headway.draw.charts import Series, Span, bars, gantt, lines, stack
 from headway.draw.page import Section, page, table
 from headway.policy.registry import build
-from headway.runtime.result import Result, over_seeds
+from headway.runtime.result import JobResult, Result, over_seeds
 from headway.sim.driver import simulate
 from headway.sim.setup import to_scenario
 from headway.spec.workload import Workload
@@ -133,9 +133,13 @@ _TIMES = ("mean_completion_s", "median_completion_s", "p95_completion_s", "makes
 
 
 def completions(results: Sequence[Result]) -> str:
-    names = [j.name for j in results[0].per_job]
+    names = [_named(j) for j in results[0].per_job]
     series = {r.policy: [j.completion_s for j in r.per_job] for r in results}
     return bars(names, series, y="completion time (s)", baseline=results[0].policy)
+
+
+def _named(job: JobResult) -> str:
+    return job.name if job.outcome == "succeeded" else f"{job.name} ({job.outcome})"
 
 
 def pictures(seen: Recorded) -> str:

@@ -1,14 +1,17 @@
 """Real runs, afterwards: their page, and what another policy would have made of them."""
 
 import json
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 from headway import __version__
 from headway.core.job import Estimate, Expected, JobSpec
 from headway.core.node import Node
 from headway.core.units import JobId, NodeId, Resources
-from headway.draw.page import Section, page
+from headway.draw.page import Section, page, table
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.runtime.folder import RunFolder
@@ -20,30 +23,66 @@ from headway.study.recorded import Recorded, of_run
 from headway.study.report import completions, explained, figures, lead, pictures
 
 
+def read_plain(folder: RunFolder) -> dict[str, Any]:
+    """The result as it was written, with the reasons of those who did not succeed."""
+    if not folder.ended:
+        if folder.locked:
+            said, hint = "is still running", "wait for its end; of a job: headway explain JOB"
+        else:
+            said, hint = "has not ended", f"headway run --resume {folder.id}"
+        raise ConfigError(f"run {folder.id} {said}", where=str(folder.path), hint=hint)
+    (found,) = json.loads((folder.path / "result.json").read_text())
+    return dict(found)
+
+
 def read_result(folder: RunFolder) -> Result:
-    path = folder.path / "result.json"
-    if not path.exists():
-        raise ConfigError(
-            f"run {folder.id} has not ended",
-            where=str(folder.path),
-            hint=f"headway run --resume {folder.id}",
-        )
-    return from_json(json.loads(path.read_text())[0])
+    return from_json(read_plain(folder))
+
+
+def others(folder: RunFolder) -> list[tuple[JobResult, str]]:
+    """Those who did not succeed, and why."""
+    reasons = read_plain(folder).get("reasons", {})
+    jobs = [j for j in read_result(folder).per_job if j.outcome != "succeeded"]
+    return [(j, reasons.get(j.name, "no reason is known")) for j in jobs]
+
+
+def outcomes(folder: RunFolder) -> list[str]:
+    """A line on how many did not succeed, then one for each of them; nothing if all did."""
+    found = others(folder)
+    if not found:
+        return []
+    total = len(read_result(folder).per_job)
+    counts = Counter(job.outcome for job, _ in found)
+    said = ", ".join(f"{n} of {total} {outcome}" for outcome, n in counts.items())
+    each = [f"{job.name} {job.outcome}: {why}" for job, why in found]
+    return [f"{said}; the times above count them too", *each]
 
 
 def write_run(folder: RunFolder) -> Path:
     """The run's own page, `report.html` in its folder."""
-    result = read_result(folder)
+    result, bad = read_result(folder), others(folder)
     title = Path(folder.about.get("workload", "Adopted processes")).stem
     sections = [
         Section(title="Figures", body=figures([[result]]), text=explained([[result]])),
         Section(title="Completion time of each job", body=completions([result])),
         Section(title=f"Under {result.policy}", body=pictures(of_run(folder))),
     ]
+    if bad:
+        rows = [[job.name, job.outcome, f"{job.completion_s:.1f}", why] for job, why in bad]
+        shown = table(["job", "outcome", "after (s)", "reason"], rows, numeric=(2,))
+        sections.insert(0, Section(title="Jobs that did not succeed", body=shown))
     made = f"Made by headway {__version__} from run {folder.id}, measured on this machine."
     to = folder.path / "report.html"
-    to.write_text(page(title, lead([[result]]), sections, footer=made), encoding="utf-8")
+    to.write_text(page(title, _lead(result, len(bad)), sections, footer=made), encoding="utf-8")
     return to
+
+
+def _lead(result: Result, bad: int) -> str:
+    if not bad:
+        return lead([[result]])
+    took = [j.completion_s for j in result.per_job if j.outcome == "succeeded"]
+    mean = f" Those that did took {fmean(took):.0f} s on average." if took else ""
+    return f"{bad} of {result.jobs} jobs under {result.policy} did not succeed.{mean}"
 
 
 def would_have(folder: RunFolder) -> str:

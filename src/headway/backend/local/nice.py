@@ -45,8 +45,13 @@ class NiceGroup:
         self.lead(pid)
 
     def release(self) -> None:
-        self.owner.tell(self.leader, None)
-        self.owner.groups.pop(self.leader, None)
+        """Let its processes be: they are nobody's from now on, and `close` finds none to end."""
+        self._forget()
+        self.leader = 0
+
+    def _forget(self) -> None:
+        if self.owner.groups.pop(self.leader, None) is not None:
+            self.owner.tell(self.leader, None)
 
     def set_share(self, limit: float | None, weight: float) -> None:
         self.limit, self.weight = limit, weight
@@ -90,7 +95,7 @@ class NiceGroup:
                 os.killpg(self.leader, SIGCONT)  # who is stopped hears nothing
 
     def close(self) -> bool:
-        self.release()
+        self._forget()
         left = self.pids()
         for pid in left:
             with suppress(ProcessLookupError, PermissionError):
