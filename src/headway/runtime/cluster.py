@@ -70,9 +70,9 @@ class OnCluster:
     def backend(
         self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
     ) -> tuple[LiveBackend[Any], float]:
+        there = api()  # which says what to install, where that is missing
         from headway.backend.kubernetes.backend import KubernetesBackend  # noqa: PLC0415 - an extra
 
-        there = api()
         space = self.namespace or there.namespace
         made = KubernetesBackend(folder.path, there, jobs, clock, namespace=space, run=folder.id)
         return made, 1.0
