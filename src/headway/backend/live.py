@@ -159,12 +159,12 @@ class LiveBackend(ABC, Generic[M]):
         now = self.clock()
         while self.coming and self.coming[0].job.at <= now and self.admit(self.coming[0]):
             work = self.coming.pop(0)
-            self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
+            self.set_phase(work, work.queued)
             self._happened.append(Trigger.ARRIVED)
         for work in self.works.values():
             if work.again_at is not None and work.again_at <= now:
                 work.again_at = None
-                self.set_phase(work, Phase.WAITING)
+                self.set_phase(work, work.queued)
                 self._happened.append(Trigger.ARRIVED)
         for m in list(self.members.values()):
             if m.kill_at is not None and m.kill_at <= now:
@@ -407,16 +407,24 @@ class LiveBackend(ABC, Generic[M]):
         if work is None:
             return
         if request.wish in ("pause", "resume") and work.finished_at is None:
-            work.hold(request.wish == "pause")
-            if not work.members and work not in self.coming:
-                self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
+            work.hold(request.wish == "pause" and self._may_rest(work))
+            if not work.members and work not in self.coming and work.again_at is None:
+                self.set_phase(work, work.queued)
         self._requests.append(request)
         self._happened.append(Trigger.ASKED)
+
+    @staticmethod
+    def _may_rest(work: Work) -> bool:
+        """Who runs and cannot save itself is not stopped: it must not be held back later either."""
+        saves = work.spec.checkpoint is not Mode.NONE and work.job.adopted is None
+        return saves or work.phase is not Phase.RUNNING
 
     # -- what is new -----------------------------------------------------------------------------
 
     def set_phase(self, work: Work, phase: Phase) -> None:
         work.phase = phase
+        if phase is Phase.RUNNING and work.held:
+            work.hold(False)  # the pause did not come off
         self._news[0][work.id] = None
 
     def set_member(self, m: M, phase: Phase) -> None:

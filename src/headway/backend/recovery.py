@@ -60,8 +60,7 @@ def _take_up(backend: "Resumable[Any]", work: Work, epoch: int, attempt: Try) ->
         # What was heard before is in the journal: a little of it will do.
         m.voice = Voice(m.folder, work.job.metric, work.job.pattern, back=64 * 2**10)
         backend.take_up(m)
-    waits = Phase.LEAVING if work.held else Phase.WAITING
-    work.phase, work.again_at = (Phase.RUNNING if work.members else waits), None
+    work.phase, work.again_at = (Phase.RUNNING if work.members else work.queued), None
     unplanned = {n: code for n, code in attempt.codes.items() if n not in attempt.left}
     bad = next((name for name, code in unplanned.items() if code), None)
     if unplanned.get(work.chief().rpartition("/")[2]) == 0:

@@ -48,6 +48,11 @@ class Work:
         """Somebody paused it: it is not to be placed."""
         return self._held
 
+    @property
+    def queued(self) -> Phase:
+        """What it is in when nothing of it runs and nothing is waited for."""
+        return Phase.LEAVING if self._held else Phase.WAITING
+
     def hold(self, held: bool) -> None:
         """For good: whoever comes after us must know it too."""
         self._held = held

@@ -125,8 +125,7 @@ class Transits:
             return False  # it was done anyway: who is only told to stop does not end with 0
         if saved and t.to is None:
             if not m.work.members:
-                held = m.work.held
-                self.backend.set_phase(m.work, Phase.LEAVING if held else Phase.WAITING)
+                self.backend.set_phase(m.work, m.work.queued)
             return True
         if not saved:  # it cannot be moved after all: back to where it was, and for good
             m.work.spec = replace(m.work.spec, checkpoint=Mode.NONE)
