@@ -2,7 +2,8 @@
 
 import pytest
 
-from headway.core.decision import Suspend
+from headway.backend.transit import planned
+from headway.core.decision import Move, Suspend
 from headway.core.job import Mode, Phase
 from puppets import Puppets
 
@@ -63,3 +64,30 @@ def test_a_job_that_runs_and_cannot_save_itself_is_not_held(puppets):
     x.exit("main-0", 1)
     x.ask("pause")
     assert x.work.held, "now it can be kept away"
+
+
+# -- what counts as saved --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "saved"),
+    [
+        ("state.pt", 143, True),
+        ("state.pt", 0, True),
+        ("state.pt", 137, False),
+        ("state.pt", 1, False),
+        ("LATEST", 137, True),
+    ],
+)
+def test_without_the_sdk_the_exit_code_says_whether_a_newer_file_is_whole(
+    puppets, file, code, saved
+):
+    x = puppets(checkpoint=Mode.SIGTERM)
+    x.place()
+    x.act(Move(replica="x/main-0", to="b"))
+    m = x["main-0"]
+    m.save("a part of it", file)
+    x.exit("main-0", code)
+    assert x["main-0"].node == ("b" if saved else "a")
+    assert x.work.spec.checkpoint is (Mode.SIGTERM if saved else Mode.NONE)
+    assert planned(m.folder, 1, code, Mode.SIGTERM) is saved, "the same after a crash"

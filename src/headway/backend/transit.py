@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from headway.backend.live import LiveBackend
     from headway.backend.state import Member, Work
 
+AS_TOLD = (0, 143)
+"""Exit codes of who saves without the SDK and had the time for it."""
 LOOK: Seconds = 0.05
 """Between two looks for a checkpoint, or for the first report of who has arrived."""
 
@@ -120,7 +122,7 @@ class Transits:
         (m.folder / "ask").unlink(missing_ok=True)
         if t is None or t.stage is not Stage.STOPPING:
             return False  # it ended by itself
-        saved = _mark(m) != t.before or m.id != m.work.chief()
+        saved = m.id != m.work.chief() or _saved(m.folder, t.before, code, m.work.spec.checkpoint)
         if code == 0 and (not saved or m.work.spec.checkpoint is Mode.SDK):
             return False  # it was done anyway: who is only told to stop does not end with 0
         if saved and t.to is None:
@@ -160,5 +162,13 @@ def planned(folder: Path, epoch: int, code: int, mode: Mode) -> bool:
     if code == 0 and mode is Mode.SDK:
         return False
     with suppress(OSError):
-        return (folder / f"left.{epoch}").read_text() != mark(folder, mode)
+        return _saved(folder, (folder / f"left.{epoch}").read_text(), code, mode)
     return False
+
+
+def _saved(folder: Path, before: str, code: int, mode: Mode) -> bool:
+    """Has it left a checkpoint newer than that mark? Without the SDK nobody but its exit code says
+    whether that is whole: who was killed may have been writing it.
+    """
+    by_sdk = mode is Mode.SDK or (folder / "checkpoint" / "LATEST").exists()
+    return mark(folder, mode) != before and (by_sdk or code in AS_TOLD)
