@@ -2,10 +2,11 @@
 
 import pytest
 
+from headway.backend.state import Work
 from headway.backend.transit import planned
 from headway.core.decision import Move, Suspend
 from headway.core.job import Mode, Phase
-from puppets import Puppets
+from puppets import Puppets, workers
 
 
 @pytest.fixture
@@ -85,9 +86,87 @@ def test_without_the_sdk_the_exit_code_says_whether_a_newer_file_is_whole(
     x = puppets(checkpoint=Mode.SIGTERM)
     x.place()
     x.act(Move(replica="x/main-0", to="b"))
-    m = x["main-0"]
+    m, after = x["main-0"], Work(x.work.job, x.work.folder)
     m.save("a part of it", file)
     x.exit("main-0", code)
     assert x["main-0"].node == ("b" if saved else "a")
     assert x.work.spec.checkpoint is (Mode.SIGTERM if saved else Mode.NONE)
-    assert planned(m.folder, 1, code, Mode.SIGTERM) is saved, "the same after a crash"
+    assert planned(after, "main-0", 1, code) is saved, "the same after a crash"
+
+
+# -- gangs -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair(puppets):
+    def make(mode=Mode.SDK):
+        x = puppets(tasks=workers(2), checkpoint=mode)
+        assert x.place("worker-0", "worker-1")
+        return x
+
+    return make
+
+
+def test_of_a_gang_that_is_suspended_the_chief_saves_before_anybody_is_stopped(pair):
+    x = pair()
+    x.act(Suspend(job="x"))
+    x.pass_(1.0)
+    assert x.stopped == []
+    assert {m.phase for m in x.members.values()} == {Phase.LEAVING}
+    x["worker-0"].save("step 3")
+    x.pass_(0.1)
+    assert x.stopped == ["worker-0", "worker-1"]
+    x.exit("worker-0", 143)
+    x.exit("worker-1", 143)
+    assert x.work.phase is Phase.WAITING
+    after = Work(x.work.job, x.work.folder)
+    assert planned(after, "worker-1", 1, 143), "after a crash it is no failure"
+    assert x.place("worker-0", "worker-1")
+
+
+def test_a_gang_whose_chief_does_not_save_stays_whole(pair):
+    x = pair()
+    x.act(Suspend(job="x"))
+    x.pass_(11.0)
+    assert (x.stopped, x.work.phase) == ([], Phase.RUNNING)
+    assert {m.phase for m in x.members.values()} == {Phase.RUNNING}
+    assert len(x.started) == 2
+
+
+@pytest.mark.parametrize("order", [("worker-0", "worker-1"), ("worker-1", "worker-0")])
+def test_a_gang_that_was_stopped_and_had_not_saved_begins_anew_as_a_whole(pair, order):
+    x = pair(Mode.SIGTERM)
+    x.ask("pause")
+    x.act(Suspend(job="x"))
+    assert x.stopped == ["worker-0", "worker-1"]
+    for name in order:
+        x.exit(name, 143)
+    assert x.members == {}
+    x.pass_(1.0)
+    assert (x.work.phase, x.work.tries, x.work.held) == (Phase.WAITING, 0, False)
+    assert x.work.spec.checkpoint is Mode.NONE
+    assert x.place("worker-0", "worker-1")
+
+
+def test_a_worker_that_ends_with_0_when_it_is_told_to_leave_holds_up_nobody(pair):
+    x = pair()
+    x.act(Suspend(job="x"))
+    x["worker-0"].save("step 3")
+    x.pass_(0.1)
+    x.exit("worker-0", 143)
+    x.exit("worker-1", 0)
+    assert x.work.phase is Phase.WAITING
+    assert x.place("worker-0", "worker-1")
+    x.act(Move(replica="x/worker-1", to="b"))
+    x.exit("worker-1", 0)
+    assert x.work.phase is Phase.RUNNING, "it was done"
+
+
+def test_a_worker_that_fails_while_the_chief_saves_fails_the_job(pair):
+    x = pair()
+    x.act(Suspend(job="x"))
+    x.exit("worker-1", 1)
+    assert x.stopped == ["worker-0"]
+    x.exit("worker-0", 143)
+    x.pass_(1.0)
+    assert (x.work.phase, x.work.tries) == (Phase.WAITING, 1)

@@ -129,7 +129,7 @@ class LocalBackend(Resumable[Member]):
     # -- after a crash -----------------------------------------------------------------------------
 
     def past(self, work: Work) -> Past:
-        return past(work.folder, work.spec.checkpoint)
+        return past(work)
 
     def found(self, work: Work, name: str, epoch: int) -> Member:
         there = node_of(work.folder / name)
