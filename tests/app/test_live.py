@@ -1,11 +1,22 @@
 """What every live backend shares, on a platform of puppets: the queue, pauses, moves, gangs."""
 
+import os
+import sys
+from time import monotonic
+
 import pytest
 
+from headway.backend import recovery
+from headway.backend.clock import Clock
+from headway.backend.jobs import Command, LiveJob
+from headway.backend.local.backend import LocalBackend
+from headway.backend.local.cuts import Cut
+from headway.backend.local.enforcement import choose
 from headway.backend.state import Work
 from headway.backend.transit import planned
-from headway.core.decision import Move, Suspend
-from headway.core.job import Mode, Phase
+from headway.core.decision import Move, Place, Started, Suspend
+from headway.core.job import JobSpec, Mode, Phase
+from making import node
 from puppets import Puppets, workers
 
 
@@ -170,3 +181,119 @@ def test_a_worker_that_fails_while_the_chief_saves_fails_the_job(pair):
     x.exit("worker-0", 143)
     x.pass_(1.0)
     assert (x.work.phase, x.work.tries) == (Phase.WAITING, 1)
+
+
+# -- after a crash ---------------------------------------------------------------------------------
+
+PATIENT = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)"
+
+
+class Crash(BaseException):
+    pass
+
+
+class Machine:
+    """A gang of two processes on this machine, and one Headway after the other that looks after it;
+    the first dies before it has started so many.
+    """
+
+    def __init__(self, folder, *, dies_at=2):
+        self.folder, self.dies_at = folder, dies_at
+        self.headways = [self.headway()]
+        self.until(lambda: not self.backend.coming)
+        start, begun = self.backend.start, []
+
+        def dying(*what):
+            begun.append(what)
+            if len(begun) > dies_at:
+                raise Crash
+            return start(*what)
+
+        self.backend.start = dying
+
+    @property
+    def backend(self):
+        return self.headways[-1]
+
+    @property
+    def work(self):
+        return self.backend.works["x"]
+
+    def headway(self):
+        argv = (sys.executable, "-c", PATIENT, str(self.folder / "enough"))
+        spec = JobSpec(tasks=workers(2), grace=5.0)
+        job = LiveJob(id="x", at=0.0, spec=spec, commands={"worker": Command(argv=argv, where="/")})
+        chosen = choose(f"live-{os.getpid()}-{self.folder.name}")
+        return LocalBackend(self.folder, [Cut(node("a", cpu=0.5))], [job], chosen, Clock())
+
+    def place(self):
+        where = tuple((f"x/worker-{i}", "a") for i in range(2))
+        return self.backend.act(Place(job="x", where=where))
+
+    def again(self):
+        self.headways.append(self.headway())
+
+    def until(self, claim):
+        end = monotonic() + 20
+        while not claim():
+            assert monotonic() < end, "it never came true"
+            self.backend.wait(0.02)
+
+    def close(self):
+        self.backend.cancel("the test is over", now=True)
+        self.until(lambda: self.backend.over)
+        for dead in self.headways[:-1]:
+            for m in dead.members.values():
+                m.bury()
+        for each in reversed(self.headways):
+            each.close()
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    made = []
+
+    def make(**more):
+        made.append(Machine(tmp_path, **more))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_a_gang_whose_start_was_cut_short_by_a_crash_begins_anew_as_a_whole(machine):
+    x = machine(dies_at=1)
+    with pytest.raises(Crash):
+        x.place()
+    x.until((x.folder / "jobs" / "x" / "worker-0" / "pid.1").exists)
+    x.again()
+    assert x.work.phase is Phase.LEAVING
+    x.until(lambda: x.work.phase is Phase.WAITING)
+    assert (x.work.members, x.work.tries) == ({}, 0)
+    assert isinstance(x.place(), Started)
+    assert {m.epoch for m in x.work.members.values()} == {1, 2}
+
+
+def test_a_gang_that_is_whole_after_a_crash_goes_on_with_its_ranks(machine):
+    x = machine()
+    x.place()
+    for name in ("worker-0", "worker-1"):
+        x.until((x.folder / "jobs" / "x" / name / "pid.1").exists)
+    x.again()
+    assert x.work.phase is Phase.RUNNING
+    assert [m.rank for m in x.work.members.values()] == [(0, 2), (1, 2)]
+
+
+def test_a_worker_that_was_done_before_the_crash_is_not_missed(tmp_path):
+    work = Work(LiveJob(id="x", at=0.0, spec=JobSpec(), commands={}), tmp_path)
+    work.gang = ("x/worker-0", "x/worker-1")
+    recovery.note_gang(work, [1, 1])
+    gang = recovery._gang(work)
+    work.members["x/worker-0"] = None
+    done, again = recovery.Try(codes={"worker-1": 0}), recovery.Try(running={"worker-0"})
+    assert recovery._whole(work, gang, [recovery.Try(), done])
+    assert not recovery._whole(work, gang, [done, again]), "that was an earlier start"
+    (tmp_path / "gang").write_text("x/worker-0 1\nx/wor")
+    assert list(recovery._gang(work)) == ["x/worker-0"]

@@ -13,13 +13,12 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar, assert_never
-from zlib import crc32
 
 from headway import fault
 from headway.backend.base import outcome
 from headway.backend.clock import Clock
 from headway.backend.jobs import LiveJob
-from headway.backend.recovery import Past
+from headway.backend.recovery import Past, note_gang
 from headway.backend.requests import Inbox
 from headway.backend.state import Member, Work
 from headway.backend.tail import last_line
@@ -114,6 +113,9 @@ class LiveBackend(ABC, Generic[M]):
     def admit(self, work: Work) -> bool:  # noqa: ARG002 - for the heirs
         """It is due: may it join the queue? It is asked again until it may."""
         return True
+
+    def note_gang(self, work: Work) -> None:
+        """It is about to be started: what must whoever comes after us know?"""
 
     # -- events: the driver's side -------------------------------------------------------------
 
@@ -256,6 +258,8 @@ class LiveBackend(ABC, Generic[M]):
         why = self.refusal([(work.spec.task(task_of(name)), node) for name, node in d.where])
         if why:
             return why
+        work.gang = tuple(name for name, _ in d.where)
+        self.note_gang(work)
         self.set_phase(work, self.placed)
         if work.started_at is None:
             work.started_at = self.clock()
@@ -288,23 +292,6 @@ class LiveBackend(ABC, Generic[M]):
             return "it cannot save itself"
         self.transits.suspend(work)
         return ""
-
-    @staticmethod
-    def told(m: Member, rank: int, size: int) -> dict[str, str]:
-        """What a replica finds in its environment."""
-        told = {
-            "HEADWAY_DIR": str(m.folder),
-            "HEADWAY_JOB": m.work.id,
-            "HEADWAY_TASK": m.task,
-            "HEADWAY_REPLICA": m.id,
-            "HEADWAY_EPOCH": str(m.epoch),
-            "HEADWAY_CHECKPOINT_DIR": str(m.folder / "checkpoint"),
-        }
-        if size > 1:
-            port = 20000 + crc32(m.work.id.encode()) % 10000
-            told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            told |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
-        return told
 
     def host(self, m: M) -> M:
         """From now on it is here."""
@@ -475,6 +462,13 @@ class LiveBackend(ABC, Generic[M]):
 
 class Resumable(LiveBackend[M]):
     """One whose folder tells a new Headway, by `recover`, what an old one left."""
+
+    def note_gang(self, work: Work) -> None:
+        note_gang(work, [self.last_epoch(work.folder / x.rpartition("/")[2]) for x in work.gang])
+
+    @abstractmethod
+    def last_epoch(self, folder: Path) -> int:
+        """How often the replica of this folder has been started; 0: never."""
 
     @abstractmethod
     def past(self, work: Work) -> Past: ...

@@ -32,6 +32,8 @@ class Work:
         self.started_at: Seconds | None = None
         self.finished_at: Seconds | None = None
         self.members: dict[ReplicaId, Member] = {}
+        self.gang: tuple[ReplicaId, ...] = ()
+        """Who was started last, by rank."""
         self.used: CoreSeconds = 0.0
         """By those of its replicas that have ended."""
         self.peak: Bytes = 0.0
