@@ -273,6 +273,26 @@ def test_what_is_said_in_trouble_is_no_number(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param('{"step": ' + "1" * 400 + "}", id="a number that is none"),
+        pytest.param("[" * 100_000, id="nested without end"),
+        pytest.param('{"trouble": ' + "[" * 20_000 + "]" * 20_000 + "}", id="trouble without end"),
+        pytest.param('{"trouble": "\\ud800' + "x" * 1000 + '"}', id="half a letter"),
+        pytest.param('{"trouble": {"\\ud800": 1}}', id="half a letter within"),
+    ],
+)
+def test_an_odd_report_of_one_job_does_not_end_the_run(tmp_path, line):
+    (tmp_path / "reports.jsonl").write_text(line + '\n{"step": 7, "loss": 2.0}\n')
+    voice = Voice(tmp_path, back=2**20)
+    voice.listen()
+    heard = voice.report()
+    assert (voice.step, heard.mean) == (7, 2.0)
+    assert 0 < len(heard.trouble) <= 200
+    assert heard.trouble.encode()
+
+
 def test_a_torn_journal_is_mended(tmp_path):
     path = tmp_path / "journal.jsonl"
     seen = '"seen":{"is":"Observation","at":0.0},"plan":{"is":"Plan"}'
