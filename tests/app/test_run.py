@@ -15,8 +15,10 @@ from headway.backend.jobs import Command, environment, to_jobs
 from headway.backend.local import cgroup
 from headway.backend.local.cuts import fit_nodes
 from headway.backend.tail import Voice
+from headway.backend.transit import mark
 from headway.cli import app
 from headway.cli.display import sparkline
+from headway.core.job import Mode
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
@@ -259,6 +261,36 @@ def test_a_checkpoint_is_complete_or_not_there(tmp_path, monkeypatch):
     (tmp_path / "epoch").write_text("3")
     assert not run.save(5, lambda folder: None), "an older start must not save over a newer one"
     assert run.latest.step == 3
+
+
+def test_a_step_that_is_saved_again_has_a_checkpoint_of_its_own(tmp_path, monkeypatch):
+    """The first one stays until the second is complete; and whoever asked sees a newer one."""
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_EPOCH", "1")
+    run, seen = headway.attach(), set()
+    for turn in range(4):
+        monkeypatch.setattr(run, "_outdated", bool)
+        assert run.save(5, lambda folder, turn=turn: (folder / "state").write_text(str(turn)))
+        assert (run.latest.step, (run.latest.folder / "state").read_text()) == (5, str(turn))
+        seen.add(mark(tmp_path, Mode.SDK))
+        answers = iter((False, True))  # killed, as it were, before LATEST names the next
+        monkeypatch.setattr(run, "_outdated", lambda answers=answers: next(answers))
+        assert not run.save(5, lambda folder: (folder / "state").write_text("torn"))
+        assert (run.latest.folder / "state").read_text() == str(turn)
+    assert len(seen) == 4
+    left = [p for p in (tmp_path / "checkpoint").iterdir() if p.name != "LATEST"]
+    assert len(left) <= 3
+
+
+def test_the_newest_checkpoint_stays_whatever_its_time(tmp_path, monkeypatch):
+    """Who copies a folder copies its time, too."""
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+    run = Run(tmp_path)
+    for step in range(4):
+        assert run.save(step, lambda folder, step=step: os.utime(folder, (step, 1000 - step)))
+        assert run.latest.step == step
+    assert len(list((tmp_path / "checkpoint").glob("step-*"))) == 2
 
 
 def test_what_is_said_in_trouble_is_no_number(tmp_path):
