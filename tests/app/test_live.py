@@ -1,5 +1,6 @@
 """What every live backend shares, on a platform of puppets: the queue, pauses, moves, gangs."""
 
+import json
 import os
 import sys
 from time import monotonic
@@ -13,9 +14,10 @@ from headway.backend.local.backend import LocalBackend
 from headway.backend.local.cuts import Cut
 from headway.backend.local.enforcement import choose
 from headway.backend.state import Work
+from headway.backend.told import told
 from headway.backend.transit import planned
 from headway.core.decision import Move, Place, Started, Suspend
-from headway.core.job import JobSpec, Mode, Phase
+from headway.core.job import JobSpec, Mode, Phase, Task
 from making import node
 from puppets import Puppets, workers
 
@@ -181,6 +183,27 @@ def test_a_worker_that_fails_while_the_chief_saves_fails_the_job(pair):
     x.exit("worker-0", 143)
     x.pass_(1.0)
     assert (x.work.phase, x.work.tries) == (Phase.WAITING, 1)
+
+
+def test_ranks_are_by_the_job_and_not_by_who_placed_it(puppets):
+    tasks = (Task(name="ps"), *workers(2), Task(name="chief"))
+    x = puppets(tasks=tasks)
+    names = ("worker-1", "ps-0", "worker-0", "chief-0")
+    assert x.place(*names)
+    ranks = [n[2:] for n, _, _ in sorted(x.started, key=lambda s: s[2])]
+    assert ranks == ["chief-0", "ps-0", "worker-0", "worker-1"]
+    env = told(x["worker-1"])
+    assert (env["RANK"], env["WORLD_SIZE"]) == ("3", "4")
+    found, first = json.loads(env["TF_CONFIG"]), int(env["MASTER_PORT"]) + 1
+    hosts = [f"127.0.0.1:{first + i}" for i in range(4)]
+    assert found["cluster"] == {"chief": hosts[:1], "ps": hosts[1:2], "worker": hosts[2:]}
+    assert found["task"] == {"type": "worker", "index": 1}
+
+
+def test_who_is_alone_is_told_of_nobody(puppets):
+    x = puppets()
+    x.place()
+    assert not {"TF_CONFIG", "RANK", "MASTER_ADDR"} & set(told(x["main-0"]))
 
 
 # -- after a crash ---------------------------------------------------------------------------------

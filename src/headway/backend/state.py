@@ -1,6 +1,7 @@
 """What a backend keeps of each job and replica. Changed in place, by it alone."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +80,18 @@ class Work:
         names = [t.name for t in self.spec.tasks]
         lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
         return ReplicaId(f"{self.id}/{lead}-0")
+
+    def by_rank(self, gang: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
+        """The chief first, then as the job itself lists them: at every start the same, whoever has
+        placed them and in whatever order.
+        """
+        spec, chief = self.spec, self.chief()
+
+        def place(name: ReplicaId) -> tuple[bool, int, int]:
+            task = spec.tasks.index(spec.task(task_of(name)))
+            return name != chief, task, int(name.rpartition("-")[2])
+
+        return tuple(sorted(gang, key=place))
 
 
 class Member(ABC):
