@@ -344,6 +344,13 @@ def test_runs_that_begin_at_once_have_names_of_their_own(tmp_path):
     assert len(set(made)) == 10
 
 
+def test_a_run_begins_where_another_of_our_number_died_half_way(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / f".latest-{os.getpid()}").symlink_to("of-the-dead")
+    made = RunFolder.new(tmp_path, {})
+    assert RunFolder.find(tmp_path, "latest").path.name == made.id
+
+
 def test_a_run_folder_has_one_headway(tmp_path):
     run = RunFolder.new(tmp_path, {})
     other = RunFolder.new(tmp_path, {})

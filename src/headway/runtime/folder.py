@@ -50,6 +50,7 @@ class RunFolder:
         run = cls(path)
         run.write("run.json", json.dumps(about, indent=2))
         link = runs / f".latest-{os.getpid()}"
+        link.unlink(missing_ok=True)  # of one that died here; in a container all have one number
         link.symlink_to(path.name)
         link.replace(runs / "latest")
         return run
