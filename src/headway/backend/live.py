@@ -258,16 +258,15 @@ class LiveBackend(ABC, Generic[M]):
         why = self.refusal([(work.spec.task(task_of(name)), node) for name, node in d.where])
         if why:
             return why
-        where = dict(d.where)
-        work.gang = work.by_rank(where)
+        work.gang = work.by_rank(name for name, _ in d.where)
         self.note_gang(work)
         self.set_phase(work, self.placed)
         if work.started_at is None:
             work.started_at = self.clock()
         self._happened.append(Trigger.STARTED)
         try:
-            for rank, name in enumerate(work.gang):
-                self.start(work, name, where[name], (rank, len(work.gang)))
+            for name, node in d.where:
+                self.start(work, name, node, (work.gang.index(name), len(work.gang)))
         except OSError as error:  # a gang is started whole: who is up already leaves again
             self.try_again(work, f"it could not be started: {error}")
             raise
