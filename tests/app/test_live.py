@@ -107,6 +107,25 @@ def test_without_the_sdk_the_exit_code_says_whether_a_newer_file_is_whole(
     assert planned(after, "main-0", 1, code) is saved, "the same after a crash"
 
 
+def test_who_cannot_be_started_where_it_was_moved_to_is_tried_again(puppets, monkeypatch):
+    x = puppets()
+    x.place()
+    x.act(Move(replica="x/main-0", to="b"))
+    x["main-0"].save("step 3")
+    x.pass_(0.1)
+
+    def full(*what):
+        del what
+        raise OSError(28, "no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(x, "start", full)
+        x.exit("main-0", 143)
+    assert "could not be started on b" in x.work.reason
+    x.pass_(1.0)
+    assert x.place()
+
+
 # -- gangs -----------------------------------------------------------------------------------------
 
 

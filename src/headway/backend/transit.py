@@ -160,13 +160,19 @@ class Transits:
         if not saved and t.to is None and m.rank[1] > 1:
             self._begin_anew(work)
             return True
-        there = t.to if saved and t.to is not None else m.node
-        new = self.backend.start(work, m.id, there, m.rank)
-        new.transit = Transit(there, t.before, self.backend.clock() + work.spec.grace)
-        new.transit.stage = Stage.ARRIVING
+        self._start(m, t, t.to if saved and t.to is not None else m.node)
+        return True
+
+    def _start(self, m: "Member", t: Transit, there: NodeId) -> None:
+        try:
+            new = self.backend.start(m.work, m.id, there, m.rank)
+        except OSError as error:
+            self.backend.try_again(m.work, f"it could not be started on {there}: {error}")
+            return
+        until = self.backend.clock() + m.work.spec.grace
+        new.transit = Transit(there, t.before, until, Stage.ARRIVING)
         new.came_from = m.node if there != m.node else None
         self.backend.set_member(new, Phase.LEAVING)
-        return True
 
     def _begin_anew(self, work: "Work") -> None:
         """Its others have been stopped too: a gang goes on whole, from its last good checkpoint."""
