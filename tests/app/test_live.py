@@ -239,8 +239,8 @@ class Machine:
     the first dies before it has started so many.
     """
 
-    def __init__(self, folder, *, dies_at=2):
-        self.folder, self.dies_at = folder, dies_at
+    def __init__(self, folder, *, dies_at=2, mode=Mode.NONE):
+        self.folder, self.mode = folder, mode
         self.headways = [self.headway()]
         self.until(lambda: not self.backend.coming)
         start, begun = self.backend.start, []
@@ -263,7 +263,7 @@ class Machine:
 
     def headway(self):
         argv = (sys.executable, "-c", PATIENT, str(self.folder / "enough"))
-        spec = JobSpec(tasks=workers(2), grace=5.0)
+        spec = JobSpec(tasks=workers(2), grace=5.0, checkpoint=self.mode)
         job = LiveJob(id="x", at=0.0, spec=spec, commands={"worker": Command(argv=argv, where="/")})
         chosen = choose(f"live-{os.getpid()}-{self.folder.name}")
         return LocalBackend(self.folder, [Cut(node("a", cpu=0.5))], [job], chosen, Clock())
@@ -326,6 +326,18 @@ def test_a_gang_that_is_whole_after_a_crash_goes_on_with_its_ranks(machine):
     x.again()
     assert x.work.phase is Phase.RUNNING
     assert [m.rank for m in x.work.members.values()] == [(0, 2), (1, 2)]
+
+
+@pytest.mark.parametrize("mode", [Mode.SDK, Mode.NONE])
+def test_a_pause_that_had_only_begun_when_headway_died_is_asked_for_again(machine, mode):
+    x = machine(mode=mode)
+    x.place()
+    for name in ("worker-0", "worker-1"):
+        x.until((x.folder / "jobs" / "x" / name / "pid.1").exists)
+    x.work.hold(True)
+    x.again()
+    assert [r.wish for r in x.backend.observe().requests] == ["pause"]
+    assert x.work.held is (mode is Mode.SDK), "who cannot save itself is not held either"
 
 
 def test_a_worker_that_was_done_before_the_crash_is_not_missed(tmp_path):

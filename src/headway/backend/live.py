@@ -173,7 +173,7 @@ class LiveBackend(ABC, Generic[M]):
                 m.kill_at = now + 1.0
                 self.signal(m, signal.SIGKILL)
         for request in self.inbox.new():
-            self._asked(request)
+            self.asked(request)
         self.transits.advance(now)
         self._closing = [m for m in self._closing if not self.cleared(m)]
         if now - self._looked_at >= LONGEST_WAIT and self._waiting():
@@ -388,7 +388,7 @@ class LiveBackend(ABC, Generic[M]):
             m.kill_at = self.clock() if now else m.kill_at
         self._happened.append(Trigger.ASKED)
 
-    def _asked(self, request: Request) -> None:
+    def asked(self, request: Request) -> None:
         """A pause holds a job back until it is resumed; the rest is for the policy to decide."""
         work = self.works.get(request.job)
         if work is None:

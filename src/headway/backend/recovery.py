@@ -9,6 +9,7 @@ from headway import fault
 from headway.backend.state import Work
 from headway.backend.tail import Voice
 from headway.core.job import Phase
+from headway.core.snapshot import Request
 from headway.core.units import NodeId, ReplicaId
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def recover(backend: "Resumable[Any]") -> None:
             backend.end(work, Phase.CANCELLED)
         elif work.phase is Phase.RUNNING and not _whole(work, gang, found.tries):
             backend.put_back(work, "a part of it was gone after a crash: it begins anew")
+        elif work.phase is Phase.RUNNING and work.held:  # its pause had only begun
+            backend.asked(Request(job=work.id, wish="pause"))
 
 
 def _take_up(backend: "Resumable[Any]", work: Work, epoch: int, attempt: Try) -> None:
