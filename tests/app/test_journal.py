@@ -3,7 +3,7 @@
 import pytest
 
 from headway.core.check import FINE, Verdict
-from headway.core.decision import Applied, Failed, Plan, Refused, SetShare
+from headway.core.decision import Applied, Failed, Plan, Refused, SetShare, Started, Suspend
 from headway.core.snapshot import Observation, Trigger
 from headway.errors import ConfigError
 from headway.runtime.journal import FileJournal, read
@@ -103,3 +103,17 @@ def test_outcomes_find_their_decisions_again_past_what_was_refused(tmp_path):
     (line,) = read(tmp_path / "j")
     assert line["refused"] == (refused,)
     assert line["outcomes"] == (Failed(decision=SHARE, why="no such cgroup"),)
+
+
+def test_of_two_equal_decisions_one_may_be_refused(tmp_path):
+    """Somebody asked twice for the same, within one cycle."""
+    pause = Suspend(job="x", reason="somebody asked for a pause")
+    refused = Refused(decision=pause, why="it is leaving")
+    book = FileJournal(tmp_path / "j")
+    verdict = Verdict(accepted=(pause, SHARE), refused=(refused,))
+    plan = Plan(decisions=(pause, SHARE, pause))
+    book.intend(Trigger.ASKED, Observation(at=1.0), plan, verdict, None)
+    book.settle((Started(decision=pause), Applied(decision=SHARE)))
+    book.close()
+    (line,) = read(tmp_path / "j")
+    assert line["outcomes"] == (Started(decision=pause), Applied(decision=SHARE))

@@ -16,8 +16,10 @@ from headway.backend.jobs import Command, environment, to_jobs
 from headway.backend.local import cgroup
 from headway.backend.local.cuts import fit_nodes
 from headway.backend.tail import Voice
+from headway.backend.transit import mark
 from headway.cli import app
 from headway.cli.display import sparkline
+from headway.core.job import Mode
 from headway.errors import BackendError, ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
@@ -329,6 +331,36 @@ def test_a_checkpoint_is_complete_or_not_there(tmp_path, monkeypatch):
     assert run.latest.step == 3
 
 
+def test_a_step_that_is_saved_again_has_a_checkpoint_of_its_own(tmp_path, monkeypatch):
+    """The first one stays until the second is complete; and whoever asked sees a newer one."""
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_EPOCH", "1")
+    run, seen = headway.attach(), set()
+    for turn in range(4):
+        monkeypatch.setattr(run, "_outdated", bool)
+        assert run.save(5, lambda folder, turn=turn: (folder / "state").write_text(str(turn)))
+        assert (run.latest.step, (run.latest.folder / "state").read_text()) == (5, str(turn))
+        seen.add(mark(tmp_path, Mode.SDK))
+        answers = iter((False, True))  # killed, as it were, before LATEST names the next
+        monkeypatch.setattr(run, "_outdated", lambda answers=answers: next(answers))
+        assert not run.save(5, lambda folder: (folder / "state").write_text("torn"))
+        assert (run.latest.folder / "state").read_text() == str(turn)
+    assert len(seen) == 4
+    left = [p for p in (tmp_path / "checkpoint").iterdir() if p.name != "LATEST"]
+    assert len(left) <= 3
+
+
+def test_the_newest_checkpoint_stays_whatever_its_time(tmp_path, monkeypatch):
+    """Who copies a folder copies its time, too."""
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+    run = Run(tmp_path)
+    for step in range(4):
+        assert run.save(step, lambda folder, step=step: os.utime(folder, (step, 1000 - step)))
+        assert run.latest.step == step
+    assert len(list((tmp_path / "checkpoint").glob("step-*"))) == 2
+
+
 def test_what_is_said_in_trouble_is_no_number(tmp_path):
     (tmp_path / "reports.jsonl").write_text('{"step": 1, "loss": NaN}\nnonsense\n{"accuracy": 3}\n')
     voice = Voice(tmp_path, back=2**20)
@@ -339,6 +371,26 @@ def test_what_is_said_in_trouble_is_no_number(tmp_path):
         3.0,
         "a line of reports.jsonl is no report",
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param('{"step": ' + "1" * 400 + "}", id="a number that is none"),
+        pytest.param("[" * 100_000, id="nested without end"),
+        pytest.param('{"trouble": ' + "[" * 20_000 + "]" * 20_000 + "}", id="trouble without end"),
+        pytest.param('{"trouble": "\\ud800' + "x" * 1000 + '"}', id="half a letter"),
+        pytest.param('{"trouble": {"\\ud800": 1}}', id="half a letter within"),
+    ],
+)
+def test_an_odd_report_of_one_job_does_not_end_the_run(tmp_path, line):
+    (tmp_path / "reports.jsonl").write_text(line + '\n{"step": 7, "loss": 2.0}\n')
+    voice = Voice(tmp_path, back=2**20)
+    voice.listen()
+    heard = voice.report()
+    assert (voice.step, heard.mean) == (7, 2.0)
+    assert 0 < len(heard.trouble) <= 200
+    assert heard.trouble.encode()
 
 
 def test_a_torn_journal_is_mended(tmp_path):
@@ -358,6 +410,13 @@ def test_runs_that_begin_at_once_have_names_of_their_own(tmp_path):
     """Their control groups bear these names, whatever data folder they belong to."""
     made = [RunFolder.new(tmp_path / f"{i % 2}", {}).id for i in range(10)]
     assert len(set(made)) == 10
+
+
+def test_a_run_begins_where_another_of_our_number_died_half_way(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / f".latest-{os.getpid()}").symlink_to("of-the-dead")
+    made = RunFolder.new(tmp_path, {})
+    assert RunFolder.find(tmp_path, "latest").path.name == made.id
 
 
 def test_a_run_folder_has_one_headway(tmp_path):

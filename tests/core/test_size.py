@@ -69,6 +69,14 @@ def test_kinds_are_learnt_from_those_that_ended():
     assert from_kind(twice).error == pytest.approx(40 / 120)
 
 
+def test_a_run_of_which_no_work_was_seen_tells_nothing():
+    nothing = learn(None, 0.0)
+    assert from_kind(nothing) is None
+    assert learn(nothing, 100.0) == learn(None, 100.0)
+    once = learn(None, 100.0)
+    assert learn(once, 0.0) == once
+
+
 def curve(shape, *, sign=-1.0, noise=0.0, points=20, scale=1.0):
     """A track of a job that goes 1,000 steps, up to the first half."""
     dice = np.random.default_rng(1)

@@ -13,13 +13,12 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar, assert_never
-from zlib import crc32
 
 from headway import fault
 from headway.backend.base import outcome
 from headway.backend.clock import Clock
 from headway.backend.jobs import LiveJob
-from headway.backend.recovery import Past
+from headway.backend.recovery import Past, note_gang
 from headway.backend.requests import Inbox
 from headway.backend.state import Member, Work
 from headway.backend.tail import last_line
@@ -115,6 +114,9 @@ class LiveBackend(ABC, Generic[M]):
         """It is due: may it join the queue? It is asked again until it may."""
         return True
 
+    def note_gang(self, work: Work) -> None:
+        """It is about to be started: what must whoever comes after us know?"""
+
     # -- events: the driver's side -------------------------------------------------------------
 
     @property
@@ -159,19 +161,19 @@ class LiveBackend(ABC, Generic[M]):
         now = self.clock()
         while self.coming and self.coming[0].job.at <= now and self.admit(self.coming[0]):
             work = self.coming.pop(0)
-            self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
+            self.set_phase(work, work.queued)
             self._happened.append(Trigger.ARRIVED)
         for work in self.works.values():
             if work.again_at is not None and work.again_at <= now:
                 work.again_at = None
-                self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
+                self.set_phase(work, work.queued)
                 self._happened.append(Trigger.ARRIVED)
         for m in list(self.members.values()):
             if m.kill_at is not None and m.kill_at <= now:
                 m.kill_at = now + 1.0
                 self.signal(m, signal.SIGKILL)
         for request in self.inbox.new():
-            self._asked(request)
+            self.asked(request)
         self.transits.advance(now)
         self._closing = [m for m in self._closing if not self.cleared(m)]
         if now - self._looked_at >= LONGEST_WAIT and self._waiting():
@@ -256,13 +258,15 @@ class LiveBackend(ABC, Generic[M]):
         why = self.refusal([(work.spec.task(task_of(name)), node) for name, node in d.where])
         if why:
             return why
+        work.gang = work.by_rank(name for name, _ in d.where)
+        self.note_gang(work)
         self.set_phase(work, self.placed)
         if work.started_at is None:
             work.started_at = self.clock()
         self._happened.append(Trigger.STARTED)
         try:
-            for rank, (name, node) in enumerate(d.where):
-                self.start(work, name, node, (rank, len(d.where)))
+            for name, node in d.where:
+                self.start(work, name, node, (work.gang.index(name), len(work.gang)))
         except OSError as error:  # a gang is started whole: who is up already leaves again
             self.try_again(work, f"it could not be started: {error}")
             raise
@@ -288,23 +292,6 @@ class LiveBackend(ABC, Generic[M]):
             return "it cannot save itself"
         self.transits.suspend(work)
         return ""
-
-    @staticmethod
-    def told(m: Member, rank: int, size: int) -> dict[str, str]:
-        """What a replica finds in its environment."""
-        told = {
-            "HEADWAY_DIR": str(m.folder),
-            "HEADWAY_JOB": m.work.id,
-            "HEADWAY_TASK": m.task,
-            "HEADWAY_REPLICA": m.id,
-            "HEADWAY_EPOCH": str(m.epoch),
-            "HEADWAY_CHECKPOINT_DIR": str(m.folder / "checkpoint"),
-        }
-        if size > 1:
-            port = 20000 + crc32(m.work.id.encode()) % 10000
-            told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-            told |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
-        return told
 
     def host(self, m: M) -> M:
         """From now on it is here."""
@@ -403,31 +390,31 @@ class LiveBackend(ABC, Generic[M]):
             m.kill_at = self.clock() if now else m.kill_at
         self._happened.append(Trigger.ASKED)
 
-    def _asked(self, request: Request) -> None:
+    def asked(self, request: Request) -> None:
         """A pause holds a job back until it is resumed; the rest is for the policy to decide."""
         work = self.works.get(request.job)
         if work is None:
             return
-        if request.wish in ("pause", "resume") and self._holdable(work, request.wish == "pause"):
-            work.hold(request.wish == "pause")
-            if not work.members and work not in self.coming:
-                work.again_at = None
-                self.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
+        held = request.wish == "pause" and self._may_rest(work)
+        if request.wish in ("pause", "resume") and held != work.held and work.finished_at is None:
+            work.hold(held)
+            if not work.members and work not in self.coming and work.again_at is None:
+                self.set_phase(work, work.queued)
         self._requests.append(request)
         self._happened.append(Trigger.ASKED)
 
     @staticmethod
-    def _holdable(work: Work, held: bool) -> bool:
-        """Is there anything to do? Whose pause will be refused must not be held back later."""
-        if work.finished_at is not None or work.held == held:
-            return False
-        able = work.phase is Phase.RUNNING and work.spec.checkpoint is not Mode.NONE
-        return able or not held or not work.members
+    def _may_rest(work: Work) -> bool:
+        """Whose pause will be refused must not be held back later."""
+        saves = work.spec.checkpoint is not Mode.NONE and work.job.adopted is None
+        return not work.members or (work.phase is Phase.RUNNING and saves)
 
     # -- what is new -----------------------------------------------------------------------------
 
     def set_phase(self, work: Work, phase: Phase) -> None:
         work.phase = phase
+        if phase is Phase.RUNNING and work.held:
+            work.hold(False)  # the pause did not come off
         self._news[0][work.id] = None
 
     def set_member(self, m: M, phase: Phase) -> None:
@@ -478,6 +465,13 @@ class LiveBackend(ABC, Generic[M]):
 
 class Resumable(LiveBackend[M]):
     """One whose folder tells a new Headway, by `recover`, what an old one left."""
+
+    def note_gang(self, work: Work) -> None:
+        note_gang(work, [self.last_epoch(work.folder / x.rpartition("/")[2]) for x in work.gang])
+
+    @abstractmethod
+    def last_epoch(self, folder: Path) -> int:
+        """How often the replica of this folder has been started; 0: never."""
 
     @abstractmethod
     def past(self, work: Work) -> Past: ...

@@ -1,12 +1,16 @@
 """Take up what an earlier Headway left: who runs, who ended, what was under way."""
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headway import fault
 from headway.backend.state import Work
 from headway.backend.tail import Voice
 from headway.core.job import Phase
-from headway.core.units import NodeId
+from headway.core.snapshot import Request
+from headway.core.units import NodeId, ReplicaId
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +44,7 @@ def recover(backend: "Resumable[Any]") -> None:
         if found.started is None and not found.cancelled:
             continue
         backend.coming.remove(work)
+        gang = _gang(work)
         if found.started is not None:
             work.started_at = found.started - backend.clock.began
         for epoch, attempt in enumerate(found.tries, 1):
@@ -48,26 +53,71 @@ def recover(backend: "Resumable[Any]") -> None:
             work.finished_at = found.ended - backend.clock.began
         elif found.cancelled:
             backend.end(work, Phase.CANCELLED)
+        elif work.phase is Phase.RUNNING and not _whole(work, gang, found.tries):
+            backend.put_back(work, "a part of it was gone after a crash: it begins anew")
+        elif work.phase is Phase.RUNNING and work.held:  # its pause had only begun
+            backend.asked(Request(job=work.id, wish="pause"))
 
 
 def _take_up(backend: "Resumable[Any]", work: Work, epoch: int, attempt: Try) -> None:
     """One start of a job. An exit that was planned counts neither as success nor as failure."""
     for name in attempt.codes:
         backend.tidy(work, name, epoch)
-    for name in attempt.running:
+    for name in sorted(attempt.running):
         m = backend.found(work, name, epoch)
+        if m.id in work.gang:
+            m.rank = work.gang.index(m.id), len(work.gang)
         (m.folder / "ask").unlink(missing_ok=True)
         # What was heard before is in the journal: a little of it will do.
         m.voice = Voice(m.folder, work.job.metric, work.job.pattern, back=64 * 2**10)
         backend.take_up(m)
-    waits = Phase.LEAVING if work.held else Phase.WAITING
-    work.phase, work.again_at = (Phase.RUNNING if work.members else waits), None
+    work.phase, work.again_at = (Phase.RUNNING if work.members else work.queued), None
     unplanned = {n: code for n, code in attempt.codes.items() if n not in attempt.left}
     bad = next((name for name, code in unplanned.items() if code), None)
     if unplanned.get(work.chief().rpartition("/")[2]) == 0:
         backend.end(work, Phase.SUCCEEDED)
     elif bad is not None:
         backend.failed(work, backend.found(work, bad, epoch), unplanned[bad])
+
+
+# -- gangs -----------------------------------------------------------------------------------------
+
+
+def note_gang(work: Work, epochs: Sequence[int]) -> None:
+    """Before the first of a gang is started: who belongs to it, by rank, and how often each had
+    been started by then. A job of one replica needs no such note.
+    """
+    there = work.folder / "gang"
+    if len(work.gang) > 1 or there.exists():
+        work.folder.mkdir(parents=True, exist_ok=True)
+        fault.passing()
+        lines = (f"{name} {epoch}\n" for name, epoch in zip(work.gang, epochs, strict=True))
+        there.write_text("".join(lines))
+
+
+def _gang(work: Work) -> dict[ReplicaId, int]:
+    """As it was noted. A torn note is of a gang of which nobody was started."""
+    found: dict[ReplicaId, int] = {}
+    with suppress(OSError, ValueError):
+        for line in (work.folder / "gang").read_text().splitlines():
+            name, epoch = line.split(" ")
+            found[ReplicaId(name)] = int(epoch)
+    work.gang = tuple(found)
+    return found
+
+
+def _whole(work: Work, gang: Mapping[ReplicaId, int], tries: Sequence[Try]) -> bool:
+    """Is everybody here, but for those that were done? A start may have been cut short, or a stop
+    of all of them.
+    """
+    return all(
+        name in work.members or _done(name.rpartition("/")[2], tries[before:])
+        for name, before in gang.items()
+    )
+
+
+def _done(name: str, tries: Sequence[Try]) -> bool:
+    return any(t.codes.get(name) == 0 and name not in t.left for t in tries)
 
 
 def node_of(replica: "Path") -> NodeId:

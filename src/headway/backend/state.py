@@ -1,6 +1,7 @@
 """What a backend keeps of each job and replica. Changed in place, by it alone."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ class Work:
         self.started_at: Seconds | None = None
         self.finished_at: Seconds | None = None
         self.members: dict[ReplicaId, Member] = {}
+        self.gang: tuple[ReplicaId, ...] = ()
+        """Who was started last, by rank."""
         self.used: CoreSeconds = 0.0
         """By those of its replicas that have ended."""
         self.peak: Bytes = 0.0
@@ -53,6 +56,11 @@ class Work:
         """How it ended, as people say it: what was adopted is never cancelled, only let go."""
         let_go = self.job.adopted is not None and self.phase is Phase.CANCELLED
         return "let go" if let_go else self.phase.value
+
+    @property
+    def queued(self) -> Phase:
+        """What it is in when nothing of it runs and nothing is waited for."""
+        return Phase.LEAVING if self._held else Phase.WAITING
 
     def hold(self, held: bool) -> None:
         """For good: whoever comes after us must know it too."""
@@ -78,6 +86,18 @@ class Work:
         names = [t.name for t in self.spec.tasks]
         lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
         return ReplicaId(f"{self.id}/{lead}-0")
+
+    def by_rank(self, gang: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
+        """The chief first, then as the job itself lists them: at every start the same, whoever has
+        placed them and in whatever order.
+        """
+        spec, chief = self.spec, self.chief()
+
+        def place(name: ReplicaId) -> tuple[bool, int, int]:
+            task = spec.tasks.index(spec.task(task_of(name)))
+            return name != chief, task, int(name.rpartition("-")[2])
+
+        return tuple(sorted(gang, key=place))
 
 
 class Member(ABC):

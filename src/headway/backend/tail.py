@@ -17,6 +17,8 @@ from headway.backend.lines import Lines, Said
 BOUND = 64 * 2**20
 KEPT = 2**20
 """Bytes of a log that are left when it is cut."""
+LONGEST = 200
+"""Letters of what a job says of itself in words."""
 GULP = 256 * 2**10
 """Bytes that are understood at one look."""
 
@@ -146,7 +148,7 @@ class Voice:
         try:
             said = json.loads(line)
             step, total = said.pop("step", None), said.pop("total_steps", None)
-            trouble = said.pop("trouble", "")
+            trouble = _sayable(said.pop("trouble", ""))
             value = said.get(self.metric)
             if value is None and len(said) == 1:
                 (value,) = said.values()  # whatever it calls its only metric
@@ -155,12 +157,12 @@ class Voice:
                 value=None if value is None else float(value),
                 total=None if total is None else float(total),
             )
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             self.heard.trouble = "a line of reports.jsonl is no report"
             return
         self._sdk = True
         if trouble:
-            self.heard.trouble = str(trouble)
+            self.heard.trouble = trouble
         self._take(found)
 
     def _take(self, said: Said) -> None:
@@ -175,10 +177,15 @@ class Voice:
                 self.value = said.value
 
 
+def _sayable(text: object) -> str:
+    """What can be written down, and is not too long for a sentence: anybody may have said it."""
+    return str(text)[:LONGEST].encode(errors="replace").decode()
+
+
 def last_line(folder: Path) -> str:
     """What it said last; mostly that is why it failed."""
     with suppress(OSError), (folder / "out.log").open("rb") as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
         lines = log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip()[-200:] if lines else ""
+        return lines[-1].strip()[-LONGEST:] if lines else ""
     return ""

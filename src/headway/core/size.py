@@ -95,16 +95,20 @@ def from_steps(spec: JobSpec, attained: CoreSeconds, step: float | None) -> Esti
 
 
 def from_kind(known: Known | None) -> Estimate | None:
-    if known is None:
+    if known is None or known.work <= 0:
         return None
     spread = (known.most - known.least) / known.work
     return Estimate(value=known.work, error=max(ONE_RUN, spread))
 
 
 def learn(known: Known | None, work: CoreSeconds) -> Known:
-    """What is known of a kind after one more of it has ended: newer runs count more."""
-    if known is None:
+    """What is known of a kind after one more of it has ended: newer runs count more. A run of
+    which no work was seen tells nothing.
+    """
+    if known is None or known.work <= 0:
         return Known(work=work, least=work, most=work)
+    if work <= 0:
+        return known
     mean = known.work + (work - known.work) / 2
     return Known(work=mean, least=min(known.least, work), most=max(known.most, work))
 

@@ -136,5 +136,6 @@ def _all(runs: Path) -> list[str]:
 def _link(run: Path) -> None:
     """From now on it is the latest."""
     link = run.parent / f".latest-{os.getpid()}"
+    link.unlink(missing_ok=True)  # of one that died here; in a container all have one number
     link.symlink_to(run.name)
     link.replace(run.parent / "latest")

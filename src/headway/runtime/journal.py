@@ -213,8 +213,11 @@ def _brief(outcome: Outcome) -> str:
 
 
 def _whole(line: dict[str, Any]) -> tuple[Outcome, ...]:
-    refused = [r.decision for r in line.get("refused", ())]
-    accepted = [d for d in line["plan"].decisions if d not in refused]
+    """Of equal decisions the later are refused: they are taken out one for one, from the back."""
+    accepted = list(reversed(line["plan"].decisions))
+    for each in reversed(line.get("refused", ())):
+        accepted.remove(each.decision)
+    accepted.reverse()
     pairs = zip(line["outcomes"], accepted, strict=True)
     return tuple(KNOWN[o["is"]](decision=d, **{k: o[k] for k in o if k != "is"}) for o, d in pairs)
 

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import NamedTuple, SupportsFloat
 
 PAUSE = 0.1
@@ -98,7 +98,7 @@ class Run:
         folder = self.checkpoint_dir
         if folder is None or self._outdated():
             return False
-        name = f"step-{step}-{os.environ.get('HEADWAY_EPOCH', '0')}"
+        name = _name(folder, step)
         fresh = folder / f"{name}.part"
         try:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -114,7 +114,6 @@ class Run:
     def _complete(self, folder: Path, fresh: Path, name: str, step: int) -> None:
         for path in (*fresh.rglob("*"), fresh):
             _sync(path)
-        shutil.rmtree(folder / name, ignore_errors=True)
         fresh.rename(folder / name)
         _sync(folder)
         if self._outdated():
@@ -127,7 +126,8 @@ class Run:
         with suppress(OSError):
             os.unlink(self._ask)  # noqa: PTH108
         done = [p for p in folder.iterdir() if p.name.startswith("step-") and p.suffix != ".part"]
-        for old in sorted(done, key=lambda p: p.stat().st_mtime)[:-KEPT]:
+        others = sorted((p for p in done if p.name != name), key=lambda p: p.stat().st_mtime)
+        for old in others[: 1 - KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
     def _outdated(self) -> bool:
@@ -154,6 +154,14 @@ def attach(total_steps: float | None = None) -> Run:
     """The run that this process is part of. `total_steps`: how many it will make, if known."""
     folder = os.environ.get("HEADWAY_DIR")
     return Run(Path(folder) if folder else None, total_steps)
+
+
+def _name(folder: Path, step: int) -> str:
+    """Of a checkpoint: its own, also if this step was saved before. That one stays until `LATEST`
+    names the new one, and whoever waits for a newer one sees that it is.
+    """
+    name = f"step-{step}-{os.environ.get('HEADWAY_EPOCH', '0')}"
+    return f"{name}-{time_ns()}" if (folder / name).exists() else name
 
 
 def _sync(path: Path) -> None:

@@ -25,6 +25,7 @@ from headway.backend.local import admission
 from headway.backend.mailbox import Mailbox
 from headway.backend.recovery import Past, recover
 from headway.backend.state import Work
+from headway.backend.told import told
 from headway.core.decision import Applied, Decision, Failed, Move, Outcome, SetShare, Started
 from headway.core.job import Phase, Task, replica_id
 from headway.core.node import Node
@@ -86,7 +87,7 @@ class DockerBackend(Resumable[Member]):
     # -- starts ------------------------------------------------------------------------------------
 
     def start(self, work: Work, name: ReplicaId, node: NodeId, rank: tuple[int, int]) -> Member:
-        epoch = past.last_epoch(work.folder / name.rpartition("/")[2]) + 1
+        epoch = self.last_epoch(work.folder / name.rpartition("/")[2]) + 1
         m = self._member(work, name, node, epoch)
         m.rank, m.phase = rank, Phase.STARTING
         if work.job.adopted is not None:
@@ -97,7 +98,7 @@ class DockerBackend(Resumable[Member]):
             past.claim(m.folder, epoch, node)
             command = work.job.commands[m.task]
             pools = threads(work.spec.task(m.task), self.nodes[node])
-            env = environment({}, command, pools, self.told(m, *rank))
+            env = environment({}, command, pools, told(m))
             m.most = admission.ceiling(m, self.nodes[node], self.members.values())
             made = container.body(self.run, m, command, env, shared=not m.engine.apart)
             launch = partial(calls.launch, m, made)
@@ -259,16 +260,16 @@ class DockerBackend(Resumable[Member]):
 
     # -- what engines tell -------------------------------------------------------------------------
 
-    def _event(self, engine: Engine, told: dict[str, Any]) -> None:
-        about = told["Actor"]
-        if told["Action"] == "start" and self._is_wanted(about["Attributes"]):
+    def _event(self, engine: Engine, said: dict[str, Any]) -> None:
+        about = said["Actor"]
+        if said["Action"] == "start" and self._is_wanted(about["Attributes"]):
             client, number = engine.client, about["ID"]
             engine.do(
                 partial(client.get, f"/containers/{number}/json"), partial(self._came, engine)
             )
             return
         m = self._about(engine, about["ID"], about["Attributes"])
-        if m is None or told["Action"] not in ("die", "destroy"):
+        if m is None or said["Action"] not in ("die", "destroy"):
             return
         m.died = int(about["Attributes"].get("exitCode") or m.died or 0)
         if m.id_there:
@@ -434,6 +435,9 @@ class DockerBackend(Resumable[Member]):
         self.mail.close()
 
     # -- after a crash -----------------------------------------------------------------------------
+
+    def last_epoch(self, folder: Path) -> int:
+        return past.last_epoch(folder)
 
     def past(self, work: Work) -> Past:
         return past.past(self._left, work)

@@ -67,7 +67,7 @@ def past(left: Mapping[Key, Left], work: Work) -> Past:
                 attempt.running.add(replica.name)
                 continue
             attempt.codes[replica.name] = code
-            if planned(replica, epoch, code, work.spec.checkpoint):
+            if planned(work, replica.name, epoch, code):
                 attempt.left.add(replica.name)
             found.ended = (replica / f"exit.{epoch}").stat().st_mtime
         found.tries.append(attempt)

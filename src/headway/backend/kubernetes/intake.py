@@ -134,7 +134,7 @@ class Intake:
     def _enqueue(self, work: Work, record: Record) -> None:
         record.say("Accepted", True, "Accepted", "it can be run here")
         self.backend.look_again()
-        self.backend.set_phase(work, Phase.LEAVING if work.held else Phase.WAITING)
+        self.backend.set_phase(work, work.queued)
 
     def _take_up(self, work: Work, record: Record, *, started: bool) -> None:
         """It has a placement: go on with it. What is missing of a gang that never ran is made; of

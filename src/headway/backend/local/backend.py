@@ -20,6 +20,7 @@ from headway.backend.local.past import past
 from headway.backend.local.state import Member
 from headway.backend.recovery import Past, node_of, recover
 from headway.backend.state import Work
+from headway.backend.told import told
 from headway.core.job import Task
 from headway.core.units import Cores, NodeId, ReplicaId
 
@@ -50,7 +51,7 @@ class LocalBackend(Resumable[Member]):
 
     def start(self, work: Work, name: ReplicaId, node: NodeId, rank: tuple[int, int]) -> Member:
         fault.passing()
-        epoch = launch.last_epoch(work.folder / name.rpartition("/")[2]) + 1
+        epoch = self.last_epoch(work.folder / name.rpartition("/")[2]) + 1
         m = self._member(work, name, node, epoch)
         m.rank = rank
         if isinstance(work.job.adopted, int):
@@ -65,7 +66,7 @@ class LocalBackend(Resumable[Member]):
             (*self.enforcement.prefix, *command.argv),
             node=node,
             cpus=self.cuts[node].cpus,
-            env=environment(os.environ, command, pools, self.told(m, *rank)),
+            env=environment(os.environ, command, pools, told(m)),
             where=command.where,
             entrances=m.group.entrances(),
         )
@@ -128,8 +129,11 @@ class LocalBackend(Resumable[Member]):
 
     # -- after a crash -----------------------------------------------------------------------------
 
+    def last_epoch(self, folder: Path) -> int:
+        return launch.last_epoch(folder)
+
     def past(self, work: Work) -> Past:
-        return past(work.folder, work.spec.checkpoint)
+        return past(work)
 
     def found(self, work: Work, name: str, epoch: int) -> Member:
         there = node_of(work.folder / name)

@@ -1,16 +1,14 @@
 """What an earlier Headway left in a job's folder: who runs, who ended and how. Reads only."""
 
-from pathlib import Path
-
 from headway.backend.local import launch
 from headway.backend.recovery import Past, Try
+from headway.backend.state import Work
 from headway.backend.transit import planned
-from headway.core.job import Mode
 
 
-def past(folder: Path, mode: Mode) -> Past:
-    found = Past(cancelled=(folder / "cancelled").exists())
-    replicas = [p for p in sorted(folder.glob("*-*")) if p.is_dir()]
+def past(work: Work) -> Past:
+    found = Past(cancelled=(work.folder / "cancelled").exists())
+    replicas = [p for p in sorted(work.folder.glob("*-*")) if p.is_dir()]
     last = max((launch.last_epoch(p) for p in replicas), default=0)
     for epoch in range(1, last + 1):
         attempt = Try()
@@ -24,7 +22,7 @@ def past(folder: Path, mode: Mode) -> Past:
                 attempt.running.add(replica.name)
             else:
                 code = attempt.codes[replica.name] = launch.exit_code(replica, epoch)
-                if planned(replica, epoch, code, mode):
+                if planned(work, replica.name, epoch, code):
                     attempt.left.add(replica.name)
                 found.ended = (end if end.exists() else claim).stat().st_mtime
         found.tries.append(attempt)
