@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 def simulate(
     workload: Annotated[
-        Path | None, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
+        Path | None,
+        typer.Argument(help="YAML file, kind: Workload or TrainingJob.", show_default=False),
     ] = None,
     policy: Annotated[
         list[str] | None,
