@@ -34,6 +34,22 @@ def test_simulate_prints_a_table(headway):
     assert "worst" not in alone, "one policy is compared with nobody"
 
 
+@pytest.mark.parametrize(("width", "lost"), [(120, ""), (72, "p95"), (50, "makespan")])
+def test_a_name_of_a_policy_stays_in_one_line(headway, monkeypatch, width, lost):
+    monkeypatch.setenv("COLUMNS", str(width))
+    named = ["fair", "spread", "flowcon:paper", "headway:lag=0.01"]
+    out = headway("simulate", THREE, *(w for p in named for w in ("-p", p)), "--seeds", 2).out
+    assert [line.split()[0] for line in out.splitlines()[2:6]] == named
+    assert ("No room for" in out) == bool(lost)
+    assert lost in " ".join(out.split())
+    assert re.search(r"spread\s+\d+\s+0\.0%", out), "neither +0.0% nor -0.0%"
+
+
+def test_one_job_is_one_job(headway, workload):
+    ran = headway("simulate", workload("jobs: [{name: x, profile: {work: 5}}]\n"))
+    assert ran.out.startswith("1 job, 1 seed;")
+
+
 def test_simulate_speaks_json(headway):
     ran = headway("simulate", THREE, "--json")
     first, second = json.loads(ran.out)
