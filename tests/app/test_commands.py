@@ -45,6 +45,13 @@ def test_a_name_of_a_policy_stays_in_one_line(headway, monkeypatch, width, lost)
     assert re.search(r"spread\s+\d+\s+0\.0%", out), "neither +0.0% nor -0.0%"
 
 
+def test_several_policies_have_a_journal_each(headway, tmp_path):
+    ran = headway("simulate", THREE, "-p", "fair", "-p", "las", "--journal", tmp_path / "k.jsonl")
+    named = [tmp_path / f"k-{policy}.jsonl" for policy in ("fair", "las")]
+    assert f"journals: {named[0]}, {named[1]}" in ran.out
+    assert all(path.exists() for path in named)
+
+
 def test_one_job_is_one_job(headway, workload):
     ran = headway("simulate", workload("jobs: [{name: x, profile: {work: 5}}]\n"))
     assert ran.out.startswith("1 job, 1 seed;")
