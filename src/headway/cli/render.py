@@ -12,6 +12,7 @@ from headway.core.job import Phase
 from headway.runtime.result import Result, over_seeds
 
 if TYPE_CHECKING:
+    from headway.core.decision import Decision
     from headway.runtime.replay import Difference
     from headway.runtime.run import Run
     from headway.study.calibrate import Found
@@ -176,10 +177,18 @@ def show_differences(cycles: int, found: Sequence["Difference"], policy: str) ->
         console.print(f"cycle {d.cycle} at {d.at_s:.1f} s: {d.what} differs", highlight=False)
         for label, decisions in (("then", d.then), ("now", d.now)):
             for decision in decisions:
-                console.print(f"  {label}: {decision}", highlight=False, markup=False)
+                text = f"  {label}: {_decided(decision)}"
+                console.print(text, highlight=False, markup=False, soft_wrap=True)
     more = f", the first {SHOWN} shown" if len(found) > SHOWN else ""
     text = f"{len(found)} of {many(cycles, 'cycle')} differ under {policy}{more}"
     console.print(text, highlight=False, soft_wrap=True)
+
+
+def _decided(decision: "Decision") -> str:
+    from headway.study.story import _spell as spell  # as `explain` words it
+
+    who = getattr(decision, "replica", None) or getattr(decision, "job", "")
+    return f"{who}: {spell(decision)}" + (f" ({decision.reason})" if decision.reason else "")
 
 
 def show_bench(result: dict[str, Any]) -> None:
