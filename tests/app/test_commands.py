@@ -146,7 +146,9 @@ def test_every_workload_of_the_repository_runs(headway, path):
 
 def test_policies_are_listed(headway):
     assert "kube-scheduler" in headway("policies").out
-    assert "interval=20.0" in headway("policies", "flowcon").out
+    one = headway("policies", "flowcon").out
+    assert "interval=20.0" in one
+    assert "Double the interval while everybody has converged." in one
     assert "did you mean 'flowcon'" in headway("policies", "flowcn").err
     listed = json.loads(headway("policies", "--json").out)
     assert [p["name"] for p in listed if p["modes"]] == [

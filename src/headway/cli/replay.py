@@ -58,6 +58,8 @@ def replay(
     chosen = f"{real}{policy}" if policy else wrote
     cycles, found = decide_again(chain([first], lines), build(chosen))
     found = found if reasons else [d for d in found if not _same_but_for_reasons(d)]
+    if chosen != wrote:  # what another remembers is its own
+        found = [d for d in found if d.what != "memory"]
     if as_json:
         typer.echo(
             to_text([
