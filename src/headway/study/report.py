@@ -89,9 +89,9 @@ def _mean(results: Sequence[Result], name: str) -> float:
     return found["mean"] if found else 0.0
 
 
-def explained(results: Sequence[Sequence[Result]]) -> str:
-    seeds = len(results[0])
-    spread = f" Means over {seeds} seeds." if seeds > 1 else ""
+def explained(results: Sequence[Sequence[Result]], what: str = "seeds") -> str:
+    many = len(results[0])
+    spread = f" Means over {many} {what}." if many > 1 else ""
     first = results[0][0].policy
     times = (
         "Mean, median and 95th percentile of the jobs' completion times (finish minus "
