@@ -152,6 +152,8 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             id="a failure of nothing",
         ),
         pytest.param("jobs: [}\n", ["this is not YAML"], "w.yaml:3", id="no YAML"),
+        pytest.param("? [a]\n: 1\n", ["this is not YAML"], "w.yaml:3", id="a key of several"),
+        pytest.param(JOB + "---\n" + JOB, ["holds one document"], "w.yaml:4", id="two documents"),
         pytest.param(
             "pool: flwcon\njobs: [{name: x, model: gru}]\n",
             ["no pool of models is called 'flwcon'", "did you mean 'flowcon'"],

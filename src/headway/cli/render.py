@@ -185,7 +185,7 @@ def show_differences(cycles: int, found: Sequence["Difference"], policy: str) ->
 
 
 def _decided(decision: "Decision") -> str:
-    from headway.study.story import _spell as spell  # as `explain` words it
+    from headway.study.story import spell  # as `explain` words it
 
     who = getattr(decision, "replica", None) or getattr(decision, "job", "")
     return f"{who}: {spell(decision)}" + (f" ({decision.reason})" if decision.reason else "")

@@ -173,6 +173,8 @@ def refuse_twice(root: Any, where: str) -> None:
         lines: dict[str, int] = {}
         for key, value in node.value:
             todo.append(value)
+            if not isinstance(key, yaml.ScalarNode):
+                continue
             line = key.start_mark.line + 1
             if key.value in lines:
                 both = f"lines {lines[key.value]} and {line}"

@@ -57,6 +57,12 @@ def _loaded(text: str, where: str) -> tuple[Any, Any]:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
+        if "another document" in problem:
+            raise ConfigError(
+                "a file holds one document, and here begins another",
+                where=f"{where}{line}",
+                hint="put it into a file of its own, or leave out '---'",
+            ) from None
         raise ConfigError(
             f"this is not YAML: {problem}", where=f"{where}{line}", hint="check the indentation"
         ) from None
