@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from headway.spec.reading import read_workload
+
 JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
 
 
@@ -118,7 +120,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "jobs: [{name: x, model: resnet}]\n",
             ["no model is called 'resnet'", "there are:", "vae-torch"],
-            "",
+            "w.yaml:3, jobs[0].model",
             id="an unknown model",
         ),
         pytest.param(
@@ -150,11 +152,78 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             id="a failure of nothing",
         ),
         pytest.param("jobs: [}\n", ["this is not YAML"], "w.yaml:3", id="no YAML"),
+        pytest.param("? [a]\n: 1\n", ["this is not YAML"], "w.yaml:3", id="a key of several"),
+        pytest.param(JOB + "---\n" + JOB, ["holds one document"], "w.yaml:4", id="two documents"),
         pytest.param(
             "pool: flwcon\njobs: [{name: x, model: gru}]\n",
             ["no pool of models is called 'flwcon'", "did you mean 'flowcon'"],
             "",
             id="an unknown pool",
+        ),
+        pytest.param(
+            JOB + "\nnodse: 3\n", ["unknown key 'nodse'"], "w.yaml:5\n", id="a key at the top"
+        ),
+        pytest.param(
+            JOB + "seed: 1\n" + JOB,
+            ["key 'jobs' occurs twice: lines 3 and 5"],
+            "w.yaml:5\n",
+            id="a key that occurs twice",
+        ),
+        pytest.param(
+            "nodes: [{name: a, cpu: none}]\n" + JOB,
+            ["headway: 'none' is not an amount of cores"],
+            "w.yaml:3, nodes[0].cpu\n",
+            id="one of two forms",
+        ),
+        pytest.param(
+            "nodes: some\n" + JOB,
+            ["must be a whole number or a list, not 'some'"],
+            "w.yaml:3, nodes\n",
+            id="neither form",
+        ),
+        pytest.param(
+            "jobs: [{name: x, spec: {tasks: [{command: python train.py}]}}]\n",
+            ["must be a list, not 'python train.py'", "write [python, train.py]"],
+            "tasks[0].command",
+            id="a command in one string",
+        ),
+        pytest.param(
+            "jobs: [{name: A B, profile: {work: 5}}]\n",
+            ["a name is small letters, digits", "not 'A B'"],
+            "w.yaml:3, jobs[0].name",
+            id="a name of two words",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {}\n",
+            ["'work' is missing"],
+            "w.yaml:5, jobs[0].profile.work",
+            id="a missing key",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {speed: {kind: rng, compute: 1}}\n",
+            ["must be 'sync', 'async' or 'ring', not 'rng'"],
+            "w.yaml:5, jobs[0].profile.speed.kind",
+            id="a word that is not among them",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {work: 5}, spec: {tasks: "
+            "[{resources: {requests: {cpu: 1, memory: 4000Gi, gpu: 1}}}]}}]\n",
+            ["4000Gi of memory and 1 GPU", "the most is 64Gi of memory and 0 GPUs"],
+            "w.yaml",
+            id="what is short is named",
+        ),
+        pytest.param(
+            "nodes: [{cpu: 2}, {gpu: 1}]\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
+            "[{resources: {requests: {cpu: 2, gpu: 1}}}]}}]\n",
+            ["2 cores and 1 GPU", "no node has that much of all of it"],
+            "w.yaml",
+            id="no node has both",
+        ),
+        pytest.param(
+            "arrivals: {every_s: 3, models: [gru, grue]}\n",
+            ["no model is called 'grue'"],
+            "w.yaml:3, arrivals.models[1]",
+            id="an unknown model to draw",
         ),
         pytest.param(
             "jobs:\n  - {name: x, profile: {work: -5}}\n  - {name: y, profile: {work: .nan}}\n",
@@ -171,6 +240,29 @@ def test_one_message_with_place_and_remedy(headway, workload, body, says, where)
     for part in says:
         assert part in ran.err
     assert where in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("apiVersion: v1\nkind: ConfigMap\n", "its kind is 'ConfigMap'"),
+        ("services:\n  web: {image: nginx}\n", "it does not say its kind"),
+        ("- jobs\n", "no keys"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_that(headway, workload, text, says):
+    ran = headway("simulate", workload(text, head=""))
+    assert f"this is no Workload: {says}" in ran.err
+    assert "kind: Workload" in ran.err
+
+
+def test_a_training_job_is_a_workload_of_one(headway, workload):
+    head = "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: vae}\n"
+    path = workload("spec: {tasks: [{command: [sleep]}]}\n", head=head)
+    (job,) = read_workload(path).jobs
+    assert (job.name, job.at, job.spec.tasks[0].command) == ("vae", 0, ("sleep",))
+    assert "job 'vae' has no profile" in headway("simulate", path).err
+    assert "unknown key 'tsks'" in headway("simulate", workload("spec: {tsks: 1}\n", head=head)).err
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,29 @@ def test_simulate_prints_a_table(headway):
     assert "worst" not in alone, "one policy is compared with nobody"
 
 
+@pytest.mark.parametrize(("width", "lost"), [(120, ""), (72, "p95"), (50, "makespan")])
+def test_a_name_of_a_policy_stays_in_one_line(headway, monkeypatch, width, lost):
+    monkeypatch.setenv("COLUMNS", str(width))
+    named = ["fair", "spread", "flowcon:paper", "headway:lag=0.01"]
+    out = headway("simulate", THREE, *(w for p in named for w in ("-p", p)), "--seeds", 2).out
+    assert [line.split()[0] for line in out.splitlines()[2:6]] == named
+    assert ("No room for" in out) == bool(lost)
+    assert lost in " ".join(out.split())
+    assert re.search(r"spread\s+\d+\s+0\.0%", out), "neither +0.0% nor -0.0%"
+
+
+def test_several_policies_have_a_journal_each(headway, tmp_path):
+    ran = headway("simulate", THREE, "-p", "fair", "-p", "las", "--journal", tmp_path / "k.jsonl")
+    named = [tmp_path / f"k-{policy}.jsonl" for policy in ("fair", "las")]
+    assert f"journals: {named[0]}, {named[1]}" in ran.out
+    assert all(path.exists() for path in named)
+
+
+def test_one_job_is_one_job(headway, workload):
+    ran = headway("simulate", workload("jobs: [{name: x, profile: {work: 5}}]\n"))
+    assert ran.out.startswith("1 job, 1 seed;")
+
+
 def test_simulate_speaks_json(headway):
     ran = headway("simulate", THREE, "--json")
     first, second = json.loads(ran.out)
@@ -123,7 +146,9 @@ def test_every_workload_of_the_repository_runs(headway, path):
 
 def test_policies_are_listed(headway):
     assert "kube-scheduler" in headway("policies").out
-    assert "interval=20.0" in headway("policies", "flowcon").out
+    one = headway("policies", "flowcon").out
+    assert "interval=20.0" in one
+    assert "Double the interval while everybody has converged." in one
     assert "did you mean 'flowcon'" in headway("policies", "flowcn").err
     listed = json.loads(headway("policies", "--json").out)
     assert [p["name"] for p in listed if p["modes"]] == [

@@ -1,11 +1,13 @@
 """A journal decided again gives the same decisions."""
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
 
 from headway.cli import app
+from headway.runtime.folder import RunFolder
 from scenarios import POLICIES
 
 WORKLOAD = """
@@ -55,7 +57,30 @@ def test_a_changed_journal_is_noticed(tmp_path, workload):
     place = next(i for i, line in enumerate(lines) if '"is":"Place"' in line)
     lines[place] = lines[place].replace("fair sharing", "somebody")
     journal.write_text("\n".join(lines) + "\n")
-    assert "plan differs" in call("replay", journal, code=1).stdout
+    assert "no difference" in call("replay", journal).stdout, "the same decision"
+    said = call("replay", journal, "--reasons", code=1).stdout
+    assert "plan differs" in said
+    assert re.search(r"then: \S+: placed on node-\d \(.*somebody", said)
+    lines[place] = lines[place].replace('"node-1"', '"node-2"').replace('"node-0"', '"node-2"')
+    journal.write_text("\n".join(lines) + "\n")
+    assert "plan differs" in call("replay", journal, "-p", "headway", code=1).stdout
+
+
+def test_a_real_run_is_decided_again_by_its_name(tmp_path, workload):
+    """Its journal says `@headway`: as it runs for real. Nobody but us has to know."""
+    folder = RunFolder.new(tmp_path, {})
+    call("simulate", workload, "--policy", "@fifo", "--journal", folder.journal)
+    for name in ("latest", folder.id, folder.path, folder.journal):
+        said = call("replay", name, "--data", tmp_path).stdout
+        assert "decided again by fifo: no difference" in said
+    assert "under las" in call("replay", "latest", "-p", "las", "--data", tmp_path).stdout
+    lines = folder.journal.read_text()
+    folder.journal.write_text(lines.replace('"policy":"@fifo"', '"policy":"@las"', 1))
+    for named in ([], ["-p", "las"]):
+        said = call("replay", "latest", *named, "--data", tmp_path, code=1).stdout
+        assert "differ under las" in said
+    nobody = CliRunner().invoke(app, ["replay", "nobody", "--data", str(tmp_path)])
+    assert "no run is called 'nobody'" in str(nobody.exception)
 
 
 def test_an_empty_or_nameless_journal_is_refused(tmp_path):

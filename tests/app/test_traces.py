@@ -91,6 +91,14 @@ def test_a_bad_trace_is_refused_by_line(tmp_path, text, form, says):
     assert says in caught.value.message
     if "line is no job" in says:
         assert caught.value.where.endswith((":5", ":1"))
+        assert "in seconds" in caught.value.hint
+
+
+@pytest.mark.parametrize("option", ["nodes", "devices", "first", "shortest", "largest", "format"])
+def test_what_is_for_a_trace_needs_one(headway, workload, option):
+    path = workload("jobs: [{name: x, profile: {work: 5}}]\n")
+    ran = headway("simulate", path, f"--{option}", "philly" if option == "format" else 1)
+    assert (ran.code, f"--{option} is for a trace" in ran.err) == (2, True)
 
 
 def test_simulate_takes_a_trace(headway, folder):

@@ -1,5 +1,7 @@
 """Baselines, and names of policies."""
 
+from dataclasses import fields
+
 import pytest
 
 from headway.core.decision import CALM, SetShare
@@ -13,7 +15,7 @@ from headway.policy.as_fair import AsFair
 from headway.policy.fair import Fair
 from headway.policy.headway import Headway
 from headway.policy.pods import Pods
-from headway.policy.registry import POLICIES, build
+from headway.policy.registry import CHOICES, POLICIES, build
 from headway.policy.spread import Spread, score
 from making import GIB, job, node, replica, running, snapshot
 
@@ -150,6 +152,12 @@ def test_a_name_means_a_combination():
     assert all(build(name).name == name for name in POLICIES)
 
 
+def test_every_word_that_a_setting_is_by_itself_is_among_those_allowed():
+    made = [entry.make() for entry in POLICIES.values()]
+    words = [(f.name, getattr(m, f.name)) for m in made for f in fields(m) if f.name != "name"]
+    assert all(value in CHOICES[key] for key, value in words if isinstance(value, str))
+
+
 @pytest.mark.parametrize(
     ("name", "error", "says"),
     [
@@ -157,6 +165,13 @@ def test_a_name_means_a_combination():
         ("flowcon:treshold=1", UnknownName, "did you mean 'threshold'"),
         ("flowcon:threshold=many", ConfigError, "must be a number"),
         ("fair:paper", ConfigError, "has no mode 'paper'"),
+        ("flowcon:papr", ConfigError, "did you mean 'paper'?"),
+        ("flowcon:signal", ConfigError, "did you mean 'signal=…'?"),
+        ("flowcon:threshold=-1", ConfigError, "must be a number, 0 or more, not '-1'"),
+        ("flowcon:threshold=inf", ConfigError, "must be a number"),
+        ("flowcon:interval=0", ConfigError, "must be a number, above 0, not '0'"),
+        ("flowcon:signal=loud", ConfigError, "signal cannot be 'loud' there are: range, maximum"),
+        ("flowcon:soft=perhaps", ConfigError, "soft cannot be 'perhaps' there are: on"),
     ],
 )
 def test_a_wrong_name_says_what_would_be_right(name, error, says):

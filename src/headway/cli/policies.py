@@ -17,9 +17,12 @@ def policies(
 ) -> None:
     """List the policies and what each decides, or the settings of one.
 
-    headway policies
-    headway policies flowcon
-    headway simulate w.yaml --policy flowcon:paper,threshold=0.1,interval=30
+    Settings follow a colon, wherever a policy is named: key=value, with commas between. Policies
+    joined by + are a chain.
+
+        headway policies
+        headway policies flowcon
+        headway simulate w.yaml --policy flowcon:paper,threshold=0.1,interval=30
     """
     from headway.cli.render import as_json as to_text
     from headway.errors import UnknownName
@@ -45,7 +48,17 @@ def _plain(name: str, entry: "Entry") -> dict[str, Any]:
         "about": entry.about,
         "modes": ["paper"] if entry.paper else [],
         "settings": {k: getattr(made, k) for k in known},
+        "meaning": {k: v for k, v in _meanings(type(made)).items() if k in known},
     }
+
+
+def _meanings(of: type[Any]) -> dict[str, str]:
+    from headway.spec.docstrings import docstrings
+
+    found: dict[str, str] = {}
+    for cls in reversed(of.__mro__[:-1]):
+        found |= docstrings(cls)
+    return found
 
 
 def _show_one(policy: dict[str, Any]) -> None:
@@ -53,7 +66,19 @@ def _show_one(policy: dict[str, Any]) -> None:
     if policy["modes"]:
         typer.echo("  paper: as its paper has it")
     for key, value in policy["settings"].items():
-        typer.echo(f"  {key}={value}")
+        shown = ("off", "on")[value] if isinstance(value, bool) else value
+        typer.echo(f"  {key}={shown}{_about(policy['meaning'].get(key, ''))}")
+
+
+def _about(text: str) -> str:
+    """What a setting means, in lines of its own below it."""
+    from shutil import get_terminal_size
+    from textwrap import fill
+
+    room = min(get_terminal_size().columns, 100)
+    return (
+        "\n" + fill(text, room, initial_indent=" " * 6, subsequent_indent=" " * 6) if text else ""
+    )
 
 
 def _show_all(chosen: "dict[str, Entry]") -> None:

@@ -11,6 +11,7 @@ from rich.table import Table
 from headway.runtime.result import Result, over_seeds
 
 if TYPE_CHECKING:
+    from headway.core.decision import Decision
     from headway.runtime.replay import Difference
     from headway.study.calibrate import Found
     from headway.study.story import Event
@@ -26,26 +27,66 @@ def as_json(thing: Any) -> str:
 def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
     """One row a policy; with several seeds each figure is its mean ± standard deviation."""
     seeds, jobs = len(by_policy[0]), by_policy[0][0].jobs
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     columns = ["mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves"]
     shown = list(range(len(columns) - 1))
     if len(by_policy) == 1:  # there is nobody to be faster or slower than
         shown = [0, 2, 3]
     if any(r.moves for results in by_policy for r in results):
         shown.append(len(columns) - 1)
-    table.add_column("policy", overflow="fold")
-    for i in shown:
-        table.add_column(columns[i], justify="right", no_wrap=True)
-    for results in by_policy:
-        policy, *row = _row(results, by_policy[0])
-        table.add_row(policy, *(row[i] for i in shown))
+    rows = [_row(results, by_policy[0]) for results in by_policy]
     console = Console()
-    seeded = f", {seeds} seed{'s' * (seeds > 1)}" if by_policy[0][0].backend == "sim" else ""
-    console.print(f"{jobs} jobs{seeded}; times in seconds", highlight=False)
+    kept = _fitting(["policy", *columns], rows, shown, console.width)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("policy", overflow="fold", min_width=12)
+    for i in kept:
+        table.add_column(columns[i], justify="right", no_wrap=True)
+    for policy, *row in rows:
+        table.add_row(policy, *(row[i] for i in kept))
+    seeded = f", {many(seeds, 'seed')}" if by_policy[0][0].backend == "sim" else ""
+    console.print(f"{many(jobs, 'job')}{seeded}; times in seconds", highlight=False)
     console.print(table)
     for line in _held(by_policy):
         console.print(line, highlight=False)
     console.print(_legend(by_policy), style="dim", highlight=False)
+    lost = [columns[i] for i in shown if i not in kept and columns[i]]
+    if lost:
+        said = f"No room for {', '.join(lost)}: make this wider, or use --json."
+        console.print(said, style="dim", highlight=False)
+
+
+_FIRST_TO_GO = ((2,), (5,), (8,), (3, 4))
+"""Columns of the results that are left out where there is no room: p95, faster, moves, makespan."""
+
+
+def _fitting(
+    header: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[int], width: int
+) -> list[int]:
+    """The columns that have room beside a policy's name in one line."""
+    widths = [max(map(len, column)) + 2 for column in zip(header, *rows, strict=True)]
+    kept = list(shown)
+    for going in _FIRST_TO_GO:
+        if widths[0] + sum(widths[i + 1] for i in kept) - 2 > width:
+            kept = [i for i in kept if i not in going]
+    return kept
+
+
+def many(count: int, what: str) -> str:
+    """So many of them.
+
+    >>> many(1, "job"), many(2, "job")
+    ('1 job', '2 jobs')
+    """
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _change(part: float) -> str:
+    """A part, as a change.
+
+    >>> _change(0.123), _change(-0.0001)
+    ('+12.3%', '0.0%')
+    """
+    text = f"{part:+.1%}"
+    return "0.0%" if text[1:] == "0.0%" else text
 
 
 def _held(by_policy: Sequence[Sequence[Result]]) -> list[str]:
@@ -78,7 +119,7 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
         before = over_seeds([getattr(r, name) for r in baseline])
         if results is baseline or not before or not before["mean"]:
             return ""
-        return f"{mean(name) / before['mean'] - 1:+.1%}"
+        return _change(mean(name) / before["mean"] - 1)
 
     total = sum(r.jobs for r in results)
     return [
@@ -125,17 +166,25 @@ def show_story(told: Sequence["Event"]) -> None:
 def show_differences(cycles: int, found: Sequence["Difference"], policy: str) -> None:
     console = Console()
     if not found:
-        said = f"{cycles} cycles decided again by {policy}: no difference"
+        said = f"{many(cycles, 'cycle')} decided again by {policy}: no difference"
         console.print(said, highlight=False, soft_wrap=True)
         return
     for d in found[:SHOWN]:
         console.print(f"cycle {d.cycle} at {d.at_s:.1f} s: {d.what} differs", highlight=False)
         for label, decisions in (("then", d.then), ("now", d.now)):
             for decision in decisions:
-                console.print(f"  {label}: {decision}", highlight=False, markup=False)
+                text = f"  {label}: {_decided(decision)}"
+                console.print(text, highlight=False, markup=False, soft_wrap=True)
     more = f", the first {SHOWN} shown" if len(found) > SHOWN else ""
-    text = f"{len(found)} of {cycles} cycles differ under {policy}{more}"
+    text = f"{len(found)} of {many(cycles, 'cycle')} differ under {policy}{more}"
     console.print(text, highlight=False, soft_wrap=True)
+
+
+def _decided(decision: "Decision") -> str:
+    from headway.study.story import spell  # as `explain` words it
+
+    who = getattr(decision, "replica", None) or getattr(decision, "job", "")
+    return f"{who}: {spell(decision)}" + (f" ({decision.reason})" if decision.reason else "")
 
 
 def show_bench(result: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 def simulate(
     workload: Annotated[
-        Path | None, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
+        Path | None,
+        typer.Argument(help="YAML file, kind: Workload or TrainingJob.", show_default=False),
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -31,22 +32,36 @@ def simulate(
         Path | None, typer.Option(help="Write a page with pictures of the first seed.")
     ] = None,
     journal: Annotated[
-        Path | None, typer.Option(help="Write every cycle, one JSON line each (one seed only).")
+        Path | None,
+        typer.Option(
+            help="Write every cycle, one JSON line each (one seed only). Of several policies: a "
+            "file each, NAME-POLICY."
+        ),
     ] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Instead of WORKLOAD: jobs of another cluster, from a file.")
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="Of the trace: philly, itp or swf.")
-    ] = "philly",
-    nodes: Annotated[int, typer.Option(min=1, help="Nodes that a trace runs on.")] = 128,
-    devices: Annotated[int, typer.Option(min=1, help="GPUs (swf: cores) of each node.")] = 4,
+        str | None,
+        typer.Option("--format", help="Of the trace: philly, itp or swf.", show_default="philly"),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Nodes that a trace runs on.", show_default="128"),
+    ] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(min=1, help="GPUs (swf: cores) of each node of a trace.", show_default="4"),
+    ] = None,
     first: Annotated[
         int | None, typer.Option(min=1, help="Only so many jobs of a trace.", show_default="all")
     ] = None,
     shortest: Annotated[
-        float, typer.Option(min=0, help="Leave jobs of a trace out that took less, in seconds.")
-    ] = 0.0,
+        float | None,
+        typer.Option(
+            min=0, help="Leave jobs of a trace out that took less, in seconds.", show_default="0"
+        ),
+    ] = None,
     largest: Annotated[
         int | None,
         typer.Option(min=1, help="Leave jobs out that need more devices.", show_default="none"),
@@ -68,12 +83,18 @@ def simulate(
         raise ConfigError("give a workload file or a trace", hint="headway simulate --help")
     if journal and seeds > 1:
         raise ConfigError("a journal is of one run", hint="leave out --seeds, or --journal")
+    of_trace = {"format": form, "nodes": nodes, "devices": devices, "first": first,
+                "shortest": shortest, "largest": largest}  # fmt: skip
+    given = {k: v for k, v in of_trace.items() if v is not None}
     if trace is not None:
         if html or seeds > 1:
             raise ConfigError("a trace is run once, without pictures", where=str(trace))
-        cluster: dict[str, Any] = {"nodes": nodes, "devices": devices, "first": first}
-        cluster |= {"shortest": shortest, "largest": largest}
-        _of_trace(trace, form, cluster, policy or ["fifo", "tiresias"], journal, as_json=as_json)
+        _of_trace(trace, given, policy or ["fifo", "tiresias"], journal, as_json=as_json)
+    elif given:
+        raise ConfigError(
+            f"--{next(iter(given))} is for a trace",
+            hint="leave it out: the nodes of a workload are in its file; or give --trace",
+        )
     elif workload is not None:
         named = policy or ["fair", "headway"]
         policies = [_without_backoff(p) if no_backoff else p for p in named]
@@ -101,39 +122,39 @@ def _of_workload(
         from headway.study.report import write_report
 
         write_report(html, read, policies, results, path=workload)
-    _show(results, as_json=as_json)
+    _show(results, journal, as_json=as_json)
     if html and not as_json:
         typer.echo(f"pictures: {html}")
 
 
 def _of_trace(
-    trace: Path,
-    form: str,
-    cluster: dict[str, Any],
-    policies: list[str],
-    journal: Path | None,
-    *,
-    as_json: bool,
+    trace: Path, given: dict[str, Any], policies: list[str], journal: Path | None, *, as_json: bool
 ) -> None:
     from headway.cli.progress import shown
     from headway.sim.compare import run_all
     from headway.sim.foreign import Cluster, read_trace
 
-    scenario = read_trace(trace, form, Cluster(**cluster))
+    form = given.pop("format", "philly")
+    scenario = read_trace(trace, form, Cluster(**given))
     with shown("simulating", quiet=as_json) as progress:
         found = run_all(scenario, policies, journal=journal, progress=progress)
-    _show([[result] for result in found], as_json=as_json)
+    _show([[result] for result in found], journal, as_json=as_json)
 
 
-def _show(results: "list[list[Result]]", *, as_json: bool) -> None:
+def _show(results: "list[list[Result]]", journal: Path | None, *, as_json: bool) -> None:
     from headway.cli.render import as_json as to_text
     from headway.cli.render import show_results
     from headway.runtime.result import to_json
+    from headway.sim.compare import journal_name
 
     if as_json:
         typer.echo(to_text([to_json(r) for r in results]))
-    else:
-        show_results(results)
+        return
+    show_results(results)
+    policies = [r[0].policy for r in results]
+    if journal:
+        written = [str(journal_name(journal, p, policies)) for p in policies]
+        typer.echo(f"journal{'s' * (len(written) > 1)}: {', '.join(written)}")
 
 
 def _without_backoff(policy: str) -> str:

@@ -7,12 +7,13 @@ placed whole; `spread` itself, and `fair`, go pod by pod. `a+b` is a chain of ex
 Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
+from math import inf, nan
 from typing import Any
 
 from headway.core.policy import Chain, PerNode, Policy
-from headway.errors import ConfigError, UnknownName
+from headway.errors import ConfigError, UnknownName, nearest
 from headway.policy.as_fair import AsFair
 from headway.policy.asked import Asked
 from headway.policy.fair import Fair
@@ -51,7 +52,11 @@ class Entry:
 POLICIES: dict[str, Entry] = {
     "fair": Entry(Fair, "shares", "no ceilings, all weigh the same: plain Docker"),
     "headway": Entry(Headway, "shares", "soonest done first, nobody later than under fair"),
-    "srpt": Entry(Srpt, "shares", "least remaining work first: an oracle, simulator only"),
+    "srpt": Entry(
+        Srpt,
+        "shares",
+        "least remaining work first, by the simulator's oracle; for real: first come first",
+    ),
     "las": Entry(Las, "shares", "least attained service first"),
     "fsp": Entry(Fsp, "shares", "in the order in which fair sharing would finish them"),
     "spread": Entry(Pods, "placement", "the least requested node, pod by pod: kube-scheduler"),
@@ -72,7 +77,7 @@ POLICIES: dict[str, Entry] = {
         SpeCon, "moves", "converged jobs go where they are least in the way (2021)", SPECON_PAPER
     ),
     "interrupted": Entry(
-        Interrupted, "moves", "fair, each job saved and started again once: what that costs"
+        Interrupted, "moves", "for `headway calibrate`: each job saved and started again once"
     ),
     "gang": Entry(
         Gang, "jobs", "jobs start whole, in order, with room kept for the first in line", part={}
@@ -161,9 +166,7 @@ def _settings(name: str, entry: Entry, text: str) -> dict[str, Any]:
         if not equals and key == "paper" and entry.paper is not None:
             found.update(entry.paper)
         elif not equals:
-            raise ConfigError(
-                f"policy {name} has no mode {key!r}", hint="write name:key=value,key=value"
-            )
+            raise ConfigError(f"policy {name} has no mode {key!r}", hint=_meant(key, entry, known))
         elif key not in known:
             raise UnknownName(f"setting of {name}", key, known)
         else:
@@ -171,12 +174,42 @@ def _settings(name: str, entry: Entry, text: str) -> dict[str, Any]:
     return found
 
 
+def _meant(word: str, entry: Entry, known: Collection[str]) -> str:
+    close = nearest(word, [*known, *(["paper"] if entry.paper else [])])
+    meant = f"did you mean {close if close == 'paper' else f'{close}=…'!r}? " if close else ""
+    return f"{meant}write name:key=value,key=value"
+
+
 def _value(name: str, key: str, text: str, kind: Any) -> Any:
     if kind in (bool, "bool"):
-        return text.lower() in ("1", "true", "yes", "on")
+        return _one_of(name, key, text.lower(), _SWITCH) in _SWITCH[:4]
     if kind in (str, "str"):
-        return text
+        return _one_of(name, key, text, CHOICES[key])
+    least = "above 0" if key in _POSITIVE else "0 or more"
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
-        raise ConfigError(f"{name}: {key} must be a number, not {text!r}") from None
+        number = nan
+    if not 0 <= number < inf or (key in _POSITIVE and not number):
+        raise ConfigError(f"{name}: {key} must be a number, {least}, not {text!r}")
+    return number
+
+
+def _one_of(name: str, key: str, text: str, allowed: Sequence[str]) -> str:
+    if text not in allowed:
+        raise ConfigError(
+            f"{name}: {key} cannot be {text!r}", hint=f"there are: {', '.join(allowed)}"
+        )
+    return text
+
+
+_SWITCH = ("on", "true", "yes", "1", "off", "false", "no", "0")
+_POSITIVE = frozenset({"interval", "floor_divisor", "quantum"})
+CHOICES = {
+    "signal": ("range", "maximum"),
+    "cold_start": ("unknown", "zero"),
+    "objective": ("completion", "quality"),
+    "rule": ("share", "pressure"),
+    "balance": ("ceil", "floor"),
+}
+"""What a setting may be that is a word."""

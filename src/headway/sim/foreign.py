@@ -4,7 +4,7 @@ A job of n GPUs (SWF: processors) becomes a gang of n replicas that runs as long
 """
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -91,27 +91,30 @@ def _scenario(rows: list[Row], cluster: Cluster, *, cores: bool, seed: int) -> S
 
 def _philly(file: Iterable[str], where: str) -> Iterator[Row]:
     """The compact table: timestamp, duration, num_gpus, gpu_time, cluster."""
+    has = "timestamp like 2017-10-09 07:01:55, duration in seconds, num_gpus a whole number"
     for number, row in _table(file, where, ("timestamp", "duration", "num_gpus")):
-        with _Line(where, number):
-            at = datetime.fromisoformat(row[0]).timestamp()
-            yield Row(at, float(row[1]), int(row[2]))
+        with _Line(where, number, row, has):
+            at, lasts, devices = row
+            yield Row(datetime.fromisoformat(at).timestamp(), float(lasts), int(devices))
 
 
 def _itp(file: Iterable[str], where: str) -> Iterator[Row]:
     """Microsoft's 2021 tables: job_id, submission_time, num_gpu, duration among others."""
-    names = ("submission_time", "duration", "num_gpu")
-    for number, row in _table(file, where, names):
-        with _Line(where, number):
-            yield Row(float(row[0]), float(row[1]), int(row[2]))
+    has = "submission_time and duration in seconds, num_gpu a whole number"
+    for number, row in _table(file, where, ("submission_time", "duration", "num_gpu")):
+        with _Line(where, number, row, has):
+            at, lasts, devices = row
+            yield Row(float(at), float(lasts), int(devices))
 
 
 def _swf(file: Iterable[str], where: str) -> Iterator[Row]:
     """The Standard Workload Format: 18 numbers a line, -1 where nothing is known."""
+    has = "18 numbers: second the submission and fourth the run time in seconds, fifth the cores"
     for number, line in enumerate(file, 1):
         words = line.split()
         if not words or words[0].startswith(";"):
             continue
-        with _Line(where, number):
+        with _Line(where, number, words, has):
             used, asked = int(words[4]), int(words[7])
             lasts = float(words[3])
             if lasts > 0 and max(used, asked) > 0:  # else it never ran
@@ -134,16 +137,14 @@ def _table(
     columns = [header.index(n) for n in names]
     for number, row in enumerate(rows, 2):
         if row:
-            with _Line(where, number):
-                chosen = [row[i] for i in columns]
-            yield number, chosen
+            yield number, [row[i] for i in columns if i < len(row)]
 
 
 class _Line:
-    """What goes wrong in here is the fault of that line of the file."""
+    """What goes wrong in here is the fault of that line of the file, which should have `has`."""
 
-    def __init__(self, where: str, number: int) -> None:
-        self.where, self.number = where, number
+    def __init__(self, where: str, number: int, words: Sequence[str], has: str) -> None:
+        self.where, self.words, self.has = f"{where}:{number}", words, has
 
     def __enter__(self) -> None:
         pass
@@ -151,7 +152,9 @@ class _Line:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         if kind is not None and issubclass(kind, ValueError | IndexError):
             raise ConfigError(
-                f"this line is no job: {error}", where=f"{self.where}:{self.number}"
+                f"this line is no job: {', '.join(self.words)}",
+                where=self.where,
+                hint=f"it must have: {self.has}",
             ) from None
 
 

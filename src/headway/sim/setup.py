@@ -9,7 +9,7 @@ from random import Random
 
 from headway.core.job import Estimate, Expected, JobSpec, holding
 from headway.core.node import Node
-from headway.core.units import NOTHING, JobId, NodeId
+from headway.core.units import JobId, NodeId
 from headway.errors import ConfigError, UnknownName
 from headway.sim.curve import Curve, bent
 from headway.sim.scenario import Arrival, Costs, Failure, Scenario
@@ -36,8 +36,6 @@ def to_scenario(
     beside = path.parent if path else Path()
     dice = Random(f"sizes/{written.seed}")
     jobs = tuple(_arrival(written, job, beside, where, dice) for job in written.jobs)
-    for job in jobs:
-        _fits(job, nodes, where)
     refuse_too_large({job.id: job.spec for job in jobs}, nodes, where)
     return Scenario(
         nodes=nodes,
@@ -57,7 +55,7 @@ def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str, dice: 
         raise ConfigError(
             f"job {job.name!r} has no profile, so it cannot be simulated",
             where=where,
-            hint="give it `profile: {work: …}`, or let `headway calibrate` measure it",
+            hint="let `headway calibrate` measure it, or give it `profile: {work: …}` (Workload)",
         )
     return Arrival(
         id=JobId(job.name),
@@ -169,25 +167,6 @@ def _point(row: list[str], where: str, *, header: bool) -> tuple[float, float] |
             "a curve may not hold NaN or infinity", where=where, hint="leave that line out"
         )
     return step, value
-
-
-def _fits(job: Arrival, nodes: tuple[Node, ...], where: str) -> None:
-    for task in job.spec.tasks:
-        if not any(task.request.fits(NOTHING, n.capacity) for n in nodes):
-            asked = ", ".join(
-                f"{amount:g} {name}"
-                for name, amount in (
-                    ("cores", task.request.cpu),
-                    ("bytes", task.request.memory),
-                    ("GPUs", task.request.gpu),
-                )
-                if amount
-            )
-            raise ConfigError(
-                f"job {job.id!r} asks for {asked} in one replica, and no node has that much",
-                where=where,
-                hint="ask for less, or add a larger node",
-            )
 
 
 def _failures(

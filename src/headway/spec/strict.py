@@ -75,31 +75,14 @@ class Manifest(Strict):
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """With the docstring of each field, and the rules as an API server reads them."""
+        from headway.spec.docstrings import docstrings  # noqa: PLC0415 - rarely asked for, and slow
+
         found = handler.resolve_ref_schema(handler(core))
-        for name, text in _docstrings(cls).items():
+        own = {k: v for k, v in docstrings(cls).items() if k in cls.model_fields}
+        for name, text in own.items():
             found["properties"][to_camel(name)]["description"] = text
         if cls.rules:
             found["x-kubernetes-validations"] = [
                 {"rule": r.cel, "message": r.says, "fieldPath": f".{r.field}"} for r in cls.rules
             ]
         return found
-
-
-def _docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """By field. Read from the source when a schema is made, for it takes longer than all the rest
-    of importing this.
-    """
-    import ast  # noqa: PLC0415 - see above
-    import inspect  # noqa: PLC0415
-
-    body = ast.parse(inspect.getsource(model)).body[0]
-    assert isinstance(body, ast.ClassDef)  # noqa: S101 - it was given a class
-    found = {}
-    for field, text in zip(body.body, body.body[1:], strict=False):
-        match field, text:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(said))),
-            ) if name in model.model_fields:
-                found[name] = " ".join(said.split())
-    return found

@@ -51,8 +51,11 @@ class Profile(Strict):
     @classmethod
     def _work_of_its_steps(cls, data: Any) -> Any:
         if isinstance(data, dict) and "speed" in data and "work" not in data:
-            speed = SpeedSpec.model_validate(data["speed"])
-            return {**data, "work": speed.work * float(data.get("steps", 1000))}
+            try:
+                speed = SpeedSpec.model_validate(data["speed"])
+                return {**data, "work": speed.work * float(data.get("steps", 1000))}
+            except (ValueError, TypeError):
+                return {**data, "work": 1.0}  # its own check, which follows, says what is wrong
         return data
 
 

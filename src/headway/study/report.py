@@ -67,10 +67,10 @@ def write_bench(to: Path, results: Sequence[dict[str, Any]], plots: Sequence[str
 def lead(results: Sequence[Sequence[Result]]) -> str:
     """Two sentences that say who finished how much earlier."""
     first, last = results[0], results[-1]
-    jobs = first[0].jobs
+    jobs = f"{first[0].jobs} job{'s' * (first[0].jobs != 1)}"
     if first is last:
         mean = sum(r.mean_completion_s for r in first) / len(first)
-        return f"{jobs} jobs under {first[0].policy} took {mean:.0f} s on average."
+        return f"{jobs} under {first[0].policy} took {mean:.0f} s on average."
     gain = 1 - _mean(last, "mean_completion_s") / _mean(first, "mean_completion_s")
     word = "earlier" if gain >= 0 else "later"
     slower = sum(r.slower for r in last)
@@ -79,7 +79,7 @@ def lead(results: Sequence[Sequence[Result]]) -> str:
     worst = max(r.worst_ratio for r in last)
     tail = f" (at worst {worst:.2f} times as long)" if slower else ""
     return (
-        f"Under {last[0].policy}, {jobs} jobs finished {abs(gain):.0%} {word} on average than "
+        f"Under {last[0].policy}, {jobs} finished {abs(gain):.0%} {word} on average than "
         f"under {first[0].policy}. By more than 1 % and a second, {losers}{tail}."
     )
 
@@ -89,9 +89,9 @@ def _mean(results: Sequence[Result], name: str) -> float:
     return found["mean"] if found else 0.0
 
 
-def explained(results: Sequence[Sequence[Result]]) -> str:
-    seeds = len(results[0])
-    spread = f" Means over {seeds} seeds." if seeds > 1 else ""
+def explained(results: Sequence[Sequence[Result]], what: str = "seeds") -> str:
+    many = len(results[0])
+    spread = f" Means over {many} {what}." if many > 1 else ""
     first = results[0][0].policy
     times = (
         "Mean, median and 95th percentile of the jobs' completion times (finish minus "

@@ -35,7 +35,7 @@ def _cycle(cycle: dict[str, Any], job: str) -> list[Event]:
     known = cycle.get("outcomes")
     if known is None:
         doubt = [d for d in cycle["plan"].decisions if about(d) == job]
-        found += [Event(at, f"in doubt: {_spell(d)}", "Headway died here") for d in doubt]
+        found += [Event(at, f"in doubt: {spell(d)}", "Headway died here") for d in doubt]
     else:
         found += [_outcome(at, o) for o in known if about(o.decision) == job]
     refused = [r for r in cycle.get("refused", ()) if about(r.decision) == job]
@@ -47,11 +47,11 @@ _PHASES = {Phase.WAITING: "waits", Phase.RUNNING: "runs", Phase.LEAVING: "leaves
 
 def _outcome(at: Seconds, outcome: Outcome) -> Event:
     if isinstance(outcome, Refused | Failed):
-        return Event(at, f"{_spell(outcome.decision)}: not done", outcome.why)
-    return Event(at, _spell(outcome.decision), outcome.decision.reason)
+        return Event(at, f"{spell(outcome.decision)}: not done", outcome.why)
+    return Event(at, spell(outcome.decision), outcome.decision.reason)
 
 
-def _spell(decision: Any) -> str:
+def spell(decision: Any) -> str:
     match decision:
         case SetShare(limit=limit, weight=weight):
             ceiling = "" if limit is None else f", at most {limit:.2f} cores"
