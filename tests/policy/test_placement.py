@@ -2,7 +2,8 @@
 
 import pytest
 
-from headway.core.decision import CALM, SetShare
+from headway.core.check import check
+from headway.core.decision import CALM, Plan, SetShare
 from headway.core.history import requested
 from headway.core.job import Phase, Task
 from headway.core.policy import Chain, PerNode
@@ -107,6 +108,27 @@ def test_spread_starts_a_gang_whole_or_not_at_all():
         "gang": ["a", "b", "c"],
         "small": ["d"],
     }
+
+
+def test_small_replicas_of_a_gang_do_not_stand_in_the_way_of_its_large_ones():
+    """One after another the workers leave one core on each node, and the chief asks for two."""
+
+    def asks(workers):
+        many = {"replicas": workers, "least": workers, "most": workers}
+        worker = Task(name="worker", request=Resources(cpu=1.0), **many)
+        return worker, Task(name="chief", request=Resources(cpu=2.0))
+
+    nodes = (node("a", cpu=3.0), node("b", cpu=2.0))
+    gang = waiting("gang", tasks=asks(3))
+    s = snapshot(nodes=nodes, jobs=gang)
+    (placed_,) = Spread().decide(s, None)[0].decisions
+    assert [name for name, _ in placed_.where] == [
+        "gang/worker-0", "gang/worker-1", "gang/worker-2", "gang/chief-0",
+    ]  # fmt: skip
+    assert check(Plan(decisions=(placed_,)), s).accepted == (placed_,)
+    too_many = waiting("many", tasks=asks(4))
+    jobs = [*too_many, *waiting("small", cpu=1.0)]
+    assert placed(snapshot(nodes=nodes, jobs=jobs)) == {"small": ["a"]}
 
 
 def test_spread_is_calm_when_nobody_waits():
