@@ -124,6 +124,7 @@ def test_scaling_keeps_to_its_bounds_and_needs_room():
     assert "no such" in refused(remove=("g/worker-9",))
     assert "no such" in refused(add=(("g/worker-0", "b"),))
     assert "no room" in refused(add=(("g/worker-2", "a"),))
+    assert "nobody would come or go" in refused()
 
 
 def test_an_empty_plan_is_fine():

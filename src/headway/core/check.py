@@ -224,6 +224,8 @@ def _scale(d: Scale, s: Snapshot, taken: Taken) -> str:
     task = next((t for t in job.spec.tasks if t.name == d.task), None)
     if task is None or not here.issuperset(d.remove) or here & {name for name, _ in d.add}:
         return "no such replicas"
+    if not d.add and not d.remove:
+        return "nobody would come or go"
     count = len(here) + len(d.add) - len(d.remove)
     if not task.least <= count <= task.most:
         return f"{count} replicas are outside {task.least} to {task.most}"
