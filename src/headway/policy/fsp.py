@@ -12,6 +12,7 @@ from headway.core.reference import Shadow, Shadows, advance, promise
 from headway.core.size import believe
 from headway.core.snapshot import Snapshot
 from headway.core.units import Seconds
+from headway.policy.part import part
 
 
 @memory
@@ -36,7 +37,7 @@ class Fsp:
         for r in snapshot.running:
             if r.id not in shadows:
                 job = snapshot.jobs[r.job]
-                known = believe(job.spec, r.attained, r.track.step, None, speed)
+                known = believe(part(job.spec), r.attained, r.track.step, None, speed)
                 shadows[r.id] = Shadow(
                     demand=demand_of(job, cores), size=known.size, least=known.size, sure=True
                 )

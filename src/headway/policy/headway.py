@@ -18,6 +18,7 @@ from headway.core.sharing import total_completion, weights_for
 from headway.core.size import TRUSTED, Belief, Known, believe, learn, settle
 from headway.core.snapshot import Snapshot
 from headway.core.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
+from headway.policy.part import crew, part, part_of
 
 SEEN: Seconds = 1.0
 """A look back over less than this tells nothing of what a job can use."""
@@ -76,6 +77,8 @@ class _Node:
         self.cores, self.speed = snapshot.node.capacity.cpu, snapshot.node.speed
         self.ours = {r.id: r for r in snapshot.running}
         self.elapsed = self.now - memory.at
+        self.took: dict[JobId, list[CoreSeconds]] = {}
+        """By replica, what jobs took that have ended since."""
 
     # -- the reference world ---------------------------------------------------------------
 
@@ -88,6 +91,7 @@ class _Node:
         ended = {job.id: job for job in self.snapshot.changed.ended}
         gone = [n for n in m.beliefs if n not in self.ours]
         stale = [self._leave(n, ended.get(JobId(n.rpartition("/")[0])), elapsed) for n in gone]
+        self._learn(ended)
         stale += [self._update(name, r) for name, r in self.ours.items()]
         for name in [n for n, s in m.shadows.items() if s.left and s.finished]:
             del m.shadows[name]
@@ -104,17 +108,25 @@ class _Node:
         took = belief.attained + rate * elapsed
         if belief.error <= TRUSTED and abs(took - belief.size) <= TRUSTED * belief.size:
             took = belief.size  # as it said, as far as can be told
-        if job.spec.kind:
-            m.kinds[job.spec.kind] = learn(m.kinds.get(job.spec.kind), took * self.speed)
+        self.took.setdefault(job.id, []).append(took)
         shadow.left = True
         known, shadow.size, shadow.least, shadow.sure = shadow.sure, took, took, True
         return not known
 
+    def _learn(self, ended: dict[JobId, Job]) -> None:
+        """What is remembered of a kind is about whole jobs; a gang may be on other nodes too."""
+        kinds = self.memory.kinds
+        for name, took in self.took.items():
+            spec = ended[name].spec
+            if spec.kind:
+                whole = sum(took) * self.speed * (crew(spec) / len(took))
+                kinds[spec.kind] = learn(kinds.get(spec.kind), whole)
+
     def _update(self, name: ReplicaId, r: Replica) -> bool:
         """Take in a newcomer, or what has been learnt of a job; did a promise change by it?"""
         m, job = self.memory, self.snapshot.jobs[r.job]
-        known = m.kinds.get(job.spec.kind)
-        belief = believe(job.spec, r.attained, r.track.step, known, self.speed)
+        known = part_of(m.kinds.get(job.spec.kind), crew(job.spec))
+        belief = believe(part(job.spec), r.attained, r.track.step, known, self.speed)
         if self.policy.objective == "quality":
             settle(belief, job.spec, r.track, m.beliefs.get(name))
         m.beliefs[name] = belief
