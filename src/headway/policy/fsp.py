@@ -39,7 +39,7 @@ class Fsp:
                 job = snapshot.jobs[r.job]
                 known = believe(part(job.spec), r.attained, r.track.step, None, speed)
                 shadows[r.id] = Shadow(
-                    demand=demand_of(job, cores), size=known.size, least=known.size, sure=True
+                    demand=demand_of(snapshot, r), size=known.size, least=known.size, sure=True
                 )
         for name in [n for n, s in shadows.items() if s.finished and n not in snapshot.replicas]:
             del shadows[name]

@@ -133,7 +133,7 @@ class _Node:
         shadow = m.shadows.get(name)
         if shadow is None:
             shadow = m.shadows[name] = Shadow(
-                demand=self.cores, weight=2.0**job.priority, request=self.snapshot.request(r)
+                demand=self._most(r), weight=2.0**job.priority, request=self.snapshot.request(r)
             )
             before = None
         else:
@@ -152,15 +152,20 @@ class _Node:
         """
         told = job.spec.expected.demand if job.spec.expected else None
         if told is not None:
-            return min(self.cores, told)
+            return min(self._most(r), told)
         used, could = r.usage.cpu if r.usage else 0.0, self.memory.parts.get(name, 0.0)
         if self.elapsed < SEEN:
             return before
         if used > 0.95 * before:
-            return min(self.cores, 1.5 * before)
+            return min(self._most(r), 1.5 * before)
         if could >= before / 2 and 0 < used < 0.9 * could:  # else it had too little to show it
             return min(before, 1.1 * used)
         return before
+
+    def _most(self, r: Replica) -> Cores:
+        """What it may use at once."""
+        ceiling = self.snapshot.ceiling(r)
+        return self.cores if ceiling is None else min(self.cores, ceiling)
 
     def interval(self) -> Seconds:
         """Soon, while a size is unknown that the next steps will tell."""
@@ -250,10 +255,11 @@ class _Node:
         weights = dict(zip(self.ours, weights_for(wanted, caps), strict=True))
         total = sum(weights.values())
         self.memory.parts = {n: self.cores * w / total for n, w in weights.items()}
+        limits = {n: self.snapshot.ceiling(r) for n, r in self.ours.items()}
         return tuple(
-            SetShare(replica=n, weight=weights[n], reason=self._why(n, found))
+            SetShare(replica=n, limit=limits[n], weight=weights[n], reason=self._why(n, found))
             for n, r in self.ours.items()
-            if differs(r, weights[n])
+            if differs(r, limits[n], weights[n])
         )
 
     def _why(self, name: ReplicaId, found: Allocation[ReplicaId]) -> str:
