@@ -105,6 +105,16 @@ def test_a_replica_in_transit_is_left_alone():
     assert len(check(plan, s).refused) == 2
 
 
+def test_a_user_may_ask_for_less_than_the_least_ceiling():
+    little = job("x", tasks=(Task(limit=0.002),))
+    s = snapshot(jobs=[little], replicas=[replica("x")])
+    verdicts = [
+        check(Plan(decisions=(SetShare(replica="x/main-0", limit=limit),)), s)
+        for limit in (0.002, 0.001)
+    ]
+    assert [bool(v.accepted) for v in verdicts] == [True, False]
+
+
 def test_scaling_keeps_to_its_bounds_and_needs_room():
     s = snapshot(
         nodes=("a", "b"),
@@ -124,6 +134,7 @@ def test_scaling_keeps_to_its_bounds_and_needs_room():
     assert "no such" in refused(remove=("g/worker-9",))
     assert "no such" in refused(add=(("g/worker-0", "b"),))
     assert "no room" in refused(add=(("g/worker-2", "a"),))
+    assert "nobody would come or go" in refused()
 
 
 def test_an_empty_plan_is_fine():

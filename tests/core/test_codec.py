@@ -67,6 +67,11 @@ def test_defaults_are_left_out():
     assert to_plain(SetShare(replica="x/main-0")) == {"is": "SetShare", "replica": "x/main-0"}
 
 
+def test_a_field_of_an_older_version_does_not_matter():
+    plain = {"is": "SetShare", "replica": "x/main-0", "made_at": 3.0}
+    assert from_plain(plain) == SetShare(replica="x/main-0")
+
+
 def test_enums_come_back_as_themselves():
     back = from_plain(to_plain(THINGS[2]))
     assert back.phase is THINGS[2].phase

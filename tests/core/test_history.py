@@ -1,5 +1,7 @@
 """Observations in, snapshot out."""
 
+from dataclasses import replace
+
 import pytest
 
 from headway.core.history import History, assemble, remember
@@ -152,6 +154,41 @@ def test_a_gang_is_named_by_task_and_index():
     assert gang(j) == ("x/ps-0", "x/worker-0", "x/worker-1")
     assert j.spec.task("worker").replicas == 2
     assert j.priority == 0
+
+
+def test_what_all_replicas_have_done_counts_for_a_job():
+    """Two of one core each for 10 s, a quarter of the steps; then one of them leaves."""
+    two = (Task(name="ps"), Task(name="worker", replicas=2, most=2))
+    h = history(
+        jobs=[job("x", tasks=two, total_steps=100.0)],
+        replicas=[replica("x", task="worker", index=i) for i in range(2)],
+    )
+
+    def said(index, since, step):
+        who = f"x/worker-{index}"
+        return Report(replica=who, since=since, at=since + 10.0, step=step, usage=Usage(cpu=1.0))
+
+    found = after(h, reports=(said(0, 0.0, 25.0), said(1, 0.0, None))).jobs["x"]
+    assert found.remaining.value == pytest.approx(60.0)
+    assert found.step_cost == pytest.approx(0.8)
+    ended = (replica("x", task="worker", index=1, phase=Phase.SUCCEEDED),)
+    found = after(h, replicas=ended, reports=(said(0, 10.0, 37.5),)).jobs["x"]
+    assert found.remaining.value == pytest.approx(50.0)
+    after(h, jobs=(job("x", phase=Phase.SUCCEEDED),))
+    assert not h.together
+
+
+def test_what_is_left_of_a_job_is_known_while_it_waits_again():
+    told = {"total_steps": 10.0}
+    h = history(jobs=[job("x", **told), job("y")], replicas=[replica("x"), replica("y")])
+    said = Report(replica="x/main-0", since=0.0, at=1.0, step=5.0, usage=Usage(cpu=1.0))
+    known = after(h, reports=(said,)).jobs["x"]
+    s = after(h, jobs=(job("x", phase=Phase.WAITING, **told), job("y", phase=Phase.WAITING)))
+    assert (s.jobs["x"].remaining, s.jobs["x"].step_cost) == (known.remaining, known.step_cost)
+    assert s.jobs["x"].phase is Phase.WAITING
+    assert s.jobs["y"].remaining is None
+    newer = replace(job("x", **told), remaining=Estimate(value=7.0))
+    assert after(h, jobs=(newer,)).jobs["x"] == newer
 
 
 def test_of_a_distributed_job_the_steps_tell_what_is_left():

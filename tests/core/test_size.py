@@ -13,7 +13,6 @@ from headway.core.size import (
     Belief,
     Known,
     believe,
-    from_curve,
     from_kind,
     from_steps,
     learn,
@@ -122,15 +121,6 @@ def test_too_little_or_nothing_that_falls_gives_no_curve():
     assert fit(same_step, -1.0) is None
     flat = fit(curve("inverse"), -1.0)
     assert flat.improvement(0, 0) == 1.0
-
-
-def test_a_curve_says_when_a_job_will_stop_gaining_and_promises_nothing():
-    track = curve("exponential")
-    found = from_curve(fit(track, -1.0), 50.0, track.step)
-    assert found.error == inf
-    assert found.value >= 50.0
-    steep = fit(curve("inverse", points=6), -1.0)
-    assert from_curve(steep, 1.0, 1.0).value > 1.0
 
 
 def test_quality_is_fitted_anew_only_when_much_more_has_been_heard():

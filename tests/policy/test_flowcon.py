@@ -3,6 +3,7 @@
 import pytest
 
 from headway.core.category import Category
+from headway.core.job import Task
 from headway.core.report import EMPTY
 from headway.core.snapshot import Trigger
 from headway.policy.flowcon import PAPER, FlowCon, FlowConMemory
@@ -12,14 +13,16 @@ G, W, C = Category.GROWING, Category.WATCHED, Category.CONVERGED
 AT = 40.0
 
 
-def decide(policy, tracks, before, *, trigger=Trigger.TICK, cpu=1.0, limits=None, interval=20.0):
-    """One run of Algorithm 1 over jobs with these tracks and categories."""
-    limits = limits or {}
+def decide(policy, tracks, before, *, trigger=Trigger.TICK, cpu=1.0, interval=20.0, **given):
+    """One run of Algorithm 1 over jobs with these tracks and categories. `limits`: the ceilings
+    that they have, `own`: those that their users gave them.
+    """
+    limits, own = given.get("limits") or {}, given.get("own") or {}
     s = snapshot(
         at=AT,
         trigger=trigger,
         nodes=(node(cpu=cpu),),
-        jobs=[job(n) for n in tracks],
+        jobs=[job(n, tasks=(Task(limit=own.get(n)),)) for n in tracks],
         replicas=[replica(n, limit=limits.get(n)) for n in tracks],
     )
     for name, track in tracks.items():
@@ -55,6 +58,20 @@ def test_growing_replicas_get_what_they_earn():
     quick, slower = heard(1.0, 0.5, cpu=1.0), heard(1.0, 0.75, cpu=1.0)
     limits, _, _, _ = decide(policy, {"a": quick, "b": slower}, {}, cpu=2.0)
     assert limits == {"a": pytest.approx(4 / 3), "b": pytest.approx(2 / 3)}
+
+
+def test_nobody_gets_more_than_its_user_allows():
+    """It has earned two thirds of two cores, and may use one; all converged, no more either."""
+    quick, slower = heard(1.0, 0.5, cpu=1.0), heard(1.0, 0.75, cpu=1.0)
+    tracks, paper = {"a": quick, "b": slower}, FlowCon(**PAPER, threshold=0.01)
+    own = {"a": 1.0, "b": 1.0}
+    limits, _, _, _ = decide(paper, tracks, {}, cpu=2.0, limits={"a": 0.5}, own=own)
+    assert limits == {"a": 1.0, "b": pytest.approx(2 / 3)}
+    slow = heard(1.0, 0.99)
+    limits, _, _, _ = decide(
+        FlowCon(**PAPER), {"a": slow}, {"a": C}, limits={"a": 0.2}, own={"a": 0.4}
+    )
+    assert limits == {"a": 0.4}
 
 
 def test_all_converged_means_free_competition_and_a_doubled_interval():

@@ -6,12 +6,14 @@ import pytest
 
 from headway.core.decision import CALM
 from headway.core.history import assemble, remember
-from headway.core.job import Estimate, Expected, JobSpec, Mode, Phase
+from headway.core.job import Estimate, Expected, JobSpec, Mode, Phase, Task
 from headway.core.report import Report, Usage
 from headway.core.snapshot import Observation, Trigger
+from headway.core.speed import Speed
 from headway.policy.fsp import Fsp
 from headway.policy.headway import Headway
 from headway.policy.las import Las
+from headway.policy.part import crew
 from headway.policy.registry import build
 from headway.policy.srpt import Srpt
 from headway.sim.driver import simulate
@@ -130,6 +132,40 @@ def test_the_true_size_of_an_uncertain_job_is_taken_when_it_ends():
     ended = sized("x", 100, error=0.5, kind="gru", phase=Phase.SUCCEEDED)
     _, memory = policy.decide(look(h, 80.0, jobs=(ended,), used={"y": 0.0}), memory)
     assert memory.kinds["gru"].work == pytest.approx(80.0, rel=0.02)
+
+
+def gang_of_two(name, work, **more):
+    """Each of its replicas can fill the node, and does half of its work."""
+    two = Task(name="worker", replicas=2, least=2, most=2)
+    whole = job(name, tasks=(two,), kind="vae", **more)
+    told = Expected(work=Estimate(value=work), demand=1.0) if work else None
+    crew = [replica(name, task="worker", index=i) for i in range(2)]
+    return replace(whole, spec=replace(whole.spec, expected=told)), crew
+
+
+def test_a_replica_of_a_gang_is_a_part_of_its_size():
+    """What is told is about the job, and so is what is learnt of its kind."""
+    told, crew = gang_of_two("g", 80.0)
+    h = history(jobs=[told], replicas=crew)
+    policy, memory = Headway(), Headway().begin()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), memory)
+    assert [b.size for b in memory.beliefs.values()] == [40.0, 40.0]
+    _, fsp = Fsp().decide(assemble(h, Trigger.STARTED), Fsp().begin())
+    assert [s.size for s in fsp.shadows.values()] == [40.0, 40.0]
+    remember(h, Observation(at=80.0, jobs=(replace(told, phase=Phase.SUCCEEDED),)))
+    _, memory = policy.decide(assemble(h, Trigger.FINISHED), memory)
+    assert memory.kinds["vae"].work == pytest.approx(80.0)
+    unknown, crew = gang_of_two("u", None)
+    remember(h, Observation(at=80.0, jobs=(unknown,), replicas=tuple(crew)))
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), memory)
+    assert [b.least for b in memory.beliefs.values()] == pytest.approx([40.0 / 1.1] * 2)
+
+
+def test_a_parameter_server_does_none_of_a_paced_job():
+    tasks = (Task(name="ps"), Task(name="worker", replicas=3, most=3))
+    assert crew(JobSpec(tasks=tasks, speed=Speed())) == 3
+    assert crew(JobSpec(tasks=tasks)) == 4
+    assert crew(JobSpec(tasks=tasks[:1], speed=Speed())) == 1
 
 
 def test_a_job_past_its_least_may_lag_only_a_little():

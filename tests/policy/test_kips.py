@@ -127,6 +127,20 @@ def test_who_uses_little_gives_workers_back(used, remembered, left):
     assert plan.look == memory.looks == ("a",)  # how is it doing next time?
 
 
+@pytest.mark.parametrize("least", [0, 1])
+def test_a_job_of_one_worker_has_none_to_give_back(least):
+    """It had more before it was suspended: they are remembered, and are not there."""
+    x = cpu_job("x", phase=Phase.RUNNING)
+    ps, worker = x.spec.tasks
+    x = replace(x, spec=replace(x.spec, tasks=(ps, replace(worker, least=least))))
+    gone = replica("x", on=None, task="worker", index=1, phase=Phase.WAITING)
+    s = running(*using("x", "a", used=0.1), gone, jobs=[x])
+    s.changed = Changes()
+    plan, memory = kips(s, since={"x": 0.0})
+    assert not [d for d in plan.decisions if isinstance(d, Scale)]
+    assert not memory.adjusted
+
+
 def test_the_best_speed_up_for_a_core_goes_first():
     """Y has one worker and gains more by a second than x by a third."""
     jobs = [cpu_job("x", phase=Phase.RUNNING), cpu_job("y", phase=Phase.RUNNING)]

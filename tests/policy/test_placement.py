@@ -4,10 +4,13 @@ from dataclasses import fields
 
 import pytest
 
-from headway.core.decision import CALM, SetShare
+from headway.core.check import check
+from headway.core.decision import CALM, Plan, SetShare
+from headway.core.foresee import foresee
 from headway.core.history import requested
-from headway.core.job import Phase, Task
+from headway.core.job import Estimate, Expected, Phase, Task
 from headway.core.policy import Chain, PerNode
+from headway.core.ranked import demand_of
 from headway.core.reference import Shadow
 from headway.core.units import NOTHING, Resources
 from headway.errors import ConfigError, UnknownName
@@ -111,6 +114,27 @@ def test_spread_starts_a_gang_whole_or_not_at_all():
     }
 
 
+def test_small_replicas_of_a_gang_do_not_stand_in_the_way_of_its_large_ones():
+    """One after another the workers leave one core on each node, and the chief asks for two."""
+
+    def asks(workers):
+        many = {"replicas": workers, "least": workers, "most": workers}
+        worker = Task(name="worker", request=Resources(cpu=1.0), **many)
+        return worker, Task(name="chief", request=Resources(cpu=2.0))
+
+    nodes = (node("a", cpu=3.0), node("b", cpu=2.0))
+    gang = waiting("gang", tasks=asks(3))
+    s = snapshot(nodes=nodes, jobs=gang)
+    (placed_,) = Spread().decide(s, None)[0].decisions
+    assert [name for name, _ in placed_.where] == [
+        "gang/worker-0", "gang/worker-1", "gang/worker-2", "gang/chief-0",
+    ]  # fmt: skip
+    assert check(Plan(decisions=(placed_,)), s).accepted == (placed_,)
+    too_many = waiting("many", tasks=asks(4))
+    jobs = [*too_many, *waiting("small", cpu=1.0)]
+    assert placed(snapshot(nodes=nodes, jobs=jobs)) == {"small": ["a"]}
+
+
 def test_spread_is_calm_when_nobody_waits():
     assert Spread().decide(running("x"), Spread().begin())[0] is CALM
     assert Spread().decide(snapshot(nodes=(), jobs=waiting("x")), None)[0] is CALM
@@ -134,6 +158,37 @@ def test_fair_takes_ceilings_and_weights_away():
         SetShare(replica=f"{n}/main-0", reason="everybody alike") for n in "xy"
     )
     assert Fair().decide(running("x"), None)[0] is CALM
+
+
+HALF = Task(limit=0.5)
+
+
+@pytest.mark.parametrize("policy", ["fair", "headway", "las", "srpt", "fsp", "specon", "flowcon"])
+@pytest.mark.parametrize("lifted", [None, 0.5])
+def test_no_policy_allows_a_replica_more_than_its_user_does(policy, lifted):
+    """What is as it should be is not said again; what was lifted is put back."""
+    there = [replica("x", limit=lifted), replica("y")]
+    s = snapshot(jobs=[job("x", tasks=(HALF,)), job("y")], replicas=there)
+    made = build(policy)
+    plan, memory = made.decide(s, made.begin())
+    found = {d.replica: d.limit for d in plan.decisions}
+    assert found.get("x/main-0", lifted) == 0.5
+    assert found.get("y/main-0") is None
+    after = snapshot(jobs=list(s.jobs.values()), replicas=foresee(plan, s).running, at=10.0)
+    assert not made.decide(after, memory)[0].decisions
+
+
+def test_a_ceiling_of_the_user_is_a_ceiling_in_the_reference_world_too():
+    """Of two on one core, one may use an eighth: the other is promised the rest."""
+    few = Task(limit=0.125)
+    told = Expected(work=Estimate(value=70.0))
+    jobs = [job("x", tasks=(few,), expected=told), job("y", expected=told)]
+    s = snapshot(jobs=jobs, replicas=[replica("x", limit=0.125), replica("y")])
+    policy = Headway()
+    _, memory = policy.decide(s, policy.begin())
+    assert memory.shadows["x/main-0"].demand == 0.125
+    assert memory.shadows["y/main-0"].due == pytest.approx(80.0)
+    assert demand_of(s, s.replicas["x/main-0"]) == 0.125
 
 
 def test_a_name_means_a_combination():

@@ -109,13 +109,13 @@ def test_a_place_without_a_time_is_looked_for_again_when_something_changes():
     s = snapshot(
         nodes=[gpus("a")], jobs=[x, gang("big", 4)], replicas=there("x", "a", "a", "a")
     )  # fmt: skip
-    old = Reserved(job="big", where=(), made_at=-1.0)
+    old = Reserved(job="big", where=())
     assert late("gang", s, reserved=old)[1].reserved is old
     s.changed = Changes(nodes=("a",))
     made = build("gang")
     memory = made.begin()
     memory.reserved = old
-    assert made.decide(s, memory)[1].reserved.made_at == 0.0
+    assert made.decide(s, memory)[1].reserved.where
 
 
 def test_what_leaves_already_is_not_sent_away_again():

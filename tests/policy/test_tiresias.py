@@ -138,6 +138,15 @@ def test_fifo_does_not_look_again_for_who_did_not_fit_before():
     assert [d.job for d in plan.decisions] == ["y", "z"]
 
 
+def test_fifo_tries_again_who_was_refused():
+    """The backend refused the place: nothing has changed when it asks to look again."""
+    h = History()
+    first = Observation(at=0.0, complete=True, nodes=(box("a"),), jobs=(waits("x", 2),))
+    (placed,), _ = decided(Fifo(), assemble(remember(h, first), Trigger.ARRIVED))
+    later = assemble(remember(h, Observation(at=30.0)), Trigger.NODE)
+    assert decided(Fifo(), later)[0] == (placed,)
+
+
 # -- tiresias ------------------------------------------------------------------------------------
 
 

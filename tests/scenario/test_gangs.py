@@ -293,3 +293,30 @@ def test_topology(policy):
     jobs = (*held, ring("x", 3, at=1.0, gpu=8.0, work=30.0))
     simulate(Scenario(nodes=tuple(nodes), jobs=jobs), Pinned())
     assert where["x"] == {"n5", "n7", "n8"}
+
+
+# -- promises ------------------------------------------------------------------------------------
+
+
+def plain(name, work, *, at, replicas=1):
+    """Of exactly known size; each of its replicas can fill the node."""
+    task = Task(replicas=replicas, least=replicas, most=replicas)
+    told = Expected(work=Estimate(value=work), demand=4.0)
+    spec = JobSpec(tasks=(task,), expected=told)
+    return Arrival(id=name, at=at, spec=spec, work=work, demand=4.0)
+
+
+@pytest.mark.parametrize("work", [50.0, 100.0, 200.0, 400.0])
+@pytest.mark.parametrize(
+    "singles", [(50.0,) * 8, (40.0, 150.0, 75.0, 20.0, 110.0, 200.0, 60.0, 90.0)]
+)
+def test_a_promise_is_the_gangs_and_not_its_replicas(work, singles):
+    """A gang of two beside eight single jobs: nobody is later than under fair sharing."""
+    jobs = (
+        plain("gang", work, at=0.0, replicas=2),
+        *(plain(f"s{i}", size, at=12.0 * i) for i, size in enumerate(singles)),
+    )
+    there = [Node(id="a", capacity=Resources(cpu=4.0, memory=2.0**36))]
+    fair, ours = ran("fair", there, jobs), ran("headway", there, jobs)
+    for j in jobs:
+        assert ours[j.id][1] - j.at <= 1.01 * (fair[j.id][1] - j.at) + 1

@@ -128,7 +128,8 @@ def _share(d: SetShare, s: Snapshot) -> str:
     replica = s.replicas.get(d.replica)
     if replica is None or replica.phase is not Phase.RUNNING or replica.node is None:
         return "it is not running"
-    least = LEAST_LIMIT * s.nodes[replica.node].capacity.cpu * (1 - 1e-9)
+    least, own = LEAST_LIMIT * s.nodes[replica.node].capacity.cpu * (1 - 1e-9), s.ceiling(replica)
+    least = least if own is None else min(least, own)  # it is the user's to ask for less
     if d.limit is not None and d.limit < least:
         return f"a ceiling of {d.limit:g} cores is below the least of {least:g}"
     return "" if d.weight > 0 else "a weight must be positive"
@@ -224,6 +225,8 @@ def _scale(d: Scale, s: Snapshot, taken: Taken) -> str:
     task = next((t for t in job.spec.tasks if t.name == d.task), None)
     if task is None or not here.issuperset(d.remove) or here & {name for name, _ in d.add}:
         return "no such replicas"
+    if not d.add and not d.remove:
+        return "nobody would come or go"
     count = len(here) + len(d.add) - len(d.remove)
     if not task.least <= count <= task.most:
         return f"{count} replicas are outside {task.least} to {task.most}"

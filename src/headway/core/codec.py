@@ -46,11 +46,13 @@ def to_plain(thing: Any) -> Plain:
 
 
 def from_plain(plain: Plain) -> Any:
-    """The record that `to_plain` was given."""
+    """The record that `to_plain` was given. What an older version wrote and this one no longer
+    knows is passed over.
+    """
     if isinstance(plain, dict) and "is" in plain:
         cls = KNOWN[plain["is"]]
         convert = _converters(cls)
-        return cls(**{k: convert[k](v) for k, v in plain.items() if k != "is"})
+        return cls(**{k: convert[k](v) for k, v in plain.items() if k in convert})
     if isinstance(plain, list):
         return tuple(from_plain(x) for x in plain)
     return plain

@@ -40,6 +40,9 @@ class History:
         """Nodes whose room has to be counted anew before this fold is done."""
         self.order: dict[NodeId, int] = {}
         self.names: list[NodeId] = []
+        self.together: dict[JobId, tuple[CoreSeconds, float | None]] = {}
+        """Of jobs of several replicas: the work of all of them, also of those that have left, and
+        the last step that one has told."""
         self.requests: tuple[Request, ...] = ()
         self.changed_nodes: dict[NodeId, None] = {}
         self.changed_jobs: dict[JobId, None] = {}
@@ -112,7 +115,8 @@ def _see_job(h: History, job: Job) -> None:
         _drop_job(h, job.id)
         h.ended.append(job)
         return
-    h.jobs[job.id] = job
+    old = h.jobs.get(job.id)
+    h.jobs[job.id] = job if old is None else _still(job, old)
     h.of_job.setdefault(job.id, {})
     if job.phase is Phase.WAITING:
         h.queue[job.id] = None
@@ -120,10 +124,18 @@ def _see_job(h: History, job: Job) -> None:
         h.queue.pop(job.id, None)
 
 
+def _still(job: Job, old: Job) -> Job:
+    """What was heard of a job holds beyond a change of phase, unless something newer is told."""
+    if job.remaining is not None or (old.remaining is None and old.step_cost is None):
+        return job
+    return replace(job, remaining=old.remaining, step_cost=old.step_cost)
+
+
 def _drop_job(h: History, job: JobId) -> None:
     for replica in list(h.of_job.pop(job, ())):
         _drop_replica(h, replica)
     h.jobs.pop(job, None)
+    h.together.pop(job, None)
     h.queue.pop(job, None)
 
 
@@ -203,17 +215,24 @@ def _hear(h: History, report: Report) -> None:
         attained=r.attained + work,
         track=extend(r.track, report),
     )
-    h.jobs[r.job] = _estimated(h.jobs[r.job], h.replicas[r.id], work)
-
-
-def _estimated(job: Job, r: Replica, work: CoreSeconds) -> Job:
-    """What is left of a job after it has been heard."""
+    job, heard = h.jobs[r.job], h.replicas[r.id]
     if job.spec.speed is not None:
-        return _paced(job, r)
-    size = from_steps(job.spec, r.attained, r.track.step)
+        h.jobs[r.job] = _paced(job, heard)
+        return
+    attained, step = heard.attained, heard.track.step
+    if len(job.spec.tasks) > 1 or job.spec.tasks[0].most > 1:
+        before, told = h.together.get(r.job, (0.0, None))
+        attained, step = before + work, told if report.step is None else report.step
+        h.together[r.job] = attained, step
+    h.jobs[r.job] = _estimated(job, attained, step, work)
+
+
+def _estimated(job: Job, attained: CoreSeconds, step: float | None, work: CoreSeconds) -> Job:
+    """What is left of a job after it has been heard, with so much done by all its replicas."""
+    size = from_steps(job.spec, attained, step)
     if size is None and job.spec.expected is not None:
         size = job.spec.expected.work
-    left = None if size is None else max(0.0, size.value - r.attained)
+    left = None if size is None else max(0.0, size.value - attained)
     return Job(
         id=job.id,
         spec=job.spec,
@@ -221,8 +240,7 @@ def _estimated(job: Job, r: Replica, work: CoreSeconds) -> Job:
         phase=job.phase,
         reason=job.reason,
         remaining=None if left is None or size is None else Estimate(value=left, error=size.error),
-        step_cost=r.attained / r.track.step if r.track.step else None,
-        checkpoint_age=job.checkpoint_age,
+        step_cost=attained / step if step else None,
         truth=None if job.truth is None else max(0.0, job.truth - work),
     )
 

@@ -5,7 +5,7 @@ may lean on it (docs/explanation/nobody-loses.md).
 
 from math import inf, log
 
-from headway.core.fit import Fit, fit
+from headway.core.fit import fit
 from headway.core.job import Estimate, JobSpec
 from headway.core.record import memory
 from headway.core.report import Track
@@ -17,9 +17,6 @@ MEASURED = 0.02
 """A job this far through its declared steps has shown what a step costs."""
 ONE_RUN = 0.1
 """How far off the next run may be when only one has been seen."""
-FLAT = 0.01
-"""A curve that gains less than this part of what it has gained, by a tenth more steps, is near
-its end."""
 PASSED = 1.001
 """A job past the most that it could be, by more than rounding, is of unknown size."""
 SETTLED = 0.95
@@ -111,19 +108,6 @@ def learn(known: Known | None, work: CoreSeconds) -> Known:
         return known
     mean = known.work + (work - known.work) / 2
     return Known(work=mean, least=min(known.least, work), most=max(known.most, work))
-
-
-def from_curve(curve: Fit, attained: CoreSeconds, step: float) -> Estimate:
-    """People stop a training when it no longer gains: where the curve says that will be. Its error
-    is unbounded: something to tell a person, and nothing to promise by.
-    """
-    end = max(step, 1.0)
-    for _ in range(60):
-        gained, ahead = curve.at(0) - curve.at(end), curve.at(end) - curve.at(1.1 * end)
-        if ahead < FLAT * gained:
-            break
-        end *= 1.1
-    return Estimate(value=attained * end / step, error=inf)
 
 
 def settle(belief: Belief, spec: JobSpec, track: Track, before: Belief | None) -> None:

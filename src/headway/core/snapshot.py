@@ -9,7 +9,7 @@ from headway.core.job import Job, Phase, Replica
 from headway.core.node import Node
 from headway.core.record import record
 from headway.core.report import Report
-from headway.core.units import JobId, NodeId, ReplicaId, Resources, Seconds, Share
+from headway.core.units import Cores, JobId, NodeId, ReplicaId, Resources, Seconds, Share
 
 
 class Trigger(StrEnum):
@@ -136,6 +136,10 @@ class Snapshot:
     def request(self, replica: Replica) -> Resources:
         return self.jobs[replica.job].spec.task(replica.task).request
 
+    def ceiling(self, replica: Replica) -> Cores | None:
+        """The most cores that its user allows it; None: as many as it can use."""
+        return self.jobs[replica.job].spec.task(replica.task).limit
+
     def used(self, node: NodeId) -> Share:
         """The part of a node's cores that its replicas were last heard to use."""
         cpu = sum(r.usage.cpu for r in self.on(node) if r.usage and r.node == node)
@@ -195,6 +199,9 @@ class OneNode(Derived):
     @property
     def node(self) -> Node:
         return self.before.nodes[self.name]
+
+    def ceiling(self, replica: Replica) -> Cores | None:
+        return self.before.jobs[replica.job].spec.task(replica.task).limit
 
     def tables(self) -> dict[str, Any]:
         before, here = self.before, self.before.on_node[self.name]

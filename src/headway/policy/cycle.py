@@ -216,7 +216,6 @@ class Cycle:
             where=where,
             at=ends[count - 1][0] if count else self.now,
             covered=tuple(r for some in releases[:count] for r in some if r.node in nodes),
-            made_at=self.now,
         )
 
     def _started(self, job: Job, where: Where) -> tuple[Seconds | None, list[Release]]:
@@ -257,12 +256,7 @@ class Cycle:
 
     def hold(self, job: Job, where: Where, givers: list[JobId]) -> Reserved:
         """Keep this for it until those who give it are through."""
-        return Reserved(
-            job=job.id,
-            where=where,
-            awaits=tuple(givers),
-            made_at=self.now,
-        )
+        return Reserved(job=job.id, where=where, awaits=tuple(givers))
 
     def _call_in(self, job: Job) -> Reserved | None:
         """Guests of those after it go, if that is all it takes."""

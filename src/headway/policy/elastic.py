@@ -31,8 +31,9 @@ def rich(cycle: Cycle) -> list[Job]:
     """Jobs that have more replicas than they need, in order of arrival. A quick look: most of
     them have not, where many wait.
     """
-    there = cycle.snapshot.of_job
-    return [job for job in cycle.under_way() if len(there[job.id]) > _least(job)]
+    s = cycle.snapshot
+    known = [job for job in cycle.under_way() if len(s.of_job[job.id]) > _least(job)]
+    return [job for job in known if len(s.placed(job.id)) > _least(job)]
 
 
 def _least(job: Job) -> int:

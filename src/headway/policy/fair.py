@@ -1,9 +1,10 @@
-"""Fair sharing, the papers' NA: nobody has a ceiling, all weigh the same, the kernel shares.
+"""Fair sharing, the papers' NA: no ceiling but the user's, all weigh the same, the kernel shares.
 
 What a plain Docker engine does, and the measure for everything else.
 """
 
 from headway.core.decision import CALM, Plan, SetShare
+from headway.core.ranked import same_limit
 from headway.core.record import record
 from headway.core.snapshot import Snapshot
 
@@ -17,9 +18,9 @@ class Fair:
         return None
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
-        free = tuple(
-            SetShare(replica=r.id, reason="everybody alike")
-            for r in snapshot.running
-            if r.limit is not None or r.weight != 1.0
-        )
-        return (Plan(decisions=free) if free else CALM), memory
+        free = []
+        for r in snapshot.running:
+            own = snapshot.ceiling(r)
+            if r.weight != 1.0 or not (r.limit is own or same_limit(r.limit, own)):
+                free.append(SetShare(replica=r.id, limit=own, reason="everybody alike"))
+        return (Plan(decisions=tuple(free)) if free else CALM), memory

@@ -2,7 +2,8 @@
 
 from headway.core.decision import CALM, Place, Plan
 from headway.core.record import record
-from headway.core.snapshot import Snapshot
+from headway.core.snapshot import Snapshot, Trigger
+from headway.core.units import JobId
 from headway.policy.packing import Packing
 
 
@@ -16,8 +17,7 @@ class Fifo:
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
         first = next(iter(snapshot.queue), None)
-        changed = snapshot.changed
-        if first is None or not (changed.nodes or changed.ended or first in changed.jobs):
+        if first is None or not _stirred(snapshot, first):
             return CALM, memory  # who was first is still, and there is no more room
         packing, places = Packing(snapshot), []
         for job in snapshot.waiting:
@@ -26,3 +26,10 @@ class Fifo:
                 break
             places.append(Place(job=job.id, where=where, reason="it is first in the queue"))
         return (Plan(decisions=tuple(places)) if places else CALM), memory
+
+
+def _stirred(s: Snapshot, first: JobId) -> bool:
+    """A backend that may have refused somebody says so by a look at its nodes now and then."""
+    changed = s.changed
+    asked = s.trigger is Trigger.NODE
+    return asked or bool(changed.nodes or changed.ended) or first in changed.jobs

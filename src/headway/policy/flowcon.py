@@ -61,7 +61,7 @@ class FlowCon(FlowConSettings):
         now = {r.id: self._category(r.id, growth[r.id], memory) for r in ours}
         calm = set(now.values()) == {Category.CONVERGED}
         shares = dict.fromkeys(growth, 1.0) if calm else self._shares(ours, growth, now)
-        wanted = {r.id: self._wanted(r, shares[r.id], len(ours), cores) for r in ours}
+        wanted = {r.id: self._wanted(r, shares[r.id], snapshot, len(ours)) for r in ours}
         changes = tuple(
             SetShare(
                 replica=r.id,
@@ -122,14 +122,20 @@ class FlowCon(FlowConSettings):
         return 1 / (self.floor_divisor * count)
 
     def _wanted(
-        self, r: Replica, share: Share | None, count: int, cores: Cores
+        self, r: Replica, share: Share | None, s: Snapshot, count: int
     ) -> tuple[Cores | None, float]:
-        """Ceiling and weight. A whole node is no ceiling; nobody falls below what still learns."""
+        """Ceiling and weight. A whole node is no ceiling; nobody falls below what still learns,
+        nor is allowed more than its user does.
+        """
+        own = s.ceiling(r)
         if share is None:
-            return r.limit, r.weight
+            return own if r.limit is None else r.limit, r.weight
         if self.soft:
-            return None, min(1.0, max(share, LEAST_LIMIT, 1.01 * LEAST_WEIGHT * count))
-        return (None if share >= 1.0 else max(share, LEAST_LIMIT) * cores), 1.0
+            return own, min(1.0, max(share, LEAST_LIMIT, 1.01 * LEAST_WEIGHT * count))
+        if share >= 1.0:
+            return own, 1.0
+        limit = max(share, LEAST_LIMIT) * s.node.capacity.cpu
+        return limit if own is None else min(limit, own), 1.0
 
 
 PAPER = {"signal": "maximum", "cold_start": "zero", "dimensionless": False, "soft": False}

@@ -12,6 +12,7 @@ from headway.core.reference import Shadow, Shadows, advance, promise
 from headway.core.size import believe
 from headway.core.snapshot import Snapshot
 from headway.core.units import Seconds
+from headway.policy.part import part
 
 
 @memory
@@ -36,9 +37,9 @@ class Fsp:
         for r in snapshot.running:
             if r.id not in shadows:
                 job = snapshot.jobs[r.job]
-                known = believe(job.spec, r.attained, r.track.step, None, speed)
+                known = believe(part(job.spec), r.attained, r.track.step, None, speed)
                 shadows[r.id] = Shadow(
-                    demand=demand_of(job, cores), size=known.size, least=known.size, sure=True
+                    demand=demand_of(snapshot, r), size=known.size, least=known.size, sure=True
                 )
         for name in [n for n, s in shadows.items() if s.finished and n not in snapshot.replicas]:
             del shadows[name]

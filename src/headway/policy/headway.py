@@ -18,6 +18,7 @@ from headway.core.sharing import total_completion, weights_for
 from headway.core.size import TRUSTED, Belief, Known, believe, learn, settle
 from headway.core.snapshot import Snapshot
 from headway.core.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
+from headway.policy.part import crew, part, part_of
 
 SEEN: Seconds = 1.0
 """A look back over less than this tells nothing of what a job can use."""
@@ -76,6 +77,8 @@ class _Node:
         self.cores, self.speed = snapshot.node.capacity.cpu, snapshot.node.speed
         self.ours = {r.id: r for r in snapshot.running}
         self.elapsed = self.now - memory.at
+        self.took: dict[JobId, list[CoreSeconds]] = {}
+        """By replica, what jobs took that have ended since."""
 
     # -- the reference world ---------------------------------------------------------------
 
@@ -88,6 +91,7 @@ class _Node:
         ended = {job.id: job for job in self.snapshot.changed.ended}
         gone = [n for n in m.beliefs if n not in self.ours]
         stale = [self._leave(n, ended.get(JobId(n.rpartition("/")[0])), elapsed) for n in gone]
+        self._learn(ended)
         stale += [self._update(name, r) for name, r in self.ours.items()]
         for name in [n for n, s in m.shadows.items() if s.left and s.finished]:
             del m.shadows[name]
@@ -104,24 +108,32 @@ class _Node:
         took = belief.attained + rate * elapsed
         if belief.error <= TRUSTED and abs(took - belief.size) <= TRUSTED * belief.size:
             took = belief.size  # as it said, as far as can be told
-        if job.spec.kind:
-            m.kinds[job.spec.kind] = learn(m.kinds.get(job.spec.kind), took * self.speed)
+        self.took.setdefault(job.id, []).append(took)
         shadow.left = True
         known, shadow.size, shadow.least, shadow.sure = shadow.sure, took, took, True
         return not known
 
+    def _learn(self, ended: dict[JobId, Job]) -> None:
+        """What is remembered of a kind is about whole jobs; a gang may be on other nodes too."""
+        kinds = self.memory.kinds
+        for name, took in self.took.items():
+            spec = ended[name].spec
+            if spec.kind:
+                whole = sum(took) * self.speed * (crew(spec) / len(took))
+                kinds[spec.kind] = learn(kinds.get(spec.kind), whole)
+
     def _update(self, name: ReplicaId, r: Replica) -> bool:
         """Take in a newcomer, or what has been learnt of a job; did a promise change by it?"""
         m, job = self.memory, self.snapshot.jobs[r.job]
-        known = m.kinds.get(job.spec.kind)
-        belief = believe(job.spec, r.attained, r.track.step, known, self.speed)
+        known = part_of(m.kinds.get(job.spec.kind), crew(job.spec))
+        belief = believe(part(job.spec), r.attained, r.track.step, known, self.speed)
         if self.policy.objective == "quality":
             settle(belief, job.spec, r.track, m.beliefs.get(name))
         m.beliefs[name] = belief
         shadow = m.shadows.get(name)
         if shadow is None:
             shadow = m.shadows[name] = Shadow(
-                demand=self.cores, weight=2.0**job.priority, request=self.snapshot.request(r)
+                demand=self._most(r), weight=2.0**job.priority, request=self.snapshot.request(r)
             )
             before = None
         else:
@@ -140,15 +152,20 @@ class _Node:
         """
         told = job.spec.expected.demand if job.spec.expected else None
         if told is not None:
-            return min(self.cores, told)
+            return min(self._most(r), told)
         used, could = r.usage.cpu if r.usage else 0.0, self.memory.parts.get(name, 0.0)
         if self.elapsed < SEEN:
             return before
         if used > 0.95 * before:
-            return min(self.cores, 1.5 * before)
+            return min(self._most(r), 1.5 * before)
         if could >= before / 2 and 0 < used < 0.9 * could:  # else it had too little to show it
             return min(before, 1.1 * used)
         return before
+
+    def _most(self, r: Replica) -> Cores:
+        """What it may use at once."""
+        ceiling = self.snapshot.ceiling(r)
+        return self.cores if ceiling is None else min(self.cores, ceiling)
 
     def interval(self) -> Seconds:
         """Soon, while a size is unknown that the next steps will tell."""
@@ -238,10 +255,11 @@ class _Node:
         weights = dict(zip(self.ours, weights_for(wanted, caps), strict=True))
         total = sum(weights.values())
         self.memory.parts = {n: self.cores * w / total for n, w in weights.items()}
+        limits = {n: self.snapshot.ceiling(r) for n, r in self.ours.items()}
         return tuple(
-            SetShare(replica=n, weight=weights[n], reason=self._why(n, found))
+            SetShare(replica=n, limit=limits[n], weight=weights[n], reason=self._why(n, found))
             for n, r in self.ours.items()
-            if differs(r, weights[n])
+            if differs(r, limits[n], weights[n])
         )
 
     def _why(self, name: ReplicaId, found: Allocation[ReplicaId]) -> str:

@@ -144,6 +144,8 @@ class Kips:
                 continue
             count = sum(r.task == task.name for r in cycle.snapshot.placed(job.id))
             surplus = spare(cycle, job)[: count - max(1, ceil(count * used / self.high))]
+            if not surplus:
+                continue
             names = tuple(r.id for r in surplus)
             why = f"its workers use {used:.0%} of what they may"
             cycle.decisions.append(Scale(job=job.id, task=task.name, remove=names, reason=why))

@@ -30,7 +30,6 @@ class Reserved:
     """What of it those who run are predicted to give back until then."""
     awaits: tuple[JobId, ...] = ()
     """Jobs that were made to give room for it and are not through with that."""
-    made_at: Seconds = 0.0
 
     @property
     def firm(self) -> bool:

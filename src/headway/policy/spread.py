@@ -59,12 +59,22 @@ class Search:
     def place(self, job: Job) -> Where:
         """A node for each replica, or nothing: a gang is started whole."""
         wanted = gang(job)
-        before = (dict(self.touched), set(self.full)) if len(wanted) > 1 else None
+        if len(wanted) == 1:
+            return self.some(job, wanted)
+        where = self._whole(job, wanted)
+        if where or len(job.spec.tasks) == 1:
+            return where
+        # The small may have stood in the way of the large.
+        found = dict(self._whole(job, sorted(wanted, key=lambda r: _size(job, r), reverse=True)))
+        return tuple((replica, found[replica]) for replica in wanted) if found else ()
+
+    def _whole(self, job: Job, wanted: Sequence[ReplicaId]) -> Where:
+        """For all of these in this order; or nothing, and all as it was."""
+        before = dict(self.touched), set(self.full)
         where = self.some(job, wanted)
         if len(where) == len(wanted):
             return where
-        if before is not None:
-            self.touched, self.full = before
+        self.touched, self.full = before
         return ()
 
     def some(self, job: Job, wanted: Sequence[ReplicaId]) -> Where:
@@ -119,6 +129,11 @@ class Search:
 def _asked(task: Task) -> Asked:
     """Replicas that ask for the same fit, or do not fit, alike."""
     return task.request, task.nodes
+
+
+def _size(job: Job, replica: ReplicaId) -> tuple[float, ...]:
+    request = job.spec.task(task_of(replica)).request
+    return request.gpu, request.cpu, request.memory
 
 
 def score(node: Node, request: Resources) -> float:
