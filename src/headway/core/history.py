@@ -241,6 +241,7 @@ def _estimated(job: Job, attained: CoreSeconds, step: float | None, work: CoreSe
         reason=job.reason,
         remaining=None if left is None or size is None else Estimate(value=left, error=size.error),
         step_cost=attained / step if step else None,
+        checkpoint_age=job.checkpoint_age,
         truth=None if job.truth is None else max(0.0, job.truth - work),
     )
 

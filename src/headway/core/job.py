@@ -139,6 +139,7 @@ class Job:
     remaining: Estimate | None = None
     """Work left in core-seconds; None: unknown."""
     step_cost: CoreSeconds | None = None
+    checkpoint_age: Seconds | None = None
     truth: CoreSeconds | None = None
     """The work really left. Set by the simulator alone, read by the oracle `srpt` alone."""
 
