@@ -38,8 +38,8 @@ class DockerPlatform:
         nodes = [Engine(n, Client(u)) for n, u in zip("ab", self.urls, strict=True)]
         return DockerBackend(self.folder, nodes, jobs, Clock())
 
-    def submit(self, name, *, workers=1):
-        task = Task(name="worker", replicas=workers, least=1, most=3)
+    def submit(self, name, *, workers=1, limit=None):
+        task = Task(name="worker", replicas=workers, least=1, most=3, limit=limit)
         spec = JobSpec(tasks=(task,), checkpoint=Mode.SDK, grace=10.0, backoff_limit=0)
         command = Command(argv=("python3", "-c", TRAINS), image=IMAGE)
         made = LiveJob(id=name, at=0.0, spec=spec, commands={"worker": command})

@@ -22,7 +22,7 @@ class Platform(Protocol):
     backend: object
     must: frozenset[str]
 
-    def submit(self, name: str, *, workers: int = 1) -> Job:
+    def submit(self, name: str, *, workers: int = 1, limit: float | None = None) -> Job:
         """A long job that can save itself; it may have up to three workers."""
 
     def settle(self) -> None:
@@ -97,6 +97,12 @@ class BackendContract:
         assert (r.limit, r.weight) == pytest.approx((0.25, 3.0))
         seen.set(SetShare(replica="x/worker-0"))
         assert platform.share("x/worker-0") == (None, 1.0)
+
+    def test_a_ceiling_that_its_user_set_is_there_from_the_start(self, platform, seen):
+        platform.submit("x", limit=0.25)
+        seen.start("x", "a")
+        assert platform.share("x/worker-0") == pytest.approx((0.25, 1.0))
+        assert seen.look().replicas["x/worker-0"].limit == pytest.approx(0.25)
 
     def test_the_same_act_twice_changes_nothing(self, platform, seen):
         platform.submit("x")

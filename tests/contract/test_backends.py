@@ -10,8 +10,8 @@ from headway.sim.world import World
 from making import node
 
 
-def long_job(workers):
-    task = Task(name="worker", replicas=workers, least=1, most=3)
+def long_job(workers, limit):
+    task = Task(name="worker", replicas=workers, least=1, most=3, limit=limit)
     return JobSpec(tasks=(task,), checkpoint=Mode.SDK)
 
 
@@ -21,8 +21,8 @@ class MemoryPlatform:
     def __init__(self):
         self.backend = MemoryBackend([node("a", cpu=2.0), node("b", cpu=2.0)])
 
-    def submit(self, name, *, workers=1):
-        job = Job(id=name, spec=long_job(workers), submitted_at=0.0, phase=Phase.WAITING)
+    def submit(self, name, *, workers=1, limit=None):
+        job = Job(id=name, spec=long_job(workers, limit), submitted_at=0.0, phase=Phase.WAITING)
         self.backend.submit(job)
         return job
 
@@ -53,9 +53,9 @@ class SimPlatform:
         scenario = Scenario(nodes=(node("a", cpu=2.0), node("b", cpu=2.0)), jobs=(), costs=Costs())
         self.backend = World(scenario, heard=True)
 
-    def submit(self, name, *, workers=1):
+    def submit(self, name, *, workers=1, limit=None):
         world = self.backend
-        arrival = Arrival(id=name, at=world.now, spec=long_job(workers), work=1e6, steps=1e6)
+        arrival = Arrival(id=name, at=world.now, spec=long_job(workers, limit), work=1e6, steps=1e6)
         world.scenario = Scenario(nodes=world.scenario.nodes, jobs=(*world.scenario.jobs, arrival))
         world._next_arrival()
         world.next_at()

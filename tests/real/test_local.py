@@ -48,8 +48,8 @@ class LocalPlatform:
         cuts = [Cut(node("a", cpu=1.0)), Cut(node("b", cpu=1.0))]
         self.backend = LocalBackend(folder, cuts, [], self.enforcement, Clock())
 
-    def submit(self, name, *, workers=1):
-        task = Task(name="worker", replicas=workers, least=1, most=3)
+    def submit(self, name, *, workers=1, limit=None):
+        task = Task(name="worker", replicas=workers, least=1, most=3, limit=limit)
         spec = JobSpec(tasks=(task,), checkpoint=Mode.SDK, grace=5.0, backoff_limit=0)
         command = Command(argv=(sys.executable, "-c", TRAINS), where="/")
         made = LiveJob(id=name, at=0.0, spec=spec, commands={"worker": command})

@@ -175,8 +175,10 @@ class MemoryBackend:
 
     def _start(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> None:
         for name, node in where:
+            task = task_of(name)
+            most = self.jobs[job].spec.task(task).limit
             self._put(
-                Replica(id=name, job=job, task=task_of(name), node=node, phase=Phase.STARTING)
+                Replica(id=name, job=job, task=task, node=node, phase=Phase.STARTING, limit=most)
             )
 
     def _requeue(self, job: JobId) -> None:

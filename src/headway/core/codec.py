@@ -59,9 +59,8 @@ def from_plain(plain: Plain) -> Any:
 
 
 def _defaults(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
-    if cls not in _DEFAULTS:
-        _DEFAULTS[cls] = tuple((f.name, f.default) for f in fields(cls))
-    return _DEFAULTS[cls]
+    _DEFAULTS[cls] = found = tuple((f.name, f.default) for f in fields(cls))
+    return found
 
 
 def _converters(cls: type[Any]) -> dict[str, Callable[[Plain], Any]]:

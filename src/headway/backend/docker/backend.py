@@ -125,6 +125,10 @@ class DockerBackend(Resumable[Member]):
         if m.work.phase is Phase.STARTING and not self._any_starting(m.work):
             self.set_phase(m.work, Phase.RUNNING)
         self.happened(Trigger.STARTED)
+        limit = m.work.spec.task(m.task).limit
+        if limit is not None and m.work.job.adopted is None and m.limit is None:
+            m.limit = limit
+            self.share(m, limit, m.weight)
         if not seen.running or m.died is not None:
             self._look_into(m)
 

@@ -180,7 +180,8 @@ class KubernetesBackend(LiveBackend[PodMember]):
         return self.host(m)
 
     def launch(self, work: Work, record: Record) -> None:
-        made = self.pods_of(record, list(record.placement))
+        ranked = work.by_rank(ReplicaId(f"{work.id}/{name}") for name in record.placement)
+        made = self.pods_of(record, [name.rpartition("/")[2] for name in ranked])
         for name, pod in made.items():
             m = self.members.get(ReplicaId(f"{work.id}/{name}"))
             made[name] = m.pod if m is not None and m.pod is not None else pod

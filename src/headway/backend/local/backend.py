@@ -58,8 +58,11 @@ class LocalBackend(Resumable[Member]):
             m.group.take(work.job.adopted)
             return self._watch(m, work.job.adopted)
         m.group.set_memory(admission.ceiling(m, self.nodes[node], self.members.values()))
-        command = work.job.commands[m.task]
-        pools = threads(work.spec.task(m.task), self.nodes[node])
+        command, task = work.job.commands[m.task], work.spec.task(m.task)
+        if task.limit is not None:
+            m.limit = task.limit
+            m.group.set_share(m.limit, m.weight)
+        pools = threads(task, self.nodes[node])
         m.child = launch.start(
             m.folder,
             m.epoch,
