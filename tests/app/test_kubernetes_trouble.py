@@ -69,15 +69,19 @@ def test_any_text_and_any_command_will_do(fake, leader):
     assert told["OMP_NUM_THREADS"] == "1"
 
 
-def test_the_chief_has_rank_0_wherever_its_manifest_names_it(fake, leader):
-    fake.submit("g", spec={"tasks": [task("ps", cpu="100m"), task("worker", 2), task("chief")]})
-    leader.until(lambda: all_bound(fake, 4))
+@pytest.mark.parametrize("first", ["ps", "chief"])
+def test_ranks_begin_with_the_server_or_the_chief_wherever_they_are_named(fake, leader, first):
+    tasks = [task("worker", 2), task("chief", cpu="200m")]
+    tasks += [task("ps", cpu="100m")] if first == "ps" else []
+    fake.submit("g", spec={"tasks": tasks})
+    leader.until(lambda: all_bound(fake, len(tasks) + 1))
     ranks = {}
     for pod in fake.all("pods"):
         told = {e["name"]: e["value"] for e in pod["spec"]["containers"][0]["env"]}
         ranks[told["HEADWAY_REPLICA"]] = told["RANK"]
-        assert told["MASTER_ADDR"].startswith("g-chief-0.")
-    assert ranks == {"chief-0": "0", "ps-0": "1", "worker-0": "2", "worker-1": "3"}
+        assert told["MASTER_ADDR"].startswith(f"g-{first}-0.")
+    order = [*(["ps-0"] if first == "ps" else []), "chief-0", "worker-0", "worker-1"]
+    assert ranks == {name: str(i) for i, name in enumerate(order)}
 
 
 def test_pods_of_other_namespaces_and_runs_are_left_alone(fake, backends):

@@ -210,12 +210,12 @@ def test_ranks_are_by_the_job_and_not_by_who_placed_it(puppets):
     names = ("worker-1", "ps-0", "worker-0", "chief-0")
     assert x.place(*names)
     ranks = [n[2:] for n, _, _ in sorted(x.started, key=lambda s: s[2])]
-    assert ranks == ["chief-0", "ps-0", "worker-0", "worker-1"]
+    assert ranks == ["ps-0", "chief-0", "worker-0", "worker-1"]
     env = told(x["worker-1"])
     assert (env["RANK"], env["WORLD_SIZE"]) == ("3", "4")
     found, first = json.loads(env["TF_CONFIG"]), int(env["MASTER_PORT"]) + 1
     hosts = [f"127.0.0.1:{first + i}" for i in range(4)]
-    assert found["cluster"] == {"chief": hosts[:1], "ps": hosts[1:2], "worker": hosts[2:]}
+    assert found["cluster"] == {"ps": hosts[:1], "chief": hosts[1:2], "worker": hosts[2:]}
     assert found["task"] == {"type": "worker", "index": 1}
 
 

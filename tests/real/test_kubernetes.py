@@ -297,7 +297,7 @@ def test_a_workload_runs_on_the_cluster_and_takes_its_jobs_along(cluster, jobs, 
     words = [sys.executable, "-m", "headway", "run", str(tmp_path / "w.yaml"), "--json"]
     words += ["--backend", "kubernetes", "--data", str(tmp_path), "--policy", "headway"]
     env = {**os.environ, "KUBECONFIG": cluster.kubeconfig}
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(done.stdout)
     assert result["backend"] == "kubernetes"

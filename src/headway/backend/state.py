@@ -12,6 +12,7 @@ from headway.backend.sample import Sample
 from headway.backend.tail import Voice
 from headway.core.job import Job, Phase, Replica, task_of
 from headway.core.report import Report, Usage
+from headway.core.speed import SERVER
 from headway.core.units import Bytes, Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
 
 if TYPE_CHECKING:
@@ -88,14 +89,15 @@ class Work:
         return ReplicaId(f"{self.id}/{lead}-0")
 
     def by_rank(self, gang: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
-        """The chief first, then as the job itself lists them: at every start the same, whoever has
-        placed them and in whatever order.
+        """Parameter servers first, whom the others ask for, then the chief, then as the job itself
+        lists them: at every start the same, whoever has placed them and in whatever order.
         """
         spec, chief = self.spec, self.chief()
 
-        def place(name: ReplicaId) -> tuple[bool, int, int]:
-            task = spec.tasks.index(spec.task(task_of(name)))
-            return name != chief, task, int(name.rpartition("-")[2])
+        def place(name: ReplicaId) -> tuple[bool, bool, int, int]:
+            task = spec.task(task_of(name))
+            index = int(name.rpartition("-")[2])
+            return task.name != SERVER, name != chief, spec.tasks.index(task), index
 
         return tuple(sorted(gang, key=place))
 
