@@ -354,7 +354,7 @@ def test_a_gang_starts_whole_and_ends_with_its_chief(tmp_path):
     )
     headway("run", path, data=tmp_path)
     logs = {p.parent.name: p.read_text() for p in tmp_path.glob("runs/2*/jobs/g/*/out.log")}
-    assert logs["worker-1"].startswith("1 3 127.0.0.1\n")
+    assert logs["worker-1"].startswith("2 3 127.0.0.1\n")
     assert set(logs) == {"worker-0", "worker-1", "ps-0"}
     assert processes(tmp_path) == []
 
