@@ -191,7 +191,7 @@ time.sleep(600 if os.environ["HEADWAY_TASK"] == "ps" else 0.3)
     spec = {"tasks": tasks, "checkpoint": {"graceSeconds": 1}}
     docker_run(engines[:1], tmp_path, {"name": "g", "spec": spec})
     logs = {p.parent.name: p.read_text() for p in tmp_path.glob("runs/2*/jobs/g/*/out.log")}
-    assert logs["worker-1"].startswith("1 3 127.0.0.1\n")
+    assert logs["worker-1"].startswith("2 3 127.0.0.1\n")
     assert set(logs) == {"worker-0", "worker-1", "ps-0"}
 
 
