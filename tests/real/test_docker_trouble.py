@@ -180,7 +180,8 @@ def crashed(data, n, engines, *, moves):
     dead = done.returncode == -signal.SIGKILL
     if dead:
         again = shuttle(data, "run", "--resume", "latest")
-        if again.returncode:  # it died before there was a run to resume
+        if again.returncode and "has ended" not in again.stderr:
+            # It died before there was a run to resume.
             assert "no run is called" in again.stderr or "workload.yaml" in again.stderr, (
                 again.stderr
             )
