@@ -333,15 +333,18 @@ def test_a_container_that_somebody_removes_is_said(platform, engine):
     assert (work.phase, work.reason) == (Phase.FAILED, "somebody removed its container")
 
 
-def test_a_share_that_the_engine_will_not_set_is_told_and_not_believed(platform, engine):
+def test_a_share_that_the_engine_will_not_set_is_told_and_not_believed(platform, monkeypatch):
     start(platform)
     m = platform.backend.members["x/worker-0"]
-    m.container = "gone"
+
+    def declines(*_):
+        raise BackendError("No such container: x")
+
+    monkeypatch.setattr("headway.backend.docker.calls.set_share", declines)
     outcome = platform.backend.act(SetShare(replica="x/worker-0", limit=0.5))
     assert isinstance(outcome, Failed | Started), "at once, or as soon as the engine answers"
     platform.until(lambda: "No such container" in m.voice.heard.trouble)
     assert (m.limit, m.weight) == (None, 1.0)
-    m.container = engine.made[0].id
 
 
 def test_usage_is_asked_of_the_engine_where_no_group_is_ours(platform):
