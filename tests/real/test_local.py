@@ -254,7 +254,7 @@ def test_a_gigabyte_of_output_is_cut_and_the_last_of_it_is_heard(tmp_path):
             sys.stdout.buffer.write(line * 1024)
         sys.stdout.buffer.flush()
         print("loss: 0.5", flush=True)
-        time.sleep(0.5)
+        time.sleep(2)
     """
     path = workload(tmp_path, job("flood", script(tmp_path, flood)))
     headway("run", path, data=tmp_path)
