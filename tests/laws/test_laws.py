@@ -4,12 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from headway.core.check import LEAST_LIMIT, LEAST_WEIGHT
-from headway.core.job import Phase
+from headway.core.job import JobSpec, Mode, Phase
+from headway.core.node import Node
 from headway.core.units import Resources
+from headway.sim.scenario import Arrival, Scenario
 from headway.sim.world import World
 from scenarios import POLICIES, TwiceAndUntouched, active, renamed, run, scenarios
 
@@ -115,7 +117,18 @@ def test_same_seed_same_journal_to_the_byte(tmp_path_factory, scenario, policy):
     assert _journal(tmp, scenario, policy) == _journal(tmp, scenario, policy)
 
 
+TIE = Scenario(
+    nodes=(Node(id="QN0Q", capacity=Resources(cpu=1.0, memory=2.0**36)),),
+    jobs=tuple(
+        Arrival(id=name, at=0.0, spec=JobSpec(checkpoint=Mode.SDK), work=30.0)
+        for name in ("QJ0Q", "QJ1Q")
+    ),
+)
+"""Both have had their quantum at the same instant."""
+
+
 @often
+@example(scenario=TIE, policy="tiresias:quantum=20")
 @given(scenario=scenarios(), policy=policies)
 def test_renaming_changes_names_in_the_journal_and_nothing_else(tmp_path_factory, scenario, policy):
     tmp = tmp_path_factory.mktemp("j")
