@@ -14,3 +14,5 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("same", derandomize=True)
 if os.environ.get("HEADWAY_LAWS") != "new":
     settings.load_profile("same")
+
+pytest_plugins = ["app_fixtures"]  # imported once the above is set

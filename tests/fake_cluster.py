@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from kubernetes.client import ApiClient, Configuration
 
-from headway.backend.kubernetes.api import Api
-from headway.core.snapshot import Trigger
+from headway.backend.kubernetes.client.api import Api
+from headway.core.model.snapshot import Trigger
 from headway.policy.registry import build
 from headway.runtime.journal import NoJournal
 from headway.runtime.loop import Loop

@@ -1,10 +1,10 @@
 """Distributed jobs for tests to speak about."""
 
-from headway.core.decision import Place
-from headway.core.job import Estimate, Expected, Mode, Phase, Task
-from headway.core.node import Node
-from headway.core.speed import Speed
-from headway.core.units import Resources
+from headway.core.estimate.step_rate import Speed
+from headway.core.model.decision import Place
+from headway.core.model.job import Estimate, Expected, Mode, Phase, Task
+from headway.core.model.node import Node
+from headway.core.model.units import Resources
 from headway.policy.registry import build
 from making import job, replica
 

@@ -1,11 +1,11 @@
 """Small snapshots, jobs and scenarios for tests to speak about."""
 
-from headway.core.history import History, assemble, remember
-from headway.core.job import Job, JobSpec, Mode, Phase, Replica, Task
-from headway.core.node import Node
-from headway.core.report import EMPTY, Report, Track, Usage, extend
-from headway.core.snapshot import Observation, Trigger
-from headway.core.units import Resources
+from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.model.job import Job, JobSpec, Mode, Phase, Replica, Task
+from headway.core.model.node import Node
+from headway.core.model.report import EMPTY, Report, Track, Usage, extend
+from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import Resources
 
 GIB = 2.0**30
 

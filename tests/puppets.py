@@ -3,13 +3,13 @@
 import signal
 
 from headway.backend import requests
-from headway.backend.jobs import LiveJob
 from headway.backend.live import LiveBackend
-from headway.backend.sample import Sample
 from headway.backend.state import Member
-from headway.core.decision import Place, Started
-from headway.core.job import JobSpec, Mode, Task
-from headway.core.snapshot import Request
+from headway.backend.usage import Sample
+from headway.core.model.decision import Place, Started
+from headway.core.model.job import JobSpec, Mode, Task
+from headway.core.model.snapshot import Request
+from headway.spec.runnable import LiveJob
 from making import node
 
 

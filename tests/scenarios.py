@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from headway.core.job import Estimate, Expected, JobSpec, Mode, Phase, Task
-from headway.core.units import Resources
+from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Task
+from headway.core.model.units import Resources
 from headway.policy.registry import build
 from headway.runtime.journal import FileJournal
 from headway.sim import driver

@@ -5,7 +5,7 @@ WORKDIR /src
 COPY src/headway/__init__.py headway/__init__.py
 COPY src/headway/errors.py headway/errors.py
 COPY src/headway/sdk headway/sdk
-COPY src/headway/models headway/models
+COPY src/headway/trainings headway/trainings
 RUN pip install --no-cache-dir --disable-pip-version-check --target /opt/headway "numpy>=1.26" \
  && rm -rf /opt/headway/bin /opt/headway/numpy/*/tests \
  && cp -r headway /opt/headway/headway \
@@ -17,4 +17,4 @@ COPY --from=build /opt/headway /opt/headway
 ENV PYTHONPATH=/opt/headway PYTHONUNBUFFERED=1
 USER 1000:1000
 WORKDIR /tmp
-CMD ["python3", "-m", "headway.models", "--help"]
+CMD ["python3", "-m", "headway.trainings", "--help"]

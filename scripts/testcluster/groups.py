@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from headway.backend.local.hierarchy import Hierarchy, enable, hierarchies, read, write
+from headway.backend.local.enforcement.cgroupfs import Hierarchy, enable, hierarchies, read, write
 from testcluster.layout import Layout
 
 PERIOD = 100_000

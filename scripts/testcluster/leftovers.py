@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from headway.backend.local.hierarchy import clear
+from headway.backend.local.enforcement.cgroupfs import clear
 from testcluster import groups
 from testcluster.layout import Layout, Trouble
 

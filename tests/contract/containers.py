@@ -3,13 +3,13 @@
 from time import monotonic
 
 from headway.backend.clock import Clock
-from headway.backend.docker import limits
-from headway.backend.docker.backend import DockerBackend
+from headway.backend.docker import cpu_limits
 from headway.backend.docker.client import Client
 from headway.backend.docker.engine import Engine
-from headway.backend.jobs import Command, LiveJob
+from headway.backend.docker.platform import DockerBackend
 from headway.backend.state import Work
-from headway.core.job import JobSpec, Mode, Phase, Task
+from headway.core.model.job import JobSpec, Mode, Phase, Task
+from headway.spec.runnable import Command, LiveJob
 
 PATIENCE = 30.0
 IMAGE = "headway-workloads:test"
@@ -79,7 +79,7 @@ class DockerPlatform:
         return m.engine.client.get(f"/containers/{m.container}/json")
 
     def share(self, replica):
-        return limits.share(self.inspect(replica)["HostConfig"], 2.0)
+        return cpu_limits.share(self.inspect(replica)["HostConfig"], 2.0)
 
     def step(self, name):
         members = self.backend.works[name].members.values()

@@ -8,10 +8,19 @@ from typing import Protocol
 
 import pytest
 
-from headway.core.decision import Applied, Move, Place, Refused, Scale, SetShare, Started, Suspend
-from headway.core.history import History, assemble, remember
-from headway.core.job import Job, Phase
-from headway.core.snapshot import Snapshot, Trigger
+from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.model.decision import (
+    Applied,
+    Move,
+    Place,
+    Refused,
+    Scale,
+    SetShare,
+    Started,
+    Suspend,
+)
+from headway.core.model.job import Job, Phase
+from headway.core.model.snapshot import Snapshot, Trigger
 
 EVERYTHING = frozenset({"place", "share", "move", "scale", "suspend"})
 

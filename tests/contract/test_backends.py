@@ -4,7 +4,7 @@ import pytest
 
 from contract import EVERYTHING, BackendContract
 from headway.backend.memory import MemoryBackend
-from headway.core.job import Job, JobSpec, Mode, Phase, Task
+from headway.core.model.job import Job, JobSpec, Mode, Phase, Task
 from headway.sim.scenario import Arrival, Costs, Scenario
 from headway.sim.world import World
 from making import node

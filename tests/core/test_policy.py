@@ -1,11 +1,11 @@
 """Chains, and one policy on many nodes."""
 
-from headway.core.decision import CALM, Plan, SetShare
-from headway.core.history import assemble, remember
-from headway.core.job import Phase
-from headway.core.policy import Chain, PerNode
-from headway.core.record import memory, record
-from headway.core.snapshot import Observation, Trigger
+from headway.core.cycle.cluster_state import assemble, remember
+from headway.core.cycle.policy import Chain, PerNode
+from headway.core.model.decision import CALM, Plan, SetShare
+from headway.core.model.job import Phase
+from headway.core.model.serialization import memory, record
+from headway.core.model.snapshot import Observation, Trigger
 from making import history, job, replica, running
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.core.category import Category, by_efficiency
-from headway.core.progress import paper_progress, progress, value_range
-from headway.core.report import EMPTY, LONGEST, Report, Usage, extend
+from headway.core.estimate.category import Category, by_efficiency
+from headway.core.estimate.progress import paper_progress, progress, value_range
+from headway.core.model.report import EMPTY, LONGEST, Report, Usage, extend
 from making import heard
 
 G, W, C = Category.GROWING, Category.WATCHED, Category.CONVERGED

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.backend.memory import MemoryBackend
-from headway.core.check import check
-from headway.core.decision import Move, Place, Plan, Scale, SetShare, Suspend
-from headway.core.foresee import foresee
-from headway.core.history import History, assemble, remember
-from headway.core.job import Phase, Task
-from headway.core.snapshot import TABLES, Trigger
-from headway.core.units import Resources
+from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.project import foresee
+from headway.core.cycle.validate import check
+from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
+from headway.core.model.job import Phase, Task
+from headway.core.model.snapshot import TABLES, Trigger
+from headway.core.model.units import Resources
 from making import job, node
 
 NODES, JOBS = ["a", "b", "c"], ["x", "y", "z"]

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.core.decision import Move, Place, Plan, Scale, SetShare, Suspend
-from headway.core.job import JobSpec, Mode, Phase, Task, replica_id
-from headway.core.speed import SERVER, Speed, distances, equal_limits, steps_per_second
-from headway.core.units import NOTHING, Resources
+from headway.core.estimate.step_rate import SERVER, Speed, distances, equal_limits, steps_per_second
+from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
+from headway.core.model.job import JobSpec, Mode, Phase, Task, replica_id
+from headway.core.model.units import NOTHING, Resources
 from headway.sim.scenario import Arrival, Costs, Failure, Scenario
 from headway.sim.world import World
 from making import GIB, node

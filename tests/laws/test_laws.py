@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headway.core.check import LEAST_LIMIT, LEAST_WEIGHT
-from headway.core.job import JobSpec, Mode, Phase
-from headway.core.node import Node
-from headway.core.units import Resources
+from headway.core.cycle.validate import LEAST_LIMIT, LEAST_WEIGHT
+from headway.core.model.job import JobSpec, Mode, Phase
+from headway.core.model.node import Node
+from headway.core.model.units import Resources
 from headway.sim.scenario import Arrival, Scenario
 from headway.sim.world import World
 from scenarios import POLICIES, TwiceAndUntouched, active, renamed, run, scenarios

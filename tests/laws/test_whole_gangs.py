@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headway.core.decision import Scale, Suspend
-from headway.core.job import Estimate, Expected, JobSpec, Mode, Phase, Task
-from headway.core.node import Node
-from headway.core.speed import FAR, Speed, predict
-from headway.core.units import Resources
+from headway.core.estimate.step_rate import FAR, Speed, predict
+from headway.core.model.decision import Scale, Suspend
+from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Task
+from headway.core.model.node import Node
+from headway.core.model.units import Resources
 from headway.sim.scenario import Arrival, Costs, Failure, Scenario
 from headway.sim.world import World
 from scenarios import TwiceAndUntouched, run

@@ -2,11 +2,11 @@
 
 import pytest
 
-from headway.core.category import Category
-from headway.core.job import Task
-from headway.core.report import EMPTY
-from headway.core.snapshot import Trigger
-from headway.policy.flowcon import PAPER, FlowCon, FlowConMemory
+from headway.core.estimate.category import Category
+from headway.core.model.job import Task
+from headway.core.model.report import EMPTY
+from headway.core.model.snapshot import Trigger
+from headway.policy.share.flowcon import PAPER, FlowCon, FlowConMemory
 from making import heard, job, node, replica, snapshot
 
 G, W, C = Category.GROWING, Category.WATCHED, Category.CONVERGED

@@ -2,15 +2,15 @@
 
 import pytest
 
-from headway.core.category import Category
-from headway.core.decision import Place, SetShare
-from headway.core.job import Phase, Task
-from headway.core.report import Usage
-from headway.core.snapshot import Trigger
-from headway.core.units import Resources
-from headway.policy.flowcon import FlowCon, FlowConMemory
-from headway.policy.flowcon2 import FlowCon2
+from headway.core.estimate.category import Category
+from headway.core.model.decision import Place, SetShare
+from headway.core.model.job import Phase, Task
+from headway.core.model.report import Usage
+from headway.core.model.snapshot import Trigger
+from headway.core.model.units import Resources
+from headway.policy.placement.flowcon2 import FlowCon2
 from headway.policy.registry import build
+from headway.policy.share.flowcon import FlowCon, FlowConMemory
 from making import heard, job, node, replica, snapshot
 
 LETTER = {"N": Category.GROWING, "W": Category.WATCHED, "C": Category.CONVERGED}

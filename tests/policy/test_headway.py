@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from headway.core.decision import CALM
-from headway.core.history import assemble, remember
-from headway.core.job import Estimate, Expected, JobSpec, Mode, Phase, Task
-from headway.core.report import Report, Usage
-from headway.core.snapshot import Observation, Trigger
-from headway.core.speed import Speed
-from headway.policy.fsp import Fsp
-from headway.policy.headway import Headway
-from headway.policy.las import Las
-from headway.policy.part import crew
+from headway.core.cycle.cluster_state import assemble, remember
+from headway.core.estimate.step_rate import Speed
+from headway.core.model.decision import CALM
+from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Task
+from headway.core.model.report import Report, Usage
+from headway.core.model.snapshot import Observation, Trigger
+from headway.policy.common.per_replica_work import crew
 from headway.policy.registry import build
-from headway.policy.srpt import Srpt
+from headway.policy.share.fsp import Fsp
+from headway.policy.share.headway import Headway
+from headway.policy.share.las import Las
+from headway.policy.share.srpt import Srpt
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Failure, Scenario
 from making import history, job, node, replica, running, snapshot

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from gangs import SPEED, decide, gang, gpus, there
-from headway.core.decision import CALM, Place, Scale, SetShare
-from headway.core.history import History, assemble, remember
-from headway.core.job import Estimate, Expected, Job, JobSpec, Mode, Phase, Task
-from headway.core.report import Usage
-from headway.core.snapshot import Changes, Observation, Trigger
-from headway.core.speed import Speed
-from headway.core.units import Resources
+from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.estimate.step_rate import Speed
+from headway.core.model.decision import CALM, Place, Scale, SetShare
+from headway.core.model.job import Estimate, Expected, Job, JobSpec, Mode, Phase, Task
+from headway.core.model.report import Usage
+from headway.core.model.snapshot import Changes, Observation, Trigger
+from headway.core.model.units import Resources
 from headway.policy.registry import build
 from making import job, node, replica, snapshot
 

@@ -4,22 +4,22 @@ from dataclasses import fields
 
 import pytest
 
-from headway.core.check import check
-from headway.core.decision import CALM, Plan, SetShare
-from headway.core.foresee import foresee
-from headway.core.history import requested
-from headway.core.job import Estimate, Expected, Phase, Task
-from headway.core.policy import Chain, PerNode
-from headway.core.ranked import demand_of
-from headway.core.reference import Shadow
-from headway.core.units import NOTHING, Resources
+from headway.core.cycle.cluster_state import requested
+from headway.core.cycle.policy import Chain, PerNode
+from headway.core.cycle.project import foresee
+from headway.core.cycle.validate import check
+from headway.core.fairness.priority_weights import demand_of
+from headway.core.fairness.reference import Shadow
+from headway.core.model.decision import CALM, Plan, SetShare
+from headway.core.model.job import Estimate, Expected, Phase, Task
+from headway.core.model.units import NOTHING, Resources
 from headway.errors import ConfigError, UnknownName
-from headway.policy.as_fair import AsFair
-from headway.policy.fair import Fair
-from headway.policy.headway import Headway
-from headway.policy.pods import Pods
+from headway.policy.placement.fair_placement import AsFair
+from headway.policy.placement.kube_default import Pods
+from headway.policy.placement.spread import Spread, score
 from headway.policy.registry import CHOICES, POLICIES, build
-from headway.policy.spread import Spread, score
+from headway.policy.share.fair import Fair
+from headway.policy.share.headway import Headway
 from making import GIB, job, node, replica, running, snapshot
 
 

@@ -6,15 +6,15 @@ from math import log
 
 import pytest
 
-from headway.core.category import Category
-from headway.core.codec import from_plain, to_plain
-from headway.core.decision import CALM, Move, Place
-from headway.core.job import Mode, Phase, Task
-from headway.core.report import Usage
-from headway.core.snapshot import Trigger
-from headway.core.trend import Trend
+from headway.core.estimate.category import Category
+from headway.core.estimate.trend import Trend
+from headway.core.model.decision import CALM, Move, Place
+from headway.core.model.job import Mode, Phase, Task
+from headway.core.model.report import Usage
+from headway.core.model.serialization import from_plain, to_plain
+from headway.core.model.snapshot import Trigger
+from headway.policy.migration.specon import PAPER, Judged, SpeCon, SpeConMemory, _Cluster
 from headway.policy.registry import build
-from headway.policy.specon import PAPER, Judged, SpeCon, SpeConMemory, _Cluster
 from making import heard, job, node, replica, snapshot
 
 G, W, C = Category.GROWING, Category.WATCHED, Category.CONVERGED

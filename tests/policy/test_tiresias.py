@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from headway.core.decision import CALM, Place, Suspend
-from headway.core.history import History, assemble, remember
-from headway.core.job import JobSpec, Mode, Phase, Task
-from headway.core.snapshot import Observation, Trigger
-from headway.core.units import NOTHING, Resources
-from headway.policy.fifo import Fifo
-from headway.policy.packing import Packing, capacity, total
+from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.model.decision import CALM, Place, Suspend
+from headway.core.model.job import JobSpec, Mode, Phase, Task
+from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import NOTHING, Resources
+from headway.policy.common.packing import Packing, capacity, total
+from headway.policy.gang.tiresias import LOWER, UPPER, Tiresias
+from headway.policy.placement.fifo import Fifo
 from headway.policy.registry import build
-from headway.policy.tiresias import LOWER, UPPER, Tiresias
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Costs, Failure, Scenario
 from making import GIB, job, node, replica, snapshot

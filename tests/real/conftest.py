@@ -7,7 +7,7 @@ import image
 import kube
 import pytest
 
-from headway.backend.local.cgroup import Cgroup1, Cgroup2, Unavailable
+from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
 
 KINDS = {"cgroup1": Cgroup1, "cgroup2": Cgroup2}
 

@@ -14,7 +14,7 @@ from time import monotonic, sleep
 import image
 
 from headway.backend.docker.client import Client
-from headway.backend.local.hierarchy import clear, hierarchies
+from headway.backend.local.enforcement.cgroupfs import clear, hierarchies
 from headway.errors import BackendError
 
 PATIENCE = 30.0

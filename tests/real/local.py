@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from headway.backend.local import procfs
+from headway.backend.local.enforcement import procfs
 
 SCRIPTS = {
     "trains": """

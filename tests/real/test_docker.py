@@ -11,9 +11,9 @@ from local import workload
 from test_local import headway
 
 from contract import BackendContract
-from headway.backend.docker import usage
-from headway.core.decision import Applied, Move, Place, SetShare, Started, Suspend
-from headway.core.job import Phase
+from headway.backend.docker import stats
+from headway.core.model.decision import Applied, Move, Place, SetShare, Started, Suspend
+from headway.core.model.job import Phase
 
 
 class TestDocker(BackendContract):
@@ -88,8 +88,8 @@ class TestDocker(BackendContract):
         platform.submit("x")
         seen.start("x", "a")
         m = platform.backend.members["x/worker-0"]
-        assert isinstance(m.gauge, usage.ByGroup)
-        told = usage.ByEngine(m.engine.client, m.container)
+        assert isinstance(m.gauge, stats.ByGroup)
+        told = stats.ByEngine(m.engine.client, m.container)
         platform.until(lambda: told.read(None).cpu > 0)
         by_engine, by_group = told.read(None), m.gauge.read(None)
         told.close()

@@ -13,9 +13,9 @@ from time import monotonic, sleep
 
 import pytest
 
-from headway.backend.docker import limits, usage
-from headway.backend.sample import Sample
-from headway.core.decision import Applied, SetShare, Started
+from headway.backend.docker import cpu_limits, stats
+from headway.backend.usage import Sample
+from headway.core.model.decision import Applied, SetShare, Started
 from headway.runtime import journal
 
 SCALE = float(os.environ.get("HEADWAY_FLOWCON_SCALE", "12"))
@@ -66,7 +66,7 @@ def command(model, work, rate):
     steps = 200
     batches = max(1, round(PART * work / SCALE * rate / steps))
     words = ["--steps", str(steps), "--batches", str(batches)]
-    return ["python3", "-u", "-m", "headway.models", model, *words]
+    return ["python3", "-u", "-m", "headway.trainings", model, *words]
 
 
 def look(engine, w, now):
@@ -74,8 +74,8 @@ def look(engine, w, now):
     if not said["State"]["Running"]:
         w.ended = w.ended or now
         return
-    w.gauge = w.gauge or usage.group_of(said["State"]["Pid"], w.id)
-    limit, _ = limits.share(said["HostConfig"], 1.0)
+    w.gauge = w.gauge or stats.group_of(said["State"]["Pid"], w.id)
+    limit, _ = cpu_limits.share(said["HostConfig"], 1.0)
     w.shares.append((now, limit))
     try:
         w.used.append((now, w.gauge.read(None)))
@@ -210,4 +210,4 @@ def test_who_is_let_go_has_what_it_had(tmp_path, engines):
 
 
 def share(engine, number):
-    return limits.share(engine.inspect(number)["HostConfig"], 2.0)
+    return cpu_limits.share(engine.inspect(number)["HostConfig"], 2.0)

@@ -14,8 +14,8 @@ from test_docker import docker_job
 from test_local import headway, log, start
 from test_local_moves import shuttle
 
-from headway.core.decision import Move, Place, Refused, SetShare, Started
-from headway.core.job import Phase
+from headway.core.model.decision import Move, Place, Refused, SetShare, Started
+from headway.core.model.job import Phase
 from headway.runtime import journal
 
 SAVES = """
@@ -170,7 +170,7 @@ def test_jobs_outlive_a_killed_headway_and_are_found_again(tmp_path, engines):
 
 def crashed(data, n, engines, *, moves):
     """One run with a crash at its n-th write, taken up again; did it come to the crash?"""
-    command = ["python3", "-m", "headway.models", "cnn", "--steps", "60", "--batches", "6"]
+    command = ["python3", "-m", "headway.trainings", "cnn", "--steps", "60", "--batches", "6"]
     jobs = [{"name": "x", "spec": {"checkpoint": {"mode": "sdk"}, "tasks": [{"command": command}]}}]
     nodes = [{"name": n, "engine": e.url} for n, e in zip("ab", engines, strict=True)]
     path = workload(data, *jobs, nodes=nodes)

@@ -12,9 +12,9 @@ import image
 import pytest
 import yaml
 
-from headway.deploy import files
+from headway.deploy import render
 from headway.deploy.objects import Values
-from headway.spec.crd import NAME
+from headway.spec.manifest import NAME
 
 HOME = "headway-system"
 LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
@@ -56,7 +56,7 @@ class Operator:
 @pytest.fixture(scope="module")
 def installed(cluster):
     """All that we ship but the Deployment: the operator runs here, where its image is."""
-    made = [o for o in files.stream(Values(namespace=HOME)) if o["kind"] != "Deployment"]
+    made = [o for o in render.stream(Values(namespace=HOME)) if o["kind"] != "Deployment"]
     cluster.apply(*made)
     cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=20s")
     cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
@@ -240,7 +240,7 @@ def test_missing_rights_become_a_condition_that_says_what_to_do(cluster, jobs):
     """And so does a quota; once they are there the job starts by itself."""
     (rights,) = [
         o
-        for o in files.stream(Values(namespace=HOME))
+        for o in render.stream(Values(namespace=HOME))
         if o["kind"] == "ClusterRole" and o["metadata"]["name"] == "headway"
     ]
     rules = [

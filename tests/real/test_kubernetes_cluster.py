@@ -7,7 +7,7 @@ from pathlib import Path
 
 import image
 
-from headway.backend.local.hierarchy import hierarchies
+from headway.backend.local.enforcement.cgroupfs import hierarchies
 
 
 def pod(name, text):

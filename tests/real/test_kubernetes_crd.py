@@ -14,11 +14,10 @@ import image
 import pytest
 import yaml
 
-from headway.backend.kubernetes.pod import Owner, to_pod, to_service
-from headway.deploy import files
+from headway.backend.kubernetes.platform.pod_builder import Owner, to_pod, to_service
+from headway.deploy import render
 from headway.deploy.objects import Values
-from headway.spec.crd import NAME
-from headway.spec.manifest import TrainingJob
+from headway.spec.manifest import NAME, TrainingJob
 from headway.spec.status import TrainingJobStatus
 from manifests import JOB, WHOLE, WRONG, WRONG_ON_A_CLUSTER, changed
 
@@ -43,7 +42,7 @@ def installed(kubectl):
     may have a Headway that somebody uses.
     """
     where = f"headway-{uuid4().hex[:8]}"
-    found = files.stream(Values(namespace=where, replicas=1))
+    found = render.stream(Values(namespace=where, replicas=1))
     there = [_renamed(made, where) for made in found if made["kind"] != "Deployment"]
     ours = kubectl("get", "crd", NAME).returncode != 0
     kubectl.done("apply", given={"apiVersion": "v1", "kind": "List", "items": there})
@@ -121,7 +120,7 @@ def by_name(made):
 
 def test_kustomize_makes_the_same_of_the_base(kubectl):
     made = kubectl.done("kustomize", ROOT / "deploy" / "kustomize")
-    assert by_name(yaml.safe_load_all(made)) == by_name(files.stream(Values()))
+    assert by_name(yaml.safe_load_all(made)) == by_name(render.stream(Values()))
 
 
 def test_helm_makes_the_same_of_the_chart(helm):
@@ -133,7 +132,7 @@ def test_helm_makes_the_same_of_the_chart(helm):
         [helm, *words, *chosen], check=True, capture_output=True, text=True
     ).stdout
     values = Values(namespace="ours", image="registry.example/h:2", replicas=3)
-    expected = [o for o in files.stream(values) if o["kind"] != "Namespace"]
+    expected = [o for o in render.stream(values) if o["kind"] != "Namespace"]
     assert by_name(yaml.safe_load_all(made)) == by_name(expected)
 
 
@@ -250,7 +249,7 @@ def test_who_may_edit_a_namespace_may_edit_its_training_jobs(kubectl, namespace)
 
 
 def test_the_operator_fits_the_strictest_standard(kubectl, installed):
-    (deployment,) = files.objects.operator(Values(namespace=installed))
+    (deployment,) = render.objects.operator(Values(namespace=installed))
     meta = {"name": "trial", "namespace": installed}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
     spec = deployment["spec"]["template"]["spec"]

@@ -14,13 +14,13 @@ from local import groups, job, processes, result, script, workload
 
 from contract import BackendContract
 from headway.backend.clock import Clock
-from headway.backend.jobs import Command, LiveJob
-from headway.backend.local import procfs
-from headway.backend.local.backend import LocalBackend
-from headway.backend.local.cuts import Cut
-from headway.backend.local.enforcement import choose
+from headway.backend.cpu_partition import Cut
+from headway.backend.local.enforcement import procfs
+from headway.backend.local.enforcement.select import choose
+from headway.backend.local.platform import LocalBackend
 from headway.backend.state import Work
-from headway.core.job import JobSpec, Mode, Task
+from headway.core.model.job import JobSpec, Mode, Task
+from headway.spec.runnable import Command, LiveJob
 from making import node
 
 PATIENCE = 20.0

@@ -5,7 +5,7 @@ import json
 import pytest
 from test_local import headway
 
-from headway.core.decision import Move
+from headway.core.model.decision import Move
 from headway.runtime import journal
 
 

@@ -13,12 +13,12 @@ import pytest
 from local import groups, processes, result
 
 from headway.backend.clock import Clock
-from headway.backend.jobs import Command, LiveJob
-from headway.backend.local.backend import LocalBackend
-from headway.backend.local.cuts import Cut
-from headway.backend.local.enforcement import choose
-from headway.core.decision import Move, Place, Refused, Started, Suspend
-from headway.core.job import JobSpec, Mode, Phase
+from headway.backend.cpu_partition import Cut
+from headway.backend.local.enforcement.select import choose
+from headway.backend.local.platform import LocalBackend
+from headway.core.model.decision import Move, Place, Refused, Started, Suspend
+from headway.core.model.job import JobSpec, Mode, Phase
+from headway.spec.runnable import Command, LiveJob
 from making import node
 
 PATIENCE = 30.0
@@ -124,7 +124,17 @@ def saving(write):
 def test_after_moves_at_random_instants_the_weights_are_the_same_bit_for_bit(hands, model):
     moves = int(os.environ.get("HEADWAY_MOVES", "2"))
     steps = 40 + 12 * moves
-    words = ["-m", "headway.models", model, "--steps", str(steps), "--batches", "8", "--seed", "5"]
+    words = [
+        "-m",
+        "headway.trainings",
+        model,
+        "--steps",
+        str(steps),
+        "--batches",
+        "8",
+        "--seed",
+        "5",
+    ]
     plain = subprocess.run(
         [sys.executable, *words], capture_output=True, text=True, check=True
     ).stdout.splitlines()[-1]
@@ -190,8 +200,8 @@ def test_a_job_is_suspended_and_goes_on_elsewhere(hands):
 # -- through crashes ---------------------------------------------------------------------------
 
 SHUTTLE = '''
-from headway.core.decision import Move, Plan, Suspend
-from headway.core.record import memory, record
+from headway.core.model.decision import Move, Plan, Suspend
+from headway.core.model.serialization import memory, record
 from headway.policy.registry import POLICIES, Entry
 
 @memory
@@ -240,7 +250,7 @@ def shuttle(data, *words, env=None):
 
 def crashed(data, n, *, moves):
     """One run with a crash at its n-th write, taken up again; did it come to the crash?"""
-    command = [sys.executable, "-m", "headway.models", "cnn", "--steps", "60", "--batches", "6"]
+    command = [sys.executable, "-m", "headway.trainings", "cnn", "--steps", "60", "--batches", "6"]
     task = {"command": command}
     jobs = [{"name": "x", "spec": {"checkpoint": {"mode": "sdk"}, "tasks": [task]}}]
     head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}

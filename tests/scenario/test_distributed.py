@@ -6,21 +6,21 @@ from statistics import fmean
 import pytest
 from test_world import Once, ended
 
-from headway.core.decision import Place, Scale, Suspend
-from headway.core.job import JobSpec, Mode, Task
-from headway.core.policy import Chain
-from headway.core.speed import NEAR, Speed, predict
-from headway.core.units import Resources
+from headway.core.cycle.policy import Chain
+from headway.core.estimate.step_rate import NEAR, Speed, predict
+from headway.core.model.decision import Place, Scale, Suspend
+from headway.core.model.job import JobSpec, Mode, Task
+from headway.core.model.units import Resources
 from headway.errors import ConfigError
+from headway.policy.placement.spread import Spread
 from headway.policy.registry import build
-from headway.policy.spread import Spread
 from headway.runtime.result import from_json, to_json
+from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
-from headway.sim.setup import to_scenario
 from headway.sim.summary import summary
-from headway.spec.expand import expand, occupancy, written
-from headway.spec.reading import parse
+from headway.spec.arrivals import expand, occupancy, written
+from headway.spec.load import parse
 from headway.spec.workload import Workload
 from making import GIB, node
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from headway.sim.compare import run_seed
-from headway.spec.reading import read_workload
+from headway.spec.load import read_workload
 
 FOLDER = Path(__file__).parents[2] / "workloads"
 EXPECTED = sorted(FOLDER.glob("*.expect.yaml"))

@@ -3,20 +3,20 @@
 import pytest
 
 from gangs import gpus
-from headway.core.decision import Place, Plan, Refused
-from headway.core.history import History, assemble, remember
-from headway.core.job import Estimate, Expected, JobSpec, Mode, Phase, Task
-from headway.core.node import Node
-from headway.core.snapshot import Trigger
-from headway.core.speed import Speed
-from headway.core.units import Resources
+from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.estimate.step_rate import Speed
+from headway.core.model.decision import Place, Plan, Refused
+from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Task
+from headway.core.model.node import Node
+from headway.core.model.snapshot import Trigger
+from headway.core.model.units import Resources
 from headway.errors import ConfigError
 from headway.policy.registry import build
+from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Failure, Scenario
-from headway.sim.setup import to_scenario
 from headway.sim.world import World
-from headway.spec.reading import parse
+from headway.spec.load import parse
 from headway.spec.workload import Workload
 from scenarios import run
 

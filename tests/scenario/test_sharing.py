@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from reference import finish_times
 
-from headway.core.decision import Plan, SetShare
-from headway.core.job import JobSpec
-from headway.core.policy import Chain
-from headway.core.sharing import share
-from headway.policy.spread import Spread
+from headway.core.cycle.policy import Chain
+from headway.core.fairness.water_filling import share
+from headway.core.model.decision import Plan, SetShare
+from headway.core.model.job import JobSpec
+from headway.policy.placement.spread import Spread
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
 from making import node

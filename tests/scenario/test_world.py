@@ -5,25 +5,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from headway.core.decision import Move, Plan, Suspend
-from headway.core.job import JobSpec, Mode, Phase
-from headway.core.policy import Chain
-from headway.core.snapshot import Trigger
-from headway.core.units import Resources
+from headway.core.cycle.policy import Chain
+from headway.core.model.decision import Move, Plan, Suspend
+from headway.core.model.job import JobSpec, Mode, Phase
+from headway.core.model.snapshot import Trigger
+from headway.core.model.units import Resources
 from headway.errors import ConfigError
+from headway.policy.placement.spread import Spread
 from headway.policy.registry import build
-from headway.policy.spread import Spread
 from headway.runtime.journal import NoJournal
 from headway.runtime.loop import Loop
+from headway.sim.build import to_scenario
 from headway.sim.curve import Curve, Log, bent, settled_after
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Costs, Failure, Scenario
-from headway.sim.setup import to_scenario
-from headway.sim.trace import shares, stays, values
+from headway.sim.timeline import shares, stays, values
 from headway.sim.world import World
-from headway.spec.expand import expand
-from headway.spec.models import catalogue
-from headway.spec.reading import parse
+from headway.spec.arrivals import expand
+from headway.spec.catalogue import catalogue
+from headway.spec.load import parse
 from headway.spec.workload import Workload
 from making import node
 

@@ -2,9 +2,9 @@
 
 from typing import Protocol
 
-from headway.core.decision import Applied, Decision, Outcome, Refused, SetShare, Started
-from headway.core.snapshot import Observation
-from headway.core.units import NodeId
+from headway.core.model.decision import Applied, Decision, Outcome, Refused, SetShare, Started
+from headway.core.model.snapshot import Observation
+from headway.core.model.units import NodeId
 
 
 class Backend(Protocol):

@@ -2,7 +2,7 @@
 
 from time import monotonic, time
 
-from headway.core.units import Seconds
+from headway.core.model.units import Seconds
 
 
 class Clock:

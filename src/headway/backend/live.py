@@ -14,16 +14,14 @@ from math import inf
 from pathlib import Path
 from typing import ClassVar, Generic, TypeVar, assert_never
 
-from headway import fault
+from headway import failpoint
 from headway.backend.base import outcome
 from headway.backend.clock import Clock
-from headway.backend.jobs import LiveJob
 from headway.backend.recovery import Past, note_gang
 from headway.backend.requests import Inbox
 from headway.backend.state import Member, Work
-from headway.backend.tail import last_line
 from headway.backend.transit import Transits
-from headway.core.decision import (
+from headway.core.model.decision import (
     Decision,
     Failed,
     Move,
@@ -33,10 +31,12 @@ from headway.core.decision import (
     SetShare,
     Suspend,
 )
-from headway.core.job import Mode, Phase, Task, task_of
-from headway.core.node import Node
-from headway.core.snapshot import Observation, Request, Trigger
-from headway.core.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.job import Mode, Phase, Task, task_of
+from headway.core.model.node import Node
+from headway.core.model.snapshot import Observation, Request, Trigger
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.metrics.reader import last_line
+from headway.spec.runnable import LiveJob
 
 INBOX: Seconds = 0.5
 """Between two looks for what people ask."""
@@ -237,7 +237,7 @@ class LiveBackend(ABC, Generic[M]):
             return "it is not running"
         before = m.limit, m.weight
         if before != (d.limit, d.weight):
-            fault.passing()
+            failpoint.hit()
             m.limit, m.weight = d.limit, d.weight
             self._news[1][m.id] = m
             try:
@@ -354,7 +354,7 @@ class LiveBackend(ABC, Generic[M]):
             self._gone(work)
 
     def stop(self, m: M) -> None:
-        fault.passing()
+        failpoint.hit()
         self.set_member(m, Phase.LEAVING)
         m.kill_at = self.clock() + m.work.spec.grace
         self.signal(m, signal.SIGTERM)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from headway.backend.base import outcome
-from headway.core.decision import (
+from headway.core.model.decision import (
     Decision,
     Move,
     Outcome,
@@ -16,11 +16,11 @@ from headway.core.decision import (
     SetShare,
     Suspend,
 )
-from headway.core.job import Job, Mode, Phase, Replica, missing, task_of
-from headway.core.node import Node
-from headway.core.report import Report
-from headway.core.snapshot import Observation
-from headway.core.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.job import Job, Mode, Phase, Replica, missing, task_of
+from headway.core.model.node import Node
+from headway.core.model.report import Report
+from headway.core.model.snapshot import Observation
+from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
 
 
 class MemoryBackend:

@@ -5,12 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headway import fault
+from headway import failpoint
 from headway.backend.state import Work
-from headway.backend.tail import Voice
-from headway.core.job import Phase
-from headway.core.snapshot import Request
-from headway.core.units import NodeId, ReplicaId
+from headway.core.model.job import Phase
+from headway.core.model.snapshot import Request
+from headway.core.model.units import NodeId, ReplicaId
+from headway.metrics.reader import Voice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def note_gang(work: Work, epochs: Sequence[int]) -> None:
     there = work.folder / "gang"
     if len(work.gang) > 1 or there.exists():
         work.folder.mkdir(parents=True, exist_ok=True)
-        fault.passing()
+        failpoint.hit()
         lines = (f"{name} {epoch}\n" for name, epoch in zip(work.gang, epochs, strict=True))
         there.write_text("".join(lines))
 

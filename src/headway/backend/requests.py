@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from time import time_ns
 
-from headway.core.codec import from_plain, to_json
-from headway.core.snapshot import Request
+from headway.core.model.serialization import from_plain, to_json
+from headway.core.model.snapshot import Request
 
 
 def put(run: Path, request: Request) -> Path:

@@ -6,14 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headway import fault
-from headway.backend.jobs import LiveJob
-from headway.backend.sample import Sample
-from headway.backend.tail import Voice
-from headway.core.job import Job, Phase, Replica, task_of
-from headway.core.report import Report, Usage
-from headway.core.speed import SERVER
-from headway.core.units import Bytes, Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
+from headway import failpoint
+from headway.backend.usage import Sample
+from headway.core.estimate.step_rate import SERVER
+from headway.core.model.job import Job, Phase, Replica, task_of
+from headway.core.model.report import Report, Usage
+from headway.core.model.units import Bytes, Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
+from headway.metrics.reader import Voice
+from headway.spec.runnable import LiveJob
 
 if TYPE_CHECKING:
     from headway.backend.transit import Transit
@@ -67,7 +67,7 @@ class Work:
         """For good: whoever comes after us must know it too."""
         self._held = held
         self.folder.mkdir(parents=True, exist_ok=True)
-        fault.passing()
+        failpoint.hit()
         if held:
             (self.folder / "held").touch()
         else:

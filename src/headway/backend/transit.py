@@ -16,10 +16,10 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headway import fault
-from headway.core.job import Mode, Phase
-from headway.core.snapshot import Trigger
-from headway.core.units import NodeId, Seconds
+from headway import failpoint
+from headway.core.model.job import Mode, Phase
+from headway.core.model.snapshot import Trigger
+from headway.core.model.units import NodeId, Seconds
 
 if TYPE_CHECKING:
     from headway.backend.live import LiveBackend
@@ -66,7 +66,7 @@ class Transits:
     def _begin(self, m: "Member", to: NodeId | None) -> None:
         t = self._set_out(m, to)
         if m.work.spec.checkpoint is Mode.SDK and m.id == m.work.chief():
-            fault.passing()
+            failpoint.hit()
             (m.folder / "ask").touch()
         else:
             self._stop(m, t)
@@ -79,7 +79,7 @@ class Transits:
 
     def _stop(self, m: "Member", t: Transit) -> None:
         t.stage = Stage.STOPPING
-        fault.passing()
+        failpoint.hit()
         (m.folder / f"left.{m.epoch}").write_text(t.before)
         self.backend.stop(m)
         for other, its in _waiting_for(m, t):

@@ -36,13 +36,13 @@ def adopt(
         headway adopt trainer-1 --policy flowcon
         headway adopt --label headway.dev/job
     """
-    from headway.backend.docker import adopted as containers
-    from headway.backend.local.adopted import to_jobs
+    from headway.backend.docker import adopt as containers
+    from headway.backend.local.adopt import to_jobs
     from headway.cli.run import follow
     from headway.errors import ConfigError
-    from headway.runtime.folder import data_folder
-    from headway.runtime.platform import Docker, Engines
     from headway.runtime.run import adopt as look_after
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.targets import Docker, Engines
 
     names = what or []
     if bool(names) == (label is not None):

@@ -42,11 +42,11 @@ def resume(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson
 
 
 def _ask(job: str, wish: str, run: str, data: Data, as_json: bool, to: str | None = None) -> None:
-    from headway.cli.render import as_json as to_text
-    from headway.core.snapshot import Request
-    from headway.core.units import JobId, NodeId
-    from headway.runtime.folder import RunFolder, data_folder
-    from headway.study.asking import ask
+    from headway.cli.output import as_json as to_text
+    from headway.core.model.snapshot import Request
+    from headway.core.model.units import JobId, NodeId
+    from headway.runtime.request_client import ask
+    from headway.runtime.run_directory import RunFolder, data_folder
 
     folder = RunFolder.find(data_folder(data), run)
     request = Request(job=JobId(job), wish=wish, to=NodeId(to) if to else None)

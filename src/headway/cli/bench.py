@@ -29,10 +29,10 @@ def bench(
 
         headway bench traces FOLDER
     """
-    from headway.cli.progress import shown
-    from headway.cli.render import as_json as to_text
+    from headway.bench.suite import BENCHES, TRACES, run
+    from headway.cli.output import as_json as to_text
+    from headway.cli.progress_bar import shown
     from headway.errors import UnknownName
-    from headway.study.bench import BENCHES, TRACES, run
 
     known = [*BENCHES, TRACES] if traces or name == TRACES else list(BENCHES)
     if name != "all" and name not in known:
@@ -46,13 +46,13 @@ def bench(
             results.append(found)
             plots.append(plot)
     if html:
-        from headway.study.report import write_bench
+        from headway.report.comparison import write_bench
 
         write_bench(html, results, plots)
     if as_json:
         typer.echo(to_text(results if name == "all" else results[0]))
     else:
-        from headway.cli.render import show_bench
+        from headway.cli.output import show_bench
 
         for result in results:
             show_bench(result)

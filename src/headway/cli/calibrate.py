@@ -31,11 +31,11 @@ def calibrate(
         headway calibrate workloads/five-jobs.yaml
         headway simulate workloads/five-jobs.measured.yaml
     """
-    from headway.cli.progress import shown
-    from headway.cli.render import as_json as to_text
-    from headway.cli.render import show_measured
-    from headway.spec.reading import read_workload
-    from headway.study.calibrate import calibrate as measure
+    from headway.calibrate import calibrate as measure
+    from headway.cli.output import as_json as to_text
+    from headway.cli.output import show_measured
+    from headway.cli.progress_bar import shown
+    from headway.spec.load import read_workload
 
     where = to or workload.with_suffix(".measured.yaml")
     read = read_workload(workload)

@@ -25,11 +25,11 @@ def demo(
         headway demo --html demo.html
     """
     from headway.cli.display import Display
-    from headway.cli.render import as_json as to_text
-    from headway.cli.render import show_results
-    from headway.runtime.folder import data_folder
+    from headway.cli.output import as_json as to_text
+    from headway.cli.output import show_results
+    from headway.demo import alternate, demo_workload, sentences, write_demo
     from headway.runtime.result import to_json
-    from headway.study.demo import alternate, demo_workload, sentences, write_demo
+    from headway.runtime.run_directory import data_folder
 
     where, workload = data_folder(data), demo_workload()
     if not as_json:

@@ -10,15 +10,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from headway.backend.state import Work
-from headway.core.category import Category
-from headway.core.job import Job, Phase
-from headway.core.progress import progress
-from headway.core.units import ReplicaId, Seconds
-from headway.runtime.meter import Meter, Now
+from headway.core.estimate.category import Category
+from headway.core.estimate.progress import progress
+from headway.core.model.job import Job, Phase
+from headway.core.model.units import ReplicaId, Seconds
 from headway.runtime.run import Run
+from headway.runtime.usage_sampler import Meter, Now
 
 if TYPE_CHECKING:
-    from headway.core.report import Track
+    from headway.core.model.report import Track
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 INTERVAL: Seconds = 10.0

@@ -21,10 +21,10 @@ def explain(
     """
     from dataclasses import asdict
 
-    from headway.cli.render import as_json as to_text
-    from headway.cli.render import show_story
-    from headway.runtime.folder import RunFolder, data_folder
-    from headway.study.story import story
+    from headway.cli.output import as_json as to_text
+    from headway.cli.output import show_story
+    from headway.report.explain import story
+    from headway.runtime.run_directory import RunFolder, data_folder
 
     told = story(RunFolder.find(data_folder(data), run), job)
     if as_json:
@@ -42,10 +42,10 @@ def report(
 
     headway report latest
     """
-    from headway.cli.render import as_json as to_text
-    from headway.cli.render import show_outcomes, show_results
-    from headway.runtime.folder import RunFolder, data_folder
-    from headway.study.runs import outcomes, read_plain, read_result, write_run
+    from headway.cli.output import as_json as to_text
+    from headway.cli.output import show_outcomes, show_results
+    from headway.report.run_page import outcomes, read_plain, read_result, write_run
+    from headway.runtime.run_directory import RunFolder, data_folder
 
     folder = RunFolder.find(data_folder(data), run)
     result = read_result(folder)

@@ -40,19 +40,19 @@ def manifests(
         headway kubernetes manifests --out base && kubectl apply -k base
         headway kubernetes manifests --helm --out chart && helm install headway chart
     """
-    from headway.cli.render import as_json as to_text
-    from headway.deploy import files
+    from headway.cli.output import as_json as to_text
+    from headway.deploy import render
     from headway.deploy.objects import Values
     from headway.errors import ConfigError
 
-    values = files.check(Values(namespace=namespace, image=image, replicas=replicas))
+    values = render.check(Values(namespace=namespace, image=image, replicas=replicas))
     if helm and out is None:
         raise ConfigError("a chart is several files", where="--helm", hint="add --out FOLDER")
     if out is None:
-        found = files.stream(values)
+        found = render.stream(values)
         whole = {"apiVersion": "v1", "kind": "List", "items": found}
-        typer.echo(to_text(whole) if as_json else files.text(found), nl=as_json)
+        typer.echo(to_text(whole) if as_json else render.text(found), nl=as_json)
         return
-    made = files.helm(values) if helm else files.kustomize(values)
-    written = [str(path) for path in files.write(made, out)]
+    made = render.helm(values) if helm else render.kustomize(values)
+    written = [str(path) for path in render.write(made, out)]
     typer.echo(to_text(written) if as_json else "\n".join(written))

@@ -32,8 +32,9 @@ def operator(
     """
     import logging
 
-    from headway.runtime.cluster import Operator, api
-    from headway.runtime.folder import data_folder
+    from headway.runtime.operator import Operator
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.targets import api
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     found = Operator(policy, data_folder(data), namespace, home)

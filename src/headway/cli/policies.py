@@ -24,7 +24,7 @@ def policies(
         headway policies flowcon
         headway simulate w.yaml --policy flowcon:paper,threshold=0.1,interval=30
     """
-    from headway.cli.render import as_json as to_text
+    from headway.cli.output import as_json as to_text
     from headway.errors import UnknownName
     from headway.policy.registry import POLICIES
 

@@ -38,9 +38,9 @@ def replay(
 
         headway simulate w.yaml --policy headway --journal j.jsonl && headway replay j.jsonl
     """
-    from headway.cli.render import as_json as to_text
-    from headway.cli.render import show_differences
-    from headway.core.codec import to_plain
+    from headway.cli.output import as_json as to_text
+    from headway.cli.output import show_differences
+    from headway.core.model.serialization import to_plain
     from headway.errors import ConfigError
     from headway.policy.registry import build
     from headway.runtime.journal import read
@@ -77,7 +77,7 @@ def replay(
 
 
 def _path(journal: str, data: Path | None) -> Path:
-    from headway.runtime.folder import RunFolder, data_folder
+    from headway.runtime.run_directory import RunFolder, data_folder
 
     given = Path(journal)
     if given.is_dir() and (given / "journal.jsonl").exists():

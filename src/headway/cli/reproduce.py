@@ -8,8 +8,8 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headway.study.gangs_reproduced import GangsReproduced
-    from headway.study.reproduce import Reproduced
+    from headway.papers.gang_runner import GangsReproduced
+    from headway.papers.runner import Reproduced
 
 
 def reproduce(
@@ -34,12 +34,12 @@ def reproduce(
         headway reproduce E-F1 E-F3 --html reproduced.html
         headway reproduce E-D1 E-D2 E-K1 --html distributed.html
     """
-    from headway.cli.progress import shown
-    from headway.cli.render import as_json as to_text
-    from headway.study.gangs import named
-    from headway.study.gangs_reproduced import plain_gangs, reproduce_gangs
-    from headway.study.reproduce import plain
-    from headway.study.reproduce import reproduce as run
+    from headway.cli.output import as_json as to_text
+    from headway.cli.progress_bar import shown
+    from headway.papers.gang_experiments import named
+    from headway.papers.gang_runner import plain_gangs, reproduce_gangs
+    from headway.papers.runner import plain
+    from headway.papers.runner import reproduce as run
 
     single, distributed = named(names or [])
     with shown("reproducing", quiet=as_json) as progress:
@@ -65,8 +65,8 @@ def reproduce(
 def _write_page(
     to: Path, found: "Sequence[Reproduced]", gangs: "Sequence[GangsReproduced]"
 ) -> None:
-    from headway.study.gangs_shown import gang_sections, write_gang_page
-    from headway.study.reproduced_page import write_page
+    from headway.papers.gang_render import gang_sections, write_gang_page
+    from headway.papers.html_page import write_page
 
     if found:
         write_page(to, found, gang_sections(gangs) if gangs else ())
@@ -77,8 +77,8 @@ def _write_page(
 def _write_markdown(
     to: Path, found: "Sequence[Reproduced]", gangs: "Sequence[GangsReproduced]"
 ) -> None:
-    from headway.study.gangs_shown import gang_markdown, write_gang_markdown
-    from headway.study.reproduced_text import write_markdown
+    from headway.papers.gang_render import gang_markdown, write_gang_markdown
+    from headway.papers.markdown import write_markdown
 
     if found:
         write_markdown(to, found, gang_markdown(gangs) if gangs else ())

@@ -6,13 +6,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headway.study.gangs_reproduced import GangsReproduced
-from headway.study.gangs_shown import ARMS as GANG_ARMS
-from headway.study.gangs_shown import CLAIMS, claim_rows, gangs_verdict
-from headway.study.gangs_shown import EXPLAINED as GANGS_EXPLAINED
-from headway.study.gangs_shown import arm_rows as gang_rows
-from headway.study.reproduce import Reproduced
-from headway.study.reproduced_text import ARMS, EXPLAINED, FIGURES, arm_rows, figure_rows, verdict
+from headway.papers.gang_render import ARMS as GANG_ARMS
+from headway.papers.gang_render import CLAIMS, claim_rows, gangs_verdict
+from headway.papers.gang_render import EXPLAINED as GANGS_EXPLAINED
+from headway.papers.gang_render import arm_rows as gang_rows
+from headway.papers.gang_runner import GangsReproduced
+from headway.papers.markdown import ARMS, EXPLAINED, FIGURES, arm_rows, figure_rows, verdict
+from headway.papers.runner import Reproduced
 
 _COLOURS = {"agrees": "green", "given": "dim", "misses": "red"}
 WIDE = 120

@@ -76,12 +76,11 @@ def run(
         headway run --resume latest
     """
     from headway.errors import ConfigError
-    from headway.runtime.cluster import OnCluster
-    from headway.runtime.folder import data_folder
-    from headway.runtime.platform import Docker
     from headway.runtime.run import begin
     from headway.runtime.run import resume as take_up
-    from headway.spec.reading import read_workload
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.targets import Docker, OnCluster
+    from headway.spec.load import read_workload
 
     where = data_folder(data)
     if (workload is None) == (resume is None):
@@ -127,9 +126,9 @@ def _make_room(html: Path) -> None:
 def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> None:
     """See a run to its end, and say how it went."""
     from headway.cli.display import Display
-    from headway.cli.render import as_json as to_text
-    from headway.cli.render import show_outcomes, show_results
-    from headway.study.runs import outcomes, would_have, write_run
+    from headway.cli.output import as_json as to_text
+    from headway.cli.output import show_outcomes, show_results
+    from headway.report.run_page import outcomes, would_have, write_run
 
     with Display(live, quiet=as_json) as display:
         result = live.go(display.show)

@@ -110,16 +110,16 @@ def _of_workload(
     *,
     as_json: bool,
 ) -> None:
-    from headway.cli.progress import shown
+    from headway.cli.progress_bar import shown
     from headway.sim.compare import compare
-    from headway.spec.reading import read_workload
+    from headway.spec.load import read_workload
 
     read = read_workload(workload)
     chosen = [read.seed + i for i in range(seeds)]
     with shown("simulating", quiet=as_json) as progress:
         results = compare(read, policies, chosen, path=workload, journal=journal, progress=progress)
     if html:
-        from headway.study.report import write_report
+        from headway.report.comparison import write_report
 
         write_report(html, read, policies, results, path=workload)
     _show(results, journal, as_json=as_json)
@@ -130,9 +130,9 @@ def _of_workload(
 def _of_trace(
     trace: Path, given: dict[str, Any], policies: list[str], journal: Path | None, *, as_json: bool
 ) -> None:
-    from headway.cli.progress import shown
+    from headway.cli.progress_bar import shown
     from headway.sim.compare import run_all
-    from headway.sim.foreign import Cluster, read_trace
+    from headway.sim.trace_import import Cluster, read_trace
 
     form = given.pop("format", "philly")
     scenario = read_trace(trace, form, Cluster(**given))
@@ -142,8 +142,8 @@ def _of_trace(
 
 
 def _show(results: "list[list[Result]]", journal: Path | None, *, as_json: bool) -> None:
-    from headway.cli.render import as_json as to_text
-    from headway.cli.render import show_results
+    from headway.cli.output import as_json as to_text
+    from headway.cli.output import show_results
     from headway.runtime.result import to_json
     from headway.sim.compare import journal_name
 

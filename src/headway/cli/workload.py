@@ -27,11 +27,11 @@ def expand(
 
     headway workload expand workloads/ten-jobs.yaml --seed 3 > ten-3.yaml
     """
-    from headway.cli.render import as_json as to_text
-    from headway.sim.setup import to_scenario
-    from headway.spec.expand import expand as written_out
-    from headway.spec.expand import plain, written
-    from headway.spec.reading import read_workload
+    from headway.cli.output import as_json as to_text
+    from headway.sim.build import to_scenario
+    from headway.spec.arrivals import expand as written_out
+    from headway.spec.arrivals import plain, written
+    from headway.spec.load import read_workload
 
     read = read_workload(workload)
     to_scenario(read, seed=seed, path=workload)  # what is written out should also run

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway import __version__
-from headway.deploy.rights import NAME, rights
-from headway.spec.crd import custom_resource
+from headway.deploy.crd import custom_resource
+from headway.deploy.rbac import NAME, rights
 
 Plain = dict[str, Any]
 

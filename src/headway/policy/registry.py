@@ -12,29 +12,29 @@ from dataclasses import dataclass, fields, replace
 from math import inf, nan
 from typing import Any
 
-from headway.core.policy import Chain, PerNode, Policy
+from headway.core.cycle.policy import Chain, PerNode, Policy
 from headway.errors import ConfigError, UnknownName, nearest
-from headway.policy.as_fair import AsFair
-from headway.policy.asked import Asked
-from headway.policy.fair import Fair
-from headway.policy.fifo import Fifo
-from headway.policy.flowcon import PAPER as FLOWCON_PAPER
-from headway.policy.flowcon import FlowCon
-from headway.policy.flowcon2 import FlowCon2
-from headway.policy.fsp import Fsp
-from headway.policy.gang import PAPER as DRAGON_PAPER
-from headway.policy.gang import Dragon, Gang
-from headway.policy.headway import Headway
-from headway.policy.interrupted import Interrupted
-from headway.policy.kips import Kips
-from headway.policy.las import Las
-from headway.policy.optimus import Optimus
-from headway.policy.pods import Pods
-from headway.policy.specon import PAPER as SPECON_PAPER
-from headway.policy.specon import SpeCon
-from headway.policy.spread import Spread
-from headway.policy.srpt import Srpt
-from headway.policy.tiresias import Tiresias
+from headway.policy.common.user_requests import Asked
+from headway.policy.gang.dragon import PAPER as DRAGON_PAPER
+from headway.policy.gang.dragon import Dragon, Gang
+from headway.policy.gang.kips import Kips
+from headway.policy.gang.optimus import Optimus
+from headway.policy.gang.tiresias import Tiresias
+from headway.policy.migration.checkpoint_probe import Interrupted
+from headway.policy.migration.specon import PAPER as SPECON_PAPER
+from headway.policy.migration.specon import SpeCon
+from headway.policy.placement.fair_placement import AsFair
+from headway.policy.placement.fifo import Fifo
+from headway.policy.placement.flowcon2 import FlowCon2
+from headway.policy.placement.kube_default import Pods
+from headway.policy.placement.spread import Spread
+from headway.policy.share.fair import Fair
+from headway.policy.share.flowcon import PAPER as FLOWCON_PAPER
+from headway.policy.share.flowcon import FlowCon
+from headway.policy.share.fsp import Fsp
+from headway.policy.share.headway import Headway
+from headway.policy.share.las import Las
+from headway.policy.share.srpt import Srpt
 
 
 @dataclass(frozen=True)

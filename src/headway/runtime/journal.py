@@ -16,13 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from headway import fault
-from headway.core.check import Verdict
-from headway.core.codec import from_plain, to_json
-from headway.core.decision import Failed, Outcome, Plan, Refused
-from headway.core.record import KNOWN
-from headway.core.snapshot import Observation, Trigger
-from headway.core.units import Seconds
+from headway import failpoint
+from headway.core.cycle.validate import Verdict
+from headway.core.model.decision import Failed, Outcome, Plan, Refused
+from headway.core.model.serialization import KNOWN, from_plain, to_json
+from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import Seconds
 from headway.errors import ConfigError
 from headway.policy import registry
 
@@ -125,10 +124,10 @@ class FileJournal:
         if not self._durable:
             self._file.write(text.encode())
             return
-        fault.passing()
+        failpoint.hit()
         self._file.write(text.encode())
         if durable:
-            fault.passing()
+            failpoint.hit()
             os.fsync(self._file.fileno())
 
 

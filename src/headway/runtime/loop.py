@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from headway.backend.base import Backend
-from headway.core.check import check
-from headway.core.history import History, assemble, remember
-from headway.core.policy import Policy
-from headway.core.snapshot import Trigger
-from headway.core.units import NodeId, Seconds
+from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.policy import Policy
+from headway.core.cycle.validate import check
+from headway.core.model.snapshot import Trigger
+from headway.core.model.units import NodeId, Seconds
 from headway.runtime.journal import Journal
 
 M = TypeVar("M")

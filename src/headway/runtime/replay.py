@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headway.core.check import Verdict
-from headway.core.decision import Decision, Outcome, Plan, Refused
-from headway.core.policy import Policy
-from headway.core.snapshot import Observation, Trigger
-from headway.core.units import NodeId, Seconds
+from headway.core.cycle.policy import Policy
+from headway.core.cycle.validate import Verdict
+from headway.core.model.decision import Decision, Outcome, Plan, Refused
+from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import NodeId, Seconds
 from headway.runtime.journal import digest
 from headway.runtime.loop import Loop
 

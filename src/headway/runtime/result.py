@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean, median, pstdev
 from typing import Any
 
-from headway.core.units import CoreSeconds, Seconds
+from headway.core.model.units import CoreSeconds, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

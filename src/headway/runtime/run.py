@@ -13,30 +13,29 @@ from typing import Any
 from headway import __version__
 from headway.backend.base import Backend
 from headway.backend.clock import Clock
-from headway.backend.docker.nodes import check_images
-from headway.backend.jobs import LiveJob, to_jobs
+from headway.backend.docker.discovery import check_images
 from headway.backend.live import LiveBackend
-from headway.backend.local.hierarchy import sweep
+from headway.backend.local.enforcement.cgroupfs import sweep
 from headway.backend.state import Work
-from headway.core.decision import Decision, Outcome, Place, Refused
-from headway.core.job import Phase
-from headway.core.snapshot import Observation
-from headway.core.units import NodeId, Seconds
+from headway.core.model.decision import Decision, Outcome, Place, Refused
+from headway.core.model.job import Phase
+from headway.core.model.snapshot import Observation
+from headway.core.model.units import NodeId, Seconds
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
-from headway.runtime.cluster import OnCluster
-from headway.runtime.folder import RunFolder
+from headway.runtime.driver import drive
 from headway.runtime.journal import FileJournal
-from headway.runtime.live import drive
 from headway.runtime.loop import Loop
-from headway.runtime.meter import Meter
-from headway.runtime.platform import Docker, Engines, Machine, Platform
 from headway.runtime.result import JobResult, Result, summarise, to_json
-from headway.spec.expand import expand, written
-from headway.spec.reading import read_workload
-from headway.spec.room import refuse_too_large
-from headway.spec.support import EVERYTHING
+from headway.runtime.run_directory import RunFolder
+from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Platform
+from headway.runtime.usage_sampler import Meter
+from headway.spec.arrivals import expand, written
+from headway.spec.capabilities import EVERYTHING
+from headway.spec.capacity_check import refuse_too_large
+from headway.spec.load import read_workload
+from headway.spec.runnable import LiveJob, to_jobs
 from headway.spec.workload import NodeSpec, Workload
 
 

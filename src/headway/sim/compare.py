@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from headway.policy.registry import build
 from headway.runtime.journal import FileJournal
 from headway.runtime.result import Result
+from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
 from headway.sim.scenario import Scenario
-from headway.sim.setup import to_scenario
 from headway.sim.summary import summary
 from headway.spec.workload import Workload
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from math import inf
 from typing import Any
 
-from headway.core.policy import Policy
-from headway.core.snapshot import Trigger
+from headway.core.cycle.policy import Policy
+from headway.core.model.snapshot import Trigger
 from headway.errors import ConfigError
 from headway.runtime.journal import Journal, NoJournal
 from headway.runtime.loop import Loop

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from headway.core.job import JobSpec
-from headway.core.node import Node
-from headway.core.units import Cores, CoreSeconds, JobId, NodeId, Seconds
+from headway.core.model.job import JobSpec
+from headway.core.model.node import Node
+from headway.core.model.units import Cores, CoreSeconds, JobId, NodeId, Seconds
 from headway.sim.curve import Curve
 
 

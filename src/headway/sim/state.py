@@ -5,11 +5,19 @@ from math import inf
 
 import numpy as np
 
-from headway.core.job import Job, Phase, Replica, task_of
-from headway.core.node import Node
-from headway.core.report import Report, Usage
-from headway.core.speed import CHIEF, SERVER, Speed, Worker, distances, steps_per_second, useful
-from headway.core.units import Cores, CoreSeconds, ReplicaId, Seconds, Share
+from headway.core.estimate.step_rate import (
+    CHIEF,
+    SERVER,
+    Speed,
+    Worker,
+    distances,
+    steps_per_second,
+    useful,
+)
+from headway.core.model.job import Job, Phase, Replica, task_of
+from headway.core.model.node import Node
+from headway.core.model.report import Report, Usage
+from headway.core.model.units import Cores, CoreSeconds, ReplicaId, Seconds, Share
 from headway.sim.curve import Log, settled_after
 from headway.sim.scenario import Arrival, Costs
 

@@ -10,7 +10,8 @@ from math import inf
 from typing import Any, assert_never
 
 from headway.backend.base import outcome
-from headway.core.decision import (
+from headway.core.fairness.water_filling import share
+from headway.core.model.decision import (
     Decision,
     Move,
     Outcome,
@@ -19,11 +20,10 @@ from headway.core.decision import (
     SetShare,
     Suspend,
 )
-from headway.core.job import Mode, Phase
-from headway.core.report import Report
-from headway.core.sharing import share
-from headway.core.snapshot import Observation, Trigger
-from headway.core.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.job import Mode, Phase
+from headway.core.model.report import Report
+from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
 from headway.sim.scenario import Failure, Scenario
 from headway.sim.state import JobState, NodeState, ReplicaState
 

@@ -7,14 +7,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.core.job import Direction, Expected, JobSpec, Mode, Task
-from headway.core.units import NOTHING, Resources
-from headway.spec.pods import EnvFrom, Mount, PodTemplate, Toleration
+from headway.core.model.job import Direction, Expected, JobSpec, Mode, Task
+from headway.core.model.units import NOTHING, Resources
+from headway.spec.base_model import Manifest, Rule
+from headway.spec.pod_fields import EnvFrom, Mount, PodTemplate, Toleration
 from headway.spec.quantity import Cpu, Memory, Time
-from headway.spec.strict import Manifest, Rule
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)]
 SERVER = "ps"
+GROUP, VERSION, PLURAL = "headway.dev", "v1alpha1", "trainingjobs"
+NAME = f"{PLURAL}.{GROUP}"
+"""Of the custom resource."""
 
 
 class Metric(Manifest):

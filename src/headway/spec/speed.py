@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from headway.core.speed import CHIEF, SERVER, Speed
+from headway.core.estimate.step_rate import CHIEF, SERVER, Speed
+from headway.spec.base_model import Strict
 from headway.spec.quantity import Memory, Positive, Time
-from headway.spec.strict import Strict
 
 Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 

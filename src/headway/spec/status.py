@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headway.core.job import Phase
-from headway.spec.strict import Manifest
+from headway.core.model.job import Phase
+from headway.spec.base_model import Manifest
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z]([A-Za-z0-9]*[A-Za-z0-9])?$", max_length=128)]
 """As an API wants its types and reasons: one word, in capitals and small letters."""

@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.core.node import Node
-from headway.core.units import NodeId, Resources
+from headway.core.model.node import Node
+from headway.core.model.units import NodeId, Resources
+from headway.spec.base_model import Strict
 from headway.spec.manifest import Name, TrainingJobSpec
 from headway.spec.quantity import Cpu, Memory, Positive, Time
 from headway.spec.speed import SpeedSpec
-from headway.spec.strict import Strict
 
 Count = Annotated[int, Field(ge=1)]
 Part = Annotated[float, Field(gt=0.2, lt=1)]

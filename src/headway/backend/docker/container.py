@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headway.backend.docker.state import Member
-from headway.backend.jobs import Command
+from headway.backend.docker.replica import Member
+from headway.spec.runnable import Command
 
 LABEL = "headway.dev"
 RUN, JOB, TASK = f"{LABEL}/run", f"{LABEL}/job", f"{LABEL}/task"

@@ -1,6 +1,6 @@
 """One engine as a node: a thread that does what takes time, and one that hears what happens.
 
-Only the loop's own thread changes anything of ours: the two hand it closures, by `Mailbox`.
+Only the loop's own thread changes anything of ours: the two hand it closures, by `LoopQueue`.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from threading import Event, Thread
 from typing import Any, TypeVar
 
 from headway.backend.docker.client import Client, Stream, objects
-from headway.backend.mailbox import Mailbox
-from headway.core.units import Bytes, Cores, NodeId, Resources, Seconds
+from headway.backend.worker import LoopQueue
+from headway.core.model.units import Bytes, Cores, NodeId, Resources, Seconds
 from headway.errors import BackendError, Unreachable
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class Engine:
 
     def begin(
         self,
-        mail: Mailbox,
+        mail: LoopQueue,
         *,
         up: Callable[[], None],
         down: Callable[[BackendError], None],

@@ -1,0 +1,66 @@
+"""The machine, cut into nodes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from headway.core.model.node import Node
+from headway.core.model.units import Bytes, NodeId, Resources
+
+MACHINE = NodeId("machine")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The part of the machine that is a node."""
+
+    node: Node
+    cpus: tuple[int, ...] | None = None
+    """Where its jobs run; None: anywhere."""
+    ceiling: float | None = None
+    """Cores, where it is less than its CPUs."""
+
+
+def cut(nodes: tuple[Node, ...], cpus: Sequence[int]) -> list[Cut]:
+    """Lay the nodes side by side over the machine's CPUs, from the last one down.
+
+    Each node has CPUs of its own where it can: below a ceiling alone, weights would not hold, for
+    what runs on a CPU that nobody else wants uses up the ceiling unhindered.
+
+    >>> a, b = (Node(id=NodeId(n), capacity=Resources(cpu=0.5)) for n in "ab")
+    >>> [(c.cpus, c.ceiling) for c in cut((a, b), [0, 1])]
+    [((1,), 0.5), ((1,), 0.5)]
+    """
+    down, offset, found = sorted(cpus, reverse=True), 0.0, []
+    for node in nodes:
+        cores = node.capacity.cpu
+        first, last = int(offset + 1e-9), ceil(offset + cores - 1e-9)
+        whole = last - first == len(down)
+        inside = None if whole else tuple(sorted(down[first:last]))
+        ceiling = None if abs(last - first - cores) < 1e-9 else cores
+        found.append(Cut(node, inside, ceiling))
+        offset += cores
+    return found
+
+
+def fit_nodes(
+    nodes: tuple[Node, ...] | None, cores: float, memory: Bytes
+) -> tuple[tuple[Node, ...], float]:
+    """The nodes to cut out of this machine, and the factor by which their CPU was scaled down.
+
+    None: one node, the machine.
+    """
+    if nodes is None:
+        return (Node(id=MACHINE, capacity=Resources(cpu=cores, memory=memory)),), 1.0
+    asked = sum(n.capacity.cpu for n in nodes)
+    factor = min(1.0, cores / asked)
+    most = memory / len(nodes)
+    return tuple(
+        replace(
+            n,
+            capacity=Resources(
+                cpu=n.capacity.cpu * factor, memory=min(n.capacity.memory, most), gpu=0.0
+            ),
+        )
+        for n in nodes
+    ), factor

@@ -1,0 +1,117 @@
+"""Which engines there are, and the nodes that are cut out of each."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headway.backend.cpu_partition import cut, fit_nodes
+from headway.backend.docker.client import Client, usual_url
+from headway.backend.docker.engine import Engine
+from headway.core.model.node import Node
+from headway.core.model.units import NodeId
+from headway.errors import ConfigError, Declined
+from headway.spec.runnable import LiveJob
+from headway.spec.workload import NodeSpec, Workload
+
+DOCKER = NodeId("docker")
+"""The name of the only engine, where nobody gave it one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A node: an engine, or a part of one."""
+
+    url: str
+    name: NodeId
+    node: Node | None = None
+    """What the workload says of it; None: it is the whole engine."""
+
+
+def spots(given: Sequence[str], workload: Workload | None) -> list[Spot]:
+    """`given`: NAME=URL, or a URL alone."""
+    engines = dict(_named(word, i) for i, word in enumerate(given))
+    told = workload is not None and "nodes" in workload.model_fields_set
+    if workload is None or not told:
+        engines = engines or {DOCKER: usual_url()}
+        return [Spot(url, name) for name, url in engines.items()]
+    written = dict(_written(workload))
+    found = []
+    for node in workload.to_nodes():
+        url = engines.get(node.id) or written.get(node.id) or _only(engines)
+        if not url:
+            raise ConfigError(
+                f"no engine is given for node {node.id!r}",
+                hint=f"--engine {node.id}=URL, or `engine: URL` beside its name in the workload",
+            )
+        found.append(Spot(url, node.id, node))
+    return found
+
+
+def _named(word: str, index: int) -> tuple[NodeId, str]:
+    name, equals, url = word.partition("=")
+    if not equals:
+        return (DOCKER if not index else NodeId(f"{DOCKER}-{index}")), word
+    if not name or not url:
+        raise ConfigError(
+            f"{word!r} names no engine", hint="--engine NAME=URL, as in a=unix:///run/a.sock"
+        )
+    return NodeId(name), url
+
+
+def _written(workload: Workload) -> Iterable[tuple[NodeId, str]]:
+    listed = workload.nodes if isinstance(workload.nodes, tuple) else (NodeSpec(),)
+    each = [spec.engine for spec in listed for _ in range(spec.count)]
+    return ((node.id, url) for node, url in zip(workload.to_nodes(), each, strict=False))
+
+
+def _only(engines: dict[NodeId, str]) -> str:
+    if len(engines) > 1:
+        return ""
+    return next(iter(engines.values()), usual_url())
+
+
+def connect(found: Sequence[Spot]) -> tuple[list[Engine], float]:
+    """Say hello to each; the nodes of one engine lie side by side on its CPUs. Also the factor by
+    which they were scaled down, where they ask for more than there is.
+    """
+    made = {spot.name: Engine(spot.name, Client(spot.url)) for spot in found}
+    least = 1.0
+    for url in dict.fromkeys(spot.url for spot in found):
+        here = [spot for spot in found if spot.url == url]
+        engine = made[here[0].name]
+        asked = tuple(spot.node or _whole(made[spot.name]) for spot in here)
+        nodes, factor = fit_nodes(asked, engine.cores, engine.memory)
+        least = min(least, factor)
+        for part in cut(nodes, range(int(engine.cores))):
+            made[part.node.id].cut(part.node.capacity, part.cpus)
+    return list(made.values()), least
+
+
+def _whole(engine: Engine) -> Node:
+    return Node(id=engine.name, capacity=engine.capacity)
+
+
+def check_images(engines: Sequence[Engine], jobs: Sequence[LiveJob]) -> None:
+    """A missing image should be said before anything is started."""
+    images = dict.fromkeys(c.image for job in jobs for c in job.commands.values() if c.image)
+    for engine in engines:
+        for image in images:
+            try:
+                engine.client.get(f"/images/{image}/json")
+            except Declined as error:
+                if error.status != 404:
+                    raise
+                raise ConfigError(
+                    f"the engine of {engine.name} has no image {image!r}",
+                    where=engine.client.url,
+                    hint=_how_to_get(image),
+                ) from None
+
+
+def _how_to_get(image: str) -> str:
+    if image.partition(":")[0] == WORKLOADS:
+        return f"docker build -f deploy/docker/workloads.Dockerfile -t {image} ."
+    return f"docker pull {image}, or name another: `image:` of the task, or --image"
+
+
+WORKLOADS = "headway-workloads"
+"""The image of the built-in trainings, and of tasks that name none."""

@@ -1,0 +1,1 @@
+"""Talk to the API server: requests, informers, cache, leader election."""

@@ -1,0 +1,198 @@
+"""The API server, asked in plain JSON: the official client knows the way there, no more.
+
+Its configuration, tokens, certificates and connections are used; its thousand classes are not.
+What goes wrong comes out as one of our own errors.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import urllib3
+from kubernetes import config
+from kubernetes.client import ApiClient, Configuration
+
+from headway import failpoint
+from headway.core.model.units import Seconds
+from headway.errors import ConfigError, Declined, Denied, Unreachable
+
+Plain = dict[str, Any]
+
+RULES = ("exceeded quota", "violates PodSecurity", "admission webhook")
+"""In what is said where not a right is missing but a rule of the namespace is against it."""
+TIMEOUT: Seconds = 10.0
+PAGE = 500
+CHANGES = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+GONE = 410
+
+
+class Api:
+    def __init__(self, client: ApiClient, namespace: str = "default") -> None:
+        self._client, self.namespace = client, namespace
+        self.url = str(client.configuration.host)
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
+        return self._call("GET", path, query=query, timeout=timeout)
+
+    def list(self, path: str, **query: Any) -> tuple[list[Plain], str]:
+        """All of a kind, page by page, and the version that this is."""
+        found: list[Plain] = []
+        while True:
+            page = self.get(path, limit=PAGE, **query)
+            found += page["items"]
+            about = page["metadata"]
+            if not about.get("continue"):
+                return found, str(about["resourceVersion"])
+            query["continue"] = about["continue"]
+
+    def watch(self, path: str, version: str, timeout: Seconds, **query: Any) -> Iterator[Plain]:
+        """What happens from then on, until the server closes the line, as it does after `timeout`.
+        A line that is dead is given up a little later.
+        """
+        query |= {"watch": "true", "resourceVersion": version, "timeoutSeconds": int(timeout)}
+        query["allowWatchBookmarks"] = "true"
+        answer = self._request("GET", path, query, None, "", timeout=timeout + TIMEOUT)
+        rest = b""
+        try:
+            for chunk in answer.stream(2**16):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from (json.loads(line) for line in lines if line)
+        except ValueError:
+            raise self._not_spoken() from None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unreachable(error) from error
+        finally:
+            answer.close()
+
+    # -- changing --------------------------------------------------------------------------------
+
+    def create(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
+        failpoint.hit()
+        return self._call("POST", path, body, timeout=timeout)
+
+    def patch(self, path: str, body: Plain, *, how: str = "merge") -> Plain:
+        failpoint.hit()
+        return self._call("PATCH", path, body, CHANGES[how])
+
+    def replace(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
+        failpoint.hit()
+        return self._call("PUT", path, body, timeout=timeout)
+
+    def delete(self, path: str, *, grace: Seconds | None = None, uid: str = "") -> bool:
+        """False: it was gone already, or is another one of that name by now."""
+        failpoint.hit()
+        body: Plain = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if grace is not None:
+            body["gracePeriodSeconds"] = int(grace)
+        if uid:
+            body["preconditions"] = {"uid": uid}
+        try:
+            self._call("DELETE", path, body)
+        except Declined as error:
+            if error.status not in (404, 409):
+                raise
+            return False
+        return True
+
+    # -- by wire ---------------------------------------------------------------------------------
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Plain | None = None,
+        kind: str = "application/json",
+        query: Mapping[str, Any] | None = None,
+        timeout: Seconds | None = None,
+    ) -> Plain:
+        answer = self._request(method, path, query or {}, body, kind, timeout=timeout or TIMEOUT)
+        try:
+            found: Plain = json.loads(answer.data or b"{}")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unreachable(error) from error
+        except ValueError:
+            raise self._not_spoken() from None
+        return found
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any],
+        body: Plain | None,
+        kind: str,
+        timeout: Seconds,
+    ) -> urllib3.BaseHTTPResponse:
+        headers = {"Accept": "application/json", "User-Agent": "headway"}
+        if body is not None:
+            headers["Content-Type"] = kind
+        asked = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
+        try:
+            auth = self._client.configuration.auth_settings().get("BearerToken")
+            if auth:
+                headers[str(auth["key"])] = str(auth["value"])
+            answer = self._client.rest_client.pool_manager.request(
+                method,
+                asked,
+                body=None if body is None else json.dumps(body),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=min(TIMEOUT, timeout), read=timeout),
+                retries=False,
+                preload_content=False,
+            )
+            if answer.status >= 400:
+                self._decline(answer, f"{method} {path}")
+        except config.ConfigException as error:  # tokens expire, and their files change
+            raise Unreachable(f"there is no token for {self.url}: {error}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unreachable(error) from error
+        return answer
+
+    def _decline(self, answer: urllib3.BaseHTTPResponse, what: str) -> None:
+        data, status = answer.data, answer.status
+        try:
+            said = str(json.loads(data)["message"])
+        except (ValueError, KeyError, TypeError):
+            said = data.decode(errors="replace")[:200] or f"status {status}"
+        if status in (401, 403):
+            hint = "`headway kubernetes manifests` has the rights that are needed"
+            if any(words in said for words in RULES):
+                hint = "a quota or a policy of the namespace is against it"
+            raise Denied(f"the cluster does not allow it: {said}", where=what, hint=hint)
+        if status >= 500 or status == 429:
+            raise Unreachable(f"the API server cannot answer now: {said}", where=what)
+        raise Declined(said, status=status, where=what)
+
+    def _not_spoken(self) -> Unreachable:
+        return Unreachable(f"{self.url} does not speak as an API server does")
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(f"the API server at {self.url} does not answer: {error}")
+
+
+def connect(kubeconfig: str | None = None) -> Api:
+    """As a pod of the cluster where we are one, else as `kubectl` would."""
+    made, space = Configuration(), "default"
+    try:
+        if not kubeconfig and os.environ.get("KUBERNETES_SERVICE_HOST"):
+            config.load_incluster_config(client_configuration=made)  # type: ignore[no-untyped-call]
+        else:
+            config.load_kube_config(  # type: ignore[no-untyped-call]
+                config_file=kubeconfig, client_configuration=made
+            )
+            _, active = config.list_kube_config_contexts(kubeconfig)  # type: ignore[no-untyped-call]
+            space = active["context"].get("namespace") or space
+    except config.ConfigException as error:
+        raise ConfigError(
+            f"no cluster is known: {error}",
+            hint="set KUBECONFIG, or try `kubectl cluster-info` first",
+        ) from None
+    made.connection_pool_maxsize = 16
+    return Api(ApiClient(made), space)

@@ -1,0 +1,144 @@
+"""All that is known of the cluster, kept up to date, and the calls that change it."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from select import select
+from time import monotonic
+
+from headway.backend.kubernetes.client.api import Api, Plain
+from headway.backend.kubernetes.client.api_worker import Lane
+from headway.backend.kubernetes.client.informer import Key, Kind, Store, Watcher, key_of
+from headway.backend.kubernetes.placement.filters import Around, crowded
+from headway.backend.kubernetes.placement.node_info import ready, takes_room
+from headway.backend.kubernetes.placement.quantities import allocatable, asked
+from headway.backend.kubernetes.platform import pod_status
+from headway.backend.worker import LoopQueue
+from headway.core.model.units import Seconds
+from headway.errors import BackendError, Declined, Denied, Unreachable
+
+PATIENCE: Seconds = 30.0
+"""For the first look at everything."""
+
+Changed = Callable[[Plain | None, Plain | None], None]
+
+
+class Cluster:
+    def __init__(self, api: Api, namespace: str, run: str, mail: LoopQueue) -> None:
+        """`namespace`: only its jobs. `run`: only the jobs of that run; "": those of none."""
+        self.api, self.mail, self.run, self.namespace = api, mail, run, namespace
+        self.lane = Lane(mail)
+        self.on_node: dict[str, dict[Key, Plain]] = {}
+        self._assumed: dict[Key, tuple[str, Plain]] = {}
+        """Pods on their way to a node, until they are seen there."""
+        self.trouble: BackendError | None = None
+        self._down: Callable[[BackendError], None] = lambda error: None
+        self._changed: dict[str, Changed] = {}
+        within = f"/namespaces/{namespace}" if namespace else ""
+        jobs = f"/apis/{pod_status.VERSION}{within}/trainingjobs"
+        mine = f"{pod_status.RUN}={run}" if run else f"!{pod_status.RUN}"
+        kinds = (
+            Kind("nodes", "/api/v1/nodes"),
+            Kind("pods", "/api/v1/pods"),
+            Kind("jobs", jobs, mine),
+            Kind("claims", f"/api/v1{within}/persistentvolumeclaims"),
+            Kind("volumes", "/api/v1/persistentvolumes"),
+            Kind("classes", "/apis/storage.k8s.io/v1/storageclasses"),
+        )
+        self._stores = {k.name: Store(k, partial(self._news, k.name)) for k in kinds}
+        self.nodes, self.pods = self._stores["nodes"].objects, self._stores["pods"].objects
+        self.jobs = self._stores["jobs"].objects
+        others = (self._stores[name].objects for name in ("claims", "volumes", "classes"))
+        self.around = Around(*others)
+        self._watchers = [
+            Watcher(api, s, mail, down=self._troubled, up=self._well) for s in self._stores.values()
+        ]
+
+    def begin(self) -> None:
+        """Look at everything once, and watch from then on."""
+        for each in self._watchers:
+            each.begin()
+        end = monotonic() + PATIENCE
+        while not all(s.complete for s in self._stores.values()):
+            select([self.mail.file], [], [], 0.1)
+            self.mail.read()
+            if isinstance(self.trouble, Denied) or (self.trouble and monotonic() > end):
+                raise self.trouble
+            if isinstance(self.trouble, Declined):
+                raise BackendError(
+                    "the cluster knows no TrainingJobs",
+                    where=self.api.url,
+                    hint="headway kubernetes manifests | kubectl apply -f -",
+                )
+            if monotonic() > end:
+                raise Unreachable(f"the API server at {self.api.url} is too slow")
+
+    def tell(self, down: Callable[[BackendError], None], **changed: Changed) -> None:
+        """From now on, by kind."""
+        self._down, self._changed = down, changed
+
+    def _troubled(self, error: BackendError) -> None:
+        self.trouble = error
+        self._down(error)
+
+    def _well(self) -> None:
+        self.trouble = None
+
+    def _news(self, kind: str, before: Plain | None, new: Plain | None) -> None:
+        if kind == "pods":
+            self._index(before, new)
+        then = self._changed.get(kind)
+        if then is not None:
+            then(before, new)
+
+    def _index(self, before: Plain | None, new: Plain | None) -> None:
+        if before is not None and takes_room(before):
+            self.on_node.get(before["spec"]["nodeName"], {}).pop(key_of(before), None)
+        if new is not None and takes_room(new):
+            self.on_node.setdefault(new["spec"]["nodeName"], {})[key_of(new)] = new
+            self._assumed.pop(key_of(new), None)
+
+    def others(self, node: str) -> list[Plain]:
+        """The pods that take room there, or are about to."""
+        coming = [pod for to, pod in self._assumed.values() if to == node]
+        return [*self.on_node.get(node, {}).values(), *coming]
+
+    def assume(self, pod: Plain, node: str) -> None:
+        """It is being bound there."""
+        if not takes_room(pod):
+            self._assumed[key_of(pod)] = node, pod
+
+    def assume_not(self, key: Key) -> None:
+        self._assumed.pop(key, None)
+
+    def of_job(self, job: Plain) -> Iterator[Plain]:
+        """The pods of a job, whatever has become of them."""
+        about = job["metadata"]
+        for (space, _), pod in list(self.pods.items()):
+            labels = pod["metadata"].get("labels") or {}
+            if space == about["namespace"] and labels.get(pod_status.JOB) == about["name"]:
+                yield pod
+
+    def is_up(self, node: str) -> bool:
+        found = self.nodes.get(("", node))
+        return found is not None and ready(found)
+
+    def is_crowded(self, node: str) -> bool:
+        """Does one pod more or less decide whether others may come?"""
+        found = self.nodes.get(("", node))
+        return found is not None and crowded(found, len(self.others(node)) + 1)
+
+    def short_of(self, node: str, wanted: list[Plain]) -> str:
+        """What the node has too little of, as things are now, for these pods too; "": nothing."""
+        there = allocatable(self.nodes["", node])
+        amounts = [asked(pod) for pod in (*self.others(node), *wanted)]
+        for name in ("cpu", "memory", "nvidia.com/gpu"):
+            if sum(a.get(name, 0.0) for a in amounts) > there.get(name, 0.0) * (1 + 1e-9):
+                return f"too little {name} is left on {node}"
+        if crowded(self.nodes["", node], len(amounts) - 1):
+            return f"{node} takes no more pods"
+        return ""
+
+    def close(self) -> None:
+        for each in self._watchers:
+            each.close()
+        self.lane.close()

@@ -1,0 +1,140 @@
+"""One leads: whoever holds the lease, as long as it renews it in time.
+
+The times are those of Kubernetes' own election. A holder that cannot renew gives up before anybody
+else may take over; who waits trusts no clock but its own.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from math import inf
+from threading import Event, Thread
+from time import monotonic
+
+from headway.backend.kubernetes.client.api import Api, Plain
+from headway.backend.kubernetes.client.fatal_thread import guarded
+from headway.core.model.units import Seconds
+from headway.errors import BackendError, Declined, Denied
+
+LASTS: Seconds = 15.0
+DEADLINE: Seconds = 10.0
+"""Not renewed for so long: it is given up."""
+RETRY: Seconds = 2.0
+ANSWER: Seconds = 3.0
+"""A server that is silent for so long is asked anew."""
+LOOK: Seconds = 0.5
+"""Between two looks whether it has been renewed in time."""
+API = "coordination.k8s.io/v1"
+MISSING, CONFLICT = 404, 409
+log = logging.getLogger("headway")
+
+
+class Lease:
+    def __init__(self, api: Api, namespace: str, name: str, identity: str) -> None:
+        self._api, self._identity = api, identity
+        self._all = f"/apis/{API}/namespaces/{namespace}/leases"
+        self._path, self._name = f"{self._all}/{name}", name
+        self._seen: tuple[str, Seconds] = ("", 0.0)
+        """The version that was seen last, and when it was seen first."""
+        self._renewed = -inf
+        """When we began to take it, the last time that we got it."""
+        self._stopped = Event()
+        self._thread: Thread | None = None
+
+    def acquire(self, stop: Event) -> bool:
+        """Wait until we lead; False: we were stopped before."""
+        said = ""
+        while not stop.is_set():
+            try:
+                if self.take():
+                    return True
+            except Denied:
+                raise  # rights do not come by waiting
+            except BackendError as error:
+                if error.message != said:
+                    said = error.message
+                    log.warning("%s; tried again", said)
+            stop.wait(RETRY)
+        return False
+
+    def take(self) -> bool:
+        """Take it, or renew it. False: somebody else has it."""
+        began = monotonic()
+        held = self._take()
+        if held:
+            self._renewed = began
+        return held
+
+    def _take(self) -> bool:
+        try:
+            found = self._api.get(self._path, timeout=ANSWER)
+        except Declined as error:
+            if error.status != MISSING:
+                raise
+            return self._write(None)
+        spec, version = found.get("spec") or {}, found["metadata"]["resourceVersion"]
+        holder = spec.get("holderIdentity") or ""
+        if holder not in ("", self._identity):
+            if version != self._seen[0]:
+                self._seen = version, monotonic()
+            if monotonic() - self._seen[1] < float(spec.get("leaseDurationSeconds", LASTS)):
+                return False
+        return self._write(found)
+
+    def _write(self, before: Plain | None, holder: str | None = None) -> bool:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        old = (before or {}).get("spec") or {}
+        ours = old.get("holderIdentity") == self._identity
+        spec = {
+            "holderIdentity": self._identity if holder is None else holder,
+            "leaseDurationSeconds": int(LASTS),
+            "acquireTime": old.get("acquireTime", now) if ours else now,
+            "renewTime": now,
+            "leaseTransitions": int(old.get("leaseTransitions", 0)) + int(bool(old) and not ours),
+        }
+        body: Plain = {"apiVersion": API, "kind": "Lease", "spec": spec}
+        try:
+            if before is None:
+                about = {"name": self._name}
+                self._api.create(self._all, {**body, "metadata": about}, timeout=ANSWER)
+            else:  # with its version: if somebody else was quicker, this is refused
+                about = before["metadata"]
+                self._api.replace(self._path, {**body, "metadata": about}, timeout=ANSWER)
+        except Declined as error:
+            if error.status != CONFLICT:
+                raise
+            return False
+        return True
+
+    def hold(self, lost: Callable[[], None]) -> None:
+        """Renew it from now on; `lost` is called, in another thread, when that fails for good."""
+        self._thread = Thread(target=self._renew, name="lease", daemon=True)
+        self._thread.start()
+        Thread(target=self._guard, args=(lost,), name="lease-guard", daemon=True).start()
+
+    @guarded
+    def _renew(self) -> None:
+        while not self._stopped.wait(RETRY):
+            with suppress(BackendError):
+                if not self.take():
+                    self._renewed = -inf
+                    return
+
+    @guarded
+    def _guard(self, lost: Callable[[], None]) -> None:
+        """Apart from the calls, for those may hang."""
+        while not self._stopped.wait(LOOK):
+            if monotonic() - self._renewed > DEADLINE:
+                lost()
+                return
+
+    def release(self) -> None:
+        """So that the next one need not wait."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join(RETRY)
+        with suppress(BackendError):
+            found = self._api.get(self._path, timeout=ANSWER)
+            if (found.get("spec") or {}).get("holderIdentity") == self._identity:
+                self._write(found, holder="")

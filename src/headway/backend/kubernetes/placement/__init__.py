@@ -1,0 +1,1 @@
+"""Which pods fit on which nodes, and how gangs are bound."""

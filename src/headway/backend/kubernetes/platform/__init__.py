@@ -1,0 +1,1 @@
+"""Training jobs as pods: their lifecycle and status."""

@@ -1,0 +1,319 @@
+"""Control groups, both versions: the kernel shares CPU among groups of processes.
+
+    base/headway/RUN/NODE/REPLICA        a node has a ceiling, a replica a ceiling and a weight
+
+The standard library suffices. Files that are read again and again are kept open: reading one
+costs a microsecond, opening it fifteen.
+"""
+
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Protocol
+
+from headway.backend.local.enforcement.cgroupfs import (
+    bases1,
+    bases2,
+    below,
+    clear,
+    enable,
+    hierarchies,
+    leave,
+    number,
+    put,
+    read,
+    remove,
+    write,
+)
+from headway.backend.local.enforcement.procfs import descendants
+from headway.backend.usage import Sample
+
+PERIOD = 100_000
+"""Microseconds over which a ceiling holds."""
+LEAST_QUOTA = 1000
+"""The smallest that the kernel takes."""
+
+
+class Unavailable(Exception):
+    """Says why a kind of control cannot be had here."""
+
+
+class Group(Protocol):
+    """One replica's processes."""
+
+    def entrances(self) -> tuple[str, ...]:
+        """Files; a process that writes `0` into each is in the group."""
+        ...
+
+    def lead(self, pid: int) -> None:
+        """Told of the process that was started to be the first of the group."""
+        ...
+
+    def take(self, pid: int) -> None:
+        """Put a process that is already running, and all below it, into the group."""
+        ...
+
+    def release(self) -> None:
+        """Let everybody go again, unharmed, to where the first of them came from."""
+        ...
+
+    def set_share(self, limit: float | None, weight: float) -> None: ...
+    def share(self) -> tuple[float | None, float]:
+        """Read back from the platform."""
+        ...
+
+    def set_memory(self, most: float) -> None: ...
+    def read(self, before: Sample | None = None) -> Sample:
+        """`before`: take memory and block I/O from there; only CPU is read."""
+        ...
+
+    def killed_for_memory(self) -> bool: ...
+    def pids(self) -> list[int]: ...
+    def signal(self, number: int) -> None: ...
+    def close(self) -> bool:
+        """End what is left in it, and it; False: try again later."""
+        ...
+
+
+class _Open:
+    """Files kept open for reading."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, int] = {}
+
+    def read(self, path: str) -> str:
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return os.pread(file, 16384, 0).decode()
+
+    def close(self) -> None:
+        for file in self._files.values():
+            os.close(file)
+        self._files.clear()
+
+
+class _Group:
+    """What both versions have in common."""
+
+    def __init__(self, folders: Iterable[str], cores: float | None) -> None:
+        self.folders = tuple(folders)
+        self.cores = cores
+        """The node's ceiling: version 1 refuses a higher one below it."""
+        self.files = _Open()
+        self.homes: list[tuple[str, str]] = []
+        """Where those came from that were taken in: mount and folder."""
+        for folder in self.folders:
+            os.makedirs(folder, exist_ok=True)
+
+    def entrances(self) -> tuple[str, ...]:
+        return tuple(f"{folder}/cgroup.procs" for folder in self.folders)
+
+    def lead(self, pid: int) -> None:
+        """It enters by itself, through the entrances."""
+
+    def take(self, pid: int) -> None:
+        self.homes = [(h.mount, h.folder) for h in hierarchies(pid)]
+        for each in descendants(pid):
+            for entrance in self.entrances():
+                with suppress(ProcessLookupError):
+                    write(entrance, str(each))
+
+    def release(self) -> None:
+        for folder in self.folders:
+            home = next((h for mount, h in self.homes if folder.startswith(f"{mount}/")), None)
+            with suppress(FileNotFoundError):
+                for pid in read(f"{folder}/cgroup.procs").split() if home else ():
+                    with suppress(ProcessLookupError):
+                        put(pid, f"{home}")
+
+    def quota(self, limit: float | None) -> int | None:
+        if limit is None:
+            return None
+        most = limit if self.cores is None else min(limit, self.cores)
+        return max(LEAST_QUOTA, round(most * PERIOD))
+
+    def pids(self) -> list[int]:
+        with suppress(OSError):
+            return [int(p) for p in read(f"{self.folders[0]}/cgroup.procs").split()]
+        return []
+
+    def signal(self, number: int) -> None:
+        for pid in self.pids():
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def close(self) -> bool:
+        self.files.close()
+        if self.pids():
+            self.signal(signal.SIGKILL)
+        left = [folder for folder in self.folders if not remove(folder)]
+        return not left
+
+
+class Group1(_Group):
+    """Version 1: one hierarchy for each controller."""
+
+    def __init__(self, bases: dict[str, str], name: str, cores: float | None = None) -> None:
+        where = {controller: f"{base}/{name}" for controller, base in bases.items()}
+        super().__init__(dict.fromkeys(where.values()), cores)
+        self.where = where
+
+    def set_share(self, limit: float | None, weight: float) -> None:
+        cpu = self.where["cpu"]
+        write(f"{cpu}/cpu.shares", str(min(262144, max(2, round(1024 * weight)))))
+        quota = self.quota(limit)
+        write(f"{cpu}/cpu.cfs_quota_us", str(-1 if quota is None else quota))
+
+    def share(self) -> tuple[float | None, float]:
+        quota = int(read(f"{self.where['cpu']}/cpu.cfs_quota_us"))
+        shares = int(read(f"{self.where['cpu']}/cpu.shares"))
+        return (None if quota < 0 else quota / PERIOD), shares / 1024
+
+    def set_memory(self, most: float) -> None:
+        if "memory" in self.where:
+            write(f"{self.where['memory']}/memory.limit_in_bytes", str(int(most)))
+
+    def read(self, before: Sample | None = None) -> Sample:
+        stat = self.files.read(f"{self.where['cpu']}/cpu.stat")
+        return Sample(
+            cpu=int(self.files.read(f"{self.where['cpuacct']}/cpuacct.usage")) / 1e9,
+            memory=before.memory if before else self._memory(),
+            block_io=before.block_io if before else self._block_io(),
+            periods=number(stat, "nr_periods "),
+            throttled=number(stat, "nr_throttled "),
+        )
+
+    def _memory(self) -> int:
+        folder = self.where.get("memory")
+        return number(self.files.read(f"{folder}/memory.stat"), "total_rss ") if folder else 0
+
+    def _block_io(self) -> int:
+        folder = self.where.get("blkio")
+        path = f"{folder}/blkio.throttle.io_service_bytes"
+        return int(self.files.read(path).split()[-1]) if folder else 0
+
+    def killed_for_memory(self) -> bool:
+        with suppress(OSError, KeyError):
+            return number(read(f"{self.where['memory']}/memory.oom_control"), "oom_kill ") > 0
+        return False
+
+
+class Group2(_Group):
+    """Version 2: one hierarchy, whose controllers are switched on level by level."""
+
+    def __init__(self, base: str, name: str, cores: float | None = None) -> None:
+        super().__init__([f"{base}/{name}"], cores)
+        self.folder = self.folders[0]
+
+    def set_share(self, limit: float | None, weight: float) -> None:
+        write(f"{self.folder}/cpu.weight", str(min(10000, max(1, round(100 * weight)))))
+        quota = self.quota(limit)
+        write(f"{self.folder}/cpu.max", f"{'max' if quota is None else quota} {PERIOD}")
+
+    def share(self) -> tuple[float | None, float]:
+        quota, period = read(f"{self.folder}/cpu.max").split()
+        weight = int(read(f"{self.folder}/cpu.weight"))
+        return (None if quota == "max" else int(quota) / int(period)), weight / 100
+
+    def set_memory(self, most: float) -> None:
+        with suppress(FileNotFoundError):  # the memory controller may not be ours
+            write(f"{self.folder}/memory.max", str(int(most)))
+
+    def read(self, before: Sample | None = None) -> Sample:
+        stat = self.files.read(f"{self.folder}/cpu.stat")
+        return Sample(
+            cpu=number(stat, "usage_usec ") / 1e6,
+            memory=before.memory if before else number(self._optional("memory.stat"), "anon "),
+            block_io=before.block_io if before else self._block_io(),
+            periods=number(stat, "nr_periods "),
+            throttled=number(stat, "nr_throttled "),
+        )
+
+    def _block_io(self) -> int:
+        pairs = (field.partition("=") for field in self._optional("io.stat").split())
+        return sum(int(value) for key, _, value in pairs if key in ("rbytes", "wbytes"))
+
+    def _optional(self, name: str) -> str:
+        with suppress(FileNotFoundError):
+            return self.files.read(f"{self.folder}/{name}")
+        return ""
+
+    def killed_for_memory(self) -> bool:
+        with suppress(OSError, KeyError):
+            return number(read(f"{self.folder}/memory.events"), "oom_kill ") > 0
+        return False
+
+    def close(self) -> bool:
+        with suppress(OSError):
+            write(f"{self.folder}/cgroup.kill", "1")
+        return super().close()
+
+
+class Cgroup1:
+    """Nodes and replicas as groups of version 1."""
+
+    name = "cgroup1"
+    prefix: tuple[str, ...] = ()
+
+    def __init__(self, run: str) -> None:
+        bases = bases1()
+        if not {"cpu", "cpuacct"} <= bases.keys():
+            raise Unavailable("no cpu and cpuacct controllers of cgroup version 1 are mounted")
+        self.bases = {c: f"{base}/headway/{run}" for c, base in bases.items()}
+        self.nodes: dict[str, tuple[Group1, float | None]] = {}
+        try:
+            for base in self.bases.values():
+                os.makedirs(base, exist_ok=True)
+            # All of ours together weigh as much as one busy process on every core.
+            top = f"{bases['cpu']}/headway/cpu.shares"
+            write(top, str(1024 * (os.cpu_count() or 1)))
+        except OSError as error:
+            raise Unavailable(f"cgroup version 1 is not ours to use: {error}") from None
+
+    def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
+        group = Group1(self.bases, node)
+        group.set_share(ceiling, cores)
+        self.nodes[node] = (group, ceiling)
+
+    def group(self, node: str, name: str) -> Group:
+        return Group1(self.bases, f"{node}/{name}", self.nodes[node][1])
+
+    def close(self) -> None:
+        folders = [f for group, _ in self.nodes.values() for f in group.folders]
+        clear([*folders, *dict.fromkeys(self.bases.values())])
+        leave(self.bases.values())
+
+
+class Cgroup2:
+    """Nodes and replicas as groups of version 2; root's, or a part that was delegated to us."""
+
+    name = "cgroup2"
+    prefix: tuple[str, ...] = ()
+
+    def __init__(self, run: str) -> None:
+        self.nodes: dict[str, tuple[str, float | None]] = {}
+        reasons = []
+        for base in bases2():
+            try:
+                enable(base)
+                self.base = below(base, "headway", run)
+            except OSError as error:
+                reasons.append(f"{base}: {error.strerror}")
+            else:
+                return
+        raise Unavailable("; ".join(reasons) or "no cgroup version 2 with a cpu controller")
+
+    def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
+        folder = below(self.base, node)
+        Group2(self.base, node).set_share(ceiling, cores)
+        self.nodes[node] = (folder, ceiling)
+
+    def group(self, node: str, name: str) -> Group:
+        folder, cores = self.nodes[node]
+        return Group2(folder, name, cores)
+
+    def close(self) -> None:
+        clear([*(folder for folder, _ in self.nodes.values()), self.base])
+        leave([self.base])

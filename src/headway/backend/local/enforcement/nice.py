@@ -1,0 +1,186 @@
+"""Shares without control groups and without rights: jobs run nicely, and are paced.
+
+A ceiling is kept by stopping and continuing the job (`pacer.py`). Weights become ceilings: once
+a second the node's cores are shared out by them among what each job can use, as the kernel
+would, and who gets less than it could use is held to that.
+"""
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from signal import SIGCONT, SIGKILL
+from time import monotonic
+
+from headway.backend.local.enforcement import procfs
+from headway.backend.usage import Sample
+from headway.core.fairness.water_filling import share
+
+SHORT = 0.9
+"""Who uses less than this part of what it was given could not use more."""
+
+
+class NiceGroup:
+    """The processes of one process group."""
+
+    def __init__(self, owner: "Nice", node: str) -> None:
+        self.owner, self.node, self.leader = owner, node, 0
+        self.limit: float | None = None
+        self.weight = 1.0
+        self.rate: float | None = None
+        """What the pacer holds it to."""
+        self.demand = owner.cores(node)
+        self.sample = Sample()
+
+    def entrances(self) -> tuple[str, ...]:
+        return ()
+
+    def lead(self, pid: int) -> None:
+        self.leader = pid
+        self.owner.groups[pid] = self
+
+    def take(self, pid: int) -> None:
+        if os.getpgid(pid) != pid:
+            raise PermissionError(f"process {pid} shares its process group with others")
+        self.lead(pid)
+
+    def release(self) -> None:
+        """Let its processes be: they are nobody's from now on, and `close` finds none to end."""
+        self._forget()
+        self.leader = 0
+
+    def _forget(self) -> None:
+        if self.owner.groups.pop(self.leader, None) is not None:
+            self.owner.tell(self.leader, None)
+
+    def set_share(self, limit: float | None, weight: float) -> None:
+        self.limit, self.weight = limit, weight
+        self.owner.adjust()
+
+    def share(self) -> tuple[float | None, float]:
+        return self.limit, self.weight
+
+    def set_memory(self, most: float) -> None:
+        """Nothing here can hold a job to that."""
+
+    def read(self, before: Sample | None = None) -> Sample:
+        del before
+        self.owner.look()
+        return self.sample
+
+    def saw(self, processes: list[procfs.Stat], elapsed: float) -> None:
+        cpu = max(self.sample.cpu, sum(p.cpu for p in processes))
+        used = (cpu - self.sample.cpu) / elapsed if elapsed > 0 else 0.0
+        given = self.rate if self.rate is not None else self.owner.cores(self.node)
+        most = self.owner.cores(self.node)
+        if used > 0.95 * (self.demand if self.rate is None else given):
+            self.demand = min(most, 1.5 * max(self.demand, used))
+        elif used < SHORT * given:
+            self.demand = min(most, max(0.05, 1.1 * used))
+        self.sample = Sample(cpu=cpu, memory=sum(p.memory for p in processes))
+
+    def killed_for_memory(self) -> bool:
+        return False
+
+    def pids(self) -> list[int]:
+        return [p.pid for p in procfs.groups({self.leader})[self.leader]] if self.leader else []
+
+    def signal(self, number: int) -> None:
+        if self.leader:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.leader, number)
+            if number == SIGKILL:
+                return
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.leader, SIGCONT)  # who is stopped hears nothing
+
+    def close(self) -> bool:
+        self._forget()
+        left = self.pids()
+        for pid in left:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, SIGKILL)
+        return not left
+
+
+class Nice:
+    """Nodes and replicas where nothing but ordinary rights is needed."""
+
+    name = "nice"
+    prefix = ("nice", "-n", "5")
+    """So that the pacer, and whoever works at this machine, come first."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, tuple[float, float | None]] = {}
+        """Cores, and the ceiling where its CPUs are more than that."""
+        self.groups: dict[int, NiceGroup] = {}
+        self.looked = 0.0
+        self._pacer: subprocess.Popen[bytes] | None = None
+
+    def cores(self, node: str) -> float:
+        return self.nodes[node][0]
+
+    def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
+        self.nodes[node] = (cores, ceiling)
+
+    def group(self, node: str, name: str) -> NiceGroup:
+        del name
+        return NiceGroup(self, node)
+
+    def look(self) -> None:
+        """Measure every job, and adjust what each is held to; at most once in half a second."""
+        now = monotonic()
+        elapsed = now - self.looked
+        if elapsed < 0.5:
+            return
+        self.looked = now
+        for leader, processes in procfs.groups(set(self.groups)).items():
+            self.groups[leader].saw(processes, elapsed)
+        self.adjust()
+
+    def adjust(self) -> None:
+        if self._pacer is not None and self._pacer.poll() is not None:  # somebody killed it
+            self._pacer = None
+            for group in self.groups.values():
+                group.signal(SIGCONT)
+                group.rate = None
+        for node in self.nodes:
+            here = [g for g in self.groups.values() if g.node == node]
+            if here:
+                self._adjust(node, here)
+
+    def _adjust(self, node: str, here: list[NiceGroup]) -> None:
+        alike = len({g.weight for g in here}) == 1 and self.nodes[node][1] is None
+        given: list[float | None]
+        if alike:
+            given = [g.limit for g in here]
+        else:
+            caps = [min(g.demand, g.limit or g.demand) for g in here]
+            shared = share(self.cores(node), caps, [g.weight for g in here])
+            pairs = zip(here, shared, caps, strict=True)
+            given = [rate if rate < cap - 1e-9 else g.limit for g, rate, cap in pairs]
+        for group, rate in zip(here, given, strict=True):
+            if rate != group.rate:
+                self.tell(group.leader, rate)
+                group.rate = rate
+
+    def tell(self, leader: int, rate: float | None) -> None:
+        if self._pacer is None or self._pacer.poll() is not None:
+            if rate is None:
+                return
+            command = [sys.executable, "-m", "headway.backend.local.enforcement.pacer"]
+            self._pacer = subprocess.Popen(command, stdin=subprocess.PIPE)
+            rest = [(g.leader, g.rate) for g in self.groups.values() if g.leader != leader]
+            for other, its_rate in rest:
+                self.tell(other, its_rate)
+        line = f"{leader} {'-' if rate is None else f'{max(rate, 0.001):.4f}'}\n"
+        assert self._pacer.stdin is not None  # noqa: S101 - the type checker's
+        with suppress(BrokenPipeError):
+            self._pacer.stdin.write(line.encode())
+            self._pacer.stdin.flush()
+
+    def close(self) -> None:
+        if self._pacer is not None and self._pacer.stdin is not None:
+            with suppress(BrokenPipeError):
+                self._pacer.stdin.close()
+            self._pacer.wait()

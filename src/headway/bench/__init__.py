@@ -1,0 +1,1 @@
+"""Measurements of Headway itself, each with a bar."""

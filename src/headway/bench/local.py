@@ -1,0 +1,345 @@
+"""Benchmarks of this machine under Headway: are shares really enforced, how soon does it react,
+what does it cost, and what is it good for.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from time import monotonic, sleep, time
+from typing import Any, TypeVar
+
+from headway.backend.local import launcher
+from headway.backend.local.enforcement import procfs
+from headway.backend.local.enforcement.cgroup import Group
+from headway.backend.local.enforcement.select import Enforcement, choose
+from headway.bench.figure import Figure
+from headway.core.cycle.validate import Verdict
+from headway.core.model.decision import Outcome, Plan
+from headway.core.model.job import Phase
+from headway.core.model.snapshot import Observation, Trigger
+from headway.demo import demo_workload, medians, one
+from headway.runtime.journal import Journal
+from headway.runtime.result import Result, percentile
+from headway.runtime.run import begin
+from headway.spec.load import parse
+from headway.spec.workload import Workload
+
+SECONDS = 30.0
+"""How long each measurement of shares takes."""
+BUSY = """
+import hashlib, sys, threading
+block = bytes(1 << 20)
+def work():
+    while True: hashlib.blake2b(block).digest()
+for _ in range(int(sys.argv[1]) - 1): threading.Thread(target=work, daemon=True).start()
+work()
+"""
+
+
+# -- enforcement -------------------------------------------------------------------------------
+
+
+def bench_enforcement(rate: float) -> list[Figure]:
+    """Jobs with one thread more than there are cores; CPU by the kernel's own accounting."""
+    del rate
+    cores = len(os.sched_getaffinity(0))
+    chosen = choose(f"bench-{os.getpid()}")
+    pacing = chosen.name == "nice"
+    chosen.add_node("machine", float(cores), None)
+    try:
+        free = _without_us(cores)
+        (alone,) = _held(chosen, [(None, 1.0)])
+        (quarter,) = _held(chosen, [(cores / 4, 1.0)])
+        heavy, light = _held(chosen, [(None, 3.0), (None, 1.0)])
+    finally:
+        chosen.close()
+    by = chosen.name
+    return [
+        Figure(f"{by}: alone, against without us", alone / free, "x"),
+        Figure(f"{by}: alone, lost", max(0.0, 1 - alone / free), "", 0.05),
+        Figure(f"{by}: limit a quarter, part of the machine", quarter / cores, ""),
+        Figure(f"{by}: off by", abs(quarter / cores - 0.25), "", 0.06 if pacing else 0.03),
+        Figure(f"{by}: weights 3:1, ratio", heavy / light, "x"),
+        Figure(f"{by}: off by", abs(heavy / light / 3 - 1), "", 0.30 if pacing else 0.15),
+    ]
+
+
+def _busy(cores: int) -> list[str]:
+    return [sys.executable, "-c", BUSY, str(cores + 1)]
+
+
+def _without_us(cores: int) -> float:
+    """Cores that such a job gets when nobody manages it."""
+    child = subprocess.Popen(_busy(cores))
+    try:
+        sleep(1.0)
+        before, began = procfs.stat(child.pid), monotonic()
+        sleep(SECONDS)
+        after = procfs.stat(child.pid)
+        took = monotonic() - began
+        return (after.cpu - before.cpu) / took if before and after else 0.0
+    finally:
+        child.kill()
+        child.wait()
+
+
+def _held(chosen: Enforcement, shares: Sequence[tuple[float | None, float]]) -> list[float]:
+    """Cores that such jobs get beside each other under these limits and weights."""
+    with tempfile.TemporaryDirectory() as folder:
+        running = [_start(chosen, Path(folder) / f"busy-{i}") for i in range(len(shares))]
+        try:
+            for (group, _), (limit, weight) in zip(running, shares, strict=True):
+                group.set_share(limit, weight)
+            _wait(running, 3.0)
+            before, began = [group.read().cpu for group, _ in running], monotonic()
+            _wait(running, SECONDS)
+            after, took = [group.read().cpu for group, _ in running], monotonic() - began
+        finally:
+            for group, child in running:
+                group.signal(9)
+                child.wait()
+            while not all([group.close() for group, _ in running]):  # noqa: C419 - each of them
+                sleep(0.02)
+        return [(b - a) / took for a, b in zip(before, after, strict=True)]
+
+
+def _start(chosen: Enforcement, folder: Path) -> tuple[Group, subprocess.Popen[bytes]]:
+    group = chosen.group("machine", folder.name)
+    child = launcher.start(
+        folder, 1, (*chosen.prefix, *_busy(len(os.sched_getaffinity(0)))),
+        node="machine", cpus=None, env={**os.environ, "HEADWAY_DIR": str(folder)}, where="/",
+        entrances=group.entrances(),
+    )  # fmt: skip
+    group.lead(child.pid)
+    return group, child
+
+
+def _wait(running: list[tuple[Group, Any]], seconds: float) -> None:
+    """Let time pass; pacing looks at its jobs once a second, as it does in a run."""
+    until = monotonic() + seconds
+    while monotonic() < until:
+        sleep(min(1.0, max(0.0, until - monotonic())))
+        for group, _ in running:
+            group.read()
+
+
+# -- reaction ----------------------------------------------------------------------------------
+
+
+class _Stamped:
+    """A journal that also notes when what was first seen had been answered."""
+
+    def __init__(self, inner: Journal) -> None:
+        self.inner = inner
+        self.seen: list[tuple[str, str]] = []
+        self.answered: dict[tuple[str, str], float] = {}
+
+    def intend(
+        self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
+    ) -> None:
+        self.inner.intend(trigger, seen, plan, verdict, memory)
+        started = [("pid", r.job) for r in seen.replicas if r.phase is Phase.RUNNING]
+        self.seen = [*started, *(("exit", j.id) for j in seen.jobs if j.phase.ended)]
+
+    def settle(self, outcomes: tuple[Outcome, ...]) -> None:
+        self.inner.settle(outcomes)
+        for what in self.seen:
+            self.answered.setdefault(what, time())
+
+
+def bench_reaction(rate: float, count: int = 50) -> list[Figure]:
+    """Busy jobs come and go: from the kernel's event (the time stamps of what the job's shell
+    wrote) until every share has been written.
+    """
+    del rate
+    spin = "import time; end = time.time() + 2\nwhile time.time() < end: pass"
+    jobs = [_inline(f"j{i}", [sys.executable, "-S", "-c", spin], at=0.4 * i) for i in range(count)]
+    with tempfile.TemporaryDirectory() as data:
+        run = begin(_workload(jobs), Path(data) / "w.yaml", "headway", data=Path(data))
+        run.loop.journal = stamped = _Stamped(run.loop.journal)
+        run.go()
+        late: dict[str, list[float]] = {"pid": [], "exit": []}
+        for (what, job), answered in stamped.answered.items():
+            event = run.folder.path / "jobs" / job / "main-0" / f"{what}.1"
+            late[what].append(1000 * (answered - event.stat().st_mtime))
+    starts, exits = sorted(late["pid"]), sorted(late["exit"])
+    return [
+        Figure("starts", len(starts), ""),
+        Figure("start to finished write, median", median(starts), "ms"),
+        Figure("start to finished write, 95th percentile", percentile(starts, 0.95), "ms", 100),
+        Figure("exits", len(exits), ""),
+        Figure("exit to finished write, median", median(exits), "ms"),
+        Figure("exit to finished write, 95th percentile", percentile(exits, 0.95), "ms", 100),
+    ]
+
+
+def _inline(name: str, command: list[str], at: float = 0.0) -> dict[str, Any]:
+    return {"name": name, "at": at, "spec": {"tasks": [{"command": command}]}}
+
+
+def _workload(jobs: list[dict[str, Any]]) -> Workload:
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "jobs": jobs}
+    return parse(json.dumps(head), Workload, where="benchmark")
+
+
+# -- overhead ----------------------------------------------------------------------------------
+
+CHATTY = """
+import sys, time
+for i in range(int(sys.argv[1])):
+    for line in range(10): print(f"batch {line} of epoch {i}, 12.5 images/s, memory 1.2 GB")
+    print(f"step {i} loss {1 / (i + 1):.4f}", flush=True)
+    time.sleep(1)
+"""
+REPORTING = """
+import json, os, sys, time, headway
+run, took = headway.attach(), []
+for i in range(20000):
+    began = time.perf_counter_ns()
+    run.report(i, loss=1 / (i + 1))
+    took.append(time.perf_counter_ns() - began)
+    time.sleep(0.001)
+took.sort()
+print(json.dumps([took[len(took) // 2] / 1000, took[int(0.99 * len(took))] / 1000]))
+"""
+
+
+def bench_overhead(rate: float, seconds: int = 120) -> list[Figure]:
+    """Twenty jobs that each print ten lines and a loss a second, watched on a terminal."""
+    del rate
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder)
+        chatty = [sys.executable, "-S", "-c", CHATTY, str(seconds + 25)]
+        jobs = [_inline(f"j{i}", chatty) for i in range(20)]
+        jobs.append(_inline("sdk", [sys.executable, "-c", REPORTING]))
+        path = data / "w.yaml"
+        head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "jobs": jobs}
+        path.write_text(json.dumps(head))
+        with _on_a_terminal(["run", str(path), "--data", str(data)]) as pid:
+            sleep(8.0)
+            before, began = _headway(pid, data), monotonic()
+            sleep(seconds)
+            after, took = _headway(pid, data), monotonic() - began
+        sdk = json.loads(next(data.glob("runs/2*/jobs/sdk/main-0/out.log")).read_text())
+    return [
+        Figure("20 jobs: all of Headway, part of a core", (after - before) / took, "", 0.01),
+        Figure("SDK: a report inside a managed job, median", sdk[0], "µs", 20),
+        Figure("SDK: a report inside a managed job, 99th percentile", sdk[1], "µs", 200),
+    ]
+
+
+@contextmanager
+def _on_a_terminal(words: list[str]) -> Iterator[int]:
+    """Headway with its live display, which somebody reads."""
+    import pty  # noqa: PLC0415 - only this benchmark needs it
+    import threading  # noqa: PLC0415
+
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "headway", *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "COLUMNS": "120", "LINES": "50", "TERM": "xterm-256color"},
+    )
+    os.close(theirs)
+    threading.Thread(target=_drain, args=(ours,), daemon=True).start()
+    try:
+        yield child.pid
+    finally:
+        child.send_signal(2)
+        child.wait()
+
+
+def _drain(file: int) -> None:
+    try:
+        while os.read(file, 65536):
+            pass
+    except OSError:
+        os.close(file)
+
+
+def _headway(pid: int, data: Path) -> float:
+    """Core-seconds of Headway, of its pacer and of the shells that wait for the jobs."""
+    shells = [int(p.read_text()) for p in data.glob("runs/2*/jobs/*/*/pid.1")]
+    below = [p for p in procfs.descendants(pid) if not procfs.environment(p).get("HEADWAY_DIR")]
+    return sum(_own(p) for p in dict.fromkeys([*below, *shells]))
+
+
+def _own(pid: int) -> float:
+    """Of a process itself: among its children, once buried, are the jobs."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) * procfs.TICK
+
+
+# -- what it is good for -----------------------------------------------------------------------
+
+
+def bench_real(rate: float, pairs: int = 5) -> list[Figure]:
+    """Five mixed jobs for real: A A for the noise, then A B A B …; per-job medians."""
+    del rate
+    workload = demo_workload()
+    with tempfile.TemporaryDirectory() as data:
+
+        def measure(policy: str) -> Result:
+            return undisturbed(lambda: one(workload, policy, Path(data))[0])
+
+        same = [measure("fair"), measure("fair")]
+        fair, ours = [], []
+        for _ in range(pairs):
+            fair.append(measure("fair"))
+            ours.append(measure("headway"))
+    noise = [_ratio(b, a) for a, b in zip(*(_times(r) for r in same), strict=True)]
+    band = max(abs(1 - r) for r in noise)
+    before, after = medians(fair), medians(ours)
+    ratios = {n: after[n] / before[n] for n in before}
+    mean = sum(after.values()) / sum(before.values())
+    return [
+        Figure("mean completion against fair", mean, "x", 0.80),
+        Figure("noise band: fair against itself, worst job", band, ""),
+        Figure(
+            "worst job against fair, beyond the band", max(ratios.values()) - 1 - band, "", 0.05
+        ),
+        *(Figure(f"{n} against fair", ratio, "x") for n, ratio in ratios.items()),
+        Figure("makespan against fair", _median(ours) / _median(fair), "x"),
+    ]
+
+
+def _times(result: Result) -> list[float]:
+    return [j.completion_s for j in result.per_job]
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b
+
+
+def _median(results: list[Result]) -> float:
+    return median(r.makespan_s for r in results)
+
+
+T = TypeVar("T")
+
+
+def undisturbed(measure: Callable[[], T], most: float = 0.03) -> T:
+    """Once more if other guests of this machine took more than a little of it meanwhile."""
+    for _ in range(3):
+        before, began = _stolen(), monotonic()
+        found = measure()
+        stolen = (_stolen() - before) / (monotonic() - began) / (os.cpu_count() or 1)
+        if stolen <= most:
+            break
+    return found
+
+
+def _stolen() -> float:
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    return int(fields[8]) * procfs.TICK

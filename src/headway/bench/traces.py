@@ -1,0 +1,82 @@
+"""How fast traces of real clusters run, and how the jobs fare. Files are looked for by name."""
+
+import gc
+from pathlib import Path
+from statistics import fmean
+from time import process_time
+
+from headway.bench.figure import Figure
+from headway.errors import ConfigError
+from headway.policy.registry import build
+from headway.sim.driver import simulate
+from headway.sim.scenario import Scenario
+from headway.sim.trace_import import Cluster, read_trace
+from headway.sim.world import World
+
+PHILLY, ITP = "philly.csv", "itp-cluster04.csv"
+KS = 1000.0
+FIFO_MEAN = 233.3
+"""Thousand seconds, of strict first come first served on philly-5k (AccaSim)."""
+
+
+def bench_traces(scale: float, folder: Path | None) -> list[Figure]:
+    """CPU times are multiplied by `scale`, which makes them those of the reference machine."""
+    if folder is None or not all((folder / name).is_file() for name in (PHILLY, ITP)):
+        raise ConfigError(
+            f"the traces {PHILLY} and {ITP} are looked for in a folder",
+            where=str(folder or ""),
+            hint="headway bench traces FOLDER, or HEADWAY_TRACES=FOLDER",
+        )
+    few = Cluster(nodes=128, devices=4, first=5000, shortest=60, largest=32)
+    began = process_time()
+    five = read_trace(folder / PHILLY, "philly", few)
+    reading = (process_time() - began) * scale
+    return [
+        Figure("reading philly.csv", reading, "s"),
+        *_small(five, scale),
+        *_large("itp-04", read_trace(folder / ITP, "itp", Cluster(nodes=64, devices=8)), scale),
+        *_large("philly", read_trace(folder / PHILLY, "philly", Cluster()), scale, bar=30.0),
+    ]
+
+
+def _small(scenario: Scenario, scale: float) -> list[Figure]:
+    """philly-5k: jobs of a minute and more and of at most 32 GPUs, the first 5,000."""
+    fifo, first = _best(scenario, "fifo", scale)
+    las, second = _best(scenario, "tiresias", scale)
+    off = abs(_mean(first) / FIFO_MEAN - 1)
+    return [
+        Figure("philly-5k, fifo", fifo, "s", 1.0),
+        Figure("philly-5k, fifo: mean completion", _mean(first), "ks"),
+        Figure(f"philly-5k, fifo: that is off {FIFO_MEAN} ks by", off, "", 0.03),
+        Figure("philly-5k, tiresias", las, "s", 2.0),
+        Figure("philly-5k, tiresias: mean completion", _mean(second), "ks", 49.6),
+    ]
+
+
+def _large(name: str, scenario: Scenario, scale: float, bar: float | None = None) -> list[Figure]:
+    jobs = len(scenario.jobs)
+    figures = [Figure(f"{name}: jobs", jobs, "")]
+    for policy in ("fifo", "tiresias"):
+        took, world = _best(scenario, policy, scale, runs=2)
+        figures += [
+            Figure(f"{name}, {policy}", took, "s", bar),
+            Figure(f"{name}, {policy}: jobs per second", jobs / took, "1/s"),
+            Figure(f"{name}, {policy}: mean completion", _mean(world), "ks"),
+        ]
+    return figures
+
+
+def _best(scenario: Scenario, policy: str, scale: float, runs: int = 3) -> tuple[float, World]:
+    """The least CPU time of a few runs, and what came of it."""
+    best = float("inf")
+    for _ in range(runs):
+        gc.collect()
+        made = build(policy)
+        began = process_time()
+        world = simulate(scenario, made)
+        best = min(best, process_time() - began)
+    return best * scale, world
+
+
+def _mean(world: World) -> float:
+    return fmean((j.finished_at or 0.0) - j.arrival.at for j in world.finished) / KS

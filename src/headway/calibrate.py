@@ -1,0 +1,293 @@
+"""Each job of a workload alone on its node: what it is made of, for the simulator.
+
+A job that occurs several times is measured once. It runs to its end, again and again until there
+is enough to go by; then once more, to be saved, stopped and started again on the way.
+"""
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, pstdev
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from headway.backend.cpu_partition import fit_nodes
+from headway.core.estimate.curve_fit import FEWEST, fit
+from headway.core.model.decision import Suspend
+from headway.core.model.job import Direction, Mode, Phase
+from headway.core.model.report import Track, Window
+from headway.core.model.units import Bytes, CoreSeconds, Seconds
+from headway.errors import ConfigError
+from headway.runtime import journal
+from headway.runtime.run import Run, begin
+from headway.runtime.usage_sampler import Meter, samples
+from headway.spec.arrivals import expand, written
+from headway.spec.runnable import LiveJob, to_jobs
+from headway.spec.workload import JobEntry, NodeSpec, Profile, Workload
+
+FINE: Seconds = 0.02
+"""Between two looks for the first report of a job that was started again."""
+EVERY: Seconds = 0.5
+"""One point of the loss curve."""
+SOON: Seconds = 5.0
+"""A job is interrupted after this time, or half way if that is sooner."""
+POINTS = 200
+Progress = Callable[[int, int], None]
+Points = list[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Solo:
+    """One run of a job alone."""
+
+    used: CoreSeconds
+    took: Seconds
+    steps: float
+    total: float
+    """Steps that it would have made, had it not been cut short."""
+    peak: Bytes
+    points: Points
+    """Mean value of each interval, at the step half way through it."""
+    noise: float
+
+    @property
+    def cut(self) -> bool:
+        return self.steps < self.total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What was measured of one kind of job."""
+
+    jobs: tuple[str, ...]
+    runs: tuple[Solo, ...]
+    profile: Profile
+
+    def plain(self) -> dict[str, Any]:
+        known = self.profile.model_dump(mode="json", exclude_none=True)
+        seconds = sum(r.took for r in self.runs)
+        return {"jobs": self.jobs, "runs": len(self.runs), "seconds": seconds, **known}
+
+
+def calibrate(
+    workload: Workload,
+    path: Path,
+    to: Path,
+    *,
+    seconds: Seconds = 30.0,
+    most: Seconds = 300.0,
+    progress: Progress = lambda done, total: None,
+) -> list[Found]:
+    """Measure, and write the workload with what was found to the file `to`, curves beside it."""
+    listed = expand(workload)
+    kinds = _kinds(listed, to_jobs(listed, path, peaks={}))
+    found: list[Found] = []
+    measured: dict[str, Profile] = {}
+    for done, (first, names) in enumerate(kinds):
+        progress(done, len(kinds))
+        bench = _Bench(_alone(listed, first), path, first, most)
+        curve = to.with_suffix(f".{first.id}.csv")
+        found.append(bench.measure(names, seconds, curve))
+        measured.update(dict.fromkeys(names, found[-1].profile))
+    jobs = tuple(j.model_copy(update={"measured": measured[j.name]}) for j in listed.jobs)
+    to.write_text(written(_absolute(listed.model_copy(update={"jobs": jobs}), path, to)))
+    return found
+
+
+def _kinds(listed: Workload, jobs: Sequence[LiveJob]) -> list[tuple[LiveJob, tuple[str, ...]]]:
+    """Jobs that do the same, by what they run and how many steps of it."""
+    alike: dict[str, list[LiveJob]] = {}
+    for entry, job in zip(listed.jobs, jobs, strict=True):
+        if len(job.spec.tasks) > 1 or job.spec.tasks[0].replicas > 1:
+            raise ConfigError(
+                f"job {entry.name!r} has several replicas", hint="calibrate a job of one replica"
+            )
+        alike.setdefault(repr((job.commands, job.spec.total_steps)), []).append(job)
+    return [(same[0], tuple(j.id for j in same)) for same in alike.values()]
+
+
+def _alone(listed: Workload, job: LiveJob) -> Workload:
+    """That job at once, on the largest node as it would be cut out of this machine."""
+    entry = next(j for j in listed.jobs if j.name == job.id)
+    update: dict[str, Any] = {"jobs": (entry.model_copy(update={"at": 0.0}),)}
+    if "nodes" in listed.model_fields_set:
+        nodes, _ = fit_nodes(listed.to_nodes(), float(len(os.sched_getaffinity(0))), 2.0**60)
+        update["nodes"] = (NodeSpec(cpu=max(n.capacity.cpu for n in nodes)),)
+    return listed.model_copy(update=update)
+
+
+def _absolute(workload: Workload, source: Path, to: Path) -> Workload:
+    """What it names is looked for beside the new file."""
+    if source.resolve().parent == to.resolve().parent:
+        return workload
+
+    def moved(job: JobEntry) -> JobEntry:
+        if not job.manifest:
+            return job
+        where = (source.parent / job.manifest).resolve()
+        return job.model_copy(update={"manifest": str(where)})
+
+    return workload.model_copy(update={"jobs": tuple(moved(j) for j in workload.jobs)})
+
+
+class _Bench:
+    """One job, run alone as often as is needed."""
+
+    def __init__(self, workload: Workload, path: Path, job: LiveJob, most: Seconds) -> None:
+        self.workload, self.path, self.job, self.most = workload, path, job, most
+
+    def measure(self, names: tuple[str, ...], seconds: Seconds, curve: Path) -> Found:
+        runs: list[Solo] = []
+        while sum(r.took for r in runs) < seconds and not (runs and runs[-1].cut):
+            runs.append(self._solo())
+        whole = [r.used * r.total / r.steps for r in runs]
+        demand = sum(r.used for r in runs) / sum(r.took for r in runs)
+        points = extended(runs[0], self.job.spec.direction)
+        known: dict[str, Any] = {
+            "work": round(fmean(whole), 3),
+            "demand": round(demand, 3),
+            "steps": runs[0].total,
+            "memory": max(r.peak for r in runs),
+        }
+        if len(points) > 1 and points[0][1] != points[-1][1]:  # else there is none to speak of
+            _write(curve, points)
+            noise = fmean(r.noise for r in runs)
+            known["curve"] = {"file": curve.name, "noise": round(noise, 4)}
+        if self.job.spec.checkpoint is not Mode.NONE:
+            save, restore = self._interrupted(runs)
+            known |= {"save_s": round(save, 3), "restore_s": round(restore, 3)}
+        return Found(jobs=names, runs=tuple(runs), profile=Profile.model_validate(known))
+
+    def _solo(self) -> Solo:
+        def enough(meter: Meter, now: Seconds) -> None:
+            if now > self.most:
+                meter.platform.cancel("measured long enough")
+
+        with TemporaryDirectory() as data:
+            run = self._run(data, f"interrupted:at=2,interval={EVERY}", enough)
+            work = run.backend.works[self.job.id]
+            total = work.spec.total_steps or work.step
+            if work.phase is Phase.FAILED or not work.step:
+                raise ConfigError(
+                    f"job {work.id!r} cannot be measured: {work.reason or 'it reported no step'}",
+                    where=str(self.path),
+                    hint="run it by itself first: headway run",
+                )
+            if work.phase is Phase.CANCELLED and not work.spec.total_steps:
+                raise ConfigError(
+                    f"job {work.id!r} was not done after {self.most:g} s, and it does not say how "
+                    "many steps it makes",
+                    where=str(self.path),
+                    hint="declare totalSteps, or give more time: --most",
+                )
+            points = _points(run)
+            ended = (work.finished_at or 0.0) - (work.started_at or 0.0)
+            return Solo(
+                used=work.used,
+                took=ended,
+                steps=work.step,
+                total=max(total, work.step),
+                peak=work.peak,
+                points=points,
+                noise=_noise(run, points),
+            )
+
+    def _interrupted(self, runs: Sequence[Solo]) -> tuple[Seconds, Seconds]:
+        """How long it takes to leave, and to come back. What it trains meanwhile, half a step
+        before it saves itself and one step until it reports, is no cost.
+        """
+        step = fmean(r.took / r.steps for r in runs)
+        at = min(0.5, SOON / (step * runs[0].total))
+        again = _Again()
+        with TemporaryDirectory() as data:
+            run = self._run(data, f"interrupted:at={at:g},interval=0.1", again.look)
+            if again.at is None:
+                raise ConfigError(
+                    f"job {self.job.id!r} says that it can save itself, and it did not",
+                    where=str(self.path),
+                    hint="checkpoint: {mode: none}",
+                )
+            asked, left, started = _left(run)
+        return max(0.0, left - asked - step / 2), max(0.0, again.at - started - step)
+
+    def _run(self, data: str, policy: str, look: Callable[[Meter, Seconds], None]) -> Run:
+        run = begin(self.workload, self.path, policy, data=Path(data))
+        run.go(look)
+        if run.interrupted:
+            raise KeyboardInterrupt
+        return run
+
+
+@dataclass(slots=True)
+class _Again:
+    """Waits for the first report of a job that was started again, and ends the run then."""
+
+    at: Seconds | None = None
+
+    def look(self, meter: Meter, now: Seconds) -> None:
+        for m in meter.platform.members.values():
+            if m.epoch > 1:
+                meter.due = now + FINE
+                if m.voice.step is not None and self.at is None:
+                    self.at = now
+                    meter.platform.cancel("measured")
+
+
+def _left(run: Run) -> tuple[Seconds, Seconds, Seconds]:
+    """When a job was asked to leave, had left, and was started again."""
+    (work,) = run.backend.works.values()
+    folder, began = work.folder / work.chief().rpartition("/")[2], run.folder.about["began"]
+    lines = journal.read(run.folder.journal)
+    asked = next(
+        x["at_s"] for x in lines if any(isinstance(d, Suspend) for d in x["plan"].decisions)
+    )
+    left, started = ((folder / name).stat().st_mtime - began for name in ("exit.1", "pid.2"))
+    return asked, left, started
+
+
+def _points(run: Run) -> Points:
+    heard = [r for line in journal.read(run.folder.journal) for r in line["seen"].reports]
+    found, before = [], 0.0
+    for report in heard:
+        if report.step is not None and report.step > before:
+            if report.value is not None:
+                found.append(((before + report.step) / 2, report.value))
+            before = report.step
+    return found
+
+
+def _noise(run: Run, points: Points) -> float:
+    """Of one value as it is printed, as a part of it, around the mean of its interval."""
+    said = [n for line in samples(run.folder.usage) for n in line["replicas"].values()]
+    known = [(n["step"], n["value"]) for n in said if "step" in n and "value" in n]
+    if len(points) < FEWEST or len(known) < FEWEST:
+        return 0.0
+    at, means = zip(*points, strict=True)
+    level = [float(np.interp(step, at, means)) for step, _ in known]
+    away = [v / m - 1 for (_, v), m in zip(known, level, strict=True) if m]
+    return min(1.0, pstdev(away)) if away else 0.0
+
+
+def extended(run: Solo, direction: Direction) -> Points:
+    """The curve to the job's last step: where it was cut short, as the curve through its points
+    goes on.
+    """
+    points = run.points[:: max(1, len(run.points) // POINTS)]
+    if not run.cut or not points:
+        return points
+    windows = tuple(Window(since=0, at=0, value=v, cpu=None, step=k) for k, v in points)
+    found = fit(Track(windows=windows), direction.sign)
+    if found is None:
+        return points
+    last = points[-1][0]
+    after = [last + (run.total - last) * i / 20 for i in range(1, 21)]
+    return [*points, *((k, -direction.sign * found.at(k)) for k in after)]
+
+
+def _write(path: Path, points: Points) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("step", "value"), *points])

@@ -1,0 +1,140 @@
+"""The Policy protocol, and the two ways to build one from others: a chain, and one per node."""
+
+from heapq import heappop, heappush
+from typing import Any, Generic, Protocol, TypeVar
+
+from headway.core.cycle.project import foresee
+from headway.core.model.decision import CALM, Decision, Plan
+from headway.core.model.serialization import memory
+from headway.core.model.snapshot import Snapshot, Trigger
+from headway.core.model.units import SLACK, NodeId, Seconds
+
+M = TypeVar("M")
+Entry = tuple[Seconds, int, NodeId]
+
+
+class Policy(Protocol[M]):
+    """Snapshot and memory in, plan and memory out. Nothing else: no clock, no state in `self`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def listens(self) -> bool:
+        """Does it read reports? Where nobody does, a backend need not gather them."""
+        ...
+
+    def begin(self) -> M:
+        """The memory that a fresh process starts from."""
+        ...
+
+    def decide(self, snapshot: Snapshot, memory: M) -> tuple[Plan, M]: ...
+
+
+@memory
+class ChainMemory:
+    members: list[Any]
+
+
+class Chain:
+    """Several policies, each deciding on what the plans before it would leave: jobs over
+    placement over shares. None may undo what one before it decided; `check` sees to that.
+    """
+
+    def __init__(self, *members: Policy[Any], name: str = "") -> None:
+        self.members = members
+        self.name = name or "+".join(m.name for m in members)
+        self.listens = any(m.listens for m in members)
+
+    def begin(self) -> ChainMemory:
+        return ChainMemory(members=[m.begin() for m in self.members])
+
+    def decide(self, snapshot: Snapshot, memory: ChainMemory) -> tuple[Plan, ChainMemory]:
+        plans = []
+        for i, member in enumerate(self.members):
+            plan, memory.members[i] = member.decide(snapshot, memory.members[i])
+            plans.append(plan)
+            snapshot = foresee(plan, snapshot)
+        return join(plans), memory
+
+
+def join(plans: list[Plan]) -> Plan:
+    """All their decisions; woken when the first of them wants to be."""
+    plans = [p for p in plans if p is not CALM]
+    if len(plans) < 2:
+        return plans[0] if plans else CALM
+    wakes = [p.wake_after for p in plans if p.wake_after is not None]
+    wake = min(wakes, default=None)
+    look = dict.fromkeys(n for p in plans if p.wake_after == wake for n in p.look)
+    decisions = tuple(d for p in plans for d in p.decisions)
+    return Plan(decisions=decisions, wake_after=wake, look=tuple(look))
+
+
+@memory
+class PerNodeMemory:
+    members: dict[NodeId, Any]
+    due: dict[NodeId, Seconds]
+    agenda: list[Entry]
+    """A heap over `due`; entries that no longer agree with it are stale."""
+
+
+class PerNode(Generic[M]):
+    """Runs a policy for one node on every node: on those that changed, and on those that are due.
+
+    Idle nodes cost nothing. A node's memory lasts as long as the node has something to say.
+    """
+
+    def __init__(self, inner: Policy[M]) -> None:
+        self.inner, self.name, self.listens = inner, inner.name, inner.listens
+
+    def begin(self) -> PerNodeMemory:
+        return PerNodeMemory(members={}, due={}, agenda=[])
+
+    def decide(self, snapshot: Snapshot, memory: PerNodeMemory) -> tuple[Plan, PerNodeMemory]:
+        decisions: list[Decision] = []
+        for node, trigger in self._awake(snapshot, memory).items():
+            memory.due.pop(node, None)
+            if not snapshot.has(node):
+                memory.members.pop(node, None)
+                continue
+            before = memory.members.get(node)
+            plan, after = self.inner.decide(
+                snapshot.only(node, trigger), self.inner.begin() if before is None else before
+            )
+            if after is not None:
+                memory.members[node] = after
+            decisions += plan.decisions
+            if plan.wake_after is not None:
+                due = memory.due[node] = snapshot.at + plan.wake_after
+                heappush(memory.agenda, (due, snapshot.order[node], node))
+        return self._plan(tuple(decisions), snapshot.at, memory), memory
+
+    def _awake(self, snapshot: Snapshot, memory: PerNodeMemory) -> dict[NodeId, Trigger]:
+        """Who is to decide, and why: it changed, or its time has come."""
+        tick = snapshot.trigger is Trigger.TICK
+        awake = dict.fromkeys(snapshot.changed.nodes, Trigger.NODE if tick else snapshot.trigger)
+        while tick and memory.agenda and memory.agenda[0][0] <= snapshot.at + SLACK:
+            at, _, node = heappop(memory.agenda)
+            if memory.due.get(node) == at:
+                awake.setdefault(node, Trigger.TICK)
+        return awake
+
+    def _plan(self, decisions: tuple[Decision, ...], now: Seconds, memory: PerNodeMemory) -> Plan:
+        agenda = memory.agenda
+        while agenda and memory.due.get(agenda[0][2]) != agenda[0][0]:
+            heappop(agenda)
+        if not agenda:
+            return Plan(decisions=decisions) if decisions else CALM
+        look = dict.fromkeys(n for at, _, n in _first(agenda) if memory.due.get(n) == at)
+        return Plan(decisions=decisions, wake_after=max(0.0, agenda[0][0] - now), look=tuple(look))
+
+
+def _first(agenda: list[Entry]) -> list[Entry]:
+    """The entries of a heap that share the earliest time, without walking the rest."""
+    found, look_at = [], [0]
+    while look_at:
+        i = look_at.pop()
+        if i < len(agenda) and agenda[i][0] <= agenda[0][0] + SLACK:
+            found.append(agenda[i])
+            look_at += (2 * i + 1, 2 * i + 2)
+    return sorted(found)

@@ -1,0 +1,1 @@
+"""Fair sharing: water filling, the reference schedule, deadlines derived from it."""

@@ -1,0 +1,89 @@
+"""Who gets how much CPU on a node, and which weights to give so that somebody does.
+
+Sharing is exact and fluid: what a kernel's fair scheduler tends to over a second.
+"""
+
+from collections.abc import Sequence
+
+from headway.core.cycle.validate import LEAST_WEIGHT
+from headway.core.model.units import Cores, CoreSeconds, Seconds
+
+
+def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> list[Cores]:
+    """Water-filling: in proportion to weight, but to nobody more than its cap (the smaller of
+    its ceiling and of what it can use); what the capped leave goes to the others.
+
+    >>> share(1.0, [1.0, 1.0, 0.2], [1.0, 1.0, 1.0])
+    [0.4, 0.4, 0.2]
+    >>> share(1.0, [0.25, 1.0], [1.0, 1.0])
+    [0.25, 0.75]
+    >>> share(4.0, [1.0, 2.0], [1.0, 9.0])
+    [1.0, 2.0]
+    """
+    if sum(caps) <= capacity:
+        return list(caps)
+    left, weight = capacity, sum(weights)
+    given = [0.0] * len(caps)
+    # Lowest cap for its weight first: once one is not capped, none after it is.
+    for i in sorted(range(len(caps)), key=lambda i: caps[i] / weights[i]):
+        given[i] = min(caps[i], left * weights[i] / weight)
+        left -= given[i]
+        weight -= weights[i]
+    return given
+
+
+def weights_for(wanted: Sequence[Cores], caps: Sequence[Cores]) -> list[float]:
+    """Weights under which everybody gets about what is wanted for it, their mean being 1.
+
+    Nobody's falls below the least that `check` allows, so those who are to wait still trickle.
+    Who is to have all that it can use weighs double: then the trickle is at the cost of the one
+    who gets the rest, and not of those.
+    """
+    count = len(wanted)
+    least = 1.02 * LEAST_WEIGHT * count
+    if sum(wanted) <= 0:
+        return [1.0] * count
+    raw = [2 * w if w >= cap * (1 - 1e-9) else w for w, cap in zip(wanted, caps, strict=True)]
+    free = count - least * count
+    scale = free / sum(raw)
+    return [least + scale * r for r in raw]
+
+
+def one_after_another(caps: Sequence[Cores], capacity: Cores) -> list[Cores]:
+    """Cores for each in turn: as much as it can use, until there is nothing left.
+
+    >>> one_after_another([0.5, 1.0, 1.0], 1.0)
+    [0.5, 0.5, 0.0]
+    """
+    given = []
+    for cap in caps:
+        given.append(min(cap, capacity))
+        capacity -= given[-1]
+    return given
+
+
+def total_completion(jobs: Sequence[tuple[CoreSeconds, Cores]], capacity: Cores) -> Seconds:
+    """Sum of the completion times of (work left, demand), served one after another.
+
+    >>> total_completion([(40.0, 1.0), (60.0, 0.2)], 1.0)  # 40 s, then 300 s more
+    380.0
+    >>> total_completion([(60.0, 0.2), (40.0, 1.0)], 1.0)  # side by side: 300 s and 50 s
+    350.0
+    """
+    lefts, demands = [left for left, _ in jobs], [demand for _, demand in jobs]
+    at = total = 0.0
+    while lefts:
+        free, rates = capacity, []
+        for demand in demands:
+            rates.append(min(demand, free))
+            free -= rates[-1]
+            if free <= 0:
+                break
+        step = min([left / rate for left, rate in zip(lefts, rates, strict=False)])
+        at += step
+        for i in range(len(rates) - 1, -1, -1):
+            lefts[i] -= rates[i] * step
+            if lefts[i] <= 1e-9:
+                total += at
+                del lefts[i], demands[i]
+    return total

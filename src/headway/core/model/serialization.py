@@ -1,0 +1,128 @@
+"""Any record to and from JSON: what the journal, the API and a CRD's status hold.
+
+A record becomes a dict that names its class under `is`; fields at their default are left
+out, so that a line of the journal says only what is particular about it. Floats survive
+exactly (JSON prints the shortest text that reads back as the same number).
+
+`record` and `memory` are the two kinds of data class there are, registered here by name. A record
+is what was seen, decided or done, and never changes: the type checker enforces it, and so does a
+law of the tests. (A class frozen at run time too takes three times as long to make, and a cycle
+makes some twenty of them.) A memory belongs to a policy, which may change it in place: it is
+passed in, handed back, and never read by the caller in between.
+"""
+
+import json
+import types
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeVar, dataclass_transform
+
+C = TypeVar("C")
+KNOWN: dict[str, type[Any]] = {}
+
+
+def _register(cls: type[C]) -> type[C]:
+    KNOWN[cls.__name__] = cls
+    return cls
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def record(cls: type[C]) -> type[C]:
+    return _register(dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls))
+
+
+@dataclass_transform(kw_only_default=True)
+def memory(cls: type[C]) -> type[C]:
+    return _register(dataclass(slots=True, kw_only=True)(cls))
+
+
+Plain = Any
+_DEFAULTS: dict[type[Any], tuple[tuple[str, Any], ...]] = {}
+_CONVERTERS: dict[type[Any], dict[str, Callable[[Plain], Any]]] = {}
+
+
+def _said(thing: Any) -> Plain:
+    """What a record says, as a dict; what is in it the encoder asks for in its turn."""
+    kind = type(thing)
+    out: dict[str, Any] = {"is": kind.__name__}
+    for name, default in _DEFAULTS.get(kind) or _defaults(kind):
+        value = getattr(thing, name)
+        if value is not default and value != default:
+            out[name] = value
+    return out
+
+
+to_json: Callable[[Any], str] = json.JSONEncoder(
+    separators=(",", ":"),
+    ensure_ascii=False,
+    allow_nan=False,
+    check_circular=False,
+    default=_said,
+).encode
+"""Records, and whatever is made of them, in one line."""
+
+
+def to_plain(thing: Any) -> Plain:
+    return json.loads(to_json(thing))
+
+
+def from_plain(plain: Plain) -> Any:
+    """The record that `to_plain` was given. What an older version wrote and this one no longer
+    knows is passed over.
+    """
+    if isinstance(plain, dict) and "is" in plain:
+        cls = KNOWN[plain["is"]]
+        convert = _converters(cls)
+        return cls(**{k: convert[k](v) for k, v in plain.items() if k in convert})
+    if isinstance(plain, list):
+        return tuple(from_plain(x) for x in plain)
+    return plain
+
+
+def _defaults(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
+    _DEFAULTS[cls] = found = tuple((f.name, f.default) for f in fields(cls))
+    return found
+
+
+def _converters(cls: type[Any]) -> dict[str, Callable[[Plain], Any]]:
+    if cls not in _CONVERTERS:
+        hints = typing.get_type_hints(cls)
+        _CONVERTERS[cls] = {f.name: _converter(hints[f.name]) for f in fields(cls)}
+    return _CONVERTERS[cls]
+
+
+def _converter(hint: Any) -> Callable[[Plain], Any]:
+    """How to read a value back where its declared type says more than plain data does."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _union(inner)
+    if origin is list:
+        item = _converter(inner[0])
+        return lambda plain: [item(x) for x in plain]
+    if origin is tuple:
+        return _tuple(inner)
+    if origin is dict:
+        value = _converter(inner[1])
+        return lambda plain: {k: value(v) for k, v in plain.items()}
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint
+    return from_plain
+
+
+def _tuple(inner: tuple[Any, ...]) -> Callable[[Plain], Any]:
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        each = _converter(inner[0])
+        return lambda plain: tuple(each(x) for x in plain)
+    parts = tuple(_converter(i) for i in inner)
+    return lambda plain: tuple(part(x) for part, x in zip(parts, plain, strict=True))
+
+
+def _union(inner: tuple[Any, ...]) -> Callable[[Plain], Any]:
+    """`X | None`, or one of several records (each says by `is` what it is)."""
+    rest = [i for i in inner if i is not type(None)]
+    if len(rest) > 1 or is_dataclass(rest[0]):
+        return from_plain
+    only = _converter(rest[0])
+    return lambda plain: None if plain is None else only(plain)

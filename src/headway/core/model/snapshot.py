@@ -1,0 +1,217 @@
+"""Observation: what one look brought back. Snapshot: all that a policy may know."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Any, Protocol
+
+from headway.core.model.job import Job, Phase, Replica
+from headway.core.model.node import Node
+from headway.core.model.report import Report
+from headway.core.model.serialization import record
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Resources, Seconds, Share
+
+
+class Trigger(StrEnum):
+    """Why this cycle runs."""
+
+    TICK = "tick"
+    ARRIVED = "arrived"
+    STARTED = "started"
+    FINISHED = "finished"
+    REPORTED = "reported"
+    NODE = "node"
+    ASKED = "asked"
+
+
+@record
+class Request:
+    """What a person asked for: cancel, pause, resume, move, scale."""
+
+    job: JobId
+    wish: str
+    to: NodeId | None = None
+    count: int | None = None
+
+
+@record
+class Observation:
+    """What changed since the last look; after a doubt, all there is (`complete`).
+
+    A job or replica that has ended is told once, in its last phase.
+    """
+
+    at: Seconds
+    complete: bool = False
+    nodes: tuple[Node, ...] = ()
+    gone: tuple[NodeId, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    replicas: tuple[Replica, ...] = ()
+    reports: tuple[Report, ...] = ()
+    requests: tuple[Request, ...] = ()
+
+
+@record
+class Changes:
+    """What differs from the last snapshot, as far as it can matter to a decision."""
+
+    nodes: tuple[NodeId, ...] = ()
+    """Nodes that came, went or changed, or whose replicas started, left or ended."""
+    jobs: tuple[JobId, ...] = ()
+    ended: tuple[Job, ...] = ()
+
+
+Alike = tuple[float | str, ...]
+"""Nodes with the same key have the same capacity, rack and room, and so the same score."""
+
+
+class Tables(Protocol):
+    """What the loop keeps, as a snapshot reads it."""
+
+    @property
+    def nodes(self) -> Mapping[NodeId, Node]: ...
+    @property
+    def jobs(self) -> Mapping[JobId, Job]: ...
+    @property
+    def replicas(self) -> Mapping[ReplicaId, Replica]: ...
+    @property
+    def on_node(self) -> Mapping[NodeId, Mapping[ReplicaId, None]]: ...
+    @property
+    def of_job(self) -> Mapping[JobId, Mapping[ReplicaId, None]]: ...
+    @property
+    def queue(self) -> Mapping[JobId, None]:
+        """Jobs that wait, in order of arrival."""
+
+    @property
+    def alike(self) -> Mapping[Alike, list[int]]:
+        """Places in `names` of the nodes of each kind."""
+
+    @property
+    def order(self) -> Mapping[NodeId, int]: ...
+    @property
+    def names(self) -> list[NodeId]:
+        """Every node that ever was, in order of joining; `order` is its inverse."""
+
+
+class Snapshot:
+    """A read-only view, valid for one cycle.
+
+    The maps are the loop's own tables (or an overlay on them, after `foresee`): looking one
+    thing up is cheap, walking all of them is not, and nobody may write.
+    """
+
+    def __init__(
+        self,
+        tables: Tables,
+        at: Seconds,
+        trigger: Trigger,
+        changed: Changes,
+        requests: tuple[Request, ...] = (),
+    ) -> None:
+        self.at, self.trigger, self.changed, self.requests = at, trigger, changed, requests
+        self.nodes, self.jobs, self.replicas = tables.nodes, tables.jobs, tables.replicas
+        self.on_node, self.of_job, self.queue = tables.on_node, tables.of_job, tables.queue
+        self.alike, self.order, self.names = tables.alike, tables.order, tables.names
+
+    @property
+    def waiting(self) -> Iterator[Job]:
+        """Jobs in the queue, in order of arrival."""
+        return (self.jobs[j] for j in self.queue)
+
+    @property
+    def running(self) -> tuple[Replica, ...]:
+        """Replicas that may be decided about, in order of arrival."""
+        return tuple([r for r in self.replicas.values() if r.phase is Phase.RUNNING])
+
+    def on(self, node: NodeId) -> tuple[Replica, ...]:
+        return tuple(self.replicas[r] for r in self.on_node.get(node, ()))
+
+    def of(self, job: JobId) -> tuple[Replica, ...]:
+        return tuple(self.replicas[r] for r in self.of_job.get(job, ()))
+
+    def placed(self, job: JobId) -> tuple[Replica, ...]:
+        """Those that hold room; of a suspended job the others are remembered too."""
+        return tuple(r for r in self.of(job) if r.node is not None)
+
+    def request(self, replica: Replica) -> Resources:
+        return self.jobs[replica.job].spec.task(replica.task).request
+
+    def ceiling(self, replica: Replica) -> Cores | None:
+        """The most cores that its user allows it; None: as many as it can use."""
+        return self.jobs[replica.job].spec.task(replica.task).limit
+
+    def used(self, node: NodeId) -> Share:
+        """The part of a node's cores that its replicas were last heard to use."""
+        cpu = sum(r.usage.cpu for r in self.on(node) if r.usage and r.node == node)
+        return cpu / self.nodes[node].capacity.cpu if cpu else 0.0
+
+    @property
+    def node(self) -> Node:
+        """The only node, for a policy that sees one at a time."""
+        (node,) = self.nodes.values()
+        return node
+
+    def has(self, node: NodeId) -> bool:
+        return node in self.nodes
+
+    def only(self, node: NodeId, trigger: Trigger) -> "Snapshot":
+        """What an agent on that node would see."""
+        return OneNode(self, node, trigger)
+
+
+TABLES = ("nodes", "jobs", "replicas", "on_node", "of_job", "queue", "alike")
+"""The tables of a snapshot; the rest of it is about the cycle."""
+
+
+class Derived(Snapshot):
+    """A snapshot made from another; its tables are worked out when one is first looked into."""
+
+    def __init__(self, before: Snapshot, trigger: Trigger) -> None:
+        self.before, self.trigger = before, trigger
+        self.at, self.changed, self.requests = before.at, before.changed, before.requests
+        self.order, self.names = before.order, before.names
+
+    def has(self, node: NodeId) -> bool:
+        return self.before.has(node)
+
+    @abstractmethod
+    def tables(self) -> dict[str, Any]: ...
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in TABLES:
+            raise AttributeError(name)
+        for table, content in self.tables().items():
+            setattr(self, table, content)
+        return getattr(self, name)
+
+
+class OneNode(Derived):
+    def __init__(self, before: Snapshot, node: NodeId, trigger: Trigger) -> None:
+        super().__init__(before, trigger)
+        self.name = node
+
+    @property
+    def running(self) -> tuple[Replica, ...]:
+        there = self.before.replicas
+        here = [there[r] for r in self.before.on_node[self.name]]
+        return tuple([r for r in here if r.phase is Phase.RUNNING])
+
+    @property
+    def node(self) -> Node:
+        return self.before.nodes[self.name]
+
+    def ceiling(self, replica: Replica) -> Cores | None:
+        return self.before.jobs[replica.job].spec.task(replica.task).limit
+
+    def tables(self) -> dict[str, Any]:
+        before, here = self.before, self.before.on_node[self.name]
+        replicas = {r: before.replicas[r] for r in here}
+        return {
+            "nodes": {self.name: before.nodes[self.name]},
+            "jobs": {r.job: before.jobs[r.job] for r in replicas.values()},
+            "replicas": replicas,
+            "on_node": {self.name: here},
+            "of_job": before.of_job,
+            "queue": {},
+            "alike": before.alike,
+        }

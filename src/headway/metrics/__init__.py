@@ -1,0 +1,1 @@
+"""How the progress of a training is read, on every platform."""

@@ -1,0 +1,1 @@
+"""The papers' experiments, run again and judged against what was published."""

@@ -1,0 +1,1 @@
+"""Policies for distributed jobs, which start whole or not at all."""

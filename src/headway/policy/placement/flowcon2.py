@@ -1,0 +1,86 @@
+"""FlowCon 2.0: FlowCon on each node, and jobs placed by what it knows of the nodes.
+
+A reconstruction of ours. The text (IEEE TCC 2022) says that jobs' evaluation functions serve
+"placement decisions and resource allocations", and not how: docs/papers/flowcon2.md.
+"""
+
+from dataclasses import fields
+
+from headway.core.cycle.policy import PerNode, PerNodeMemory, join
+from headway.core.cycle.project import foresee
+from headway.core.estimate.category import WEIGHTS, Category
+from headway.core.model.decision import CALM, Plan
+from headway.core.model.node import Node
+from headway.core.model.serialization import record
+from headway.core.model.snapshot import Snapshot
+from headway.core.model.units import Cores, Resources
+from headway.policy.placement.spread import Search
+from headway.policy.share.flowcon import FlowCon, FlowConMemory, FlowConSettings
+
+
+@record
+class FlowCon2(FlowConSettings):
+    name: str = "flowcon2"
+    listens: bool = True
+    rule: str = "share"
+    """Where a new job goes: to the largest `share` that FlowCon would leave it there, or to the
+    least `pressure` by SpeCon's weights."""
+
+    def begin(self) -> PerNodeMemory:
+        return self._nodes().begin()
+
+    def decide(self, snapshot: Snapshot, memory: PerNodeMemory) -> tuple[Plan, PerNodeMemory]:
+        places = _Best(self, snapshot, memory).plan(self._why()) if snapshot.queue else CALM
+        shares, memory = self._nodes().decide(foresee(places, snapshot), memory)
+        return join([places, shares]), memory
+
+    def on_a_node(self) -> FlowCon:
+        return FlowCon(**{f.name: getattr(self, f.name) for f in fields(FlowConSettings)})
+
+    def _nodes(self) -> PerNode[FlowConMemory]:
+        return PerNode(self.on_a_node())
+
+    def _why(self) -> str:
+        if self.rule == "pressure":
+            return "fewest and slowest jobs there for its speed"
+        return "the largest share for a job that grows"
+
+
+class _Best(Search):
+    """The nodes ranked by what a heartbeat of FlowCon would tell of each."""
+
+    def __init__(self, policy: FlowCon2, snapshot: Snapshot, memory: PerNodeMemory) -> None:
+        super().__init__(snapshot)
+        self.rule, self.flowcon, self.memory = policy.rule, policy.on_a_node(), memory
+
+    def candidates(self) -> list[Node]:
+        return [self.touched.get(name, node) for name, node in self.snapshot.nodes.items()]
+
+    def rank(self, node: Node, request: Resources) -> tuple[float, ...]:  # noqa: ARG002
+        s = self.snapshot
+        best = -self._pressure(node) if self.rule == "pressure" else self._share(node)
+        return best, -s.used(node.id), -node.count, -s.order[node.id]
+
+    def _share(self, node: Node) -> Cores:
+        """What a newcomer that grows would get, by Algorithm 1: beside it each converged replica
+        keeps its floor, and the rest is for those who still learn.
+        """
+        converged = self._categories(node).count(Category.CONVERGED)
+        kept = converged * self.flowcon.floor(node.count + 1)
+        return _speed(node) * max(0.0, 1 - kept) / (node.count - converged + 1)
+
+    def _pressure(self, node: Node) -> float:
+        """With the newcomer counted in, so that of two idle nodes the faster one is better."""
+        new = Category.GROWING
+        return sum(WEIGHTS[c] for c in [new, *self._categories(node)]) / (_speed(node) or 1e-9)
+
+    def _categories(self, node: Node) -> list[Category]:
+        """Of each replica on the node or on its way to it; who is new grows."""
+        there: FlowConMemory | None = self.memory.members.get(node.id)
+        known = there.categories if there else {}
+        found = [known.get(r, Category.GROWING) for r in self.snapshot.on_node[node.id]]
+        return found + [Category.GROWING] * (node.count - len(found))
+
+
+def _speed(node: Node) -> Cores:
+    return node.capacity.cpu * node.speed

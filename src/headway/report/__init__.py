@@ -1,0 +1,1 @@
+"""Pages and charts about runs and comparisons."""

@@ -1,0 +1,274 @@
+"""What every chart stands in: scales, round ticks, the frame with its grid, title and legend."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from headway.report.charts.labels import breadth, elide, escape, number, place, tick_labels, words
+from headway.report.charts.style import colour
+
+ROW = 19
+_TITLE = 27
+_FOOT = 42
+_NAME = 190.0
+_MANY_NAMES = 24
+_SAMPLE = 36
+_PITCH = 42
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Maps values from low to high onto pixels from start to end."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def at(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.log:
+            low, high, value = math.log10(low), math.log10(high), math.log10(value)
+        return self.start + (value - low) / (high - low) * (self.end - self.start)
+
+    def ticks(self, pitch: float) -> list[float]:
+        count = max(2, int(abs(self.end - self.start) / pitch))
+        found = log_ticks(self.low, self.high, count) if self.log else []
+        return found or ticks(self.low, self.high, count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One entry of a legend: how its sample looks and what it stands for."""
+
+    name: str
+    sample: str
+    looks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Where the drawing area of a chart lies, and what is written around it."""
+
+    width: int
+    height: float
+    left: float
+    right: float
+    top: float
+    bottom: float
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plane:
+    """A frame with a scale along each side."""
+
+    area: Frame
+    x: Scale
+    y: Scale
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        return self.x.at(x), self.y.at(y)
+
+
+def step_size(low: float, high: float, count: int) -> float:
+    """Return the round step (1, 2, 2.5 or 5 times a power of ten) for about count ticks."""
+    rough = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next((m * power for m in (1, 2, 2.5, 5) if m * power >= rough * 0.99), 10 * power)
+
+
+def ticks(low: float, high: float, count: int) -> list[float]:
+    """Return the round values from low to high."""
+    step = step_size(low, high, count)
+    first, last = math.ceil(low / step - 1e-6), math.floor(high / step + 1e-6)
+    return [i * step for i in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float, count: int) -> list[float]:
+    """Return powers of ten, or 1-2-5 steps where those are too few; nothing if all are."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    every = max(1, math.ceil((last - first) / max(count, 1)))
+    powers = [10.0**e for e in range(first, last + 1, every)]
+    finer = [f * 10.0**e for e in range(first, last + 1) for f in (1, 2, 5)]
+    for found in (powers, finer):
+        shown = [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
+        if len(shown) >= 3:
+            return shown
+    return []
+
+
+def extent(values: Iterable[float], *, zero: bool = False) -> tuple[float, float]:
+    """Return the least and the greatest value, never the same two."""
+    found = list(values)
+    low, high = min(found, default=0.0), max(found, default=1.0)
+    if zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if low == high:
+        pad = abs(low) * 0.05 or 0.5
+        low, high = (0.0, 1.0) if zero else (low - pad, high + pad)
+    return low, high
+
+
+def rounded(low: float, high: float, count: int) -> tuple[float, float]:
+    """Return the range widened so that it begins and ends at a tick."""
+    for _ in range(3):  # a wider range may need a larger step, which widens it again
+        step = step_size(low, high, count)
+        low, high = math.floor(low / step + 1e-6) * step, math.ceil(high / step - 1e-6) * step
+    return low, high
+
+
+def key(name: str, sample: str, index: int) -> Key:
+    """Return the legend entry of a palette colour."""
+    letter = "s" if sample in {"line", "dash"} else "f"
+    return Key(name=name, sample=sample, looks=f"{letter}{colour(index)}")
+
+
+def _sample(entry: Key, x: float, y: float) -> str:
+    left, middle = place(x), place(y - 4)
+    if entry.sample in {"line", "dash"}:
+        dash = " dash" if entry.sample == "dash" else ""
+        return f'<path class="line{dash} {entry.looks}" d="M{left} {middle}h14"/>'
+    if entry.sample == "dot":
+        return f'<circle class="{entry.looks}" cx="{place(x + 8)}" cy="{middle}" r="4.5"/>'
+    box = f'x="{place(x + 3)}" y="{place(y - 9)}" width="11" height="11" rx="2"'
+    return f'<rect class="{entry.looks}" {box}/>'
+
+
+def legend(entries: Sequence[Key], width: float, top: float) -> tuple[list[str], float]:
+    """Return the legend, wrapped to the width, and where it ends.
+
+    More than one row of entries stands in columns, because ragged rows are hard to scan.
+    """
+    named = [entry for entry in entries if entry.name]
+    room = _NAME if len(named) <= _MANY_NAMES else width / 5 - _SAMPLE
+    names = [elide(entry.name, room) for entry in named]
+    sizes = [breadth(name) + _SAMPLE for name in names]
+    if sum(sizes) > width:
+        columns = max(1, int((width + 0.01) // max(sizes)))
+        sizes = [width / columns] * len(sizes)
+    parts, x, y = [], 0.0, top + 12
+    for entry, name, size in zip(named, names, sizes, strict=True):
+        if x and x + size > width + 0.01:
+            x, y = 0.0, y + ROW
+        parts += [_sample(entry, x, y), words(x + 20, y, name, whole=entry.name)]
+        x += size
+    return parts, y + 7 if named else top
+
+
+def head(title: str, entries: Sequence[Key], width: int) -> tuple[list[str], float]:
+    """Return title and legend, and where they end."""
+    short = elide(title, width, 14)
+    parts = [words(0, 16, short, "title", whole=title)] if title else []
+    found, end = legend(entries, width, _TITLE if title else 0.0)
+    return parts + found, end
+
+
+def frame(
+    *,
+    title: str,
+    entries: Sequence[Key],
+    y: str,
+    left: float,
+    width: int,
+    height: float,
+    foot: float = _FOOT,
+) -> Frame:
+    """Return the frame of a chart; legend rows past the first make it taller, not its area."""
+    parts, end = head(title, entries, width)
+    grown = height + max(0.0, end - _TITLE - ROW if title else end - ROW)
+    if y:
+        parts.append(words(0, end + 13, y, "muted"))
+    top = end + (27 if y else 8)
+    return Frame(
+        width=width,
+        height=max(grown, top + 60 + foot),
+        left=left,
+        right=width - 14.0,
+        top=top,
+        bottom=max(grown - foot, top + 60),
+        parts=tuple(parts),
+    )
+
+
+def upright(low: float, high: float, height: float, *, log: bool = False) -> Scale:
+    """Return a vertical scale from 0 to the height."""
+    if not log:
+        low, high = rounded(low, high, max(2, int(height / _PITCH)))
+    return Scale(low=low, high=high, start=height, end=0, log=log)
+
+
+def margin(scale: Scale) -> float:
+    """Return the room that the labels of a vertical axis need."""
+    return max(breadth(text) for _, text in _labelled(scale, _PITCH)) + 10
+
+
+def _labelled(scale: Scale, pitch: float) -> list[tuple[float, str]]:
+    found = scale.ticks(pitch)
+    # Along a logarithm each label has its own digits: 0.05, 0.1, 10 and not 10.00.
+    texts = [number(tick) for tick in found] if scale.log else tick_labels(found)
+    return list(zip(found, texts, strict=True))
+
+
+def y_axis(area: Frame, scale: Scale) -> list[str]:
+    """Return horizontal grid lines with their values."""
+    parts = []
+    for tick, text in _labelled(scale, _PITCH):
+        y, looks = scale.at(tick), "axis" if tick == 0 else "grid"
+        parts.append(
+            f'<path class="{looks}" d="M{place(area.left)} {place(y)}H{place(area.right)}"/>'
+        )
+        parts.append(words(area.left - 7, y + 4, text, "muted end"))
+    return parts
+
+
+def x_axis(area: Frame, scale: Scale, title: str, *, grid: bool = False) -> list[str]:
+    """Return the values along the bottom, with ticks or, if asked, with grid lines."""
+    parts = [
+        f'<path class="axis" d="M{place(area.left)} {place(area.bottom)}H{place(area.right)}"/>'
+    ]
+    for tick, text in _labelled(scale, 85):
+        x = scale.at(tick)
+        rise, looks = (area.top, "grid") if grid else (area.bottom + 4, "axis")
+        line = f'<path class="{looks}" d="M{place(x)} {place(area.bottom)}V{place(rise)}"/>'
+        parts += [line, words(x, area.bottom + 17, text, "muted mid")]
+    middle = (area.left + area.right) / 2
+    return [*parts, words(middle, area.bottom + 36, title, "muted mid")]
+
+
+def plane(  # noqa: PLR0913 - a chart has many knobs
+    *,
+    title: str,
+    entries: Sequence[Key],
+    names: tuple[str, str],
+    xs: tuple[float, float],
+    ys: tuple[float, float],
+    width: int,
+    height: int,
+    log: bool = False,
+) -> Plane:
+    """Return a drawing area with both axes around it."""
+    up = upright(*ys, height - _TITLE - ROW - _FOOT - 27, log=log)
+    left = margin(up)
+    area = frame(title=title, entries=entries, y=names[1], left=left, width=width, height=height)
+    down = replace(up, start=area.bottom, end=area.top)
+    across = Scale(low=xs[0], high=xs[1], start=area.left, end=area.right)
+    parts = (*area.parts, *y_axis(area, down), *x_axis(area, across, names[0]))
+    return Plane(area=replace(area, parts=parts), x=across, y=down)
+
+
+def chart(area: Frame, parts: Iterable[str], name: str) -> str:
+    """Return the whole picture."""
+    size = f"{area.width} {place(area.height)}"
+    box = f'width="{area.width}" height="{place(area.height)}" viewBox="0 0 {size}"'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" class="hw" {box} role="img"'
+    lines = "\n".join([*area.parts, *parts])
+    return f'{opening} aria-label="{escape(name)}">\n{lines}\n</svg>'
+
+
+def nothing(title: str, width: int) -> str:
+    """Return the chart of no data."""
+    area = frame(title=title, entries=(), y="", left=0, width=width, height=90, foot=0)
+    note = words(width / 2, 62, "nothing to show", "muted mid")
+    return chart(area, [note], title or "nothing to show")

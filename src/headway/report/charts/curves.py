@@ -1,0 +1,79 @@
+"""From measured points to paths: clean them, thin them to what pixels can show, join them."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+
+from headway.report.charts.labels import place
+
+Point = tuple[float, float]
+MANY = 2000
+
+
+def finite(points: Iterable[Point], *, positive: bool = False) -> list[Point]:
+    """Return the points that can be drawn, by x; a logarithm needs positive values."""
+    kept = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
+    return sorted((p for p in kept if p[1] > 0 or not positive), key=itemgetter(0))
+
+
+def thin(points: Sequence[Point], columns: int) -> list[Point]:
+    """Return what a column of pixels can show: its first, least, greatest and last point.
+
+    The first and the last keep the joints to the neighbouring columns where they were.
+    """
+    if len(points) <= MANY:
+        return list(points)
+    low, high = points[0][0], points[-1][0]
+    grouped: dict[int, list[int]] = {}
+    for i, (x, _) in enumerate(points):
+        column = int((x - low) / (high - low) * columns) if high > low else 0
+        grouped.setdefault(column, []).append(i)
+    kept: set[int] = set()
+    for members in grouped.values():
+        least = min(members, key=lambda i: points[i][1])
+        greatest = max(members, key=lambda i: points[i][1])
+        kept |= {members[0], least, greatest, members[-1]}
+    return [points[i] for i in sorted(kept)]
+
+
+def corners(points: Sequence[Point], *, step: bool) -> list[Point]:
+    """Return the vertices of a line; of a step function, a value holds until the next x."""
+    if not step:
+        return list(points)
+    found: list[Point] = []
+    for x, y in points:
+        if found:
+            found.append((x, found[-1][1]))
+        found.append((x, y))
+    return found
+
+
+def path(vertices: Iterable[Point], *, closed: bool = False) -> str:
+    """Return SVG path data through the pixels, in the short form where x or y stays."""
+    parts: list[str] = []
+    before = ("", "")
+    for vertex in vertices:
+        here = (place(vertex[0]), place(vertex[1]))
+        if not parts:
+            parts.append(f"M{here[0]} {here[1]}")
+        elif here[1] == before[1] and here != before:
+            parts.append(f"H{here[0]}")
+        elif here[0] == before[0] and here != before:
+            parts.append(f"V{here[1]}")
+        elif here != before:
+            parts.append(f"L{here[0]} {here[1]}")
+        before = here
+    return "".join(parts) + ("Z" if closed else "")
+
+
+def value_at(points: Sequence[Point], x: float, *, step: bool) -> float | None:
+    """Return the value of a curve at x, nothing outside its points."""
+    after = bisect_right(points, x, key=itemgetter(0))
+    if after == 0 or (after == len(points) and x > points[-1][0]):
+        return None
+    x0, y0 = points[after - 1]
+    if step or x == x0:
+        return y0
+    x1, y1 = points[after]
+    return y0 + (y1 - y0) * (x - x0) / (x1 - x0)

@@ -1,0 +1,336 @@
+"""Charts of a study as SVG text: lines, stacked areas and dots; bars and Gantt join them here.
+
+A chart is a plain string that can stand in an HTML page which has ``STYLE``, or be written to a
+file of its own by ``standalone``. The same input always gives the same bytes.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+
+from headway.report.charts.axes import Key, Plane, chart, extent, key, nothing, plane
+from headway.report.charts.bars import bars
+from headway.report.charts.curves import MANY, Point, corners, finite, path, thin, value_at
+from headway.report.charts.gantt import Span, gantt
+from headway.report.charts.labels import breadth, escape, number, place, words
+from headway.report.charts.style import LIGHT, STYLE, colour, rules
+
+__all__ = [
+    "STYLE",
+    "Mark",
+    "Series",
+    "Span",
+    "bars",
+    "gantt",
+    "lines",
+    "scatter",
+    "stack",
+    "standalone",
+]
+
+_STRIPS = 90
+_TOLD = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """A named row of (x, y) points; the band is (x, low, high), shaded behind the line."""
+
+    name: str
+    points: Sequence[Point]
+    colour: int | None = None
+    dashed: bool = False
+    band: Sequence[tuple[float, float, float]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A small labelled dot."""
+
+    x: float
+    y: float
+    text: str
+
+
+def lines(  # noqa: PLR0913 - a chart has many knobs
+    series: Sequence[Series],
+    *,
+    x: str,
+    y: str,
+    title: str = "",
+    step: bool = False,
+    log_y: bool = False,
+    width: int = 760,
+    height: int = 300,
+    marks: Sequence[Mark] = (),
+    y_from_zero: bool = True,
+) -> str:
+    """Return a line chart, or with ``step`` one whose values hold until the next point."""
+    clean = _clean(series, positive=log_y)
+    shown = [m for m in marks if finite([(m.x, m.y)], positive=log_y)]
+    points = [p for s in clean for p in s.points] + [(m.x, m.y) for m in shown]
+    edges = [(at, v) for s in clean for at, low, high in s.band for v in (low, high)]
+    if not points + edges:
+        return nothing(title, width)
+    ys = extent((v for _, v in points + edges), zero=y_from_zero and not log_y)
+    on = plane(
+        title=title,
+        entries=_entries(clean, "line"),
+        names=(x, y),
+        xs=extent(at for at, _ in points + edges),
+        ys=(ys[0] / 1.1, ys[1] * 1.1) if log_y else ys,
+        width=width,
+        height=height,
+        log=log_y,
+    )
+    parts = [_band(on, s, step=step) for s in clean if s.band]
+    parts += [_line(on, s, step=step) for s in clean if s.points]
+    parts += [*_strips(on, x, clean, step=step), *_marks(on, shown)]
+    return chart(on.area, parts, title or f"{y} over {x}")
+
+
+def stack(
+    series: Sequence[Series],
+    *,
+    x: str,
+    y: str,
+    title: str = "",
+    width: int = 760,
+    height: int = 300,
+    capacity: float | None = None,
+) -> str:
+    """Return step functions as areas on top of each other; the last values hold to the end."""
+    clean = [s for s in _clean(series) if s.points]
+    if not clean:
+        return nothing(title, width)
+    xs = _breaks(clean, width)
+    layers = _layers(clean, xs)
+    top = max(*(high for _, high in layers[-1]), capacity or 0.0)
+    on = plane(
+        title=title,
+        entries=_entries(clean, "box"),
+        names=(x, y),
+        xs=extent(xs),
+        ys=extent([top], zero=True),
+        width=width,
+        height=height,
+    )
+    parts = [_area(on, s, xs, layer) for s, layer in zip(clean, layers, strict=True)]
+    held = [replace(s, points=[*s.points, (xs[-1], s.points[-1][1])]) for s in clean]
+    parts += _strips(on, x, held, step=True, zeros=False)
+    if capacity is not None and math.isfinite(capacity):
+        parts += _limit(on, capacity)
+    return chart(on.area, parts, title or f"{y} over {x}")
+
+
+def scatter(  # noqa: PLR0913 - a chart has many knobs
+    series: Sequence[Series],
+    *,
+    x: str,
+    y: str,
+    title: str = "",
+    diagonal: bool = False,
+    from_zero: bool = False,
+    width: int = 760,
+    height: int = 360,
+) -> str:
+    """Return a chart of dots; with the diagonal both axes have one range, so it means x = y."""
+    clean = [s for s in _clean(series) if s.points]
+    if not clean:
+        return nothing(title, width)
+    xs = extent((at for s in clean for at, _ in s.points), zero=from_zero)
+    ys = extent((v for s in clean for _, v in s.points), zero=from_zero)
+    if diagonal:
+        xs = ys = min(xs[0], ys[0]), max(xs[1], ys[1])
+    pad = 0.0 if from_zero else (xs[1] - xs[0]) * 0.03
+    on = plane(
+        title=title,
+        entries=_entries(clean, "dot"),
+        names=(x, y),
+        xs=(xs[0] - pad, xs[1] + pad),
+        ys=ys,
+        width=width,
+        height=height,
+    )
+    parts = []
+    if diagonal:
+        ends = [on.at(v, v) for v in (max(on.x.low, on.y.low), min(on.x.high, on.y.high))]
+        parts.append(f'<path class="limit" d="{path(ends)}"/>')
+    parts += [_dot(on, s, at, (x, y)) for s in clean for at in _apart(on, s.points)]
+    return chart(on.area, parts, title or f"{y} against {x}")
+
+
+def standalone(svg: str) -> str:
+    """Return the chart as a complete SVG file: its own light colours on its own background."""
+    used = {int(i) for i in re.findall(r'class="[^"]*\b[fso](\d+)\b', svg)}
+    style = re.sub(r"var\(--(\w+)\)", lambda found: LIGHT[found[1]], rules(sorted(used)))
+    opening, rest = svg.split(">", 1)
+    wide, high = (float(v) for v in re.findall(r'viewBox="0 0 (\S+) (\S+)"', opening)[0])
+    edge = 16
+    box = f"{-edge} {-edge} {place(wide + 2 * edge)} {place(high + 2 * edge)}"
+    opening = re.sub(r'width=.*viewBox="[^"]*"', _size(wide, high, edge, box), opening)
+    back = f'<rect x="{-edge}" y="{-edge}" width="100%" height="100%" fill="{LIGHT["surface"]}"/>'
+    header = '<?xml version="1.0" encoding="UTF-8"?>\n'
+    return f"{header}{opening}>\n<style>{style}</style>\n{back}{rest}\n"
+
+
+def _size(wide: float, high: float, edge: int, box: str) -> str:
+    return f'width="{place(wide + 2 * edge)}" height="{place(high + 2 * edge)}" viewBox="{box}"'
+
+
+def _clean(series: Sequence[Series], *, positive: bool = False) -> list[Series]:
+    """Return the series with a colour each and only with what can be drawn."""
+    found = []
+    for i, s in enumerate(series):
+        band = [
+            (x, low, high)
+            for x, low, high in s.band
+            if len(finite([(x, low), (x, high)], positive=positive)) == 2
+        ]
+        points = finite(s.points, positive=positive)
+        tint = i if s.colour is None else s.colour
+        found.append(replace(s, points=points, band=sorted(band), colour=colour(tint)))
+    return found
+
+
+def _entries(clean: Sequence[Series], sample: str) -> list[Key]:
+    return [
+        key(s.name, "dash" if sample == "line" and s.dashed else sample, s.colour or 0)
+        for s in clean
+        if s.points or s.band
+    ]
+
+
+def _line(on: Plane, s: Series, *, step: bool) -> str:
+    points = thin(s.points, int(on.area.right - on.area.left))
+    pixels = [on.at(*p) for p in corners(points, step=step)]
+    if len(pixels) == 1:
+        x, y = map(place, pixels[0])
+        return f'<circle class="f{s.colour}" cx="{x}" cy="{y}" r="2.5"/>'
+    dash = " dash" if s.dashed else ""
+    return f'<path class="line{dash} s{s.colour}" d="{path(pixels)}"/>'
+
+
+def _band(on: Plane, s: Series, *, step: bool) -> str:
+    columns = int(on.area.right - on.area.left)
+    sides = []
+    for side in (1, 2):
+        points = thin([(b[0], b[side]) for b in s.band], columns)
+        sides.append([on.at(*p) for p in corners(points, step=step)])
+    outline = path([*sides[1], *reversed(sides[0])], closed=True)
+    return f'<path class="band f{s.colour}" d="{outline}"/>'
+
+
+def _strips(
+    on: Plane, x: str, clean: Sequence[Series], *, step: bool, zeros: bool = True
+) -> Iterator[str]:
+    """Yield invisible upright strips that tell all values at their x when pointed at."""
+    xs = sorted({at for s in clean for at, _ in s.points})
+    if not xs:
+        return
+    if len(xs) > _STRIPS:
+        pitch = (xs[-1] - xs[0]) / _STRIPS
+        xs = [xs[0] + i * pitch for i in range(_STRIPS + 1)]
+    # A held value belongs to the time after its point, any other to both sides of it.
+    inner = xs[1:] if step else [(a + b) / 2 for a, b in pairwise(xs)]
+    area = on.area
+    edges = [area.left, *map(on.x.at, inner), area.right]
+    for at, (left, right) in zip(xs, pairwise(edges), strict=True):
+        values = [(s.name, value_at(s.points, at, step=step)) for s in clean]
+        told = [f"{name}: {number(v)}" for name, v in values if v or (zeros and v == 0)]
+        if right - left < 0.01 or not told:
+            continue
+        rest = [f"and {len(told) - _TOLD} more"] if len(told) > _TOLD else []
+        text = "\n".join([f"{x}: {number(at)}", *told[:_TOLD], *rest])
+        box = f'x="{place(left)}" y="{place(area.top)}" width="{place(right - left)}"'
+        yield (
+            f'<rect class="hit" {box} height="{place(area.bottom - area.top)}">'
+            f"<title>{escape(text)}</title></rect>"
+        )
+
+
+def _marks(on: Plane, marks: Sequence[Mark]) -> Iterator[str]:
+    """Yield the dots and, each in the first free corner around its dot, their texts."""
+    taken: list[Point] = []
+    for mark in marks:
+        x, y = on.at(mark.x, mark.y)
+        wide = breadth(mark.text)
+        corner = [(x + dx, y + dy) for dy in (-7, 16) for dx in (7, -7 - wide)]
+        inside = [c for c in corner if on.area.left <= c[0] and c[0] + wide <= on.area.right + 8]
+        free = [c for c in inside if all(_clear(c, wide, t) for t in taken)]
+        spot = (free or inside or corner)[0]
+        taken += [spot, (spot[0] + wide, spot[1])]
+        told = f"{mark.text}\n{number(mark.x)}, {number(mark.y)}"
+        yield (
+            f'<circle class="mark" cx="{place(x)}" cy="{place(y)}" r="4">'
+            f"<title>{escape(told)}</title></circle>"
+        )
+        yield words(*spot, mark.text, "halo")
+
+
+def _clear(spot: Point, wide: float, end: Point) -> bool:
+    """Return whether the end of an earlier text stays out of a text at this spot."""
+    return abs(end[1] - spot[1]) > 14 or not spot[0] - 6 < end[0] < spot[0] + wide + 6
+
+
+def _breaks(clean: Sequence[Series], columns: int) -> list[float]:
+    """Return where anything changes, or the changes of the total that pixels can show."""
+    changes = sorted((x, i, y) for i, s in enumerate(clean) for x, y in s.points)
+    now = [0.0] * len(clean)
+    total = 0.0
+    totals: dict[float, float] = {}
+    for x, i, y in changes:
+        total += y - now[i]
+        now[i] = y
+        totals[x] = total
+    return [x for x, _ in thin(list(totals.items()), columns)]
+
+
+def _layers(clean: Sequence[Series], xs: Sequence[float]) -> list[list[Point]]:
+    """Return for each series its lower and upper edge from each x on."""
+    held = [[*s.points, (xs[-1], s.points[-1][1])] for s in clean]
+    sums = [
+        list(accumulate((max(value_at(p, x, step=True) or 0.0, 0.0) for p in held), initial=0.0))
+        for x in xs
+    ]
+    return [[(row[i], row[i + 1]) for row in sums] for i in range(len(clean))]
+
+
+def _area(on: Plane, s: Series, xs: Sequence[float], layer: Sequence[Point]) -> str:
+    """Return one layer; where it has no height it is left out, so that no hairline stays."""
+    pieces: list[str] = []
+    upper: list[Point] = []
+    lower: list[Point] = []
+    for (since, until), (low, high) in zip(pairwise(xs), layer[:-1], strict=True):
+        if high > low:
+            upper += [on.at(since, high), on.at(until, high)]
+            lower += [on.at(since, low), on.at(until, low)]
+        elif upper:
+            pieces.append(path([*upper, *reversed(lower)], closed=True))
+            upper, lower = [], []
+    if upper:
+        pieces.append(path([*upper, *reversed(lower)], closed=True))
+    return f'<path class="area f{s.colour}" d="{"".join(pieces)}"/>'
+
+
+def _limit(on: Plane, capacity: float) -> list[str]:
+    y, area = on.y.at(capacity), on.area
+    line = f'<path class="limit" d="M{place(area.left)} {place(y)}H{place(area.right)}"/>'
+    return [line, words(area.right, y - 6, f"capacity {number(capacity)}", "small end halo")]
+
+
+def _apart(on: Plane, points: Sequence[Point]) -> list[Point]:
+    """Return the points; of very many, one for each pixel."""
+    if len(points) <= MANY:
+        return list(points)
+    cells = {(round(on.x.at(x)), round(on.y.at(y))): (x, y) for x, y in points}
+    return list(cells.values())
+
+
+def _dot(on: Plane, s: Series, at: Point, names: tuple[str, str]) -> str:
+    x, y = map(place, on.at(*at))
+    told = f"{s.name}\n{names[0]}: {number(at[0])}\n{names[1]}: {number(at[1])}".lstrip("\n")
+    dot = f'<circle class="dot f{s.colour}" cx="{x}" cy="{y}" r="4">'
+    return f"{dot}<title>{escape(told)}</title></circle>"

@@ -1,0 +1,110 @@
+"""What a run looked like, simulated or real: shares over time, stays on nodes, values reported."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from headway.core.model.job import Phase
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.runtime import journal
+from headway.runtime.run_directory import RunFolder
+from headway.runtime.usage_sampler import samples
+from headway.sim import timeline
+from headway.sim.timeline import Line, Stay
+from headway.sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    jobs: list[JobId]
+    """In order of arrival."""
+    cores: Cores
+    nodes: list[NodeId]
+    shares: dict[JobId, Line]
+    stays: list[Stay]
+    values: dict[JobId, Line]
+
+
+def of_world(world: World) -> Recorded:
+    nodes = world.scenario.nodes
+    return Recorded(
+        jobs=[j.id for j in world.scenario.jobs],
+        cores=sum(n.capacity.cpu for n in nodes),
+        nodes=[n.id for n in nodes],
+        shares=timeline.shares(world),
+        stays=timeline.stays(world),
+        values=timeline.values(world),
+    )
+
+
+def of_run(folder: RunFolder) -> Recorded:
+    """From what a real run left in its folder, be it over or not."""
+    cycles = list(journal.read(folder.journal))
+    nodes = {n.id: n.capacity.cpu for c in cycles for n in c["seen"].nodes}
+    jobs: dict[JobId, Seconds | None] = {}
+    for cycle in cycles:
+        for job in cycle["seen"].jobs:
+            jobs[job.id] = cycle["at_s"] if job.phase.ended else None
+    last = cycles[-1]["at_s"] if cycles else 0.0
+    ends = {job: last if end is None else end for job, end in jobs.items()}
+    shares, values = _sampled(folder, ends)
+    return Recorded(
+        jobs=list(jobs),
+        cores=sum(nodes.values()),
+        nodes=list(nodes),
+        shares=shares,
+        stays=_stays(cycles, last),
+        values=values,
+    )
+
+
+def _sampled(
+    folder: RunFolder, ends: dict[JobId, Seconds]
+) -> tuple[dict[JobId, Line], dict[JobId, Line]]:
+    """Cores of each job as a step function that ends at 0, and the values it reported."""
+    shares: dict[JobId, Line] = defaultdict(list)
+    values: dict[JobId, Line] = defaultdict(list)
+    before = 0.0
+    for sample in samples(folder.usage):
+        cores: dict[JobId, float] = defaultdict(float)
+        for replica, now in sample["replicas"].items():
+            job = JobId(replica.rpartition("/")[0])
+            cores[job] += now["cpu"]
+            if "value" in now:
+                values[job].append((sample["at_s"], now["value"]))
+        for job, used in cores.items():
+            shares[job].append((before, used))
+        before = sample["at_s"]
+    for job, line in shares.items():
+        line.append((max(ends.get(job, before), line[-1][0]), 0.0))
+    return dict(shares), dict(values)
+
+
+def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
+    """Of each replica on each node, by what was seen of it. Only who was bound for a node has
+    moved there: a retry is no move.
+    """
+    open_: dict[ReplicaId, tuple[Seconds, NodeId, bool]] = {}
+    bound_for: dict[ReplicaId, NodeId | None] = {}
+    found: list[Stay] = []
+
+    def close(name: ReplicaId, at: Seconds) -> None:
+        since, node, moved = open_.pop(name)
+        job = JobId(name.rpartition("/")[0])
+        found.append(Stay(job, node, since, at, moved_in=moved))
+
+    for cycle in cycles:
+        at, seen = cycle["at_s"], cycle["seen"]
+        for r in seen.replicas:
+            here = None if r.phase.ended or r.phase is Phase.WAITING else r.node
+            if r.id in open_ and open_[r.id][1] != here:
+                close(r.id, at)
+            if here is not None and r.id not in open_:
+                open_[r.id] = (at, here, bound_for.get(r.id) == here)
+            bound_for[r.id] = r.bound_for
+        ended = {j.id for j in seen.jobs if j.phase.ended}
+        for name in [n for n in open_ if n.rpartition("/")[0] in ended]:
+            close(name, at)
+    for name in list(open_):
+        close(name, last)
+    return sorted(found, key=lambda s: s.since)

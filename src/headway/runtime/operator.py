@@ -1,0 +1,128 @@
+"""A run, or an operator, on a Kubernetes cluster."""
+
+import json
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from shutil import rmtree
+from socket import gethostname
+from threading import Event
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from headway import __version__
+from headway.backend.clock import Clock
+from headway.backend.kubernetes.client import fatal_thread
+from headway.core.model.units import Seconds
+from headway.policy.registry import build
+from headway.runtime.driver import drive
+from headway.runtime.journal import FileJournal
+from headway.runtime.loop import Loop
+from headway.runtime.run_directory import RunFolder
+
+if TYPE_CHECKING:
+    from headway.backend.kubernetes.client.api import Api
+
+LEASE = "headway"
+JOURNAL = 64 << 20
+"""Bytes of an operator's journal, of which there may be two: it has no end of its own."""
+log = logging.getLogger("headway")
+
+
+@dataclass(frozen=True, slots=True)
+class Nobody:
+    """No display: an operator has no audience."""
+
+    due: Seconds = inf
+
+    def look(self, now: Seconds) -> None: ...
+
+
+@dataclass(slots=True)
+class Operator:
+    policy: str
+    data: Path
+    namespace: str = ""
+    """Only its jobs; "": those of every namespace."""
+    home: str = "default"
+    """Where the lease is."""
+    stop: Event = field(default_factory=Event)
+
+    def go(self, there: "Api") -> None:
+        """Wait to lead; then lead, until stopped. Jobs go on without us."""
+        from headway.backend.kubernetes.client.leader_election import Lease  # noqa: PLC0415 - an extra
+
+        build(self.policy)
+        identity = f"{os.environ.get('POD_NAME') or gethostname()}_{uuid4().hex[:8]}"
+        lease = Lease(there, self.home, LEASE, identity)
+        with self._signals() as heard:
+            log.info("%s waits for the lease %s/%s", identity, self.home, LEASE)
+            if not lease.acquire(self.stop):
+                return
+            log.info("%s leads", identity)
+            lease.hold(lost=_give_up)
+            try:
+                self._lead(there, heard)
+            finally:
+                lease.release()
+
+    def _lead(self, there: "Api", heard: int) -> None:
+        from headway.backend.kubernetes.platform.platform import KubernetesBackend  # noqa: PLC0415 - an extra
+
+        clock = Clock()
+        about = {"headway": __version__, "policy": self.policy, "began": clock.began}
+        about |= {"operator": {"namespace": self.namespace}, "observe_only": False}
+        folder = RunFolder.new(self.data, about)
+        folder.lock()
+        _sweep(self.data)
+        backend = KubernetesBackend(folder.path, there, (), clock, namespace=self.namespace)
+        folder.write("run.json", json.dumps({**about, "enforcement": backend.how[0]}, indent=2))
+        policy = f"@{self.policy}"
+        book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
+        backend.wake_by(heard, backend.stop_serving)
+        try:
+            drive(backend, Loop(backend, build(policy), book), Nobody())
+        finally:
+            backend.stop_waking(heard)
+            backend.close()
+            book.close()
+            folder.unlock()
+
+    @contextmanager
+    def _signals(self) -> Iterator[int]:
+        """SIGTERM and Ctrl-C end us, not the jobs."""
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        old = [signal.signal(n, lambda number, frame: self.stop.set()) for n in numbers]
+        try:
+            yield reader
+        finally:
+            signal.set_wakeup_fd(before)
+            for number, handler in zip(numbers, old, strict=True):
+                signal.signal(number, handler)
+            os.close(reader)
+            os.close(writer)
+
+
+def _sweep(data: Path) -> None:
+    """What earlier terms have left goes, but for the last of them: `explain` may want it."""
+    ended = []
+    for path in sorted((data / "runs").glob("*")):
+        run = RunFolder(path)
+        with suppress(OSError, ValueError):
+            if not path.is_symlink() and "operator" in run.about and not run.locked:
+                ended.append(path)
+    for path in ended[:-1]:
+        rmtree(path, ignore_errors=True)
+
+
+def _give_up() -> None:
+    """Somebody else may lead by now: not one more word from us."""
+    log.error("the lease is lost")
+    fatal_thread.leave(fatal_thread.LOST)

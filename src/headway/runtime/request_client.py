@@ -1,0 +1,62 @@
+"""Ask something of a run that goes on, and find in its journal what came of it."""
+
+from time import monotonic, sleep
+
+from headway.backend import requests
+from headway.core.model.decision import Failed, Move, Refused, Suspend, job_of
+from headway.core.model.job import Phase
+from headway.core.model.snapshot import Request
+from headway.errors import NoServer, UnknownName, Unreachable
+from headway.runtime import journal
+from headway.runtime.run_directory import RunFolder
+
+PATIENCE = 10.0
+
+
+def ask(folder: RunFolder, request: Request) -> str:
+    """Why it is not done; "": it is under way."""
+    if not folder.locked:
+        raise NoServer(
+            f"nobody looks after run {folder.id} now",
+            where=str(folder.path),
+            hint=f"headway run --resume {folder.id}",
+        )
+    seen = [line["seen"] for line in journal.read(folder.journal)]
+    phases = {j.id: j.phase for s in seen for j in s.jobs}
+    nodes = {n.id for s in seen for n in s.nodes}
+    if request.job not in phases:
+        raise UnknownName("job", request.job, phases, where=f"run {folder.id}")
+    if request.to is not None and request.to not in nodes:
+        raise UnknownName("node", request.to, nodes, where=f"run {folder.id}")
+    why = _needless(folder, request, phases[request.job])
+    if why:
+        return why
+    there = requests.put(folder.path, request)
+    until = monotonic() + PATIENCE
+    while there.exists():
+        if monotonic() > until:
+            raise Unreachable(f"run {folder.id} does not answer", hint="is its Headway stopped?")
+        sleep(0.05)
+    return _answer(folder, request)
+
+
+def _needless(folder: RunFolder, request: Request, phase: Phase) -> str:
+    """Why there is nothing to ask for."""
+    if phase.ended:
+        return "it has ended"
+    held = (folder.path / "jobs" / request.job / "held").exists()
+    if request.wish == "resume":
+        return "" if held else "it is not paused"
+    return "it is paused" if held and phase is Phase.LEAVING else ""
+
+
+def _answer(folder: RunFolder, request: Request) -> str:
+    lines = [x for x in journal.read(folder.journal) if request in x["seen"].requests]
+    line = lines[-1] if lines else {}
+    known = [*(line.get("outcomes") or ()), *line.get("refused", ())]
+    acts = [o for o in known if isinstance(o.decision, Move | Suspend)]
+    mine = [o for o in acts if job_of(o.decision) == request.job]
+    for outcome in mine:
+        if isinstance(outcome, Refused | Failed):
+            return outcome.why
+    return "it is not running" if request.wish == "move" and not mine else ""

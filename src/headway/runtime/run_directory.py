@@ -1,0 +1,141 @@
+"""Where a run keeps what it writes: `runs/ID/` in the data folder.
+
+run.json        how it was started            workload.yaml   what was to run
+journal.jsonl   every cycle                   usage.jsonl     what was used and said, sampled
+journal.1.jsonl of an operator: the cycles before those
+result.json     the figures, at the end       report.html     the pictures
+jobs/NAME/REPLICA/                            what each replica wrote
+"""
+
+import fcntl
+import json
+import os
+from datetime import datetime
+from pathlib import Path
+from secrets import token_hex
+from shutil import rmtree
+from typing import Any
+
+from headway import failpoint
+from headway.errors import ConfigError, UnknownName
+
+
+def data_folder(given: Path | None = None) -> Path:
+    """`--data`, else HEADWAY_DATA, else where programs of this user keep their data."""
+    if given is not None:
+        return given.resolve()
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(os.environ.get("HEADWAY_DATA") or Path(home) / "headway").resolve()
+
+
+class RunFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path.resolve()
+        self.journal = self.path / "journal.jsonl"
+        self.usage = self.path / "usage.jsonl"
+        self._lock = -1
+
+    @property
+    def id(self) -> str:
+        return self.path.name
+
+    @classmethod
+    def new(cls, data: Path, about: dict[str, Any]) -> "RunFolder":
+        """A fresh one, named by the time and by chance: its control groups bear its name too, and
+        others on this machine may begin in the same second. `runs/latest` leads to it.
+        """
+        runs = data / "runs"
+        runs.mkdir(parents=True, exist_ok=True)
+        stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+        path = runs / f"{stamp}-{token_hex(3)}"
+        path.mkdir()
+        run = cls(path)
+        run.write("run.json", json.dumps(about, indent=2))
+        _link(path)
+        return run
+
+    def discard(self) -> None:
+        """What it was made for could not begin: as if it had never been."""
+        runs = self.path.parent
+        self.unlock()
+        rmtree(self.path)
+        if (runs / "latest").resolve() == self.path:
+            (runs / "latest").unlink()
+            for before in _all(runs)[-1:]:
+                _link(runs / before)
+
+    @classmethod
+    def find(cls, data: Path, name: str) -> "RunFolder":
+        """By its name, its path, or `latest`."""
+        for path in (data / "runs" / name, Path(name)):
+            if (path / "run.json").exists():
+                return cls(path)
+        there = _all(data / "runs")
+        if name == "latest" and not there:
+            raise ConfigError(
+                "nothing has run yet", where=str(data / "runs"), hint="headway run WORKLOAD"
+            )
+        raise UnknownName("run", name, there[-10:], where=str(data / "runs"))
+
+    @property
+    def about(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+        return found
+
+    def write(self, name: str, text: str) -> None:
+        """Whole or not at all, and for good."""
+        part = self.path / f"{name}.part"
+        failpoint.hit()
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.path / name)
+
+    def lock(self) -> None:
+        """One Headway to a run. The lock goes with its process, however that ends."""
+        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"run {self.id} is looked after by another Headway",
+                where=str(self.path),
+                hint="wait until it has ended, or stop it first",
+            ) from None
+
+    def unlock(self) -> None:
+        os.close(self._lock)
+
+    @property
+    def ended(self) -> bool:
+        return (self.path / "result.json").exists()
+
+    @property
+    def locked(self) -> bool:
+        """Is a Headway at work on it?"""
+        try:
+            file = os.open(self.path / "lock", os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(file)
+
+
+def _all(runs: Path) -> list[str]:
+    """The first to begin comes first."""
+    return sorted(p.name for p in runs.glob("*") if not p.is_symlink())
+
+
+def _link(run: Path) -> None:
+    """From now on it is the latest."""
+    link = run.parent / f".latest-{os.getpid()}"
+    link.unlink(missing_ok=True)  # of one that died here; in a container all have one number
+    link.symlink_to(run.name)
+    link.replace(run.parent / "latest")

@@ -1,0 +1,151 @@
+"""On what a run takes place: this machine, Docker engines, or a Kubernetes cluster."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from headway.backend.clock import Clock
+from headway.backend.cpu_partition import cut, fit_nodes
+from headway.backend.docker.discovery import WORKLOADS, connect, spots
+from headway.backend.docker.engine import Engine
+from headway.backend.docker.platform import DockerBackend, node_of
+from headway.backend.live import LiveBackend
+from headway.backend.local.enforcement import procfs
+from headway.backend.local.enforcement.select import choose
+from headway.backend.local.platform import LocalBackend
+from headway.core.model.node import Node
+from headway.errors import BackendError
+from headway.runtime.run_directory import RunFolder
+from headway.spec.runnable import LiveJob
+from headway.spec.workload import Workload
+
+if TYPE_CHECKING:
+    from headway.backend.kubernetes.client.api import Api
+
+
+@dataclass(frozen=True, slots=True)
+class Docker:
+    """As a user asks for it."""
+
+    engines: tuple[str, ...] = ()
+    """NAME=URL; none: the usual one."""
+    image: str = WORKLOADS
+    """Of tasks that name none."""
+
+
+class Platform(Protocol):
+    @property
+    def about(self) -> dict[str, Any]:
+        """What `run.json` must say so that the run can be resumed."""
+        ...
+
+    @property
+    def nodes(self) -> Sequence[Node] | None:
+        """All that there will ever be; None: there may be more."""
+        ...
+
+    def backend(
+        self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
+    ) -> tuple[LiveBackend[Any], float]:
+        """Also the factor by which the nodes' CPU was scaled down."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    workload: Workload | None
+    enforcement: str = ""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return self._fitted()[0]
+
+    def _fitted(self) -> tuple[tuple[Node, ...], float]:
+        """What the workload asks for, else the machine; and by what all CPU is scaled down."""
+        work = self.workload
+        asked = work.to_nodes() if work and "nodes" in work.model_fields_set else None
+        cores = float(len(os.sched_getaffinity(0)))
+        return fit_nodes(asked, cores, procfs.machine_memory())
+
+    def backend(
+        self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
+    ) -> tuple[LiveBackend[Any], float]:
+        nodes, factor = self._fitted()
+        parts = cut(nodes, sorted(os.sched_getaffinity(0)))
+        chosen = choose(folder.id, self.enforcement)
+        return LocalBackend(folder.path, parts, jobs, chosen, clock), factor
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    docker: Docker
+    engines: list[Engine]
+    factor: float = 1.0
+    label: str = ""
+    """Containers that come to carry it are adopted too."""
+
+    @classmethod
+    def of(cls, docker: Docker, workload: Workload | None, label: str = "") -> Self:
+        """Find the engines, or say why they cannot be had."""
+        found = spots(docker.engines, workload)
+        return cls(docker, *connect(found), label)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        named = [f"{e.name}={e.client.url}" for e in self.engines]
+        return {"docker": {"engines": named, "image": self.docker.image}}
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        return [node_of(e) for e in self.engines]
+
+    def backend(
+        self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
+    ) -> tuple[LiveBackend[Any], float]:
+        return DockerBackend(folder.path, self.engines, jobs, clock, self.label), self.factor
+
+
+def api(kubeconfig: str = "") -> "Api":
+    """The client is an extra, and takes a fifth of a second to import."""
+    try:
+        from headway.backend.kubernetes.client.api import connect  # noqa: PLC0415 - see above
+    except ImportError as error:
+        raise BackendError(
+            f"the Kubernetes client is not installed ({error.name})",
+            hint="pip install 'headway[kubernetes]'",
+        ) from None
+    return connect(kubeconfig or None)
+
+
+@dataclass(frozen=True, slots=True)
+class OnCluster:
+    """A run's jobs as `TrainingJob`s of a cluster; this process places them."""
+
+    image: str = ""
+    """Of tasks that name none."""
+    namespace: str = ""
+    """"": that of the kubeconfig."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        return {"kubernetes": {"image": self.image, "namespace": self.namespace}}
+
+    @property
+    def nodes(self) -> None:
+        """Clusters grow: what does not fit waits, and its status says why."""
+        return None
+
+    def backend(
+        self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
+    ) -> tuple[LiveBackend[Any], float]:
+        there = api()  # which says what to install, where that is missing
+        from headway.backend.kubernetes.platform.platform import KubernetesBackend  # noqa: PLC0415 - an extra
+
+        space = self.namespace or there.namespace
+        made = KubernetesBackend(folder.path, there, jobs, clock, namespace=space, run=folder.id)
+        return made, 1.0

@@ -1,0 +1,107 @@
+"""What every replica uses and says, once a second, for people: the display and the pictures.
+
+It decides nothing and is no part of the journal. In a long run it samples less and less often, so
+that `usage.jsonl` grows with the logarithm of time.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.backend.live import LiveBackend
+from headway.backend.state import Member
+from headway.backend.usage import Sample
+from headway.core.model.units import Seconds
+
+FIRST: Seconds = 0.2
+EVERY: Seconds = 1.0
+"""Often at first, for whoever is done in a second; soon once a second."""
+FLOOD: Seconds = 0.1
+"""Until the next look at a log that grows too fast: it must be cut in time."""
+SELDOM = 5
+"""Memory costs the kernel some work to tell, and changes slowly: every so many looks."""
+COARSER: Seconds = 600.0
+"""After this time the interval grows in proportion to what has passed."""
+
+
+@dataclass(slots=True)
+class Now:
+    """One replica at one sample."""
+
+    cpu: float = 0.0
+    """Cores used since the last sample."""
+    memory: int = 0
+    throttled: float = 0.0
+    value: float | None = None
+    step: float | None = None
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "cpu": round(self.cpu, 4),
+            "memory": self.memory,
+            **({"throttled": round(self.throttled, 3)} if self.throttled else {}),
+            **({"value": self.value} if self.value is not None else {}),
+            **({"step": self.step} if self.step is not None else {}),
+        }
+
+
+@dataclass(slots=True)
+class Meter:
+    platform: LiveBackend[Any]
+    path: Path
+    then: Callable[["Meter", Seconds], None] = lambda meter, now: None
+    """Called after each sample: the display."""
+    due: Seconds = 0.0
+    now: dict[str, Now] = field(default_factory=dict)
+    said: dict[str, list[float]] = field(default_factory=dict)
+    """Values of each replica, oldest first; every second one is dropped when there are many."""
+    _looks: int = 0
+    _before: dict[str, tuple[Seconds, Sample]] = field(default_factory=dict)
+
+    def look(self, now: Seconds) -> None:
+        self.due = now + max(min(EVERY, FIRST + now / 20), now * EVERY / COARSER)
+        self._looks += 1
+        self.now = {m.id: self._one(m, now) for m in self.platform.members.values()}
+        if any(m.voice.flooded for m in self.platform.members.values()):
+            self.due = now + FLOOD
+        if self.now:
+            line = {"at_s": round(now, 3), "replicas": {k: n.plain() for k, n in self.now.items()}}
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(line) + "\n")
+        self.then(self, now)
+
+    def _one(self, m: Member, now: Seconds) -> Now:
+        m.voice.listen()
+        used = m.measure(cpu_only=bool(self._looks % SELDOM))
+        at, last = self._before.get(m.id, (m.since, m.before))
+        self._before[m.id] = (now, used)
+        passed = used.periods - last.periods
+        if m.voice.value is not None:
+            self._keep(m.id, m.voice.value)
+        return Now(
+            cpu=max(0.0, used.cpu - last.cpu) / (now - at) if now > at else 0.0,
+            memory=used.memory,
+            throttled=(used.throttled - last.throttled) / passed if passed > 0 else 0.0,
+            value=m.voice.value,
+            step=m.voice.step,
+        )
+
+    def _keep(self, name: str, value: float) -> None:
+        said = self.said.setdefault(name, [])
+        said.append(value)
+        if len(said) > 128:
+            del said[1::2]
+
+
+def samples(path: Path) -> Iterator[dict[str, Any]]:
+    """What was sampled; a line that was cut short by a crash is left out."""
+    if not path.exists():
+        return
+    with path.open(encoding="utf-8") as file:
+        for text in file:
+            try:
+                yield json.loads(text)
+            except json.JSONDecodeError:
+                continue

@@ -1,0 +1,183 @@
+"""A checked workload to a scenario: the last place where a user's mistake is named."""
+
+import csv
+from dataclasses import replace
+from itertools import pairwise
+from math import isfinite
+from pathlib import Path
+from random import Random
+
+from headway.core.model.job import Estimate, Expected, JobSpec, holding
+from headway.core.model.node import Node
+from headway.core.model.units import JobId, NodeId
+from headway.errors import ConfigError, UnknownName
+from headway.sim.curve import Curve, bent
+from headway.sim.scenario import Arrival, Costs, Failure, Scenario
+from headway.spec.arrivals import expand
+from headway.spec.capabilities import refuse
+from headway.spec.capacity_check import refuse_too_large
+from headway.spec.catalogue import profile_of
+from headway.spec.load import read_manifest
+from headway.spec.manifest import Checkpoint, TrainingJobSpec
+from headway.spec.speed import SpeedSpec
+from headway.spec.workload import CostSpec, CurveSpec, JobEntry, Profile, Sizes, Workload
+
+SIMULATED = frozenset({"envFrom", "mounts", "podTemplate", "ttlSecondsAfterFinished"})
+"""Of what not every platform can do: what makes no difference to how long jobs take."""
+
+
+def to_scenario(
+    workload: Workload, *, seed: int | None = None, path: Path | None = None
+) -> Scenario:
+    """`path` is the workload's file: what it names is looked for beside it."""
+    written = expand(workload, seed)
+    nodes = written.to_nodes()
+    where = str(path) if path else "workload"
+    beside = path.parent if path else Path()
+    dice = Random(f"sizes/{written.seed}")
+    jobs = tuple(_arrival(written, job, beside, where, dice) for job in written.jobs)
+    refuse_too_large({job.id: job.spec for job in jobs}, nodes, where)
+    return Scenario(
+        nodes=nodes,
+        jobs=jobs,
+        costs=_costs(written.costs),
+        contention=written.contention,
+        failures=_failures(written, nodes, jobs, where),
+        seed=written.seed,
+    )
+
+
+def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str, dice: Random) -> Arrival:
+    profile = job.measured or job.profile
+    if profile is None and job.model:
+        profile = profile_of(workload, job.model)
+    if profile is None:
+        raise ConfigError(
+            f"job {job.name!r} has no profile, so it cannot be simulated",
+            where=where,
+            hint="let `headway calibrate` measure it, or give it `profile: {work: …}` (Workload)",
+        )
+    return Arrival(
+        id=JobId(job.name),
+        at=job.at,
+        spec=_spec(job, profile, beside, where, workload.sizes, dice),
+        work=profile.work,
+        demand=profile.demand,
+        steps=profile.steps,
+        curve=_curve(profile.curve, profile.steps, beside),
+        silent=workload.sizes.nothing,
+        costs=_own(profile, workload.costs),
+    )
+
+
+def _costs(given: CostSpec) -> Costs:
+    return Costs(
+        save=given.save_s, restore=given.restore_s, sd=given.cost_sd_s, rescale=given.rescale_s
+    )
+
+
+def _own(profile: Profile, general: CostSpec) -> Costs | None:
+    """What saving costs this job, where its profile knows."""
+    own = {k: v for k in ("save_s", "restore_s") if (v := getattr(profile, k)) is not None}
+    return _costs(general.model_copy(update={**own, "cost_sd_s": 0.0})) if own else None
+
+
+def _spec(
+    job: JobEntry, profile: Profile, beside: Path, where: str, sizes: Sizes, dice: Random
+) -> JobSpec:
+    manifest = job.spec
+    if job.manifest:
+        manifest = read_manifest(beside / job.manifest).spec
+        if profile.speed is not None:
+            _suits(profile.speed, manifest, job, beside)
+    if manifest is None:  # simulated jobs can save themselves unless they say otherwise
+        manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
+    refuse(manifest, SIMULATED, job=job.name, where=where)
+    expected = _known(profile, sizes, dice)
+    core = manifest.to_core(kind=job.model or job.manifest, expected=expected)
+    core = holding(core, profile.memory)
+    if profile.speed is not None:
+        core = replace(core, speed=profile.speed.to_core())
+    all_known = sizes == Sizes() and core.total_steps is None
+    return replace(core, total_steps=profile.steps) if all_known else core
+
+
+def _suits(speed: SpeedSpec, manifest: TrainingJobSpec, job: JobEntry, beside: Path) -> None:
+    try:
+        speed.suits([t.name for t in manifest.tasks], job.name)
+    except ValueError as error:
+        raise ConfigError(str(error), where=str(beside / job.manifest)) from None
+
+
+def _known(profile: Profile, sizes: Sizes, dice: Random) -> Expected | None:
+    work, error = profile.work, 0.0
+    if sizes.wrong is not None:
+        work, error = work * sizes.wrong ** dice.uniform(-1, 1), sizes.wrong - 1
+    elif sizes.earlier is not None:
+        work, error = work * dice.uniform(1 - sizes.earlier, 1 + sizes.earlier), sizes.earlier
+    elif sizes.curves or sizes.nothing:
+        return None
+    return Expected(work=Estimate(value=work, error=error), demand=profile.demand)
+
+
+def _curve(spec: CurveSpec, steps: float, beside: Path) -> Curve:
+    if spec.file:
+        return _measured(beside / spec.file, spec.noise, steps)
+    return Curve(
+        shape=spec.shape,
+        bend=bent(spec.shape, spec.at20),
+        start=spec.start,
+        end=spec.end,
+        noise=spec.noise,
+    )
+
+
+def _measured(path: Path, noise: float, steps: float) -> Curve:
+    """A CSV of step and value; a first line that is no numbers is taken for its header."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [(i, row) for i, row in enumerate(csv.reader(file), 1) if row]
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("cannot read this curve", where=str(path), hint=str(error)) from None
+    points = [p for i, row in rows if (p := _point(row, f"{path}:{i}", header=i == 1))]
+    if len(points) < 2 or points[0][1] == points[-1][1]:
+        raise ConfigError(
+            "a curve needs two points and a change", where=str(path), hint="columns: step, value"
+        )
+    if any(b[0] <= a[0] for a, b in pairwise(points)):
+        raise ConfigError("steps must grow from line to line", where=str(path))
+    last = max(steps, points[-1][0])
+    scaled = tuple((step / last, value) for step, value in points)
+    return Curve(
+        shape="measured", start=points[0][1], end=points[-1][1], noise=noise, points=scaled
+    )
+
+
+def _point(row: list[str], where: str, *, header: bool) -> tuple[float, float] | None:
+    try:
+        step, value = float(row[0]), float(row[1])
+    except (ValueError, IndexError):
+        if header:
+            return None
+        raise ConfigError(
+            f"expected two numbers, step and value, not {','.join(row)!r}", where=where
+        ) from None
+    if not (isfinite(step) and isfinite(value)):
+        raise ConfigError(
+            "a curve may not hold NaN or infinity", where=where, hint="leave that line out"
+        )
+    return step, value
+
+
+def _failures(
+    workload: Workload, nodes: tuple[Node, ...], jobs: tuple[Arrival, ...], where: str
+) -> tuple[Failure, ...]:
+    out = []
+    for f in workload.failures:
+        if f.node and f.node not in {n.id for n in nodes}:
+            raise UnknownName("node", f.node, [n.id for n in nodes], where=where)
+        if f.job and f.job not in {j.id for j in jobs}:
+            raise UnknownName("job", f.job, [j.id for j in jobs], where=where)
+        node, job = NodeId(f.node) if f.node else None, JobId(f.job) if f.job else None
+        out.append(Failure(at=f.at, node=node, job=job, lasts=f.lasts))
+    return tuple(out)

@@ -1,0 +1,165 @@
+"""Jobs of other clusters, from trace files by path: Philly, ITP, and the Standard Workload Format.
+
+A job of n GPUs (SWF: processors) becomes a gang of n replicas that runs as long as it did there.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Task
+from headway.core.model.node import Node
+from headway.core.model.units import JobId, NodeId, Resources, Seconds
+from headway.errors import ConfigError, UnknownName
+from headway.sim.curve import Curve
+from headway.sim.scenario import Arrival, Costs, Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One job of a trace."""
+
+    at: Seconds
+    lasts: Seconds
+    devices: int
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What the jobs run on here, and which of them."""
+
+    nodes: int = 128
+    devices: int = 4
+    """GPUs (SWF: cores) of each node."""
+    first: int | None = None
+    """Only so many jobs, in order of submission."""
+    shortest: Seconds = 0.0
+    largest: int | None = None
+    """Leave out jobs that are shorter, or need more devices."""
+
+
+def read_trace(path: Path, form: str, cluster: Cluster, seed: int = 0) -> Scenario:
+    if form not in FORMATS:
+        raise UnknownName("trace format", form, FORMATS)
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(FORMATS[form](file, str(path)))
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(f"cannot read this trace: {why}", where=str(path)) from None
+    rows.sort(key=lambda r: r.at)  # stable: ties stay in the order of the file
+    most = cluster.nodes * cluster.devices
+    kept = [r for r in rows if r.lasts >= cluster.shortest and r.lasts > 0]
+    kept = [r for r in kept if r.devices <= (cluster.largest or r.devices)][: cluster.first]
+    if not kept:
+        raise ConfigError("no job of this trace is left", where=str(path), hint="ask for more")
+    big = max(kept, key=lambda r: r.devices)
+    if big.devices > most:
+        raise ConfigError(
+            f"a job needs {big.devices} devices, and all nodes together have {most}",
+            where=str(path),
+            hint="give more or larger nodes (--nodes, --devices), or leave them out (--largest)",
+        )
+    return _scenario(kept, cluster, cores=form == "swf", seed=seed)
+
+
+def _scenario(rows: list[Row], cluster: Cluster, *, cores: bool, seed: int) -> Scenario:
+    one = Resources(cpu=1.0) if cores else Resources(gpu=1.0)
+    tasks: dict[int, tuple[Task, ...]] = {}
+    start, curve = rows[0].at, Curve()
+    jobs = []
+    for i, row in enumerate(rows):
+        n = row.devices
+        if n not in tasks:
+            tasks[n] = (Task(name="worker", replicas=n, least=n, most=n, request=one),)
+        work = row.lasts * n
+        spec = JobSpec(
+            tasks=tasks[n],
+            expected=Expected(work=Estimate(value=work), demand=1.0),
+            checkpoint=Mode.SDK,
+        )
+        name = JobId(row.name or f"job-{i + 1}")
+        jobs.append(Arrival(id=name, at=row.at - start, spec=spec, work=work, curve=curve))
+    devices = float(cluster.devices)
+    room = Resources(cpu=devices, memory=2.0**40, gpu=0.0 if cores else devices)
+    nodes = tuple(Node(id=NodeId(f"node-{i}"), capacity=room) for i in range(cluster.nodes))
+    return Scenario(nodes=nodes, jobs=tuple(jobs), costs=Costs(save=0.0, restore=0.0), seed=seed)
+
+
+def _philly(file: Iterable[str], where: str) -> Iterator[Row]:
+    """The compact table: timestamp, duration, num_gpus, gpu_time, cluster."""
+    has = "timestamp like 2017-10-09 07:01:55, duration in seconds, num_gpus a whole number"
+    for number, row in _table(file, where, ("timestamp", "duration", "num_gpus")):
+        with _Line(where, number, row, has):
+            at, lasts, devices = row
+            yield Row(datetime.fromisoformat(at).timestamp(), float(lasts), int(devices))
+
+
+def _itp(file: Iterable[str], where: str) -> Iterator[Row]:
+    """Microsoft's 2021 tables: job_id, submission_time, num_gpu, duration among others."""
+    has = "submission_time and duration in seconds, num_gpu a whole number"
+    for number, row in _table(file, where, ("submission_time", "duration", "num_gpu")):
+        with _Line(where, number, row, has):
+            at, lasts, devices = row
+            yield Row(float(at), float(lasts), int(devices))
+
+
+def _swf(file: Iterable[str], where: str) -> Iterator[Row]:
+    """The Standard Workload Format: 18 numbers a line, -1 where nothing is known."""
+    has = "18 numbers: second the submission and fourth the run time in seconds, fifth the cores"
+    for number, line in enumerate(file, 1):
+        words = line.split()
+        if not words or words[0].startswith(";"):
+            continue
+        with _Line(where, number, words, has):
+            used, asked = int(words[4]), int(words[7])
+            lasts = float(words[3])
+            if lasts > 0 and max(used, asked) > 0:  # else it never ran
+                yield Row(float(words[1]), lasts, used if used > 0 else asked)
+
+
+def _table(
+    file: Iterable[str], where: str, names: tuple[str, ...]
+) -> Iterator[tuple[int, list[str]]]:
+    """Rows of a CSV with a header, each reduced to these columns."""
+    rows = csv.reader(file)
+    header = next(rows, [])
+    lacking = [n for n in names if n not in header]
+    if lacking:
+        raise ConfigError(
+            f"this trace has no column {lacking[0]!r}",
+            where=f"{where}:1",
+            hint=f"its first line must name: {', '.join(names)}",
+        )
+    columns = [header.index(n) for n in names]
+    for number, row in enumerate(rows, 2):
+        if row:
+            yield number, [row[i] for i in columns if i < len(row)]
+
+
+class _Line:
+    """What goes wrong in here is the fault of that line of the file, which should have `has`."""
+
+    def __init__(self, where: str, number: int, words: Sequence[str], has: str) -> None:
+        self.where, self.words, self.has = f"{where}:{number}", words, has
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is not None and issubclass(kind, ValueError | IndexError):
+            raise ConfigError(
+                f"this line is no job: {', '.join(self.words)}",
+                where=self.where,
+                hint=f"it must have: {self.has}",
+            ) from None
+
+
+FORMATS: dict[str, Callable[[Iterable[str], str], Iterator[Row]]] = {
+    "philly": _philly,
+    "itp": _itp,
+    "swf": _swf,
+}

@@ -1,1 +1,0 @@
-"""Experiments on the simulator and measurements of the program: benchmarks, reports."""

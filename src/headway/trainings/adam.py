@@ -1,0 +1,28 @@
+"""Adam (Kingma and Ba 2015), with the length of the whole gradient kept within bounds."""
+
+import numpy as np
+
+from headway.trainings.model import Arrays
+
+MEAN, SQUARE, TINY = 0.9, 0.999, 1e-8
+LONGEST = 1.0
+"""A longer gradient is shortened to this: one odd batch must not undo what was learnt."""
+
+
+class Adam:
+    def __init__(self, params: Arrays, rate: float = 2e-3) -> None:
+        self.params, self.rate, self.updates = params, rate, 0
+        self.mean = {name: np.zeros_like(value) for name, value in params.items()}
+        self.square = {name: np.zeros_like(value) for name, value in params.items()}
+
+    def update(self, grads: Arrays) -> None:
+        self.updates += 1
+        length = np.sqrt(sum(float(np.vdot(grad, grad)) for grad in grads.values()))
+        scale = min(1.0, LONGEST / max(length, TINY))
+        # Both averages start at nought; the rate makes up for it.
+        rate = self.rate * np.sqrt(1 - SQUARE**self.updates) / (1 - MEAN**self.updates)
+        for name in self.params:
+            grad, mean, square = grads[name] * scale, self.mean[name], self.square[name]
+            mean += (1 - MEAN) * (grad - mean)
+            square += (1 - SQUARE) * (grad * grad - square)
+            self.params[name] -= rate * mean / (np.sqrt(square) + TINY)

@@ -1,0 +1,62 @@
+"""A bidirectional recurrent network (Schuster and Paliwal 1997): tags what past and future tell."""
+
+import numpy as np
+from numpy.random import Generator
+
+from headway.trainings.data import TAGS, balances
+from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, flat, layer
+
+
+class BiRNN:
+    def __init__(
+        self, rng: Generator, *, length: int = 32, size: int = 48, hidden: int = 48
+    ) -> None:
+        self._length, self._size, self._hidden = length, size, hidden
+        self.params: Arrays = {
+            "past.w": dense(rng, 1 + hidden, hidden),
+            "past.b": np.zeros(hidden),
+            "future.w": dense(rng, 1 + hidden, hidden),
+            "future.b": np.zeros(hidden),
+            "tag.w": dense(rng, 2 * hidden, TAGS),
+            "tag.b": np.zeros(TAGS),
+        }
+
+    def batch(self, rng: Generator) -> Batch:
+        return balances(rng, self._length, self._size)
+
+    def loss_and_grads(self, batch: Batch) -> tuple[float, Arrays]:
+        values, tags = batch
+        p, n = self.params, self._hidden
+        before, past = self._read("past", values)
+        after, future = self._read("future", values[::-1])
+        states = flat(np.concatenate([past, future[::-1]], axis=2))
+        loss, d_logits = cross_entropy(states @ p["tag.w"] + p["tag.b"], tags.ravel())
+        d_states = (d_logits @ p["tag.w"].T).reshape(*values.shape, 2 * n)
+        d_past = self._unread("past", past, d_states[..., :n])
+        d_future = self._unread("future", future, d_states[::-1, :, n:])
+        return loss, (
+            layer("past", flat(before), flat(d_past))
+            | layer("future", flat(after), flat(d_future))
+            | layer("tag", states, d_logits)
+        )
+
+    def _read(self, way: str, values: Array) -> tuple[Array, Array]:
+        """What entered each step, value and state before it; and the state after it."""
+        entered = np.zeros((*values.shape, 1 + self._hidden))
+        entered[..., 0] = values
+        states = np.empty((*values.shape, self._hidden))
+        for t in range(len(values)):
+            if t:
+                entered[t, :, 1:] = states[t - 1]
+            states[t] = np.tanh(entered[t] @ self.params[f"{way}.w"] + self.params[f"{way}.b"])
+        return entered, states
+
+    def _unread(self, way: str, states: Array, d_states: Array) -> Array:
+        """Gradients by the sums of which the states are the tanh."""
+        d_sums = np.empty_like(states)
+        back = self.params[f"{way}.w"][1:].T
+        d_state = np.zeros_like(states[0])
+        for t in reversed(range(len(states))):
+            d_sums[t] = (d_state + d_states[t]) * (1 - states[t] ** 2)
+            d_state = d_sums[t] @ back
+        return d_sums

@@ -1,0 +1,77 @@
+"""A convolutional classifier: which digit is it? Two convolutions, then a softmax over the ten.
+
+A convolution is one product of matrices: every 3 x 3 patch is laid out as a row (im2col).
+"""
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.random import Generator
+
+from headway.trainings.data import CLASSES, SIDE, digits, smudged
+from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, flat, layer
+
+WIDTH, STRIDE = 3, 2
+
+
+class CNN:
+    def __init__(
+        self,
+        rng: Generator,
+        *,
+        images: int = 2048,
+        size: int = 100,
+        first: int = 12,
+        second: int = 24,
+    ) -> None:
+        drawn, self._labels = digits(rng, images)
+        self._images, self._size = drawn[..., None], size
+        places = (SIDE // STRIDE**2) ** 2
+        self.params: Arrays = {
+            "first.w": dense(rng, WIDTH**2, first),
+            "first.b": np.zeros(first),
+            "second.w": dense(rng, WIDTH**2 * first, second),
+            "second.b": np.zeros(second),
+            "class.w": dense(rng, places * second, CLASSES),
+            "class.b": np.zeros(CLASSES),
+        }
+
+    def batch(self, rng: Generator) -> Batch:
+        chosen = rng.integers(len(self._images), size=self._size)
+        return smudged(rng, self._images[chosen], 0.5), self._labels[chosen]
+
+    def loss_and_grads(self, batch: Batch) -> tuple[float, Arrays]:
+        images, labels = batch
+        p = self.params
+        first_rows = patches(images)
+        first = np.maximum(first_rows @ p["first.w"] + p["first.b"], 0)
+        second_rows = patches(first)
+        second = np.maximum(second_rows @ p["second.w"] + p["second.b"], 0)
+        features = second.reshape(len(images), -1)
+        loss, d_logits = cross_entropy(features @ p["class.w"] + p["class.b"], labels)
+
+        d_second = (d_logits @ p["class.w"].T).reshape(second.shape) * (second > 0)
+        d_first = scattered(d_second @ p["second.w"].T, first.shape) * (first > 0)
+        return loss, (
+            layer("first", flat(first_rows), flat(d_first))
+            | layer("second", flat(second_rows), flat(d_second))
+            | layer("class", features, d_logits)
+        )
+
+
+def patches(images: Array) -> Array:
+    """Of images (count, row, column, channel) every second patch along both sides, as a row."""
+    padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    found = sliding_window_view(padded, (WIDTH, WIDTH), axis=(1, 2))[:, ::STRIDE, ::STRIDE]
+    return found.reshape(*found.shape[:3], -1)
+
+
+def scattered(rows: Array, shape: tuple[int, ...]) -> Array:
+    """The transpose of `patches`: each number is added where it was taken from."""
+    count, height, width, channels = shape
+    padded = np.zeros((count, height + 2, width + 2, channels))
+    parts = rows.reshape(*rows.shape[:3], channels, WIDTH, WIDTH)
+    for down in range(WIDTH):
+        for along in range(WIDTH):
+            target = padded[:, down : down + height : STRIDE, along : along + width : STRIDE]
+            target += parts[..., down, along]
+    return padded[:, 1:-1, 1:-1]

@@ -1,0 +1,77 @@
+"""A gated recurrent unit (Cho et al. 2014) that reads a text and guesses each next letter."""
+
+import numpy as np
+from numpy.random import Generator
+
+from headway.trainings.data import LETTERS, text, windows
+from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, flat, layer, sigmoid
+
+
+class GRU:
+    def __init__(
+        self,
+        rng: Generator,
+        *,
+        letters: int = 40_000,
+        length: int = 24,
+        size: int = 32,
+        hidden: int = 48,
+    ) -> None:
+        self._text = text(rng, letters)
+        self._length, self._size, self._hidden = length, size, hidden
+        self.params: Arrays = {
+            "input.w": dense(rng, len(LETTERS), 3 * hidden),
+            "input.b": np.zeros(3 * hidden),
+            "state.w": dense(rng, hidden, 3 * hidden),
+            "state.b": np.zeros(3 * hidden),
+            "letter.w": dense(rng, hidden, len(LETTERS)),
+            "letter.b": np.zeros(len(LETTERS)),
+        }
+
+    def batch(self, rng: Generator) -> Batch:
+        return (windows(rng, self._text, self._length + 1, self._size),)
+
+    def loss_and_grads(self, batch: Batch) -> tuple[float, Arrays]:
+        (letters,) = batch
+        p = self.params
+        states, kept = self._forward(p["input.w"][letters[:-1]] + p["input.b"])
+        read = flat(states[1:])
+        loss, d_logits = cross_entropy(read @ p["letter.w"] + p["letter.b"], letters[1:].ravel())
+        d_states = (d_logits @ p["letter.w"].T).reshape(states[1:].shape)
+        d_input, d_recurrent = self._backward(states, kept, d_states)
+        one_hot = np.eye(len(LETTERS))[letters[:-1].ravel()]
+        return loss, (
+            layer("input", one_hot, flat(d_input))
+            | layer("state", flat(states[:-1]), flat(d_recurrent))
+            | layer("letter", read, d_logits)
+        )
+
+    def _forward(self, entered: Array) -> tuple[Array, Array]:
+        """All states, the first of them nought; and of each step the gates and what they gate."""
+        steps, size, _ = entered.shape
+        n = self._hidden
+        states, kept = np.zeros((steps + 1, size, n)), np.empty((steps, size, 4 * n))
+        for t in range(steps):
+            recurrent = states[t] @ self.params["state.w"] + self.params["state.b"]
+            gates = sigmoid(entered[t, :, : 2 * n] + recurrent[:, : 2 * n])
+            keep, reset, old = gates[:, :n], gates[:, n:], recurrent[:, 2 * n :]
+            new = np.tanh(entered[t, :, 2 * n :] + reset * old)
+            states[t + 1] = new + keep * (states[t] - new)
+            kept[t] = np.hstack([gates, old, new])
+        return states, kept
+
+    def _backward(self, states: Array, kept: Array, d_states: Array) -> tuple[Array, Array]:
+        """Gradients by what entered each step and by what came to it from the state before."""
+        n = self._hidden
+        d_input, d_recurrent = np.empty((2, *kept.shape[:2], 3 * n))
+        d_state = np.zeros_like(states[0])
+        for t in reversed(range(len(kept))):
+            keep, reset, old, new = np.split(kept[t], 4, axis=1)
+            d_state = d_state + d_states[t]
+            d_new = d_state * (1 - keep) * (1 - new**2)
+            d_keep = d_state * (states[t] - new) * keep * (1 - keep)
+            d_reset = d_new * old * reset * (1 - reset)
+            d_input[t] = np.hstack([d_keep, d_reset, d_new])
+            d_recurrent[t] = np.hstack([d_keep, d_reset, d_new * reset])
+            d_state = d_state * keep + d_recurrent[t] @ self.params["state.w"].T
+        return d_input, d_recurrent

@@ -1,0 +1,127 @@
+"""One training from its first step to its last, or on from a checkpoint to the same weights."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from headway.errors import ConfigError
+from headway.trainings import MODELS
+from headway.trainings.adam import Adam
+from headway.trainings.stop import Stop
+
+DONE, TERMINATED = 0, 143
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What the weights depend on, besides the number of steps."""
+
+    model: str
+    batches: int = 10
+    seed: int = 0
+
+
+class Checkpoint(Protocol):
+    @property
+    def folder(self) -> Path: ...
+
+
+class Run(Protocol):
+    """What is used of the SDK's run."""
+
+    @property
+    def latest(self) -> Checkpoint | None: ...
+
+    def report(self, step: int, *, loss: float) -> object: ...
+
+    def should_checkpoint(self) -> bool: ...
+
+    def save(self, step: int, write: Callable[[Path], None]) -> bool: ...
+
+
+class Training:
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe, self.step, self.loss = recipe, 0, float("nan")
+        self._rng = np.random.default_rng(recipe.seed)
+        self._model = MODELS[recipe.model](self._rng)
+        self._adam = Adam(self._model.params)
+
+    def advance(self) -> float:
+        """One step: some updates, and the mean of their losses."""
+        losses = []
+        for _ in range(self.recipe.batches):
+            loss, grads = self._model.loss_and_grads(self._model.batch(self._rng))
+            self._adam.update(grads)
+            losses.append(loss)
+        self.step, self.loss = self.step + 1, sum(losses) / len(losses)
+        return self.loss
+
+    def digest(self) -> str:
+        found = hashlib.sha256()
+        for _, values in sorted(self._model.params.items()):
+            found.update(values.tobytes())
+        return found.hexdigest()
+
+    def save(self, folder: Path) -> None:
+        np.savez(folder / "arrays.npz", **self._arrays())
+        state = {
+            "recipe": asdict(self.recipe),
+            "step": self.step,
+            "loss": self.loss,
+            "updates": self._adam.updates,
+            "generator": self._rng.bit_generator.state,
+        }
+        (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        if state["recipe"] != asdict(self.recipe):
+            raise ConfigError(
+                "the checkpoint is of another training: "
+                + " ".join(f"{key}={value}" for key, value in state["recipe"].items()),
+                where=str(folder),
+                hint="give the same words as before, or another checkpoint folder",
+            )
+        with np.load(folder / "arrays.npz", allow_pickle=False) as saved:
+            for name, values in self._arrays().items():
+                values[...] = saved[name]
+        self.step, self.loss, self._adam.updates = state["step"], state["loss"], state["updates"]
+        self._rng.bit_generator.state = state["generator"]
+
+    def _arrays(self) -> dict[str, Any]:
+        """Weights and averages by name, as they are: to be read from or written into."""
+        kinds = {"weight": self._model.params, "mean": self._adam.mean, "square": self._adam.square}
+        return {f"{kind}.{name}": kinds[kind][name] for kind in kinds for name in kinds[kind]}
+
+
+def train(
+    training: Training, run: Run, stop: Stop, *, steps: int, demand: float = 1, save_every: int = 0
+) -> int:
+    """Go on until all is done or a stop is asked for; the exit code."""
+    if (latest := run.latest) is not None:
+        training.restore(latest.folder)
+    while training.step < steps:
+        began = time.process_time()
+        loss = training.advance()
+        say(f"step {training.step}/{steps} loss {loss:.4f}")
+        run.report(training.step, loss=loss)
+        due = run.should_checkpoint() or (save_every and training.step % save_every == 0)
+        saved = due and run.save(training.step, training.save)
+        stop.wait((time.process_time() - began) * (1 / demand - 1))
+        if stop.asked and training.step < steps:
+            if not saved:
+                run.save(training.step, training.save)
+            return TERMINATED
+    digest = training.digest()
+    say(f"done: {training.step} steps, loss {training.loss:.4f}, weights sha256 {digest}")
+    return DONE
+
+
+def say(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - it is a program of its own

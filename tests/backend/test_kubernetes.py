@@ -1,0 +1,443 @@
+"""The backend on an API server in memory: gangs, what goes wrong, and what survives us."""
+
+from time import monotonic
+
+import pytest
+
+from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
+from headway.backend.clock import Clock
+from headway.backend.kubernetes.client import informer
+from headway.backend.kubernetes.platform.platform import KubernetesBackend
+from headway.core.model.decision import Move, Place, Refused, SetShare, Suspend
+from headway.core.model.job import Phase
+from headway.spec.manifest import TrainingJobSpec
+from headway.spec.runnable import LiveJob
+
+GANG = {"tasks": [task("ps", cpu="200m"), task("worker", 2)]}
+
+
+# -- gangs -----------------------------------------------------------------------------------------
+
+
+def test_a_gang_is_placed_runs_and_succeeds_with_its_chief(fake, leader):
+    fake.submit("g", spec=GANG)
+    leader.until(lambda: all_bound(fake, 3))
+    assert set(status(fake, "g")["placement"]) == {"ps-0", "worker-0", "worker-1"}
+    run_all(fake)
+    leader.until(lambda: status(fake, "g").get("phase") == "running")
+    assert condition(fake, "g", "Running")["status"] == "True"
+    fake.pod("g-worker-0-1", "Succeeded")
+    leader.until(lambda: fake.get("pods", "g-ps-0-1")["metadata"].get("deletionTimestamp"))
+    for name in ("g-ps-0-1", "g-worker-1-1"):
+        fake.drop("pods", name)
+    done = leader.until(lambda: status(fake, "g").get("finishTime") and status(fake, "g"))
+    assert done["phase"] == "succeeded"
+    assert condition(fake, "g", "Succeeded")["status"] == "True"
+    told = [e["reason"] for e in fake.all("events")]
+    assert told == ["Placed", "Started", "Succeeded"]
+    assert "worker-0 on" in fake.all("events")[0]["message"]
+
+
+def test_the_placement_is_written_before_the_first_is_bound(fake, leader):
+    fake.submit("g", spec=GANG)
+    leader.until(lambda: all_bound(fake, 3))
+    seen = [(kind, each) for _, kind, _, each in fake.log]
+    placed = next(i for i, (_, x) in enumerate(seen) if x.get("status", {}).get("placement"))
+    made = next(i for i, (kind, _) in enumerate(seen) if kind == "pods")
+    bound_at = next(i for i, (_, x) in enumerate(seen) if x.get("spec", {}).get("nodeName"))
+    assert placed < made < bound_at
+
+
+def test_a_gang_that_does_not_fit_makes_nothing_until_it_does(fake, leader):
+    taken = node("x")["metadata"] | {"name": "other", "namespace": "default"}
+    inside = [{"name": "c", "resources": {"requests": {"cpu": "900m"}}}]
+    other = {"metadata": taken, "spec": {"containers": inside, "nodeName": "a"}}
+    fake.put("pods", {**other, "status": {"phase": "Running"}}, "default")
+    leader.until(lambda: leader.backend.cluster.others("a"))
+    fake.submit("g", spec={"tasks": [task("worker", 3)]})
+    leader.until(lambda: condition(fake, "g", "Placed").get("message") == "it waits for room")
+    leader.calm(0.3)
+    assert set(bound(fake)) == {"other"}
+    fake.drop("pods", "other")
+    leader.until(lambda: all_bound(fake, 3))
+
+
+def test_a_member_that_its_node_declines_releases_the_gang(fake, leader):
+    fake.submit("g", spec=GANG)
+    leader.until(lambda: all_bound(fake, 3))
+    fake.pod("g-worker-0-1", "Running")
+    fake.pod("g-worker-1-1", "Failed", reason="OutOfcpu", message="Node didn't have enough cpu")
+    began = monotonic()
+    leader.until(lambda: not any(fake.get("pods", f"g-{r}-1") for r in ("ps-0", "worker-0")))
+    assert monotonic() - began < 5
+    leader.until(lambda: all_bound(fake, 4))  # the declined one stays to be read; three are new
+    assert fake.get("pods", "g-ps-0-2")
+    assert status(fake, "g")["failures"] == 0
+    assert any(e["reason"] == "Released" for e in fake.all("events"))
+
+
+def test_a_binding_that_is_refused_releases_the_gang(fake, leader):
+    fake.refuse["POST", "pods", "binding"] = (403, "not allowed")
+    fake.submit("g", spec=GANG)
+    leader.until(lambda: "not allowed" in condition(fake, "g", "Placed").get("message", ""))
+    leader.until(lambda: not bound(fake))
+    assert "placement" not in status(fake, "g")
+    fake.refuse.clear()
+    leader.until(lambda: all_bound(fake, 3))
+
+
+def test_a_pod_that_the_cluster_calls_invalid_fails_the_job_for_good(fake, leader):
+    fake.refuse["POST", "pods", ""] = (422, "spec.containers[0].image: Required value")
+    fake.submit("x")
+    leader.until(lambda: status(fake, "x").get("finishTime"))
+    assert status(fake, "x")["phase"] == "failed"
+    assert "Required value" in status(fake, "x")["reason"]
+
+
+def test_two_gangs_that_fit_only_alone_run_one_after_the_other(fake, leader):
+    for name in ("g", "h"):
+        fake.submit(name, spec={"tasks": [task("worker", 2, cpu="800m")]})
+    leader.until(lambda: all_bound(fake, 2))
+    leader.calm(0.3)
+    assert {n[0] for n in bound(fake)} == {"g"}
+    for name in bound(fake):
+        fake.pod(name, "Succeeded")
+    leader.until(lambda: sum(n.startswith("h") and bool(w) for n, w in bound(fake).items()) == 2)
+
+
+def test_where_the_total_suffices_but_no_placement_does_others_are_not_starved(fake, leader):
+    """Five of 400m on two nodes of one core: two cores in all, and room for four."""
+    fake.submit("g", spec={"tasks": [task("worker", 5)]})
+    fake.submit("small")
+    assert leader.until(lambda: all_bound(fake, 1)).keys() == {"small-worker-0-1"}
+    leader.calm(0.3)
+    assert bound(fake).keys() == {"small-worker-0-1"}
+
+
+def test_half_a_gang_is_refused_whatever_the_policy(fake, leader):
+    fake.submit("g", spec={"tasks": [task("worker", 5)]})
+    leader.until(lambda: "default/g" in leader.backend.works)
+    half = tuple((f"default/g/worker-{i}", "a") for i in range(2))
+    outcome = leader.backend.act(Place(job="default/g", where=half))
+    assert isinstance(outcome, Refused)
+    assert outcome.why == "a gang is started whole: too few of worker"
+
+
+@pytest.mark.parametrize("how", ["gone", "not ready"])
+def test_a_gang_whose_node_is_lost_before_it_runs_holds_nothing(fake, leader, how):
+    fake.submit("g", spec=GANG)
+    where = leader.until(lambda: all_bound(fake, 3))
+    fake.pod("g-worker-0-1", "Running")
+    lost = where["g-worker-1-1"]
+    if how == "gone":
+        fake.drop("nodes", lost, "")
+    else:
+        fake.put("nodes", node(lost, ready=False))
+    leader.until(lambda: any(e["reason"] == "Released" for e in fake.all("events")))
+    kept = "g-worker-0-1" if where["g-worker-0-1"] != lost else None
+    leader.until(lambda: set(bound(fake)) <= {kept})
+    assert status(fake, "g")["failures"] == 0
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+
+def test_a_replica_that_fails_is_tried_again_as_often_as_it_may(fake, leader):
+    fake.submit("x", spec={"tasks": [task()], "backoffLimit": 1})
+    ended = {"exitCode": 3, "message": "Traceback\nValueError: no data"}
+    for epoch in (1, 2):
+        leader.until(lambda epoch=epoch: fake.get("pods", f"x-worker-0-{epoch}"))
+        statuses = [{"name": "training", "state": {"terminated": ended}}]
+        fake.pod(f"x-worker-0-{epoch}", "Failed", containerStatuses=statuses)
+    leader.until(lambda: status(fake, "x").get("finishTime"))
+    assert status(fake, "x")["phase"] == "failed"
+    assert "exit code 3: ValueError: no data, after 2 tries" in status(fake, "x")["reason"]
+
+
+def test_memory_and_deleted_pods_are_told_in_words(fake, leader):
+    fake.submit("x", spec={"tasks": [task()], "backoffLimit": 0})
+    leader.until(lambda: all_bound(fake, 1))
+    ended = {"exitCode": 137, "reason": "OOMKilled"}
+    statuses = [{"name": "training", "state": {"terminated": ended}}]
+    fake.pod("x-worker-0-1", "Failed", containerStatuses=statuses)
+    leader.until(lambda: status(fake, "x").get("finishTime"))
+    assert "more memory" in status(fake, "x")["reason"]
+    fake.submit("y", spec={"tasks": [task()], "backoffLimit": 0})
+    leader.until(lambda: fake.get("pods", "y-worker-0-1"))
+    run_all(fake)
+    leader.until(lambda: status(fake, "y").get("phase") == "running")
+    fake.drop("pods", "y-worker-0-1")
+    leader.until(lambda: status(fake, "y").get("finishTime"))
+    assert "deleted" in status(fake, "y")["reason"]
+
+
+def test_a_container_that_does_not_start_becomes_a_condition_and_then_a_failure(
+    fake, leader, monkeypatch
+):
+    monkeypatch.setattr("headway.backend.kubernetes.platform.start_timeout.SLOW", 0.3)
+    fake.submit("x", spec={"tasks": [task()], "backoffLimit": 0})
+    leader.until(lambda: all_bound(fake, 1))
+    waits = {"reason": "ImagePullBackOff", "message": "Back-off pulling image x:1"}
+    statuses = [{"name": "training", "state": {"waiting": waits}}]
+    fake.pod("x-worker-0-1", "Pending", containerStatuses=statuses)
+    leader.until(lambda: condition(fake, "x", "Running").get("reason") == "ImagePullBackOff")
+    assert "check the image's name" in condition(fake, "x", "Running")["message"]
+    leader.until(lambda: status(fake, "x").get("finishTime"))
+    assert "did not start" in status(fake, "x")["reason"]
+
+
+def test_a_claim_that_is_not_there_is_asked_for(fake, leader):
+    mounts = [{"path": "/data", "claim": "data"}]
+    fake.submit("x", spec={"tasks": [task(mounts=mounts)]})
+    leader.until(lambda: condition(fake, "x", "Placed").get("reason") == "NoNodeFits")
+    assert (
+        "no persistent volume claim 'data': create it" in condition(fake, "x", "Placed")["message"]
+    )
+    assert not bound(fake)
+    late = {"metadata": {"name": "slow"}, "volumeBindingMode": "WaitForFirstConsumer"}
+    fake.put("storageclasses", late)
+    claim = {"metadata": {"name": "data", "namespace": "default"}}
+    fake.put("persistentvolumeclaims", claim | {"spec": {"storageClassName": "slow"}}, "default")
+    where = leader.until(lambda: all_bound(fake, 1))["x-worker-0-1"]
+    told = fake.get("persistentvolumeclaims", "data")["metadata"]["annotations"]
+    assert told == {"volume.kubernetes.io/selected-node": where}
+
+
+def test_a_job_goes_only_where_its_pods_may(fake, leader):
+    fake.put("nodes", node("c", "1", taints=[{"key": "gpu", "effect": "NoSchedule"}]))
+    fake.put("nodes", node("d", "1", unschedulable=True))
+    chosen = {"kubernetes.io/hostname": "b"}
+    fake.submit("x", spec={"tasks": [task(nodeSelector=chosen)]})
+    assert leader.until(lambda: all_bound(fake, 1)) == {"x-worker-0-1": "b"}
+    nowhere = {"kubernetes.io/hostname": "moon"}
+    fake.submit("y", spec={"tasks": [task(nodeSelector=nowhere)]})
+    leader.until(lambda: condition(fake, "y", "Placed").get("reason") == "NoNodeFits")
+    assert "not labelled kubernetes.io/hostname=moon" in condition(fake, "y", "Placed")["message"]
+    fake.submit("z", spec={"tasks": [task(cpu="20")]})
+    leader.until(lambda: "more cpu" in condition(fake, "z", "Placed").get("message", ""))
+
+
+def test_what_is_not_supported_is_refused_by_name(fake, leader):
+    spread = [{"maxSkew": 1, "topologyKey": "zone"}]
+    template = {"spec": {"topologySpreadConstraints": spread}}
+    fake.submit("x", spec={"tasks": [task(podTemplate=template)]})
+    leader.until(lambda: status(fake, "x").get("finishTime"))
+    assert "spec.topologySpreadConstraints is not supported" in status(fake, "x")["reason"]
+    assert condition(fake, "x", "Accepted")["status"] == "False"
+
+
+def test_a_manifest_that_cannot_be_understood_is_told_so(fake, leader):
+    fake.submit("x", spec={"tasks": [task(minReplicas=5)]})
+    leader.until(lambda: condition(fake, "x", "Accepted").get("reason") == "Invalid")
+    assert "minReplicas" in condition(fake, "x", "Accepted")["message"]
+
+
+def test_a_job_that_is_deleted_goes_with_its_pods(fake, leader):
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    fake.drop("trainingjobs", "x")
+    leader.until(lambda: not bound(fake))
+
+
+def test_a_name_can_be_used_again(fake, leader):
+    """The second job of a name is not the first; it comes while the first is still leaving."""
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    run_all(fake)
+    leader.until(lambda: status(fake, "x").get("phase") == "running")
+    fake.drop("trainingjobs", "x")
+    fake.submit("x", spec={"tasks": [task("main", 2)]})
+    leader.until(lambda: fake.get("pods", "x-main-1-2") or fake.get("pods", "x-main-1-1"))
+    leader.until(lambda: all_bound(fake, 2))
+    assert leader.backend.works["default/x"].reason == ""
+    assert not leader.backend.finished
+
+
+def test_a_waiting_job_may_be_changed(fake, leader):
+    job = fake.submit("x", spec={"tasks": [task(cpu="20")]})
+    leader.until(lambda: "more cpu" in condition(fake, "x", "Placed").get("message", ""))
+    job = fake.get("trainingjobs", "x")
+    job["metadata"]["generation"] = 2
+    fake.put("trainingjobs", {**job, "spec": {"tasks": [task()]}}, "default")
+    leader.until(lambda: all_bound(fake, 1))
+
+
+def test_what_cannot_be_done_here_is_refused_in_words(fake, leader):
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    act = leader.backend.act
+    for decision in (
+        SetShare(replica="default/x/worker-0", limit=0.5),
+        Move(replica="default/x/worker-0", to="b"),
+        Suspend(job="default/x"),
+        Place(job="default/x", where=(("default/x/worker-0", "a"),)),
+    ):
+        outcome = act(decision)
+        assert isinstance(outcome, Refused)
+        assert outcome.why
+
+
+def test_a_placement_that_is_stale_is_refused(fake, backends):
+    backend = backends()
+    fake.submit("x")
+    end = monotonic() + 10
+    while "default/x" not in backend.works:
+        assert monotonic() < end
+        backend.wait(0.05)
+    backend.observe()
+    for where, why in (("moon", "not there"), ("a", "too little cpu")):
+        inside = [{"name": "c", "resources": {"requests": {"cpu": "900m"}}}]
+        about = {"name": f"late-{where}", "namespace": "default"}
+        late = {"metadata": about, "spec": {"containers": inside, "nodeName": "a"}}
+        fake.put("pods", {**late, "status": {"phase": "Running"}}, "default")
+        end = monotonic() + 10
+        while len(backend.cluster.on_node.get("a", ())) < 1:
+            assert monotonic() < end
+            backend.wait(0.05)
+        outcome = backend.act(Place(job="default/x", where=(("default/x/worker-0", where),)))
+        assert isinstance(outcome, Refused)
+        assert why in outcome.why
+
+
+# -- whoever comes after us ------------------------------------------------------------------------
+
+
+def test_a_new_leader_completes_a_placement(fake, backends):
+    """The first one dies after it has written where the gang goes, and bound one of it."""
+    old = Headway(backends())
+    fake.submit("g", spec=GANG)
+    old.until(lambda: all_bound(fake, 3))
+    for name in ("g-worker-0-1", "g-worker-1-1"):
+        pod = fake.drop("pods", name)
+        if name == "g-worker-0-1":  # made, but not bound
+            pod["spec"].pop("nodeName")
+            fake.put("pods", pod, "default")
+    new = Headway(backends())
+    new.until(lambda: all_bound(fake, 3))
+    assert status(fake, "g")["epoch"] == 1
+    run_all(fake)
+    new.until(lambda: status(fake, "g").get("phase") == "running")
+
+
+def test_a_new_leader_finds_what_runs_and_what_has_ended(fake, backends):
+    old = Headway(backends())
+    fake.submit("x")
+    fake.submit("y")
+    old.until(lambda: all_bound(fake, 2))
+    run_all(fake)
+    old.until(lambda: [status(fake, n).get("phase") for n in "xy"] == ["running"] * 2)
+    fake.drop("pods", "y-worker-0-1")
+    new = Headway(backends())
+    assert new.backend.works["default/x"].phase is Phase.RUNNING
+    new.until(lambda: fake.get("pods", "y-worker-0-2"))
+    assert status(fake, "y")["failures"] == 1
+    assert fake.get("pods", "x-worker-0-2") is None
+
+
+def test_pods_of_which_no_status_tells_are_deleted(fake, backends):
+    fake.submit("x", spec={"tasks": [task(cpu="20")]})
+    labels = {"job": "x", "replica": "worker-0", "epoch": "1"}
+    about = {"name": "x-worker-0-1", "namespace": "default"}
+    about["labels"] = {f"headway.dev/{k}": v for k, v in labels.items()}
+    inside = {"containers": [{"name": "training"}]}
+    fake.put("pods", {"metadata": about, "spec": inside, "status": {"phase": "Pending"}}, "default")
+    fake.refuse["DELETE", "pods", ""] = (503, "busy")
+    leader = Headway(backends())
+    leader.until(lambda: ("DELETE", "pods", "x-worker-0-1", "") in fake.calls)
+    fake.refuse.clear()
+    leader.until(lambda: not bound(fake))
+
+
+@pytest.mark.parametrize("refusal", [(503, "busy"), (403, "is forbidden")])
+def test_a_status_that_could_not_be_written_is_written_later(fake, leader, refusal, caplog):
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    fake.refuse["PATCH", "trainingjobs", "status"] = refusal
+    run_all(fake)
+    leader.until(lambda: leader.backend.herald.untold)
+    assert status(fake, "x")["phase"] == "starting"
+    assert len([r for r in caplog.records if refusal[1] in r.message]) == 1
+    fake.refuse.clear()
+    leader.until(lambda: status(fake, "x")["phase"] == "running")
+
+
+def test_what_a_node_has_once_is_given_to_the_next(fake, leader):
+    ports = [{"containerPort": 80, "hostPort": 80}]
+    template = {"spec": {"containers": [{"name": "training", "ports": ports}]}}
+    for name in ("x", "y", "z"):
+        fake.submit(name, spec={"tasks": [task(cpu="100m", podTemplate=template)]})
+    leader.until(lambda: all_bound(fake, 2))
+    leader.until(lambda: "port 80" in condition(fake, "z", "Placed").get("message", ""))
+    fake.pod("x-worker-0-1", "Succeeded")
+    leader.until(lambda: bound(fake).get("z-worker-0-1"))
+
+
+def test_a_watch_that_is_told_410_lists_again(fake, backends):
+    leader = Headway(backends())
+    with fake.changed:
+        fake.compacted = fake.version + 5
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+
+
+@pytest.mark.parametrize("how", ["410", "closed"])
+def test_a_server_that_ends_each_watch_at_once_is_not_asked_without_end(
+    fake, backends, monkeypatch, how
+):
+    if how == "closed":
+        monkeypatch.setattr(informer, "WATCH", 0.0)
+    else:
+        fake.compacted = 1000
+    leader = Headway(backends())
+    leader.calm(1.2)
+    asked = [kind for method, kind, name, _ in fake.calls if method == "GET" and not name]
+    assert asked.count("nodes") <= 5
+    monkeypatch.setattr(informer, "WATCH", 2.0)
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+
+
+def test_a_watch_that_falls_silent_is_made_good_by_listing(fake, backends, monkeypatch):
+    monkeypatch.setattr(informer, "WATCH", 1.0)
+    monkeypatch.setattr(informer, "RELIST", 0.5)
+    leader = Headway(backends())
+    fake.stale.add("trainingjobs")
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+
+
+def test_a_line_that_is_dead_is_given_up(fake, backends, monkeypatch):
+    """The server is gone without a word: nothing comes, and nothing is closed."""
+    monkeypatch.setattr(informer, "WATCH", 1.0)
+    monkeypatch.setattr("headway.backend.kubernetes.client.api.TIMEOUT", 0.5)
+    fake.dead.add("trainingjobs")
+    leader = Headway(backends())
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    fake.dead.clear()
+
+
+def test_a_run_makes_its_jobs_and_takes_them_away(fake, tmp_path):
+    spec = TrainingJobSpec.model_validate({"tasks": [task()], "totalSteps": 5})
+    jobs = [
+        LiveJob(id=n, at=at, spec=spec.to_core(kind=""), commands={}, manifest=spec)
+        for n, at in (("x", 0.0), ("taken", 0.1))
+    ]
+    fake.submit("taken")
+    api = fake.api()
+    backend = KubernetesBackend(tmp_path, api, jobs, Clock(), namespace="default", run="r1")
+    leader = Headway(backend)
+    leader.until(lambda: all_bound(fake, 1))
+    assert fake.get("trainingjobs", "x")["metadata"]["labels"] == {"headway.dev/run": "r1"}
+    assert (
+        fake.get("trainingjobs", "x")["spec"]["tasks"][0]["resources"]["requests"]["cpu"] == "0.4"
+    )
+    again = KubernetesBackend(tmp_path, api, jobs, Clock(), namespace="default", run="r1")
+    assert again.works["x"].phase is Phase.STARTING
+    fake.pod("x-worker-0-1", "Succeeded")
+    leader.until(lambda: backend.over)
+    outcomes = {w.id: (w.phase, w.reason) for w in backend.finished}
+    assert outcomes["x"] == (Phase.SUCCEEDED, "")
+    assert "already exists" in outcomes["taken"][1]
+    backend.close()
+    assert [j["metadata"]["name"] for j in fake.all("trainingjobs")] == ["taken"]

@@ -1,0 +1,118 @@
+"""A replica as a pod: what the manifest says is in it, and nobody special runs it."""
+
+import pytest
+
+from headway.backend.kubernetes.platform.pod_builder import FOLDER, Owner, to_pod, to_service
+from headway.spec.manifest import TrainingJob
+from manifests import JOB, WHOLE, changed
+
+OWNER = Owner(name="vae", namespace="team-a", uid="1-2-3")
+
+
+def pod(manifest, task=0, **told):
+    spec = TrainingJob.model_validate(manifest).spec
+    return to_pod(OWNER, spec, spec.tasks[task], 1, epoch=2, env=told)
+
+
+def training(made):
+    return made["spec"]["containers"][0]
+
+
+def test_a_small_job_is_a_small_pod():
+    made = pod(JOB, HEADWAY_JOB="vae")
+    assert made["metadata"]["name"] == "vae-worker-1"
+    assert made["metadata"]["labels"] == {
+        "headway.dev/job": "vae",
+        "headway.dev/task": "worker",
+        "headway.dev/replica": "worker-1",
+        "headway.dev/gang": "vae",
+    }
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "1-2-3"
+    assert made["spec"]["schedulerName"] == "headway"
+    assert made["spec"]["restartPolicy"] == "Never"
+    assert training(made)["command"] == ["python", "train.py"]
+    assert {"name": "HEADWAY_JOB", "value": "vae"} in training(made)["env"]
+    assert training(made)["resources"] == {"requests": {}, "limits": {}}
+
+
+def test_it_is_nobody_special_and_writes_only_where_something_is_mounted():
+    made = pod(JOB)
+    assert made["spec"]["automountServiceAccountToken"] is False
+    assert made["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert training(made)["securityContext"]["readOnlyRootFilesystem"] is True
+    assert [m["mountPath"] for m in training(made)["volumeMounts"]] == [FOLDER, "/tmp"]
+
+
+def test_everything_that_a_manifest_can_say_is_in_the_pod():
+    made = pod(WHOLE, task=1)
+    spec, inside = made["spec"], training(made)
+    assert spec["terminationGracePeriodSeconds"] == 90
+    assert spec["activeDeadlineSeconds"] == 7200
+    assert spec["nodeSelector"] == {"disk": "fast"}
+    assert spec["tolerations"][0] == {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert spec["tolerations"][1]["tolerationSeconds"] == 60
+    assert inside["workingDir"] == "/work"
+    assert inside["resources"] == {
+        "requests": {"cpu": "500m", "memory": "536870912", "nvidia.com/gpu": "1"},
+        "limits": {"cpu": "500m", "memory": "1073741824", "nvidia.com/gpu": "1"},
+    }
+    assert {"name": "LR", "value": "0.001"} in inside["env"]
+    assert inside["envFrom"] == [
+        {"prefix": "S_", "secretRef": {"name": "keys", "optional": True}},
+        {"configMapRef": {"name": "settings"}},
+    ]
+    assert [{k: v for k, v in volume.items() if k != "name"} for volume in spec["volumes"]] == [
+        {"persistentVolumeClaim": {"claimName": "images", "readOnly": True}},
+        {"configMap": {"name": "settings"}},
+        {"secret": {"secretName": "keys"}},
+        {"emptyDir": {"sizeLimit": "1073741824"}},
+        {"emptyDir": {}},
+        {"emptyDir": {}},
+    ]
+    assert inside["volumeMounts"][0] == {
+        "name": "mount-0",
+        "mountPath": "/data",
+        "readOnly": True,
+        "subPath": "small",
+    }
+
+
+def test_a_template_comes_first_and_we_go_over_it():
+    made = pod(WHOLE, task=1, HEADWAY_JOB="vae")
+    assert made["spec"]["serviceAccountName"] == "trainer"
+    assert made["spec"]["automountServiceAccountToken"] is True
+    assert made["metadata"]["labels"]["team"] == "a"
+    assert made["metadata"]["annotations"] == {"note": "b", "headway.dev/epoch": "2"}
+    assert training(made)["tty"] is True
+    assert [c["name"] for c in made["spec"]["containers"]] == ["training", "side"]
+    own = {
+        "name": "training",
+        "env": [{"name": "LR", "value": "1"}, {"name": "HOME", "value": "/data"}],
+        "securityContext": {},
+        "resources": {"requests": {"cpu": "4", "amd.com/gpu": "1"}},
+        "volumeMounts": [{"name": "mine", "mountPath": "/tmp"}],
+    }
+    template = {"spec": {"containers": [own], "volumes": [{"name": "mine", "emptyDir": {}}]}}
+    inside = training(pod(changed("spec.tasks.1.podTemplate", template, WHOLE), task=1))
+    assert inside["env"] == [
+        {"name": "HOME", "value": "/data"},
+        {"name": "LR", "value": "0.001"},
+    ]
+    assert inside["securityContext"] == {}
+    assert inside["resources"]["requests"]["cpu"] == "500m"
+    assert inside["resources"]["requests"]["amd.com/gpu"] == "1"
+    assert [m["mountPath"] for m in inside["volumeMounts"]].count("/tmp") == 1
+
+
+@pytest.mark.parametrize("path", [FOLDER, "/tmp"])
+def test_a_claim_can_stand_where_the_nodes_own_room_would(path):
+    made = pod(changed("spec.tasks.0.mounts", [{"path": path, "claim": "kept"}]))
+    assert [m["mountPath"] for m in training(made)["volumeMounts"]].count(path) == 1
+
+
+def test_replicas_find_each_other_by_name():
+    made, found = pod(JOB), to_service(OWNER)
+    assert (made["spec"]["hostname"], made["spec"]["subdomain"]) == ("vae-worker-1", "vae-1-2-3")
+    assert found["metadata"]["name"] == "vae-1-2-3"
+    assert found["spec"]["clusterIP"] == "None"
+    assert found["spec"]["selector"].items() <= made["metadata"]["labels"].items()

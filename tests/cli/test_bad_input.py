@@ -1,0 +1,341 @@
+"""A mistake costs the user one message: what, where and what to do. Never a traceback."""
+
+import json
+
+import pytest
+
+from headway.spec.load import read_workload
+
+JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "says", "where"),
+    [
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {wrok: 5}\n",
+            ["unknown key 'wrok'", "did you mean 'work'"],
+            "w.yaml:5, jobs[0].profile",
+            id="an unknown key",
+        ),
+        pytest.param(
+            "jobs:\n  - {name: x, at: 5 parsecs, model: gru}\n",
+            ["'parsecs' is no unit of time", "ms, s, m"],
+            "w.yaml:4, jobs[0].at",
+            id="a wrong unit",
+        ),
+        pytest.param(
+            "nodes: [{name: a, memory: 4Gb}]\n" + JOB,
+            ["'Gb' is no unit of memory", "Gi"],
+            "w.yaml:3, nodes[0].memory",
+            id="a wrong unit of memory",
+        ),
+        pytest.param(
+            "jobs:\n  - {name: x, model: gru}\n  - {name: y, at: -3, model: gru}\n",
+            ["greater than or equal to 0", "-3"],
+            "w.yaml:5, jobs[1].at",
+            id="a negative time",
+        ),
+        pytest.param(
+            "nodes: 2\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
+            "[{resources: {requests: {cpu: 4}}}]}}]\n",
+            ["asks for 4 cores", "no node has that much", "ask for less"],
+            "w.yaml",
+            id="a job that fits no node",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {work: 5}\n"
+            "    spec: {tasks: [{replicas: 2, minReplicas: 3, maxReplicas: 2}]}\n",
+            ["must not be above maxReplicas", "tasks[0].minReplicas"],
+            "w.yaml:6, jobs[0].spec.tasks[0]",
+            id="a least above the most",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {work: 5}\n    spec: {tasks: [{replicas: 0}]}\n",
+            ["greater than or equal to 1", "0"],
+            "w.yaml:6, jobs[0].spec.tasks[0].replicas",
+            id="no replicas",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {work: 5}\n"
+            "    spec: {tasks: [{name: worker}, {name: worker}]}\n",
+            ["two tasks are called 'worker'"],
+            "w.yaml:6, jobs[0].spec",
+            id="two tasks of one name",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {speed: {kind: sync, compute: 1}}\n"
+            "    spec: {tasks: [{name: worker}]}\n",
+            ["job 'x' trains with parameter servers", "no task called 'ps'"],
+            "w.yaml:4, jobs[0]",
+            id="a ps job without ps",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {speed: {kind: async, compute: 1}}\n"
+            "    spec: {tasks: [{name: ps}]}\n",
+            ["somebody must do the work beside ps: add a task called worker"],
+            "w.yaml:6, jobs[0].spec.tasks",
+            id="a ps job without workers",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {speed: {kind: ring, compute: 1}}\n"
+            "    spec: {tasks: [{name: ps}, {name: worker}]}\n",
+            ["job 'x' is a ring", "no use for its task 'ps'"],
+            "w.yaml:4, jobs[0]",
+            id="a ring with ps",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {speed: {kind: ring, compute: 1, size: 4Gi}}}]\n",
+            ["give both size and bandwidth"],
+            "w.yaml:3",
+            id="a size without a bandwidth",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {speed: {kind: ring, compute: 1, size: 4Gi, bandwidth: 1Gi,"
+            " transfer_s: 2}}}]\n",
+            ["or transfer_s, not both"],
+            "w.yaml:3",
+            id="a transfer said twice",
+        ),
+        pytest.param(
+            "nodes: 2\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
+            "[{name: worker, replicas: 3, resources: {requests: {cpu: 1}}}]}}]\n",
+            ["job 'x' asks for 3 replicas at once", "hold 2 of them", "add nodes"],
+            "w.yaml",
+            id="a gang larger than the cluster",
+        ),
+        pytest.param(
+            "arrivals: {load: 0.9, jobs: 3, models: any}\n",
+            ["a load needs `profile`"],
+            "w.yaml:3",
+            id="a load of models",
+        ),
+        pytest.param(
+            "arrivals: {load: 0.9, jobs: 3, profile: {steps: 5}}\n",
+            ["give either work or"],
+            "w.yaml:3",
+            id="drawn jobs of no size",
+        ),
+        pytest.param("nodes: 1\n", ["no jobs"], "w.yaml:1", id="an empty workload"),
+        pytest.param(
+            "jobs: [{name: x, model: resnet}]\n",
+            ["no model is called 'resnet'", "there are:", "vae-torch"],
+            "w.yaml:3, jobs[0].model",
+            id="an unknown model",
+        ),
+        pytest.param(
+            "jobs: [{name: x, model: gru}, {name: x, model: gru}]\n",
+            ["two jobs are called 'x'"],
+            "w.yaml:3, jobs",
+            id="two of one name",
+        ),
+        pytest.param(
+            "jobs: [{name: x}]\n", ["say what it is"], "w.yaml:3, jobs[0]", id="a job of nothing"
+        ),
+        pytest.param(
+            "jobs: [{name: x, spec: {}}]\n",
+            ["has no profile", "cannot be simulated", "profile: {work"],
+            "w.yaml",
+            id="no profile to simulate by",
+        ),
+        pytest.param(
+            "arrivals: {uniform: [0, 9], every_s: 3, jobs: 2, models: any}\n",
+            ["exactly one of uniform, every_s, poisson_s and load"],
+            "w.yaml:3, arrivals",
+            id="two kinds of arrivals",
+        ),
+        pytest.param("nodes: 0\n" + JOB, ["greater than or equal to 1"], "w.yaml:3", id="no nodes"),
+        pytest.param(
+            "failures: [{at: 3, node: nowhere}]\n" + JOB,
+            ["no node is called 'nowhere'"],
+            "w.yaml",
+            id="a failure of nothing",
+        ),
+        pytest.param("jobs: [}\n", ["this is not YAML"], "w.yaml:3", id="no YAML"),
+        pytest.param("? [a]\n: 1\n", ["this is not YAML"], "w.yaml:3", id="a key of several"),
+        pytest.param(JOB + "---\n" + JOB, ["holds one document"], "w.yaml:4", id="two documents"),
+        pytest.param(
+            "pool: flwcon\njobs: [{name: x, model: gru}]\n",
+            ["no pool of models is called 'flwcon'", "did you mean 'flowcon'"],
+            "",
+            id="an unknown pool",
+        ),
+        pytest.param(
+            JOB + "\nnodse: 3\n", ["unknown key 'nodse'"], "w.yaml:5\n", id="a key at the top"
+        ),
+        pytest.param(
+            JOB + "seed: 1\n" + JOB,
+            ["key 'jobs' occurs twice: lines 3 and 5"],
+            "w.yaml:5\n",
+            id="a key that occurs twice",
+        ),
+        pytest.param(
+            "nodes: [{name: a, cpu: none}]\n" + JOB,
+            ["headway: 'none' is not an amount of cores"],
+            "w.yaml:3, nodes[0].cpu\n",
+            id="one of two forms",
+        ),
+        pytest.param(
+            "nodes: some\n" + JOB,
+            ["must be a whole number or a list, not 'some'"],
+            "w.yaml:3, nodes\n",
+            id="neither form",
+        ),
+        pytest.param(
+            "jobs: [{name: x, spec: {tasks: [{command: python train.py}]}}]\n",
+            ["must be a list, not 'python train.py'", "write [python, train.py]"],
+            "tasks[0].command",
+            id="a command in one string",
+        ),
+        pytest.param(
+            "jobs: [{name: A B, profile: {work: 5}}]\n",
+            ["a name is small letters, digits", "not 'A B'"],
+            "w.yaml:3, jobs[0].name",
+            id="a name of two words",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {}\n",
+            ["'work' is missing"],
+            "w.yaml:5, jobs[0].profile.work",
+            id="a missing key",
+        ),
+        pytest.param(
+            "jobs:\n  - name: x\n    profile: {speed: {kind: rng, compute: 1}}\n",
+            ["must be 'sync', 'async' or 'ring', not 'rng'"],
+            "w.yaml:5, jobs[0].profile.speed.kind",
+            id="a word that is not among them",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {work: 5}, spec: {tasks: "
+            "[{resources: {requests: {cpu: 1, memory: 4000Gi, gpu: 1}}}]}}]\n",
+            ["4000Gi of memory and 1 GPU", "the most is 64Gi of memory and 0 GPUs"],
+            "w.yaml",
+            id="what is short is named",
+        ),
+        pytest.param(
+            "nodes: [{cpu: 2}, {gpu: 1}]\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
+            "[{resources: {requests: {cpu: 2, gpu: 1}}}]}}]\n",
+            ["2 cores and 1 GPU", "no node has that much of all of it"],
+            "w.yaml",
+            id="no node has both",
+        ),
+        pytest.param(
+            "arrivals: {every_s: 3, models: [gru, grue]}\n",
+            ["no model is called 'grue'"],
+            "w.yaml:3, arrivals.models[1]",
+            id="an unknown model to draw",
+        ),
+        pytest.param(
+            "jobs:\n  - {name: x, profile: {work: -5}}\n  - {name: y, profile: {work: .nan}}\n",
+            ["2 problems", "jobs[0].profile.work", "jobs[1].profile.work"],
+            "w.yaml",
+            id="several at once",
+        ),
+    ],
+)
+def test_one_message_with_place_and_remedy(headway, workload, body, says, where):
+    ran = headway("simulate", workload(body))
+    assert ran.code == 2
+    assert "Traceback" not in ran.err
+    for part in says:
+        assert part in ran.err
+    assert where in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("apiVersion: v1\nkind: ConfigMap\n", "its kind is 'ConfigMap'"),
+        ("services:\n  web: {image: nginx}\n", "it does not say its kind"),
+        ("- jobs\n", "no keys"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_that(headway, workload, text, says):
+    ran = headway("simulate", workload(text, head=""))
+    assert f"this is no Workload: {says}" in ran.err
+    assert "kind: Workload" in ran.err
+
+
+def test_a_training_job_is_a_workload_of_one(headway, workload):
+    head = "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: vae}\n"
+    path = workload("spec: {tasks: [{command: [sleep]}]}\n", head=head)
+    (job,) = read_workload(path).jobs
+    assert (job.name, job.at, job.spec.tasks[0].command) == ("vae", 0, ("sleep",))
+    assert "job 'vae' has no profile" in headway("simulate", path).err
+    assert "unknown key 'tsks'" in headway("simulate", workload("spec: {tsks: 1}\n", head=head)).err
+
+
+@pytest.mark.parametrize(
+    ("rows", "says", "line"),
+    [
+        ("step,loss\n1,0.9\n2,nan\n", "NaN or infinity", ":3"),
+        ("1,0.9\n2,lots\n", "two numbers", ":2"),
+        ("1,0.9\n", "two points", ""),
+        ("1,0.9\n3,0.5\n2,0.1\n", "steps must grow", ""),
+    ],
+)
+def test_a_curve_file_is_checked_too(headway, workload, tmp_path, rows, says, line):
+    (tmp_path / "loss.csv").write_text(rows)
+    path = workload("jobs: [{name: x, profile: {work: 5, curve: {file: loss.csv}}}]\n")
+    ran = headway("simulate", path)
+    assert ran.code == 2
+    assert says in ran.err
+    assert f"loss.csv{line}" in ran.err
+
+
+def test_a_measured_curve_is_taken(headway, workload, tmp_path):
+    (tmp_path / "loss.csv").write_text("step,loss\n1,0.9\n50,0.3\n100,0.2\n")
+    path = workload("jobs: [{name: x, profile: {work: 5, steps: 100, curve: {file: loss.csv}}}]\n")
+    assert headway("simulate", path).code == 0
+
+
+def test_files_that_are_not_there(headway, workload, tmp_path):
+    ran = headway("simulate", tmp_path / "no.yaml")
+    assert (ran.code, "cannot read this file" in ran.err) == (2, True)
+    path = workload("jobs: [{name: x, profile: {work: 5}, manifest: no.yaml}]\n")
+    assert headway("simulate", path).code == 2
+    curve = workload("jobs: [{name: x, profile: {work: 5, curve: {file: no.csv}}}]\n")
+    assert "cannot read this curve" in headway("simulate", curve).err
+    ran = headway("simulate", workload("", head=""))
+    assert "it is empty" in ran.err
+    assert "kind: Workload" in ran.err
+
+
+def test_an_unknown_policy_and_an_unknown_benchmark(headway, workload):
+    ran = headway("simulate", workload(JOB), "--policy", "fare")
+    assert ran.code == 2
+    assert "no policy is called 'fare'" in ran.err
+    assert "did you mean 'fair'" in ran.err
+    assert headway("bench", "nothing").code == 2
+
+
+def test_errors_as_json(headway, workload):
+    ran = headway("simulate", workload("nodes: 1\n"), "--json")
+    error = json.loads(ran.out)["error"]
+    assert ran.code == 2
+    assert error["code"] == "bad-input"
+    assert "no jobs" in error["message"]
+    assert error["where"].endswith("w.yaml:1")
+
+
+def test_a_file_that_cannot_be_written(headway, workload):
+    for option in ("--journal", "--html"):
+        ran = headway("simulate", workload(JOB), "-p", "fair", option, "/proc/nowhere/x")
+        assert ran.code == 2
+        assert "cannot use this file" in ran.err
+        assert "/proc/nowhere" in ran.err
+
+
+def test_a_journal_is_of_one_run(headway, workload, tmp_path):
+    ran = headway("simulate", workload(JOB), "--seeds", 2, "--journal", tmp_path / "j")
+    assert ran.code == 2
+    assert "one run" in ran.err
+
+
+def test_a_gang_larger_than_this_machine_is_not_run(headway, workload, tmp_path):
+    asks = "[{name: worker, replicas: 3, command: [sleep], resources: {requests: {cpu: 1}}}]"
+    body = f"nodes: 2\njobs: [{{name: x, spec: {{tasks: {asks}}}}}]\n"
+    ran = headway("run", workload(body), "--data", tmp_path / "data")
+    assert ran.code == 2
+    assert "asks for 3 replicas at once" in ran.err
+    assert not (tmp_path / "data").exists()

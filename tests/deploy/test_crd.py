@@ -1,0 +1,159 @@
+"""The custom resource says what the manifest says, in a form that an API server takes."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headway.core.model.job import Phase
+from headway.deploy.crd import custom_resource, schema
+from headway.errors import ConfigError
+from headway.spec.load import parse
+from headway.spec.manifest import TrainingJob
+from headway.spec.status import TrainingJobStatus
+from manifests import WHOLE, WRONG, WRONG_ON_A_CLUSTER, changed
+from structural import faults
+
+
+def read(manifest):
+    return parse(yaml.safe_dump(manifest), TrainingJob, where="job.yaml")
+
+
+def test_the_schema_is_structural():
+    assert faults(schema()) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "fault"),
+    [
+        ({"anyOf": [], "type": "string"}, "anyOf is not allowed"),
+        ({"properties": {"a": {}}, "type": "object"}, ".a: no type"),
+        ({"type": "array"}, "a list of what?"),
+        ({"type": "integer", "default": "1"}, "of another type"),
+        ({"type": "string", "enum": ["a"], "default": "b"}, "none of the enum"),
+        ({"type": "number", "exclusiveMinimum": 0}, "is a boolean here"),
+        ({"type": "object", "required": ["a"], "default": {}}, "lacks a"),
+        (
+            {"type": "object", "x-kubernetes-validations": [{"fieldPath": ".a"}]},
+            "which is not there",
+        ),
+    ],
+)
+def test_what_is_not_structural_is_found(broken, fault):
+    assert fault in "\n".join(faults(broken))
+
+
+def fields(model, at=""):
+    """Every field of the models, by the way to it."""
+    for name, field in model.model_fields.items():
+        way = f"{at}.{field.alias or name}"
+        yield way, field
+        for inside in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if hasattr(inside, "model_fields"):
+                yield from fields(inside, way)
+
+
+def properties(found, at=""):
+    for name, inside in found.get("properties", {}).items():
+        yield f"{at}.{name}", inside
+        yield from properties(inside, f"{at}.{name}")
+    if "items" in found:
+        yield from properties(found["items"], at)
+
+
+def test_every_field_of_the_models_is_in_it_and_no_other():
+    ways = {w for w, _ in fields(TrainingJob)} | {
+        f".status{w}" for w, _ in fields(TrainingJobStatus)
+    }
+    found = {w for w, _ in properties(schema())}
+    only_kept_by_the_server = {f".metadata.{k}" for k in ("namespace", "labels", "annotations")}
+    assert found == ways - only_kept_by_the_server | {".status"}
+    assert len(found) > 80
+
+
+def test_every_field_says_what_it_is():
+    silent = [w for w, p in properties(schema()) if not p.get("description")]
+    assert silent == [".metadata", ".metadata.name"]  # of which the server knows more than we
+
+
+def test_what_people_leave_out_is_filled_in_as_pydantic_does():
+    bare = read(changed("spec.tasks", [{"image": "x"}])).spec
+
+    def agree(found, model, at):
+        for name, inside in found.get("properties", {}).items():
+            field = next(n for n, f in type(model).model_fields.items() if f.alias == name)
+            given = getattr(model, field)
+            if "properties" in inside and given is not None:
+                agree(inside, given, f"{at}.{name}")
+            elif "default" in inside:
+                assert given == inside["default"], f"{at}.{name}"
+            elif name not in ("tasks", "image"):
+                assert not given, f"{at}.{name}"
+
+    spec = schema()["properties"]["spec"]
+    agree(spec, bare, "spec")
+    agree(spec["properties"]["tasks"]["items"], bare.tasks[0], "task")
+
+
+def test_the_status_tells_phases_as_the_core_does():
+    phases = schema()["properties"]["status"]["properties"]["phase"]["enum"]
+    assert phases == [str(p) for p in Phase]
+
+
+def test_it_scales_by_elastic_replicas_and_is_called_tj():
+    found = custom_resource()["spec"]
+    (version,) = found["versions"]
+    assert found["names"]["shortNames"] == ["tj"]
+    assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.elasticReplicas"
+    assert version["subresources"]["status"] == {}
+    known = {w for w, _ in properties(version["schema"]["openAPIV3Schema"])}
+    columns = {c["jsonPath"] for c in version["additionalPrinterColumns"]}
+    assert columns - {".metadata.creationTimestamp"} <= known
+
+
+@pytest.mark.parametrize(("where", "to", "named"), WRONG)
+def test_what_is_wrong_is_refused_with_the_name_of_the_field(where, to, named):
+    with pytest.raises(ConfigError) as found:
+        read(changed(where, to))
+    assert f", {named}" in f"{found.value.where}\n{found.value.message}"
+
+
+@pytest.mark.parametrize(("where", "to", "_"), WRONG_ON_A_CLUSTER)
+def test_what_only_a_cluster_refuses_can_be_run_on_a_machine(where, to, _):
+    assert read(changed(where, to))
+
+
+def test_a_rule_names_the_line_and_the_value():
+    with pytest.raises(ConfigError) as found:
+        read(changed("spec.tasks.0.minReplicas", 2))
+    assert found.value.message == "must not be above replicas, not 2"
+    assert found.value.where.startswith("job.yaml:11, ")
+
+
+def test_elastic_replicas_stand_for_those_of_the_elastic_task():
+    tasks = read(WHOLE).spec.to_core(kind="x").tasks
+    assert [(t.name, t.replicas, t.least, t.most) for t in tasks] == [
+        ("ps", 1, 1, 1),
+        ("worker", 3, 1, 4),
+    ]
+
+
+@pytest.mark.parametrize("key", ["nodeName", "schedulerName", "tolerations", "restartPolicy"])
+def test_a_pod_template_cannot_say_what_headway_says(key):
+    with pytest.raises(ConfigError, match=f"{key} is not for a podTemplate to say"):
+        read(changed("spec.tasks.0.podTemplate", {"spec": {key: "x"}}))
+
+
+def test_a_pod_template_with_odd_containers_is_refused():
+    with pytest.raises(ConfigError, match="containers is a list of containers"):
+        read(changed("spec.tasks.0.podTemplate", {"spec": {"containers": {"name": "x"}}}))
+
+
+def test_what_the_guide_shows_is_a_manifest():
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "kubernetes.md").read_text()
+    job, template = (
+        yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    )
+    assert read(job).spec.count(read(job).spec.tasks[0]) == 2
+    assert read(changed("spec.tasks.0.podTemplate", template["podTemplate"], job))

@@ -1,0 +1,166 @@
+"""What is installed in a cluster: one source, the least rights, nobody special."""
+
+import json
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from headway.deploy import render
+from headway.deploy.crd import custom_resource
+from headway.deploy.objects import Values
+from headway.deploy.rbac import AT_HOME, EVERYWHERE, rights
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_is_made_from_the_code_is_up_to_date():
+    made = runpy.run_path(str(ROOT / "scripts" / "generate"))["generated"]()
+    stale = [
+        f"{folder}/{name}"
+        for folder, those in made.items()
+        for name, body in those.items()
+        if not (path := ROOT / folder / name).exists() or path.read_text() != body
+    ]
+    assert stale == [], "run scripts/generate"
+
+
+def rendered(chart, values, namespace):
+    """As helm would, for the words that our chart has: values, the namespace, and `quote`."""
+    chosen = yaml.safe_load(chart["values.yaml"]) | values
+
+    def word(found):
+        path, quoted = found[1].split("."), found[2]
+        tree = {"Values": chosen, "Release": {"Namespace": namespace}}
+        for part in path[1:]:
+            tree = tree[part]
+        return json.dumps(str(tree)) if quoted else str(tree)
+
+    bodies = [chart["crds/trainingjobs.yaml"]]
+    bodies += [body for name, body in chart.items() if name.startswith("templates/")]
+    plain = [re.sub(r"\{\{ (\S+)( \| quote)? \}\}", word, body) for body in bodies]
+    assert not any("{{" in body for body in plain)
+    return [made for body in plain for made in yaml.safe_load_all(body)]
+
+
+@pytest.mark.parametrize(
+    "values", [Values(), Values(namespace="123", image="registry.example/h:2", replicas=3)]
+)
+def test_chart_and_base_are_the_same_objects(values):
+    chosen = {"image": values.image, "replicas": values.replicas}
+    chart = rendered(render.helm(Values()), chosen, values.namespace)
+    base = [
+        made
+        for name, body in render.kustomize(values).items()
+        if name not in ("namespace.yaml", "kustomization.yaml")  # helm makes the release's
+        for made in yaml.safe_load_all(body)
+    ]
+    assert chart == base
+    assert render.stream(values) == render.objects.namespace(values) + base
+
+
+def test_every_value_of_the_chart_is_used():
+    chart = render.helm(Values())
+    whole = "".join(body for name, body in chart.items() if name.startswith("templates/"))
+    assert all(f".Values.{name} " in whole for name, _ in render.CHOICES.values())
+
+
+def test_the_base_names_every_file_of_its_own():
+    base = render.kustomize(Values())
+    listed = yaml.safe_load(base["kustomization.yaml"])["resources"]
+    assert set(listed) == set(base) - {"kustomization.yaml"}
+    assert yaml.safe_load(base["crd.yaml"]) == custom_resource()
+
+
+def granted(rules):
+    return {
+        (group, resource): set(rule["verbs"])
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+
+
+def test_the_rights_are_these_and_no_others():
+    read = {"get", "list", "watch"}
+    assert granted(EVERYWHERE) == {
+        ("", "pods"): read | {"create", "delete", "patch"},
+        ("", "pods/binding"): {"create"},
+        ("", "pods/resize"): {"patch"},
+        ("", "pods/status"): {"patch"},
+        ("", "nodes"): read,
+        ("", "persistentvolumes"): read,
+        ("storage.k8s.io", "storageclasses"): read,
+        ("", "persistentvolumeclaims"): read | {"patch"},
+        ("", "services"): {"create", "delete"},
+        ("", "events"): {"create"},
+        ("headway.dev", "trainingjobs"): read | {"delete"},
+        ("headway.dev", "trainingjobs/status"): {"patch"},
+        ("headway.dev", "trainingjobs/finalizers"): {"update"},
+    }
+    assert {resource for _, resource in granted(AT_HOME)} == {"leases"}
+
+
+def test_nobody_is_given_secrets_proxies_or_everything():
+    for made in rights("headway", {}):
+        for (group, resource), verbs in granted(made.get("rules", ())).items():
+            assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log", "configmaps")
+            assert "*" not in {group, resource, *verbs}
+            assert not verbs & {"escalate", "bind", "impersonate"}
+
+
+def test_the_operator_is_nobody_special():
+    (deployment,) = render.objects.operator(Values())
+    assert deployment["spec"]["replicas"] == 2
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["resources"]["requests"]
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert all(set(volume) == {"name", "emptyDir"} for volume in pod["volumes"])
+
+
+def test_manifests_are_printed_to_be_applied(headway):
+    ran = headway("kubernetes", "manifests", "--namespace", "ours", "--image", "i:1")
+    found = list(yaml.safe_load_all(ran.out))
+    assert ran.code == 0
+    assert [made["kind"] for made in found][:3] == [
+        "Namespace",
+        "CustomResourceDefinition",
+        "ServiceAccount",
+    ]
+    assert found == render.stream(Values(namespace="ours", image="i:1"))
+    as_json = json.loads(headway("kubernetes", "manifests", "--json").out)
+    assert as_json["kind"] == "List"
+    assert as_json["items"] == render.stream(Values())
+
+
+@pytest.mark.parametrize(
+    ("more", "there"), [([], "kustomization.yaml"), (["--helm"], "Chart.yaml")]
+)
+def test_manifests_are_written_where_one_asks(headway, tmp_path, more, there):
+    ran = headway("kubernetes", "manifests", "--out", tmp_path / "x", "--replicas", 3, *more)
+    assert ran.code == 0
+    assert str(tmp_path / "x" / there) in ran.out.splitlines()
+    assert "replicas: 3" in "".join(p.read_text() for p in (tmp_path / "x").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (["--namespace", "Ours"], "--namespace"),
+        (["--image", "two words"], "--image"),
+        (["--helm"], "--helm"),
+    ],
+)
+def test_what_cannot_be_installed_is_refused(headway, words, where):
+    ran = headway("kubernetes", "manifests", *words)
+    assert (ran.code, f"where: {where}" in ran.err) == (2, True)
+    assert "remedy: " in ran.err

@@ -1,0 +1,238 @@
+"""`headway reproduce`: the papers' experiments, run again."""
+
+import hashlib
+import json
+from dataclasses import replace
+from importlib.resources import files
+
+import pytest
+
+from headway.core.cycle.validate import Verdict
+from headway.core.model.decision import Move
+from headway.core.model.job import Mode
+from headway.core.model.snapshot import Observation, Trigger
+from headway.papers.claims import Agreement, Figure, judge, published, spelled
+from headway.papers.experiments import OURS, experiments
+from headway.papers.gang_experiments import named
+from headway.papers.html_page import pictures
+from headway.papers.markdown import figure_rows, verdict
+from headway.papers.measures import MEASURES, overlap
+from headway.papers.observed import Moves, Total, Watched, _mark
+from headway.papers.runner import reproduce
+from headway.runtime.result import JobResult
+from headway.sim.build import to_scenario
+from headway.sim.timeline import Stay
+
+KEYS = {"experiment", "about", "seeds", "jobs", "baseline", "arms", "published", "misses"}
+ARM = {
+    "arm", "mean_completion_s", "median_completion_s", "p95_completion_s", "makespan_s", "better",
+    "worse", "losers", "best_change_percent", "worst_change_percent", "moves",
+    "growth_efficiency", "cpu_by_node",
+}  # fmt: skip
+
+
+def stand_in(name, **changes):
+    """An experiment under policies that are there, whatever those of its paper are."""
+    return replace(experiments()[name], policies=("flowcon",), **changes)
+
+
+# -- what is run -------------------------------------------------------------------------------
+
+
+def test_nobody_touches_the_catalogue():
+    digest = hashlib.sha256((files("headway") / "data" / "catalogue.yaml").read_bytes())
+    assert digest.hexdigest() == "1992fdbd1f00c67b0596b8ffa4c674e60c0abbf029be4d6d79d079149786d611"
+
+
+def test_every_experiment_of_the_catalogue_makes_a_scenario():
+    listed = experiments()
+    assert list(listed) == [
+        *(f"E-F{i}" for i in range(1, 5)),
+        *(f"E-G{i}" for i in range(1, 4)),
+        *(f"E-S{i}" for i in range(1, 8)),
+    ]
+    jobs = {"E-F1": 3, "E-F2": 5, "E-F4": 15, "E-G2": 60, "E-S1": 20, "E-S6": 50, "E-S7": 25}
+    for name, experiment in listed.items():
+        scenario = to_scenario(experiment.workload, seed=1)
+        assert len(scenario.jobs) == jobs.get(name, len(scenario.jobs))
+        assert all(node.capacity.cpu == 1 for node in scenario.nodes)
+        assert all(job.spec.checkpoint is Mode.SDK for job in scenario.jobs)  # so it can move
+        costs = scenario.costs
+        assert (costs.save, costs.restore, costs.sd) == (2.5, 2.5, 1.43)
+    assert [n.speed for n in to_scenario(listed["E-G2"].workload).nodes] == [2, 2, 1, 1, 1] + [
+        0.5
+    ] * 3
+
+
+def test_arms_are_baseline_paper_corrected_and_ours():
+    five = experiments()["E-F2"].arms
+    assert five[:2] == ("fair", "flowcon:paper,threshold=0.03,interval=30")
+    assert five[-2:] == ("flowcon", OURS)
+    assert len(experiments()["E-F1"].arms) == 1 + 25 + 2
+    assert experiments()["E-S7"].arms == ("spread", "specon:paper", "specon", OURS)
+
+
+def test_the_list_of_arrivals_is_numbered_and_its_models_are_known():
+    jobs = experiments()["E-S7"].workload.jobs
+    assert [j.at for j in jobs] == sorted(j.at for j in jobs)
+    assert (jobs[0].name, jobs[0].model, jobs[-1].name) == ("job-01", "drnn", "job-25")
+    assert {j.model for j in jobs} == {"drnn", "gru", "birnn", "rnn", "vae"}
+
+
+# -- what is published -------------------------------------------------------------------------
+
+
+def test_what_is_published_is_about_arms_and_measures_that_exist():
+    assert set(published()) == set(experiments())
+    for name, publication in published().items():
+        experiment = experiments()[name]
+        known = {j.id for j in to_scenario(experiment.workload, seed=0).jobs}
+        for figure in publication.figures:
+            assert figure.measure in MEASURES or figure.measure == "slope"
+            assert set(figure.jobs) <= known
+            assert figure.at in (None, "baseline", *experiment.settings)
+            assert (figure.at is None) <= (len(experiment.settings) < 2)
+            assert figure.agrees.lower_than in ("", *experiments())
+            assert spelled(figure)
+
+
+@pytest.mark.parametrize(
+    ("rule", "told", "ours", "verdict"),
+    [
+        ({"sign": True}, -2.0, [-0.2], "agrees"),
+        ({"sign": True}, -2.0, [0.0], "misses"),
+        ({"sign": True}, 2.0, [0.2], "agrees"),
+        ({"part": 0.1}, 100.0, [91.0], "agrees"),
+        ({"part": 0.1}, 100.0, [89.0], "misses"),
+        ({"points": 5}, -10.0, [-14.0], "agrees"),
+        ({"range": [-2, 2]}, (-5.0, -1.0), [1.0, 4.0], "misses"),
+        ({"least": 3}, 4.0, [3.0], "agrees"),
+        ({"among": True}, -40.0, [-50.0, -10.0], "agrees"),
+        ({"among": True}, -40.0, [-30.0, -10.0], "misses"),
+        ({"lower_than": "E-G3"}, "more", [1.0], "open"),
+    ],
+)
+def test_agreement(rule, told, ours, verdict):
+    figure = Figure(
+        what="x", measure="mean_change", unit="%", published=told, agrees=Agreement(**rule)
+    )
+    assert judge(figure, ours) == verdict
+
+
+def test_a_figure_may_be_held_against_another_experiment():
+    figure = published()["E-G2"].figures[0]
+    assert judge(figure, [-5.0], [-3.0]) == "agrees"
+    assert judge(figure, [-5.0], [-7.0]) == "misses"
+    with pytest.raises(ValueError, match="one rule"):
+        Agreement(sign=True, points=3)
+
+
+# -- what is measured --------------------------------------------------------------------------
+
+
+def job(name, began, ended):
+    return JobResult(
+        name=name,
+        submitted_s=began,
+        started_s=began,
+        finished_s=ended,
+        steps=1,
+        moves=0,
+        outcome="succeeded",
+    )
+
+
+def test_overlap_is_how_long_all_ran_together():
+    jobs = [job("a", 0, 100), job("b", 40, 90), job("c", 80, 200)]
+    assert overlap(jobs[:2]) == 50
+    assert overlap(jobs) == 10
+    assert overlap([jobs[0], job("d", 150, 160)]) == 0
+
+
+def test_totals_follow_a_step_function():
+    total = Total([(10.0, 1.0), (20.0, 0.5), (30.0, 0.0)])
+    assert [total.at(t) for t in (0, 15, 20, 26, 99)] == [0, 5, 10, 13, 15]
+
+
+def test_a_move_is_marked_by_its_reason():
+    moves = Moves()
+    for at, to, why in ((10.0, "b", "converged: -M"), (50.0, "c", "evened out: -R")):
+        move = Move(replica="j/main-0", to=to, reason=why)
+        seen = Observation(at=at, complete=False)
+        moves.intend(Trigger.TICK, seen, None, Verdict(accepted=(move,), refused=()), None)
+    moves.settle(())
+    stays = [Stay("j", node, at, at + 9, moved_in=node != "a")
+             for node, at in (("a", 0.0), ("b", 15.0), ("c", 55.0))]  # fmt: skip
+    assert [_mark(stay, moves) for stay in stays] == ["", "-M", "-R"]
+
+
+def test_cpu_of_a_node_counts_until_the_last_job_of_all():
+    cpu = {"a": [(0.0, 1.0), (50.0, 0.0)], "b": [(0.0, 0.5), (100.0, 0.0)]}
+    seen = Watched([], ["a", "b"], 2.0, {}, [], cpu, [(20.0, 0.1), (40.0, 0.3)])
+    assert (seen.mean_cpu("a"), seen.mean_cpu("b")) == (0.5, 0.5)
+    assert seen.mean_growth == pytest.approx(0.2)
+
+
+# -- the command -------------------------------------------------------------------------------
+
+
+def test_three_jobs_as_published(headway):
+    ran = headway("reproduce", "E-F1", "--seeds", 1, "--json")
+    assert ran.code == 0
+    (found,) = json.loads(ran.out)
+    assert set(found) == KEYS
+    assert set(found["arms"][0]) == ARM
+    assert (found["experiment"], found["jobs"], found["seeds"]) == ("E-F1", 3, [0])
+    makespan, last, *_ = found["published"]
+    assert makespan["ours"]["mean"] == pytest.approx(394.2)
+    assert last["ours"]["mean"] == pytest.approx(84.6)
+    assert (makespan["verdict"], last["verdict"]) == ("agrees", "agrees")
+    together = [p["ours"]["mean"] for p in found["published"] if "together" in p["what"]]
+    assert together[::2] == pytest.approx([240.2, 84.6], abs=0.1)
+    assert found["arms"][0]["cpu_by_node"] == {"node-0": pytest.approx(1.0)}
+    assert found["misses"] == sum(p["verdict"] == "misses" for p in found["published"])
+    assert all(p["why"] for p in found["published"][2:7])
+
+
+def test_tables_name_what_is_missed_and_a_page_has_the_pictures(headway, tmp_path):
+    page, text = tmp_path / "deep" / "page.html", tmp_path / "reproduced.md"
+    ran = headway("reproduce", "E-F1", "E-F2", "--seeds", 1, "--html", page, "--markdown", text)
+    assert ran.code == 0
+    assert "of 19 published figures agree. Not counted: 4" in ran.out
+    assert "Makespan (5 %, 20 s" in ran.out
+    drawn = page.read_text(encoding="utf-8")
+    for name in ("6.1:", "6.2:", "6.3:", "6.4:", "Figures 6.5 and 6.6", "Figures 6.11 and 6.12"):
+        assert name in drawn
+    told = text.read_text(encoding="utf-8")
+    assert "## E-F2" in told
+    assert "## E-S7" in told
+    assert "Not run yet." in told
+
+
+def test_an_unknown_experiment_is_named_with_those_there_are(headway):
+    ran = headway("reproduce", "E-F9")
+    assert ran.code == 2
+    assert "E-F9" in ran.err
+    assert "E-S6" in ran.err
+    assert "E-D1" in ran.err
+    assert "headway reproduce" in headway("reproduce", "--help").out
+
+
+def test_a_cluster_is_drawn_by_node_and_judged_across_experiments():
+    found = reproduce([stand_in("E-S7"), stand_in("E-G2"), stand_in("E-G3")], [0])
+    drawn = "".join(pictures(found[0]))
+    for name in ("6.16 to 6.20", "6.21 and 6.22", "6.23 and 6.24"):
+        assert name in drawn
+    assert verdict(found[0]).startswith("Nothing is published")
+    assert [row[-1] for row in figure_rows(found[1])][1] == "open: not run"
+    assert "Not judged: 1" in verdict(found[1])
+
+
+def test_what_the_models_were_made_from_is_not_counted():
+    given = [f for p in published().values() for f in p.figures if f.given]
+    assert len(given) == 8
+    assert all(f.at == "baseline" for f in given)
+
+
+def test_the_order_is_that_of_the_catalogue():
+    assert [e.id for e in named(["E-S1", "E-F2"])[0]] == ["E-F2", "E-S1"]

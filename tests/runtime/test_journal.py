@@ -1,0 +1,119 @@
+"""A file whose last line is not ended tells which acts are in doubt."""
+
+import pytest
+
+from headway.core.cycle.validate import FINE, Verdict
+from headway.core.model.decision import Applied, Failed, Plan, Refused, SetShare, Started, Suspend
+from headway.core.model.snapshot import Observation, Trigger
+from headway.errors import ConfigError
+from headway.runtime.journal import FileJournal, read
+
+SHARE = SetShare(replica="x/main-0", limit=0.5)
+PLAN, VERDICT = Plan(decisions=(SHARE,)), Verdict(accepted=(SHARE,))
+
+
+def begin(path):
+    book = FileJournal(path)
+    book.intend(Trigger.ARRIVED, Observation(at=1.0), PLAN, VERDICT, None)
+    return book
+
+
+def test_a_cycle_is_a_line(tmp_path):
+    book = begin(tmp_path / "j")
+    book.settle((Applied(decision=SHARE),))
+    book.intend(Trigger.TICK, Observation(at=2.0), Plan(), FINE, None)
+    book.settle(())
+    book.close()
+    first, second = read(tmp_path / "j")
+    assert first["outcomes"] == (Applied(decision=SHARE),)
+    assert (first["trigger"], first["plan"], first["at_s"]) == (Trigger.ARRIVED, PLAN, 1.0)
+    assert (second["cycle"], second["outcomes"]) == (2, ())
+
+
+def test_what_was_intended_is_durable_before_it_is_done(tmp_path):
+    begin(tmp_path / "j").close()  # and then we die
+    (line,) = read(tmp_path / "j")
+    assert line["plan"] == PLAN
+    assert "outcomes" not in line
+
+
+def test_wherever_a_line_is_torn_it_tells_whether_we_had_begun_to_act(tmp_path):
+    path = tmp_path / "j"
+    book = begin(path)
+    intended = path.stat().st_size
+    book.settle((Applied(decision=SHARE),))
+    book.close()
+    whole = path.read_bytes()
+    for length in range(1, len(whole)):
+        path.write_bytes(whole[:length])
+        lines = list(read(path))
+        if length < intended:
+            assert lines == [], "nothing was done before the plan was on disk"
+        else:
+            assert [line["plan"] for line in lines] == [PLAN]
+            assert ("outcomes" in lines[0]) == (length >= len(whole) - 2)
+
+
+def test_a_broken_line_in_the_middle_is_named(tmp_path):
+    path = tmp_path / "j"
+    path.write_text('{"cycle": 1\n{}\n')
+    with pytest.raises(ConfigError) as caught:
+        list(read(path))
+    assert caught.value.where == f"{path}:1"
+
+
+def test_the_memory_is_written_every_ten_minutes(tmp_path):
+    book = FileJournal(tmp_path / "j", durable=False)
+    for i in range(101):
+        book.intend(Trigger.TICK, Observation(at=i * 30.0), Plan(), FINE, {"i": i})
+        book.settle(())
+    book.close()
+    lines = list(read(tmp_path / "j"))
+    assert [line["cycle"] for line in lines if "memory" in line] == [1, 21, 41, 61, 81, 101]
+    assert lines[99]["digest"]
+
+
+def test_a_journal_that_grows_too_long_keeps_its_last_part_and_the_one_before(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    book = FileJournal(path, policy="@fair", most=2000)
+    for i in range(100):
+        book.intend(Trigger.TICK, Observation(at=i * 1.0), Plan(), FINE, {"i": i})
+        book.settle(())
+    book.close()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["journal.1.jsonl", "journal.jsonl"]
+    assert all(p.stat().st_size < 3000 for p in tmp_path.iterdir())
+    lines = list(read(path))
+    first = lines[0]["cycle"]
+    assert first > 1
+    assert [line["cycle"] for line in lines] == list(range(first, 101))
+    begun = [line for line in lines if "memory" in line]
+    assert [line["memory"]["i"] for line in begun] == [line["cycle"] - 1 for line in begun]
+    assert (len(begun), begun[1]["policy"]) == (2, "@fair")
+
+
+def test_outcomes_find_their_decisions_again_past_what_was_refused(tmp_path):
+    other = SetShare(replica="y/main-0", limit=0.001)
+    refused = Refused(decision=other, why="too low")
+    book = FileJournal(tmp_path / "j")
+    plan = Plan(decisions=(other, SHARE))
+    verdict = Verdict(accepted=(SHARE,), refused=(refused,))
+    book.intend(Trigger.TICK, Observation(at=1.0), plan, verdict, None)
+    book.settle((Failed(decision=SHARE, why="no such cgroup"),))
+    book.close()
+    (line,) = read(tmp_path / "j")
+    assert line["refused"] == (refused,)
+    assert line["outcomes"] == (Failed(decision=SHARE, why="no such cgroup"),)
+
+
+def test_of_two_equal_decisions_one_may_be_refused(tmp_path):
+    """Somebody asked twice for the same, within one cycle."""
+    pause = Suspend(job="x", reason="somebody asked for a pause")
+    refused = Refused(decision=pause, why="it is leaving")
+    book = FileJournal(tmp_path / "j")
+    verdict = Verdict(accepted=(pause, SHARE), refused=(refused,))
+    plan = Plan(decisions=(pause, SHARE, pause))
+    book.intend(Trigger.ASKED, Observation(at=1.0), plan, verdict, None)
+    book.settle((Started(decision=pause), Applied(decision=SHARE)))
+    book.close()
+    (line,) = read(tmp_path / "j")
+    assert line["outcomes"] == (Started(decision=pause), Applied(decision=SHARE))

@@ -1,0 +1,222 @@
+"""`headway move`, `pause` and `resume`, asked of a run that goes on."""
+
+import json
+import signal
+import subprocess
+import sys
+from time import monotonic, sleep
+
+import pytest
+from typer.testing import CliRunner
+
+from headway.backend import requests
+from headway.backend.clock import Clock
+from headway.cli import app
+from headway.core.cycle.validate import check
+from headway.core.model.decision import Move, Suspend
+from headway.core.model.job import JobSpec, Mode, Phase
+from headway.core.model.snapshot import Request, Trigger
+from headway.policy.common.user_requests import Asked
+from headway.policy.registry import build
+from headway.runtime.run_directory import RunFolder
+from headway.runtime.targets import Machine
+from headway.spec.runnable import Command, LiveJob
+from making import job, running, snapshot
+
+SAVES = """
+import time, headway.sdk as sdk
+run = sdk.attach()
+step = run.latest.step if run.latest else 0
+while True:
+    step += 1
+    time.sleep(0.01)
+    run.report(step, loss=1 / step)
+    print("step", step, flush=True)
+    if run.should_checkpoint():
+        run.save(step, lambda folder: (folder / "x").touch())
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    task = {"command": [sys.executable, "-c", SAVES]}
+    able = {"tasks": [task], "checkpoint": {"mode": "sdk", "graceSeconds": 5}}
+    jobs = [{"name": "able", "spec": able}, {"name": "rigid", "spec": {"tasks": [task]}}]
+    jobs += [{"name": "short", "spec": {"tasks": [{"command": [sys.executable, "-c", "pass"]}]}}]
+    nodes = [{"name": "a", "cpu": 0.5}, {"name": "b", "cpu": 0.5}]
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "nodes": nodes}
+    path = tmp_path / "w.json"
+    path.write_text(json.dumps({**head, "jobs": jobs}))
+    child = subprocess.Popen([sys.executable, "-m", "headway", "run", str(path), "--json"],
+                             stdout=subprocess.PIPE, text=True)  # fmt: skip
+    yield child, tmp_path / "data" / "runs" / "latest"
+    if child.poll() is None:
+        child.send_signal(signal.SIGINT)
+        child.communicate(timeout=30)
+
+
+def until(claim):
+    end = monotonic() + 30
+    while not claim():
+        assert monotonic() < end, "it never came true"
+        sleep(0.05)
+
+
+def call(*words, code=0):
+    done = CliRunner().invoke(app, [str(w) for w in words])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
+    child, folder = run
+    there = folder / "jobs" / "able" / "main-0"
+    until(lambda: "step 5" in (there / "out.log").read_text() if there.exists() else False)
+    source = (there / "node").read_text()
+    to = "b" if source == "a" else "a"
+    assert "under way" in call("move", "able", "--to", to).stdout
+    until((there / "pid.2").exists)
+    assert (there / "node").read_text() == to
+    until(lambda: told("able")[-1] in ("runs", "leaves") and told("able").count("runs") >= 2)
+    assert json.loads(call("pause", "able", "--json").stdout)["done"]
+    until((there / "exit.2").exists)
+    sleep(0.3)
+    assert not (there / "pid.3").exists(), "a paused job is not placed again"
+    assert "not done: it is paused" in call("pause", "able", code=1).stdout
+    assert "not done: it is paused" in call("move", "able", "--to", source, code=1).stdout
+    call("resume", "able")
+    until((there / "pid.3").exists)
+    refused = json.loads(call("resume", "able", "--json", code=1).stdout)
+    assert (refused["done"], refused["why"]) == (False, "it is not paused")
+    assert "cannot save itself" in call("pause", "rigid", code=1).stdout
+    assert "not paused" in call("resume", "rigid", code=1).stdout
+    child.send_signal(signal.SIGINT)
+    found = json.loads(child.communicate(timeout=30)[0])[0]
+    assert found["moves"] == 1
+    said = [
+        int(x.split()[1]) for x in (there / "out.log").read_text().splitlines() if x[:4] == "step"
+    ]
+    assert said[-1] > said[0]
+
+
+def told(job):
+    return [event["what"] for event in json.loads(call("explain", job, "--json").stdout)]
+
+
+def test_who_asks_where_nobody_is_hears_so(run):
+    child, folder = run
+    until((folder / "journal.jsonl").exists)
+    until((folder / "jobs" / "able" / "main-0" / "pid.1").exists)
+    done = CliRunner().invoke(app, ["pause", "nobody"])
+    assert "no job is called" in str(done.exception)
+    done = CliRunner().invoke(app, ["move", "able", "--to", "core"])
+    assert str(done.exception) == "no node is called 'core'"
+    assert done.exception.hint == "there are: a, b"
+    for request in (Request(job="able", wish="move", to="core"), Request(job="able", wish="fly")):
+        there = requests.put(folder, request)
+        until(lambda there=there: not there.exists())
+    assert child.poll() is None, "whatever is in a request, the run goes on"
+    assert "moves to core: not done" in told("able")
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+    done = CliRunner().invoke(app, ["pause", "able"])
+    assert done.exception.exit_code == 4
+
+
+def test_requests_become_decisions():
+    def asked(request):
+        s = running("x", on="a")
+        s.requests = (request,)
+        return Asked().decide(s, None)[0].decisions
+
+    assert asked(Request(job="x", wish="pause")) == (
+        Suspend(job="x", reason="somebody asked for a pause"),
+    )
+    (move,) = asked(Request(job="x", wish="move", to="b"))
+    assert isinstance(move, Move)
+    assert asked(Request(job="x", wish="resume")) == ()
+
+
+def test_a_request_about_somebody_unknown_is_refused_in_words():
+    """All who decide after it see the world as it was."""
+    for request, why in (
+        (Request(job="x", wish="move", to="nowhere"), "node nowhere is not there"),
+        (Request(job="gone", wish="pause"), "it is not running"),
+        (Request(job="gone", wish="move", to="a"), None),
+    ):
+        s = running("x", on="a", trigger=Trigger.ASKED)
+        s.requests = (request, request)
+        policy = build("@headway")
+        plan, _ = policy.decide(s, policy.begin())
+        assert [r.why for r in check(plan, s).refused] == ([why] if why else [])
+
+
+def test_who_waits_is_held_back_without_a_decision():
+    s = snapshot(jobs=[job("x", phase=Phase.LEAVING)])
+    s.requests = (Request(job="x", wish="pause"),)
+    assert Asked().decide(s, None)[0].decisions == ()
+
+
+def test_of_a_job_that_has_ended_nothing_is_asked(run):
+    child, folder = run
+    until((folder / "jobs" / "short" / "main-0" / "exit.1").exists)
+    until(lambda: "succeeded" in told("short"))
+    for words in (["pause", "short"], ["resume", "short"], ["move", "short", "--to", "a"]):
+        assert "short: not done: it has ended" in call(*words, code=1).stdout
+    there = requests.put(folder, Request(job="short", wish="pause"))
+    until(lambda: not there.exists())
+    assert child.poll() is None
+
+
+def test_a_pause_outlasts_the_wait_for_the_next_try(tmp_path):
+    clock = Clock()
+    spec = JobSpec(checkpoint=Mode.SDK)
+    argv = Command(argv=(sys.executable, "-c", "raise SystemExit(1)"))
+    live = LiveJob(id="x", at=0.0, spec=spec, commands={"main": argv})
+    backend, _ = Machine(None, "nice").backend(RunFolder(tmp_path), [live], clock)
+    work = backend.works["x"]
+    backend.observe()
+    backend.try_again(work, "it failed")
+    assert work.again_at is not None
+    requests.put(tmp_path, Request(job="x", wish="resume"))
+    backend.observe()
+    assert work.phase is Phase.LEAVING, "it was not paused: its time has not come"
+    work.again_at = 0.0
+    work.hold(True)
+    backend.observe()
+    assert work.phase is Phase.LEAVING, "it is paused"
+    requests.put(tmp_path, Request(job="x", wish="resume"))
+    backend.observe()
+    assert work.phase is Phase.WAITING
+    backend.close()
+
+
+def test_nonsense_in_the_inbox_is_left_out(tmp_path):
+    inbox = requests.Inbox(tmp_path)
+    assert inbox.new() == []
+    path = requests.put(tmp_path, Request(job="x", wish="pause"))
+    (tmp_path / "requests" / "0-bad.json").write_text("{")
+    (tmp_path / "requests" / "1-bad.json").write_text("[]")
+    odd = '{"is": "Request", "job": ["x"], "wish": "pause"}'
+    (tmp_path / "requests" / "2-bad.json").write_text(odd)
+    assert inbox.new() == [Request(job="x", wish="pause")]
+    assert inbox.new() == []
+    inbox.give()
+    inbox.heard()
+    assert not path.exists()
+    assert list((tmp_path / "requests").iterdir()) == []
+
+
+def test_a_request_stays_until_it_has_been_written_down(tmp_path):
+    """Whoever asked looks into the journal as soon as it is gone; and a crash must not lose it."""
+    there = requests.put(tmp_path, Request(job="x", wish="pause"))
+    inbox = requests.Inbox(tmp_path)
+    assert [r.wish for r in inbox.new()] == ["pause"]
+    inbox.heard()
+    assert there.exists(), "it is not part of any observation yet"
+    inbox.give()
+    assert (inbox.new(), there.exists()) == ([], True)
+    inbox.heard()
+    assert not there.exists()

@@ -1,0 +1,483 @@
+"""`headway run` and what belongs to it, with pacing: that needs no platform and no rights."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import headway
+from headway.backend.cpu_partition import fit_nodes
+from headway.backend.local.enforcement import cgroup
+from headway.backend.transit import mark
+from headway.cli import app
+from headway.cli.display import sparkline
+from headway.core.model.job import Mode
+from headway.errors import BackendError, ConfigError
+from headway.metrics.reader import Voice
+from headway.policy.registry import build
+from headway.report.cpu_timeline import of_run
+from headway.runtime import journal
+from headway.runtime.loop import Loop
+from headway.runtime.run_directory import RunFolder
+from headway.runtime.targets import Machine
+from headway.sdk import Run
+from headway.spec.load import read_workload
+from headway.spec.runnable import Command, environment, to_jobs
+from making import node
+
+TRAINS = """
+import time, headway
+run = headway.attach(total_steps=10)
+for step in range(1, 11):
+    time.sleep(0.02)
+    run.report(step, loss=1 / step)
+"""
+PRINTS = """
+import time
+for i in range(20):
+    print(f"step {i}/20 loss {1 / (i + 1)}", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def python(text):
+    return [sys.executable, "-c", text]
+
+
+def job(name, command, at=0.0, **spec):
+    return {"name": name, "at": at, "spec": {"tasks": [{"command": command}], **spec}}
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def write(tmp_path, *jobs, **more):
+    path = tmp_path / "w.yaml"
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
+    path.write_text(yaml.safe_dump({**head, **more, "jobs": list(jobs)}))
+    return path
+
+
+def call(*words, code=0):
+    done = CliRunner().invoke(app, [str(w) for w in words])
+    assert done.exit_code == code, (done.output, done.exception)
+    return done
+
+
+def test_a_run_ends_in_a_table_a_result_a_page_and_a_story(tmp_path, data):
+    path = write(tmp_path, job("x", python(TRAINS)), job("y", python(PRINTS), at=0.2))
+    assert "pictures:" in call("run", path).stdout
+    folder = data / "runs" / "latest"
+    (found,) = json.loads((folder / "result.json").read_text())
+    assert [(j["name"], j["outcome"]) for j in found["per_job"]] == [
+        ("x", "succeeded"),
+        ("y", "succeeded"),
+    ]
+    assert [j["steps"] for j in found["per_job"]] == [10, 19]
+    assert "<svg" in (folder / "report.html").read_text()
+    told = json.loads(call("explain", "x", "--json").stdout)
+    assert [e["what"] for e in told][:3] == ["waits", "placed on machine", "runs"]
+    assert told[-1]["what"] == "succeeded"
+    assert "succeeded" in call("explain", "y").stdout
+    assert json.loads(call("report", "--json").stdout)[0]["jobs"] == 2
+    assert "makespan" in call("report", "latest").stdout
+    assert "no difference" in call("replay", folder).stdout
+
+
+def test_the_report_is_written_where_it_is_wanted_or_nothing_runs(tmp_path, data):
+    path = write(tmp_path, job("x", python("pass")))
+    done = CliRunner().invoke(app, ["run", str(path), "--html", str(path / "x.html")])
+    assert "the report cannot be written" in str(done.exception)
+    assert not data.exists()
+    call("run", path, "--html", tmp_path / "new" / "x.html")
+    assert "<svg" in (tmp_path / "new" / "x.html").read_text()
+
+
+def test_who_failed_is_told_with_the_reason_also_afterwards(tmp_path, data):
+    bad = job("bad", python("raise SystemExit('no <data>')"), backoffLimit=1)
+    path = write(tmp_path, bad, job("good", python(TRAINS)))
+    folder = data / "runs" / "latest"
+    said = [call("run", path, code=1).stdout, call("report").stdout]
+    before = (folder / "result.json").read_text()
+    done = CliRunner().invoke(app, ["run", "--resume", "latest"])
+    assert "has ended" in str(done.exception)
+    assert "headway report" in done.exception.hint
+    assert (folder / "result.json").read_text() == before
+    for text in said:
+        assert "1 of 2 failed" in text
+        assert "bad failed: it ended with exit code 1: no <data>, after 2 tries" in text
+    assert "no <data>" in json.loads(call("report", "--json").stdout)[0]["reasons"]["bad"]
+    page = (folder / "report.html").read_text()
+    assert "1 of 2 jobs under headway did not succeed" in page
+    assert "no &lt;data&gt;, after 2 tries" in page
+    assert "bad (failed)" in page
+    stays = of_run(RunFolder(folder)).stays
+    assert [s.job for s in stays].count("bad") == 2
+    assert not any(s.moved_in for s in stays), "a retry is no move"
+
+
+def test_who_is_interrupted_before_it_came_took_no_time(tmp_path, data):
+    path = write(tmp_path, job("x", python("import time; time.sleep(60)")), job("y", ["x"], at=99))
+    child = subprocess.Popen([sys.executable, "-m", "headway", "run", str(path)],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    said = interrupted(child, data / "runs" / "latest" / "jobs" / "x" / "main-0" / "pid.1")
+    assert "y cancelled after 0.0 s: interrupted" in said
+
+
+def interrupted(child, when):
+    end = time.monotonic() + 30
+    while not when.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    child.send_signal(signal.SIGINT)
+    out, said = child.communicate(timeout=30)
+    assert child.returncode == 130, said
+    return said + out
+
+
+def test_the_journal_of_a_run_gives_back_its_memory(tmp_path, data):
+    jobs = [job(f"j{i}", python(TRAINS), at=0.1 * i) for i in range(3)]
+    call("run", write(tmp_path, *jobs), "--json")
+    path = data / "runs" / "latest" / "journal.jsonl"
+    lines = list(journal.read(path))
+    assert [line["cycle"] for line in lines] == list(range(1, len(lines) + 1))
+    loops = []
+    for cut in (lines, list(journal.read(path))):
+        loop = Loop(None, build("@headway"), journal.NoJournal())
+        loop.take_up(cut)
+        loops.append(loop)
+    assert loops[0].memory == loops[1].memory
+    assert not loops[0].history.jobs
+
+
+def test_observing_only_starts_jobs_and_changes_nothing(tmp_path, data):
+    spin = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    jobs = [job(f"j{i}", python(spin)) for i in range(2)]
+    done = call("run", write(tmp_path, *jobs), "--observe-only", "--policy", "las")
+    assert "would have finished" in done.stdout
+    outcomes = [
+        o
+        for line in journal.read(data / "runs" / "latest" / "journal.jsonl")
+        for o in line["outcomes"]
+        if type(o.decision).__name__ == "SetShare"
+    ]
+    assert all(type(o).__name__ == "Refused" for o in outcomes)
+
+
+def test_shares_are_paced_by_weight_and_by_limit(tmp_path, data):
+    """FlowCon gives ceilings, `las` weights; both reach the pacer and jobs still end."""
+    del data
+    spin = "import time\nend = time.process_time() + 0.6\nwhile time.process_time() < end: pass"
+    jobs = [job(f"j{i}", python(spin), at=0.3 * i) for i in range(3)]
+    nodes = [{"name": "half", "cpu": 0.5}, {"name": "other", "cpu": 0.5}]
+    path = write(tmp_path, *jobs, nodes=nodes)
+    for policy in ("las", "flowcon:paper,interval=1"):
+        (found,) = json.loads(call("run", path, "--policy", policy, "--json").stdout)
+        assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 3
+        assert found["makespan_s"] > 1.5
+
+
+def test_a_workload_larger_than_the_machine_is_scaled_and_says_so(tmp_path, data):
+    del data
+    path = write(tmp_path, job("x", python("pass")), nodes=[{"cpu": 1000}, {"cpu": 3000}])
+    done = call("run", path, "--json")
+    assert json.loads(done.stdout)[0]["cpu_factor"] == pytest.approx(os.cpu_count() / 4000, rel=0.3)
+    nodes, factor = fit_nodes((node("a", cpu=8.0),), 2.0, 100.0)
+    assert (nodes[0].capacity.cpu, nodes[0].capacity.memory, factor) == (2.0, 100.0, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        pytest.param({"profile": {"work": 3}}, "only the simulator", id="a profile alone"),
+        pytest.param({"spec": {}}, "no command", id="no command"),
+        pytest.param(
+            {"spec": {"tasks": [{"command": ["x"]}], "reports": {"pattern": "("}}},
+            "reports.pattern",
+            id="a broken expression",
+        ),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_starts(tmp_path, data, entry, says):
+    path = write(tmp_path, {"name": "x", **entry})
+    with pytest.raises(ConfigError, match=says):
+        to_jobs(read_workload(path), path, peaks={})
+    assert not data.exists()
+
+
+def test_a_built_in_model_becomes_the_command_that_trains_it(tmp_path):
+    profile = {"work": 10, "demand": 0.5, "steps": 100}
+    path = write(tmp_path, {"name": "x", "model": "mnist-tf", "profile": profile})
+    (made,) = to_jobs(read_workload(path), path, peaks={"mnist-tf": 5e8})
+    argv = made.commands["main"].argv
+    assert argv[1:6] == ("-m", "headway.trainings", "cnn", "--steps", "100")
+    assert made.spec.total_steps == 100
+    assert made.spec.tasks[0].request.memory == 5e8
+
+
+def test_thread_pools_are_sized_unless_the_user_did(monkeypatch):
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    monkeypatch.setenv("HEADWAY_DATA", "/secret")
+    command = Command(argv=("x",), env={"OMP_NUM_THREADS": "5"})
+    found = environment(os.environ, command, 2, {"HEADWAY_JOB": "x"})
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    assert [found[n] for n in names] == ["5", "7", "2"]
+    assert "HEADWAY_DATA" not in found
+
+
+def test_adopted_processes_are_watched_and_left_alone(tmp_path, data):
+    log = tmp_path / "own.log"
+    with log.open("w") as out:
+        child = subprocess.Popen(
+            [sys.executable, "-u", "-c", PRINTS], stdout=out, start_new_session=True
+        )
+    done = call("adopt", child.pid, "--json")
+    assert child.wait() == 0
+    (found,) = json.loads(done.stdout)
+    assert found["per_job"][0]["outcome"] == "succeeded"
+    assert '"value"' in (data / "runs" / "latest" / "usage.jsonl").read_text()
+    assert log.read_text().count("loss") == 20
+
+
+def test_who_was_adopted_is_let_go(data):
+    other = subprocess.Popen(python("import time; time.sleep(60)"), start_new_session=True)
+    child = subprocess.Popen([sys.executable, "-m", "headway", "adopt", str(other.pid)],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    try:
+        said = interrupted(child, data / "runs" / "latest" / "usage.jsonl")
+        assert f"-{other.pid} let go after" in said
+        assert "1 of 1 let go" in said
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run"], "give a workload"),
+        (["run", "--resume", "nothing"], "no run is called"),
+        (["explain", "x"], "nothing has run yet"),
+        (["report"], "nothing has run yet"),
+        (["report", "x"], "no run is called"),
+        (["adopt", "999999999"], "no process has the number"),
+    ],
+)
+def test_mistakes_have_one_clear_message(data, words, says):
+    del data
+    done = CliRunner().invoke(app, words)
+    assert says in str(done.exception)
+    assert done.exception.exit_code == 2
+
+
+# -- the SDK and what is heard -----------------------------------------------------------------
+
+
+def test_outside_headway_the_sdk_does_nothing(monkeypatch):
+    monkeypatch.delenv("HEADWAY_DIR", raising=False)
+    run = headway.attach(total_steps=10)
+    run.report(1, loss=0.5)
+    assert not run.managed
+    assert not run.should_checkpoint()
+    assert run.checkpoint_dir is None
+    assert run.latest is None
+    assert run.save(1, lambda folder: 1 / 0) is False
+
+
+def test_reports_are_means_of_a_tenth_of_a_second(tmp_path):
+    run = Run(tmp_path, total_steps=100)
+    for step in range(1000):
+        run.report(step, loss=2.0 if step else 5.0)
+    run.report("nonsense", loss=object())
+    run._flush()
+    lines = [json.loads(x) for x in (tmp_path / "reports.jsonl").read_text().splitlines()]
+    assert lines[0] == {"total_steps": 100}
+    assert lines[1] == {"step": 0, "loss": 5.0}
+    assert len(lines) < 20
+    voice = Voice(tmp_path, back=2**20)
+    voice.listen()
+    assert (voice.total, voice.value, voice.heard.high) == (100, 2.0, 5.0)
+
+
+def test_a_checkpoint_is_complete_or_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_EPOCH", "2")
+    run = headway.attach()
+    (tmp_path / "ask").touch()
+    assert run.should_checkpoint()
+    for step in (1, 2, 3):
+        assert run.save(step, lambda folder, step=step: (folder / "state").write_text(str(step)))
+        time.sleep(0.01)
+    assert not run.should_checkpoint()
+    assert run.latest.step == 3
+    assert not run.save(4, lambda folder: 1 / 0)
+    assert (run.latest.folder / "state").read_text() == "3"
+    kept = sorted(p.name for p in (tmp_path / "checkpoint").iterdir())
+    assert kept == ["LATEST", "step-2-2", "step-3-2"]
+    (tmp_path / "epoch").write_text("3")
+    assert not run.save(5, lambda folder: None), "an older start must not save over a newer one"
+    assert run.latest.step == 3
+
+
+def test_a_step_that_is_saved_again_has_a_checkpoint_of_its_own(tmp_path, monkeypatch):
+    """The first one stays until the second is complete; and whoever asked sees a newer one."""
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_EPOCH", "1")
+    run, seen = headway.attach(), set()
+    for turn in range(4):
+        monkeypatch.setattr(run, "_outdated", bool)
+        assert run.save(5, lambda folder, turn=turn: (folder / "state").write_text(str(turn)))
+        assert (run.latest.step, (run.latest.folder / "state").read_text()) == (5, str(turn))
+        seen.add(mark(tmp_path, Mode.SDK))
+        answers = iter((False, True))  # killed, as it were, before LATEST names the next
+        monkeypatch.setattr(run, "_outdated", lambda answers=answers: next(answers))
+        assert not run.save(5, lambda folder: (folder / "state").write_text("torn"))
+        assert (run.latest.folder / "state").read_text() == str(turn)
+    assert len(seen) == 4
+    left = [p for p in (tmp_path / "checkpoint").iterdir() if p.name != "LATEST"]
+    assert len(left) <= 3
+
+
+def test_the_newest_checkpoint_stays_whatever_its_time(tmp_path, monkeypatch):
+    """Who copies a folder copies its time, too."""
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+    run = Run(tmp_path)
+    for step in range(4):
+        assert run.save(step, lambda folder, step=step: os.utime(folder, (step, 1000 - step)))
+        assert run.latest.step == step
+    assert len(list((tmp_path / "checkpoint").glob("step-*"))) == 2
+
+
+def test_what_is_said_in_trouble_is_no_number(tmp_path):
+    (tmp_path / "reports.jsonl").write_text('{"step": 1, "loss": NaN}\nnonsense\n{"accuracy": 3}\n')
+    voice = Voice(tmp_path, back=2**20)
+    voice.listen()
+    heard = voice.report()
+    assert (heard.count, heard.mean, heard.trouble) == (
+        1,
+        3.0,
+        "a line of reports.jsonl is no report",
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param('{"step": ' + "1" * 400 + "}", id="a number that is none"),
+        pytest.param("[" * 100_000, id="nested without end"),
+        pytest.param('{"trouble": ' + "[" * 20_000 + "]" * 20_000 + "}", id="trouble without end"),
+        pytest.param('{"trouble": "\\ud800' + "x" * 1000 + '"}', id="half a letter"),
+        pytest.param('{"trouble": {"\\ud800": 1}}', id="half a letter within"),
+    ],
+)
+def test_an_odd_report_of_one_job_does_not_end_the_run(tmp_path, line):
+    (tmp_path / "reports.jsonl").write_text(line + '\n{"step": 7, "loss": 2.0}\n')
+    voice = Voice(tmp_path, back=2**20)
+    voice.listen()
+    heard = voice.report()
+    assert (voice.step, heard.mean) == (7, 2.0)
+    assert 0 < len(heard.trouble) <= 200
+    assert heard.trouble.encode()
+
+
+def test_a_torn_journal_is_mended(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    seen = '"seen":{"is":"Observation","at":0.0},"plan":{"is":"Plan"}'
+    whole = f'{{"cycle":1,"at_s":0.0,"trigger":"tick",{seen},"outcomes":[]}}\n'
+    torn = whole.replace('"cycle":1', '"cycle":2')
+    for length in range(1, len(torn)):
+        path.write_text(whole + torn[:length])
+        journal.mend(path)
+        lines = list(journal.read(path))
+        assert lines[0]["outcomes"] == ()
+        assert len(lines) == 1 or lines[1]["outcomes"] is None
+
+
+def test_runs_that_begin_at_once_have_names_of_their_own(tmp_path):
+    """Their control groups bear these names, whatever data folder they belong to."""
+    made = [RunFolder.new(tmp_path / f"{i % 2}", {}).id for i in range(10)]
+    assert len(set(made)) == 10
+
+
+def test_a_run_begins_where_another_of_our_number_died_half_way(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / f".latest-{os.getpid()}").symlink_to("of-the-dead")
+    made = RunFolder.new(tmp_path, {})
+    assert RunFolder.find(tmp_path, "latest").path.name == made.id
+
+
+def test_a_run_folder_has_one_headway(tmp_path):
+    run = RunFolder.new(tmp_path, {})
+    other = RunFolder.new(tmp_path, {})
+    assert other.id != run.id
+    assert not run.locked
+    run.lock()
+    assert run.locked
+    with pytest.raises(ConfigError, match="another Headway"):
+        RunFolder(run.path).lock()
+    run.unlock()
+    assert RunFolder.find(tmp_path, "latest").path == other.path
+
+
+def test_what_could_not_begin_leaves_nothing_behind(tmp_path, data, monkeypatch):
+    path = write(tmp_path, job("x", python("pass")))
+
+    def fails(*_):
+        raise BackendError("the platform is not there")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Machine, "backend", fails)
+        done = CliRunner().invoke(app, ["run", str(path)])
+        assert "the platform is not there" in str(done.exception)
+        assert list((data / "runs").iterdir()) == []
+    call("run", path)
+    before = RunFolder.find(data, "latest").id
+    with monkeypatch.context() as broken:
+        broken.setattr(Machine, "backend", fails)
+        call("run", path, code=1)
+    assert RunFolder.find(data, "latest").id == before
+    assert "makespan" in call("report").stdout
+
+
+def test_a_report_of_a_run_that_goes_on_says_so(data):
+    run = RunFolder.new(data, {})
+    done = CliRunner().invoke(app, ["report"])
+    assert "has not ended" in str(done.exception)
+    assert "--resume" in done.exception.hint
+    run.lock()
+    done = CliRunner().invoke(app, ["report"])
+    assert "is still running" in str(done.exception)
+    assert "--resume" not in done.exception.hint
+    run.unlock()
+
+
+def test_the_cgroup_module_needs_the_standard_library_only():
+    code = "import sys; import headway.backend.local.enforcement.cgroup; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    foreign = {"numpy", "pydantic", "yaml", "typer", "rich"} & set(done.stdout.split())
+    assert not foreign
+    assert cgroup.Sample().cpu == 0
+
+
+def test_a_sparkline_of_one_value_is_flat():
+    assert sparkline([]) == ""
+    assert sparkline([2.0, 2.0]) == "▁▁"
+
+
+def test_the_machine_is_cut_into_as_many_nodes_as_are_asked_for(tmp_path, data):
+    call("run", write(tmp_path, job("x", python("pass"))), "--nodes", "3", "--json")
+    first = next(journal.read(data / "runs" / "latest" / "journal.jsonl"))
+    assert len(first["seen"].nodes) == 3

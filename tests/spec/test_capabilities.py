@@ -1,0 +1,70 @@
+"""A manifest for a cluster runs elsewhere as far as that place can; the rest is refused by name."""
+
+import pytest
+import yaml
+
+from headway.errors import ConfigError
+from headway.sim.build import to_scenario
+from headway.spec.capabilities import EVERYTHING
+from headway.spec.load import read_workload
+from headway.spec.runnable import to_jobs
+from manifests import JOB, WHOLE, changed
+
+WORKLOAD = """
+apiVersion: headway.dev/v1alpha1
+kind: Workload
+jobs: [{name: mine, manifest: job.yaml, profile: {work: 5}}]
+"""
+
+
+@pytest.fixture
+def beside(tmp_path):
+    def write(manifest):
+        (tmp_path / "job.yaml").write_text(yaml.safe_dump(manifest))
+        path = tmp_path / "w.yaml"
+        path.write_text(WORKLOAD)
+        return read_workload(path), path
+
+    return write
+
+
+def test_the_file_of_a_cluster_is_a_job_of_this_machine_and_of_the_simulator(beside):
+    tolerant = changed("spec.tasks.0.tolerations", [{"operator": "Exists"}])
+    workload, path = beside(tolerant | {"metadata": {"name": "x", "namespace": "team-a"}})
+    (job,) = to_jobs(workload, path, peaks={})
+    assert job.commands["worker"].argv == ("python", "train.py")
+    assert len(to_scenario(workload, path=path).jobs) == 1
+
+
+@pytest.mark.parametrize(
+    ("where", "to", "simulated"),
+    [
+        ("spec.activeDeadlineSeconds", 60, False),
+        ("spec.ttlSecondsAfterFinished", 60, True),
+        ("spec.tasks.0.nodeSelector", {"disk": "fast"}, False),
+        ("spec.tasks.0.mounts", [{"path": "/data", "claim": "images"}], True),
+        ("spec.tasks.0.envFrom", [{"configMapRef": {"name": "x"}}], True),
+        ("spec.tasks.0.podTemplate", {"spec": {"hostNetwork": True}}, True),
+    ],
+)
+def test_what_cannot_be_done_here_is_refused_by_name(beside, where, to, simulated):
+    workload, path = beside(changed(where, to))
+    named = where.removeprefix("spec.").replace("tasks.0", r"tasks\[0\]")
+    with pytest.raises(ConfigError, match=f"'mine' asks for {named}, which cannot"):
+        to_jobs(workload, path, peaks={})
+    assert to_jobs(workload, path, peaks={}, honoured=EVERYTHING)
+    if simulated:
+        assert to_scenario(workload, path=path)
+    else:
+        with pytest.raises(ConfigError, match=named):
+            to_scenario(workload, path=path)
+
+
+def test_all_that_is_refused_is_named_at_once(beside):
+    with pytest.raises(ConfigError) as found:
+        to_jobs(*beside(WHOLE), peaks={})
+    assert all(name in found.value.message for name in EVERYTHING)
+
+
+def test_to_ask_for_nothing_is_to_ask_for_nothing(beside):
+    assert to_jobs(*beside(changed("spec.tasks.0.mounts", [], JOB)), peaks={})
