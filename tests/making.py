@@ -1,9 +1,9 @@
 """Small snapshots, jobs and scenarios for tests to speak about."""
 
-from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.model.job import Job, JobSpec, Mode, Phase, Replica, Task
 from headway.core.model.node import Node
-from headway.core.model.report import EMPTY, Report, Track, Usage, extend
+from headway.core.model.report import EMPTY, MetricHistory, Report, Usage, extend
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import Resources
 
@@ -43,7 +43,7 @@ def history(*, nodes=("a",), jobs=(), replicas=(), reports=(), at=0.0):
         replicas=tuple(replicas),
         reports=tuple(reports),
     )
-    return remember(History(), seen)
+    return remember(ClusterState(), seen)
 
 
 def snapshot(*, trigger=Trigger.TICK, **what):
@@ -60,7 +60,7 @@ def running(*names, on="a", trigger=Trigger.TICK, **what):
     )
 
 
-def heard(*values, every=20.0, cpu=0.5, start=0.0) -> Track:
+def heard(*values, every=20.0, cpu=0.5, start=0.0) -> MetricHistory:
     """A track with one value for each interval; None: silence."""
     track = EMPTY
     for i, value in enumerate(values):

@@ -5,7 +5,7 @@ import signal
 from headway.backend import requests
 from headway.backend.live import LiveBackend
 from headway.backend.state import Member
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 from headway.core.model.decision import Place, Started
 from headway.core.model.job import JobSpec, Mode, Task
 from headway.core.model.snapshot import Request
@@ -27,7 +27,7 @@ class Puppet(Member):
 
     def read(self, before):
         del before
-        return Sample()
+        return UsageSample()
 
     def save(self, text, name="LATEST"):
         (self.folder / "checkpoint" / name).write_text(text)

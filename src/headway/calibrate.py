@@ -19,12 +19,12 @@ from headway.backend.cpu_partition import fit_nodes
 from headway.core.estimate.curve_fit import FEWEST, fit
 from headway.core.model.decision import Suspend
 from headway.core.model.job import Direction, Mode, Phase
-from headway.core.model.report import Track, Window
+from headway.core.model.report import MetricHistory, Window
 from headway.core.model.units import Bytes, CoreSeconds, Seconds
 from headway.errors import ConfigError
 from headway.runtime import journal
 from headway.runtime.run import Run, begin
-from headway.runtime.usage_sampler import Meter, samples
+from headway.runtime.usage_sampler import UsageSampler, samples
 from headway.spec.arrivals import expand, written
 from headway.spec.runnable import LiveJob, to_jobs
 from headway.spec.workload import JobEntry, NodeSpec, Profile, Workload
@@ -163,7 +163,7 @@ class _Bench:
         return Found(jobs=names, runs=tuple(runs), profile=Profile.model_validate(known))
 
     def _solo(self) -> Solo:
-        def enough(meter: Meter, now: Seconds) -> None:
+        def enough(meter: UsageSampler, now: Seconds) -> None:
             if now > self.most:
                 meter.platform.cancel("measured long enough")
 
@@ -214,7 +214,7 @@ class _Bench:
             asked, left, started = _left(run)
         return max(0.0, left - asked - step / 2), max(0.0, again.at - started - step)
 
-    def _run(self, data: str, policy: str, look: Callable[[Meter, Seconds], None]) -> Run:
+    def _run(self, data: str, policy: str, look: Callable[[UsageSampler, Seconds], None]) -> Run:
         run = begin(self.workload, self.path, policy, data=Path(data))
         run.go(look)
         if run.interrupted:
@@ -228,7 +228,7 @@ class _Again:
 
     at: Seconds | None = None
 
-    def look(self, meter: Meter, now: Seconds) -> None:
+    def look(self, meter: UsageSampler, now: Seconds) -> None:
         for m in meter.platform.members.values():
             if m.epoch > 1:
                 meter.due = now + FINE
@@ -280,7 +280,7 @@ def extended(run: Solo, direction: Direction) -> Points:
     if not run.cut or not points:
         return points
     windows = tuple(Window(since=0, at=0, value=v, cpu=None, step=k) for k, v in points)
-    found = fit(Track(windows=windows), direction.sign)
+    found = fit(MetricHistory(windows=windows), direction.sign)
     if found is None:
         return points
     last = points[-1][0]

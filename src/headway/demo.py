@@ -13,7 +13,7 @@ from headway.report.cpu_timeline import of_run
 from headway.report.page import Section, page
 from headway.runtime.result import Result, against
 from headway.runtime.run import Run, begin
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 from headway.spec.load import read_workload
 
 Watch = Callable[[Run], AbstractContextManager[Any]]
@@ -36,12 +36,12 @@ def one(workload: Path, policy: str, data: Path, watch: Watch | None = None) -> 
 
 def alternate(
     workload: Path, policies: Sequence[str], pairs: int, data: Path, watch: Watch | None = None
-) -> tuple[list[list[Result]], list[list[RunFolder]]]:
+) -> tuple[list[list[Result]], list[list[RunDirectory]]]:
     """A B A B …: results by policy, each compared with the first policy's run of its turn; and the
     folders of these runs.
     """
     results: list[list[Result]] = [[] for _ in policies]
-    folders: list[list[RunFolder]] = [[] for _ in policies]
+    folders: list[list[RunDirectory]] = [[] for _ in policies]
     for _ in range(pairs):
         for i, policy in enumerate(policies):
             result, run = one(workload, policy, data, watch)
@@ -92,7 +92,7 @@ def _disturbed(results: Sequence[Sequence[Result]]) -> str:
 def write_demo(
     to: Path,
     results: Sequence[Sequence[Result]],
-    folders: Sequence[Sequence[RunFolder]],
+    folders: Sequence[Sequence[RunDirectory]],
     workload: Path,
 ) -> None:
     shown = [middle(r) for r in results]

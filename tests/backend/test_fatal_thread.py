@@ -6,9 +6,9 @@ import pytest
 
 from headway.backend.kubernetes.client import fatal_thread
 from headway.backend.kubernetes.client import leader_election as leases
-from headway.backend.kubernetes.client.api_worker import Lane
-from headway.backend.kubernetes.client.informer import Kind, Store, Watcher
-from headway.backend.kubernetes.client.leader_election import Lease
+from headway.backend.kubernetes.client.api_worker import ApiWorker
+from headway.backend.kubernetes.client.informer import Kind, Reflector, Store
+from headway.backend.kubernetes.client.leader_election import LeaderElection
 from headway.backend.worker import LoopQueue
 
 
@@ -30,16 +30,16 @@ def broken(*_, **__):
 
 
 def of_a_lane(api):
-    Lane(LoopQueue()).do(api.list)
+    ApiWorker(LoopQueue()).do(api.list)
 
 
 def of_a_watch(api):
     store = Store(Kind("nodes", "/api/v1/nodes"), lambda before, new: None)
-    Watcher(api, store, LoopQueue(), down=broken, up=broken).begin()
+    Reflector(api, store, LoopQueue(), down=broken, up=broken).begin()
 
 
 def of_the_lease(api):
-    Lease(api, "default", "headway", "one").hold(lambda: None)
+    LeaderElection(api, "default", "headway", "one").hold(lambda: None)
 
 
 @pytest.mark.parametrize("begin", [of_a_lane, of_a_watch, of_the_lease])

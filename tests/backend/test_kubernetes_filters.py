@@ -4,7 +4,7 @@ import pytest
 
 from fake_cluster import node
 from headway.backend.kubernetes.placement.filters import Around, lacking, unfit, unsupported
-from headway.backend.kubernetes.placement.node_info import seen
+from headway.backend.kubernetes.placement.node_info import to_core
 from headway.backend.kubernetes.placement.quantities import asked, quantity
 
 case = pytest.param
@@ -168,9 +168,9 @@ def test_amounts_are_those_of_kubernetes():
 
 def test_a_node_has_what_others_leave():
     other = pod(wants={"cpu": "300m", "memory": "1Gi"})
-    now = seen(PLAIN, [other])
+    now = to_core(PLAIN, [other])
     assert (now.capacity.cpu, now.capacity.memory, now.up) == (pytest.approx(0.7), 7 * 2**30, True)
-    assert not seen(node("x", ready=False), []).up
+    assert not to_core(node("x", ready=False), []).up
     going = node("x")
     going["metadata"]["deletionTimestamp"] = "t"
-    assert not seen(going, []).up
+    assert not to_core(going, []).up

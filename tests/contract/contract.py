@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.model.decision import (
     Applied,
     Move,
@@ -54,7 +54,7 @@ class Seen:
     """The loop's view of a platform, one look at a time."""
 
     def __init__(self, platform: Platform) -> None:
-        self.platform, self.history = platform, History()
+        self.platform, self.history = platform, ClusterState()
 
     def look(self) -> Snapshot:
         self.history = remember(self.history, self.platform.backend.observe())

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.estimate.step_rate import Speed
 from headway.core.model.job import Estimate, Expected, Phase, Task, gang
 from headway.core.model.report import Report, Usage
@@ -144,7 +144,7 @@ def test_a_snapshot_of_one_node_knows_it():
 
 
 def test_history_starts_empty():
-    s = assemble(History(), Trigger.TICK)
+    s = assemble(ClusterState(), Trigger.TICK)
     assert not s.nodes
     assert s.on("a") == ()
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headway.core.fairness.deadlines import Claim, Need, allocate, overdrawn, slack
+from headway.core.fairness.deadlines import Claim, Need, allocate, infeasible_set, slack
 from headway.core.fairness.water_filling import share, weights_for
 
 claim = st.builds(
@@ -25,7 +25,7 @@ def test_a_set_is_overdrawn_exactly_if_some_subset_has_no_slack(claims, capacity
         for size in range(1, len(claims) + 1)
         for group in combinations(claims, size)
     )
-    found = overdrawn(everybody, capacity, 0.0)
+    found = infeasible_set(everybody, capacity, 0.0)
     if abs(least) > 1e-5:  # at the very edge rounding decides
         assert bool(found) == (least < 0)
     for group in found:
@@ -35,8 +35,8 @@ def test_a_set_is_overdrawn_exactly_if_some_subset_has_no_slack(claims, capacity
 
 
 def test_what_is_past_due_is_overdrawn():
-    assert overdrawn({"x": Claim(1.0, 1.0, 5.0)}, 1.0, now=6.0) == [("x",)]
-    assert overdrawn({}, 1.0, now=0.0) == []
+    assert infeasible_set({"x": Claim(1.0, 1.0, 5.0)}, 1.0, now=6.0) == [("x",)]
+    assert infeasible_set({}, 1.0, now=0.0) == []
 
 
 def need(left, due, demand=1.0):

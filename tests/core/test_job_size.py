@@ -7,15 +7,15 @@ import pytest
 
 from headway.core.estimate.curve_fit import fit
 from headway.core.estimate.job_size import (
-    Belief,
     Known,
-    believe,
+    SizeEstimate,
+    estimate_size,
     from_kind,
     from_steps,
     learn,
     settle,
 )
-from headway.core.fairness.reference import Shadow, advance, fair_rates, promise
+from headway.core.fairness.reference import ReferenceJob, advance, fair_rates, promise
 from headway.core.model.job import Estimate, Expected, JobSpec
 from headway.core.model.report import EMPTY, Report, Usage, extend
 from making import heard
@@ -34,26 +34,26 @@ def test_declared_steps_and_their_cost_give_the_size():
 
 def test_the_surest_estimate_is_taken():
     spec = JobSpec(expected=TOLD.expected, total_steps=1000)
-    assert believe(spec, 40.0, 200, None, 1.0).size == pytest.approx(200.0, rel=0.01)
-    assert believe(TOLD, 0.0, None, None, 1.0).error == 0.5
-    assert believe(TOLD, 0.0, None, Known(work=80, least=80, most=80), 1.0).error == 0.1
+    assert estimate_size(spec, 40.0, 200, None, 1.0).size == pytest.approx(200.0, rel=0.01)
+    assert estimate_size(TOLD, 0.0, None, None, 1.0).error == 0.5
+    assert estimate_size(TOLD, 0.0, None, Known(work=80, least=80, most=80), 1.0).error == 0.1
 
 
 def test_on_a_node_of_double_speed_it_is_half_as_much():
     exact = JobSpec(expected=Expected(work=Estimate(value=100.0)))
-    assert believe(exact, 50.0, None, None, 2.0) == Belief(
+    assert estimate_size(exact, 50.0, None, None, 2.0) == SizeEstimate(
         attained=25.0, size=50.0, least=50.0, error=0.0
     )
 
 
 def test_who_is_past_what_it_could_be_is_of_unknown_size():
-    found = believe(TOLD, 160.0, None, None, 1.0)
+    found = estimate_size(TOLD, 160.0, None, None, 1.0)
     assert (found.size, found.error) == (inf, inf)
-    assert believe(JobSpec(), 5.0, None, None, 1.0).size == inf
+    assert estimate_size(JobSpec(), 5.0, None, None, 1.0).size == inf
 
 
 def test_the_expected_size_grows_with_what_has_been_done():
-    sizes = [believe(TOLD, done, None, None, 1.0).size for done in (0.0, 80.0, 120.0, 149.0)]
+    sizes = [estimate_size(TOLD, done, None, None, 1.0).size for done in (0.0, 80.0, 120.0, 149.0)]
     assert sizes == sorted(sizes)
     assert sizes[0] == pytest.approx(102.8, abs=0.1)
     assert 149 < sizes[-1] < 150
@@ -125,21 +125,21 @@ def test_too_little_or_nothing_that_falls_gives_no_curve():
 
 def test_quality_is_fitted_anew_only_when_much_more_has_been_heard():
     spec, track = JobSpec(total_steps=1000), curve("inverse")
-    first = Belief(attained=1.0)
+    first = SizeEstimate(attained=1.0)
     settle(first, spec, track, None)
     assert 0.3 < first.settles < 0.9
-    again = Belief(attained=1.0)
+    again = SizeEstimate(attained=1.0)
     settle(again, spec, extend(track, Report(replica="x", since=20, at=21)), first)
     assert (again.settles, again.windows) == (first.settles, first.windows)
-    unknown = Belief(attained=1.0)
+    unknown = SizeEstimate(attained=1.0)
     settle(unknown, JobSpec(), track, None)
     assert unknown.settles == 1.0
 
 
 def test_the_reference_world_shares_fairly_and_promises_its_ends():
     shadows = {
-        "x": Shadow(demand=1.0, size=50.0, least=50.0, sure=True),
-        "y": Shadow(demand=1.0, size=20.0, least=20.0, sure=True),
+        "x": ReferenceJob(demand=1.0, size=50.0, least=50.0, sure=True),
+        "y": ReferenceJob(demand=1.0, size=20.0, least=20.0, sure=True),
     }
     promise(shadows, 1.0, 0.0)
     assert (shadows["y"].due, shadows["x"].due) == (40.0, 70.0)
@@ -150,8 +150,8 @@ def test_the_reference_world_shares_fairly_and_promises_its_ends():
 
 def test_who_is_unsure_goes_on_in_the_reference_world_and_is_due_at_its_least():
     shadows = {
-        "x": Shadow(demand=1.0, size=50.0, least=40.0),
-        "y": Shadow(demand=1.0),
+        "x": ReferenceJob(demand=1.0, size=50.0, least=40.0),
+        "y": ReferenceJob(demand=1.0),
     }
     promise(shadows, 1.0, 0.0)
     assert (shadows["x"].due, shadows["y"].due) == (80.0, inf)

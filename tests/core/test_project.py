@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.core.cycle.project import Overlay, foresee
+from headway.core.cycle.project import Overlay, project
 from headway.core.cycle.validate import check
 from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.model.job import Phase, Task
@@ -22,12 +22,12 @@ def world():
 
 
 def seen(*decisions):
-    return foresee(Plan(decisions=decisions), world())
+    return project(Plan(decisions=decisions), world())
 
 
 def test_an_empty_plan_changes_nothing():
     s = world()
-    assert foresee(Plan(), s) is s
+    assert project(Plan(), s) is s
 
 
 def test_a_share():
@@ -47,7 +47,7 @@ def test_a_placement_starts_the_job_and_takes_the_room():
 
 def test_nodes_alike_change_kind_together():
     s = snapshot(nodes=("a", "b", "c"), jobs=[job("y", phase=Phase.WAITING, tasks=(WORKERS,))])
-    after = foresee(Plan(decisions=(Place(job="y", where=(("y/worker-0", "b"),)),)), s)
+    after = project(Plan(decisions=(Place(job="y", where=(("y/worker-0", "b"),)),)), s)
     assert sorted(after.alike.values()) == [[0, 2], [1]]
     assert sorted(s.alike.values()) == [[0, 1, 2]]
 
@@ -69,7 +69,7 @@ def test_scaling_adds_and_removes():
         nodes=("a", "b"), jobs=[job("g", tasks=(WORKERS,))], replicas=[replica("g", task="worker")]
     )
     d = Scale(job="g", task="worker", add=(("g/worker-1", "b"),), remove=("g/worker-0",))
-    after = foresee(Plan(decisions=(d,)), s)
+    after = project(Plan(decisions=(d,)), s)
     assert [r.phase for r in after.of("g")] == [Phase.LEAVING, Phase.STARTING]
 
 
@@ -97,7 +97,7 @@ def test_what_names_somebody_unknown_changes_nothing(decision):
 
 def test_what_was_seen_is_left_alone():
     s = world()
-    foresee(Plan(decisions=(Place(job="y", where=(("y/worker-0", "b"),)),)), s).nodes["b"]
+    project(Plan(decisions=(Place(job="y", where=(("y/worker-0", "b"),)),)), s).nodes["b"]
     assert s.nodes["b"].taken.cpu == 0
     assert [j.id for j in s.waiting] == ["y"]
 

@@ -1,4 +1,4 @@
-"""`foresee` and the memory backend agree on what a decision does."""
+"""`project` and the memory backend agree on what a decision does."""
 
 from copy import deepcopy
 
@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.backend.memory import MemoryBackend
-from headway.core.cycle.cluster_state import History, assemble, remember
-from headway.core.cycle.project import foresee
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
+from headway.core.cycle.project import project
 from headway.core.cycle.validate import check
 from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.model.job import Phase, Task
@@ -49,12 +49,12 @@ def decisions(draw):
 def test_foresight_is_what_happens(steps):
     jobs = [job(n, phase=Phase.WAITING, tasks=(PAIR if n == "z" else TASK,)) for n in JOBS]
     backend = MemoryBackend([node(n) for n in NODES], jobs)
-    history = History()
+    history = ClusterState()
     for decision, settle in steps:
         before = assemble(remember(history, backend.observe()), Trigger.NODE)
         plan = Plan(decisions=(decision,))
         if check(plan, before).accepted:
-            foreseen = foresee(plan, before)
+            foreseen = project(plan, before)
             expected = deepcopy({t: dict(getattr(foreseen, t)) for t in TABLES})
             backend.act(decision)
             after = assemble(remember(history, backend.observe()), Trigger.NODE)

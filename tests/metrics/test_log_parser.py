@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headway.metrics.log_parser import Lines, Said
+from headway.metrics.log_parser import LogParser, ParsedMetric
 
 
 def heard(text, metric="loss", pattern=None):
-    return Lines(metric, pattern).feed((text + "\n").encode())
+    return LogParser(metric, pattern).feed((text + "\n").encode())
 
 
 def value(text, metric="loss"):
@@ -342,7 +342,7 @@ LOGS = {
 def test_a_whole_log_is_understood_and_its_steps_never_decrease(log, steps, total):
     losses = iter(2 / n for n in range(1, 100))
     text = "".join(t.replace("{}", f"{next(losses):.4f}") if "{}" in t else t for t in split(log))
-    said = Lines().feed(text.encode() + b"\n")
+    said = LogParser().feed(text.encode() + b"\n")
     assert [s.step for s in said] == pytest.approx(steps)
     assert all(a.step <= b.step for a, b in pairwise(said))
     assert [s.value for s in said] == [round(2 / n, 4) for n in range(1, len(steps) + 1)]
@@ -360,35 +360,37 @@ def test_several_workers_who_talk_across_each_other_do_not_count_twice():
 
 
 def test_an_unfinished_line_waits_for_its_end():
-    lines = Lines()
+    lines = LogParser()
     assert lines.feed(b"step 3 lo") == []
     assert lines.feed(b"ss 0.") == []
-    assert lines.feed(b"5\nloss") == [Said(3, 0.5)]
+    assert lines.feed(b"5\nloss") == [ParsedMetric(3, 0.5)]
 
 
 def test_a_long_line_is_cut():
-    lines = Lines()
-    assert lines.feed(b"loss 1 " + b"x" * 9000 + b"\n" + b"x" * 9000) == [Said(None, 1)]
+    lines = LogParser()
+    assert lines.feed(b"loss 1 " + b"x" * 9000 + b"\n" + b"x" * 9000) == [ParsedMetric(None, 1)]
     assert len(lines._rest) == 8192
-    assert lines.feed(b" loss 1\nloss 2\n") == [Said(None, 2)]
+    assert lines.feed(b" loss 1\nloss 2\n") == [ParsedMetric(None, 2)]
 
 
 def test_bytes_that_are_no_text_do_no_harm():
-    assert Lines().feed(b"\xff\xfe step 1 \x80 loss 2 \xc3\n") == [Said(1, 2)]
+    assert LogParser().feed(b"\xff\xfe step 1 \x80 loss 2 \xc3\n") == [ParsedMetric(1, 2)]
 
 
 def test_the_users_own_pattern_names_value_step_and_total():
     pattern = r"(?P<step>\d+) of (?P<total>\d+): E=(?P<value>\S+)"
-    assert heard("3 of 9: E=0.5\nloss 3\n4 of 9: E=??", pattern=pattern) == [Said(3, 0.5, 9)]
+    assert heard("3 of 9: E=0.5\nloss 3\n4 of 9: E=??", pattern=pattern) == [
+        ParsedMetric(3, 0.5, 9)
+    ]
 
 
 def test_the_first_group_is_the_value_and_the_place_is_found_as_ever():
     said = heard("Epoch 2/4\nEpoch 2 [5/10] E=0.5\nE=1", pattern=r"E=([\d.]+)")
-    assert said == [Said(1.5, 0.5, 4), Said(None, 1)]
+    assert said == [ParsedMetric(1.5, 0.5, 4), ParsedMetric(None, 1)]
 
 
 def test_a_pattern_sees_letters_as_they_were_printed():
-    assert heard("e=1 E=2", pattern=r"E=(\d)") == [Said(None, 2)]
+    assert heard("e=1 E=2", pattern=r"E=(\d)") == [ParsedMetric(None, 2)]
 
 
 @pytest.mark.parametrize(
@@ -402,7 +404,7 @@ def test_a_pattern_sees_letters_as_they_were_printed():
 )
 def test_what_cannot_work_is_refused_readably(metric, pattern, message):
     with pytest.raises(ValueError, match=message):
-        Lines(metric, pattern)
+        LogParser(metric, pattern)
 
 
 WORDS = st.sampled_from(
@@ -417,8 +419,8 @@ PRINTED = st.lists(WORDS.map(str.encode) | st.binary(max_size=4)).map(b"".join)
 
 @given(PRINTED, st.lists(st.integers(0, 200)), st.sampled_from([None, r"(?P<value>\S+)$"]))
 def test_any_bytes_cut_anywhere_say_the_same_as_whole(data, cuts, pattern):
-    whole = Lines(pattern=pattern).feed(data + b"\n")
-    lines = Lines(pattern=pattern)
+    whole = LogParser(pattern=pattern).feed(data + b"\n")
+    lines = LogParser(pattern=pattern)
     ends = [0, *sorted(min(c, len(data)) for c in cuts), len(data)]
     pieces = [said for a, b in pairwise(ends) for said in lines.feed(data[a:b])]
     assert repr(pieces + lines.feed(b"\n")) == repr(whole)  # as nan is not nan
@@ -437,7 +439,7 @@ def test_no_line_takes_long(start, again):
 
     def seconds():
         since = perf_counter()
-        Lines().feed(line)
+        LogParser().feed(line)
         return perf_counter() - since
 
     assert min(seconds() for _ in range(7)) < 0.002

@@ -3,7 +3,7 @@
 import pytest
 
 from gangs import decide, gang, gpus, placed, tasks, there
-from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.estimate.category import Category
 from headway.core.estimate.step_rate import Speed
 from headway.core.model.decision import CALM, Place, Scale, SetShare, Suspend
@@ -48,7 +48,7 @@ def test_one_does_not_stand_in_anothers_way_for_ever():
 
 def test_a_suspended_job_has_its_old_place_in_the_queue():
     seen = Observation(at=0.0, complete=True, nodes=(gpus("a", 1),), jobs=(gang("x", 1, at=5.0),))
-    history = remember(History(), seen)
+    history = remember(ClusterState(), seen)
     history = remember(history, Observation(at=9.0, jobs=(gang("old", 1, at=1.0),)))
     assert placed("gang", assemble(history, Trigger.NODE)) == {"old": ["a", "a"]}
 
@@ -139,7 +139,7 @@ def test_a_guest_goes_when_the_rest_is_free():
         at=10.0, complete=True, nodes=(gpus("a"),), jobs=(guest, big, third),
         replicas=tuple(there("guest", "a")),
     )  # fmt: skip
-    policy, history = build("gang"), remember(History(), first)
+    policy, history = build("gang"), remember(ClusterState(), first)
     memory = policy.begin()
     memory.guests["guest"] = None
     plan, memory = policy.decide(assemble(history, Trigger.FINISHED), memory)
@@ -203,7 +203,7 @@ def test_what_found_no_room_is_not_looked_at_again_until_some_is_free():
     s = snapshot(nodes=[gpus("a", 1)], jobs=[gang("x", 2), gang("y", 2, at=1.0)])
     _, memory = decide("gang", s)
     assert len(memory.misfits) == 1
-    calm = assemble(remember(History(), Observation(at=1.0)), Trigger.TICK)
+    calm = assemble(remember(ClusterState(), Observation(at=1.0)), Trigger.TICK)
     _, memory = build("gang").decide(calm, memory)
     assert len(memory.misfits) == 1
     _, memory = build("gang").decide(snapshot(nodes=[gpus("a", 2)]), memory)
@@ -216,7 +216,7 @@ def test_a_reservation_stands_until_it_is_due():
         at=0.0, complete=True, nodes=(gpus("a"),), jobs=(x, gang("big", 4)),
         replicas=tuple(there("x", "a", "a", "a")),
     )  # fmt: skip
-    history = remember(History(), seen)
+    history = remember(ClusterState(), seen)
     _, memory = policy.decide(assemble(history, Trigger.ARRIVED), policy.begin())
     first = memory.reserved
     history = remember(history, Observation(at=1.0))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gangs import SPEED, decide, gang, gpus, there
-from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.estimate.step_rate import Speed
 from headway.core.model.decision import CALM, Place, Scale, SetShare
 from headway.core.model.job import Estimate, Expected, Job, JobSpec, Mode, Phase, Task
@@ -155,7 +155,7 @@ def test_an_end_is_a_reason_to_adjust_at_once():
         at=0.0, complete=True, nodes=(cores("a"),), replicas=tuple(using("x", "a", "a")),
         jobs=(x, cpu_job("y")),
     )  # fmt: skip
-    history = remember(History(), seen)
+    history = remember(ClusterState(), seen)
     gone = Observation(at=100.0, jobs=(cpu_job("y", phase=Phase.SUCCEEDED),))
     s = assemble(remember(history, gone), Trigger.FINISHED)
     plan, _ = kips(s, due=114.0, adjusted={"y": 99.0})

@@ -6,10 +6,10 @@ import pytest
 
 from headway.core.cycle.cluster_state import requested
 from headway.core.cycle.policy import Chain, PerNode
-from headway.core.cycle.project import foresee
+from headway.core.cycle.project import project
 from headway.core.cycle.validate import check
 from headway.core.fairness.priority_weights import demand_of
-from headway.core.fairness.reference import Shadow
+from headway.core.fairness.reference import ReferenceJob
 from headway.core.model.decision import CALM, Plan, SetShare
 from headway.core.model.job import Estimate, Expected, Phase, Task
 from headway.core.model.units import NOTHING, Resources
@@ -174,7 +174,7 @@ def test_no_policy_allows_a_replica_more_than_its_user_does(policy, lifted):
     found = {d.replica: d.limit for d in plan.decisions}
     assert found.get("x/main-0", lifted) == 0.5
     assert found.get("y/main-0") is None
-    after = snapshot(jobs=list(s.jobs.values()), replicas=foresee(plan, s).running, at=10.0)
+    after = snapshot(jobs=list(s.jobs.values()), replicas=project(plan, s).running, at=10.0)
     assert not made.decide(after, memory)[0].decisions
 
 
@@ -247,7 +247,7 @@ def test_a_job_goes_where_fair_sharing_would_have_put_it(request_, now, goes):
     """On node a somebody was made to finish early, who would still be there under fair sharing."""
     policy = AsFair(PerNode(Headway()))
     memory = policy.begin()
-    gone = Shadow(demand=1.0, size=90.0, least=90.0, sure=True, due=100.0, left=True)
+    gone = ReferenceJob(demand=1.0, size=90.0, least=90.0, sure=True, due=100.0, left=True)
     gone.request = request_
     memory.members["a"] = Headway().begin()
     memory.members["a"].shadows["gone/main-0"] = gone

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.model.decision import CALM, Place, Suspend
 from headway.core.model.job import JobSpec, Mode, Phase, Task
 from headway.core.model.snapshot import Observation, Trigger
@@ -125,7 +125,7 @@ def test_nobody_passes_the_first_who_waits():
 
 
 def test_fifo_does_not_look_again_for_who_did_not_fit_before():
-    h = History()
+    h = ClusterState()
     x, xs = runs("x", "a", 3)
     first = Observation(
         at=0.0, complete=True, nodes=(box("a"),), jobs=(x, waits("y", 2)), replicas=tuple(xs)
@@ -140,7 +140,7 @@ def test_fifo_does_not_look_again_for_who_did_not_fit_before():
 
 def test_fifo_tries_again_who_was_refused():
     """The backend refused the place: nothing has changed when it asks to look again."""
-    h = History()
+    h = ClusterState()
     first = Observation(at=0.0, complete=True, nodes=(box("a"),), jobs=(waits("x", 2),))
     (placed,), _ = decided(Fifo(), assemble(remember(h, first), Trigger.ARRIVED))
     later = assemble(remember(h, Observation(at=30.0)), Trigger.NODE)
@@ -154,7 +154,7 @@ class Watched:
     """Cycles of the policy over looks that a test tells one by one."""
 
     def __init__(self, *nodes, quantum=100.0):
-        self.policy, self.h = Tiresias(quantum=quantum), History()
+        self.policy, self.h = Tiresias(quantum=quantum), ClusterState()
         self.memory = self.policy.begin()
         self.see(0.0, nodes=nodes, complete=True)
 

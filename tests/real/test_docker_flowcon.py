@@ -14,7 +14,7 @@ from time import monotonic, sleep
 import pytest
 
 from headway.backend.docker import cpu_limits, stats
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 from headway.core.model.decision import Applied, SetShare, Started
 from headway.runtime import journal
 
@@ -80,7 +80,7 @@ def look(engine, w, now):
     try:
         w.used.append((now, w.gauge.read(None)))
     except OSError:
-        w.used.append((now, w.used[-1][1] if w.used else Sample()))
+        w.used.append((now, w.used[-1][1] if w.used else UsageSample()))
 
 
 def experiment(engine, data, policy):

@@ -6,7 +6,7 @@ from headway.core.cycle.validate import FINE, Verdict
 from headway.core.model.decision import Applied, Failed, Plan, Refused, SetShare, Started, Suspend
 from headway.core.model.snapshot import Observation, Trigger
 from headway.errors import ConfigError
-from headway.runtime.journal import FileJournal, read
+from headway.runtime.journal import FORMAT, FileJournal, mend, read
 
 SHARE = SetShare(replica="x/main-0", limit=0.5)
 PLAN, VERDICT = Plan(decisions=(SHARE,)), Verdict(accepted=(SHARE,))
@@ -56,7 +56,7 @@ def test_wherever_a_line_is_torn_it_tells_whether_we_had_begun_to_act(tmp_path):
 
 def test_a_broken_line_in_the_middle_is_named(tmp_path):
     path = tmp_path / "j"
-    path.write_text('{"cycle": 1\n{}\n')
+    path.write_text('{"format":2,"cycle":1\n{}\n')
     with pytest.raises(ConfigError) as caught:
         list(read(path))
     assert caught.value.where == f"{path}:1"
@@ -117,3 +117,27 @@ def test_of_two_equal_decisions_one_may_be_refused(tmp_path):
     book.close()
     (line,) = read(tmp_path / "j")
     assert line["outcomes"] == (Started(decision=pause), Applied(decision=SHARE))
+
+
+@pytest.mark.parametrize(
+    ("head", "number"), [('{"cycle":1,"at_s":0', 1), ('{"cyc', 1), ('{"format":3,"cycle":1,"at', 3)]
+)
+def test_a_journal_of_another_format_is_refused_and_left_as_it_is(tmp_path, head, number):
+    path = tmp_path / "j"
+    path.write_text(head)
+    for use in (mend, lambda path: list(read(path))):
+        with pytest.raises(ConfigError) as caught:
+            use(path)
+        says = f"was written in format {number}; this Headway reads format {FORMAT}"
+        assert says in caught.value.message
+        assert str(path) in caught.value.message
+        assert path.read_text() == head
+
+
+def test_a_journal_says_its_format_once_a_file(tmp_path):
+    path = tmp_path / "j"
+    for _ in range(2):
+        begin(path).close()
+        mend(path)
+    assert path.read_text().count('"format"') == 1
+    assert path.read_text().startswith(f'{{"format":{FORMAT},"cycle":1,')

@@ -11,10 +11,10 @@ from kubernetes.config import ConfigException
 
 from headway.backend.kubernetes.client import leader_election as leases
 from headway.backend.kubernetes.client.api import connect
-from headway.backend.kubernetes.client.leader_election import Lease
+from headway.backend.kubernetes.client.leader_election import LeaderElection
 from headway.errors import BackendError, ConfigError, Denied, Unreachable
 from headway.runtime.operator import Operator
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 
 
 def holder(fake):
@@ -23,7 +23,7 @@ def holder(fake):
 
 
 def test_one_holds_the_lease_and_the_next_waits_until_it_is_let_go(fake):
-    one, two = (Lease(fake.api(), "default", "headway", name) for name in ("one", "two"))
+    one, two = (LeaderElection(fake.api(), "default", "headway", name) for name in ("one", "two"))
     assert one.take()
     assert not two.take()
     assert one.take()
@@ -36,7 +36,7 @@ def test_one_holds_the_lease_and_the_next_waits_until_it_is_let_go(fake):
 
 
 def test_a_lease_that_is_not_renewed_is_taken(fake):
-    one, two = (Lease(fake.api(), "default", "headway", name) for name in ("one", "two"))
+    one, two = (LeaderElection(fake.api(), "default", "headway", name) for name in ("one", "two"))
     assert one.take()
     assert not two.take()
     fake.change("leases", "headway", {"spec": {"leaseDurationSeconds": 0}})
@@ -44,7 +44,7 @@ def test_a_lease_that_is_not_renewed_is_taken(fake):
 
 
 def test_who_was_quicker_has_it(fake):
-    one = Lease(fake.api(), "default", "headway", "one")
+    one = LeaderElection(fake.api(), "default", "headway", "one")
     fake.refuse["POST", "leases", ""] = (409, "exists")
     assert not one.take()
     fake.refuse["POST", "leases", ""] = (422, "no")
@@ -57,10 +57,10 @@ def test_who_was_quicker_has_it(fake):
 
 def test_waiting_for_the_lease_can_be_stopped(fake, monkeypatch):
     monkeypatch.setattr(leases, "RETRY", 0.02)
-    assert Lease(fake.api(), "default", "headway", "one").take()
+    assert LeaderElection(fake.api(), "default", "headway", "one").take()
     stop = Event()
     Thread(target=lambda: (sleep(0.1), stop.set()), daemon=True).start()
-    assert not Lease(fake.api(), "default", "headway", "two").acquire(stop)
+    assert not LeaderElection(fake.api(), "default", "headway", "two").acquire(stop)
 
 
 @pytest.mark.parametrize("how", ["taken", "unreachable"])
@@ -68,7 +68,7 @@ def test_a_lease_that_is_lost_is_told_in_time(fake, monkeypatch, how):
     monkeypatch.setattr(leases, "RETRY", 0.02)
     monkeypatch.setattr(leases, "DEADLINE", 1.0)
     monkeypatch.setattr(leases, "LOOK", 0.02)
-    one, lost = Lease(fake.api(), "default", "headway", "one"), Event()
+    one, lost = LeaderElection(fake.api(), "default", "headway", "one"), Event()
     assert one.take()
     one.hold(lost.set)
     sleep(0.1)
@@ -87,7 +87,7 @@ def test_a_server_that_hangs_does_not_delay_the_end_of_a_lease(fake, monkeypatch
     monkeypatch.setattr(leases, "DEADLINE", 0.5)
     monkeypatch.setattr(leases, "LOOK", 0.02)
     monkeypatch.setattr(leases, "ANSWER", answer)
-    one, lost = Lease(fake.api(), "default", "headway", "one"), Event()
+    one, lost = LeaderElection(fake.api(), "default", "headway", "one"), Event()
     assert one.take()
     one.hold(lost.set)
     with fake.changed:  # nothing is answered as long as we hold this
@@ -125,7 +125,7 @@ def test_of_earlier_terms_only_the_last_is_kept(fake, tmp_path):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "run.json").write_text(json.dumps(about))
     (tmp_path / "runs" / "broken").mkdir()
-    busy = RunFolder(tmp_path / "runs" / "3")
+    busy = RunDirectory(tmp_path / "runs" / "3")
     busy.lock()
     fake.refuse["GET", "nodes", ""] = (403, "that is enough")
     with pytest.raises(Denied):

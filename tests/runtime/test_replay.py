@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headway.cli import app
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 from scenarios import POLICIES
 
 WORKLOAD = """
@@ -68,7 +68,7 @@ def test_a_changed_journal_is_noticed(tmp_path, workload):
 
 def test_a_real_run_is_decided_again_by_its_name(tmp_path, workload):
     """Its journal says `@headway`: as it runs for real. Nobody but us has to know."""
-    folder = RunFolder.new(tmp_path, {})
+    folder = RunDirectory.new(tmp_path, {})
     call("simulate", workload, "--policy", "@fifo", "--journal", folder.journal)
     for name in ("latest", folder.id, folder.path, folder.journal):
         said = call("replay", name, "--data", tmp_path).stdout
@@ -88,12 +88,24 @@ def test_an_empty_or_nameless_journal_is_refused(tmp_path):
     journal.touch()
     assert "no cycle" in str(CliRunner().invoke(app, ["replay", str(journal)]).exception)
     seen = '"seen":{"is":"Observation","at":0.0},"plan":{"is":"Plan"},"outcomes":[]'
-    journal.write_text(f'{{"cycle":1,"at_s":0.0,"trigger":"tick",{seen}}}\n')
+    journal.write_text(f'{{"format":2,"cycle":1,"at_s":0.0,"trigger":"tick",{seen}}}\n')
     assert "--policy" in CliRunner().invoke(app, ["replay", str(journal)]).exception.hint
 
 
 def test_a_journal_without_its_beginning_is_refused(tmp_path, workload):
     journal = tmp_path / "journal.jsonl"
     call("simulate", workload, "--policy", "fair", "--journal", journal)
-    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[1:]))
+    later = "".join(journal.read_text().splitlines(keepends=True)[1:])
+    journal.write_text(later.replace("{", '{"format":2,', 1))
     assert "lost its beginning" in str(call("replay", journal, code=1).exception)
+
+
+def test_a_run_of_another_format_is_not_resumed_and_left_as_it_is(tmp_path):
+    folder = RunDirectory.new(tmp_path, {"workload": "w.yaml", "policy": "fair"})
+    folder.write("run.json", json.dumps({"workload": "w.yaml", "policy": "fair"}))
+    folder.journal.write_text('{"cycle":1,"at_s":0.0')
+    before = {p.name: p.read_bytes() for p in folder.path.iterdir()}
+    said = CliRunner().invoke(app, ["run", "--resume", "latest", "--data", str(tmp_path)]).exception
+    assert "was written in format 1; this Headway reads format 2" in str(said)
+    assert "Headway 0.1" in said.hint
+    assert {p.name: p.read_bytes() for p in folder.path.iterdir()} == before

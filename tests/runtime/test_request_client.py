@@ -18,7 +18,7 @@ from headway.core.model.job import JobSpec, Mode, Phase
 from headway.core.model.snapshot import Request, Trigger
 from headway.policy.common.user_requests import Asked
 from headway.policy.registry import build
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 from headway.runtime.targets import Machine
 from headway.spec.runnable import Command, LiveJob
 from making import job, running, snapshot
@@ -175,7 +175,7 @@ def test_a_pause_outlasts_the_wait_for_the_next_try(tmp_path):
     spec = JobSpec(checkpoint=Mode.SDK)
     argv = Command(argv=(sys.executable, "-c", "raise SystemExit(1)"))
     live = LiveJob(id="x", at=0.0, spec=spec, commands={"main": argv})
-    backend, _ = Machine(None, "nice").backend(RunFolder(tmp_path), [live], clock)
+    backend, _ = Machine(None, "nice").backend(RunDirectory(tmp_path), [live], clock)
     work = backend.works["x"]
     backend.observe()
     backend.try_again(work, "it failed")

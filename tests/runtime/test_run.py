@@ -19,12 +19,12 @@ from headway.cli import app
 from headway.cli.display import sparkline
 from headway.core.model.job import Mode
 from headway.errors import BackendError, ConfigError
-from headway.metrics.reader import Voice
+from headway.metrics.reader import MetricsReader
 from headway.policy.registry import build
 from headway.report.cpu_timeline import of_run
 from headway.runtime import journal
 from headway.runtime.loop import Loop
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 from headway.runtime.targets import Machine
 from headway.sdk import Run
 from headway.spec.load import read_workload
@@ -121,7 +121,7 @@ def test_who_failed_is_told_with_the_reason_also_afterwards(tmp_path, data):
     assert "1 of 2 jobs under headway did not succeed" in page
     assert "no &lt;data&gt;, after 2 tries" in page
     assert "bad (failed)" in page
-    stays = of_run(RunFolder(folder)).stays
+    stays = of_run(RunDirectory(folder)).stays
     assert [s.job for s in stays].count("bad") == 2
     assert not any(s.moved_in for s in stays), "a retry is no move"
 
@@ -305,7 +305,7 @@ def test_reports_are_means_of_a_tenth_of_a_second(tmp_path):
     assert lines[0] == {"total_steps": 100}
     assert lines[1] == {"step": 0, "loss": 5.0}
     assert len(lines) < 20
-    voice = Voice(tmp_path, back=2**20)
+    voice = MetricsReader(tmp_path, back=2**20)
     voice.listen()
     assert (voice.total, voice.value, voice.heard.high) == (100, 2.0, 5.0)
 
@@ -363,7 +363,7 @@ def test_the_newest_checkpoint_stays_whatever_its_time(tmp_path, monkeypatch):
 
 def test_what_is_said_in_trouble_is_no_number(tmp_path):
     (tmp_path / "reports.jsonl").write_text('{"step": 1, "loss": NaN}\nnonsense\n{"accuracy": 3}\n')
-    voice = Voice(tmp_path, back=2**20)
+    voice = MetricsReader(tmp_path, back=2**20)
     voice.listen()
     heard = voice.report()
     assert (heard.count, heard.mean, heard.trouble) == (
@@ -385,7 +385,7 @@ def test_what_is_said_in_trouble_is_no_number(tmp_path):
 )
 def test_an_odd_report_of_one_job_does_not_end_the_run(tmp_path, line):
     (tmp_path / "reports.jsonl").write_text(line + '\n{"step": 7, "loss": 2.0}\n')
-    voice = Voice(tmp_path, back=2**20)
+    voice = MetricsReader(tmp_path, back=2**20)
     voice.listen()
     heard = voice.report()
     assert (voice.step, heard.mean) == (7, 2.0)
@@ -396,8 +396,8 @@ def test_an_odd_report_of_one_job_does_not_end_the_run(tmp_path, line):
 def test_a_torn_journal_is_mended(tmp_path):
     path = tmp_path / "journal.jsonl"
     seen = '"seen":{"is":"Observation","at":0.0},"plan":{"is":"Plan"}'
-    whole = f'{{"cycle":1,"at_s":0.0,"trigger":"tick",{seen},"outcomes":[]}}\n'
-    torn = whole.replace('"cycle":1', '"cycle":2')
+    whole = f'{{"format":2,"cycle":1,"at_s":0.0,"trigger":"tick",{seen},"outcomes":[]}}\n'
+    torn = whole.replace('"format":2,"cycle":1', '"cycle":2')
     for length in range(1, len(torn)):
         path.write_text(whole + torn[:length])
         journal.mend(path)
@@ -408,28 +408,28 @@ def test_a_torn_journal_is_mended(tmp_path):
 
 def test_runs_that_begin_at_once_have_names_of_their_own(tmp_path):
     """Their control groups bear these names, whatever data folder they belong to."""
-    made = [RunFolder.new(tmp_path / f"{i % 2}", {}).id for i in range(10)]
+    made = [RunDirectory.new(tmp_path / f"{i % 2}", {}).id for i in range(10)]
     assert len(set(made)) == 10
 
 
 def test_a_run_begins_where_another_of_our_number_died_half_way(tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / f".latest-{os.getpid()}").symlink_to("of-the-dead")
-    made = RunFolder.new(tmp_path, {})
-    assert RunFolder.find(tmp_path, "latest").path.name == made.id
+    made = RunDirectory.new(tmp_path, {})
+    assert RunDirectory.find(tmp_path, "latest").path.name == made.id
 
 
 def test_a_run_folder_has_one_headway(tmp_path):
-    run = RunFolder.new(tmp_path, {})
-    other = RunFolder.new(tmp_path, {})
+    run = RunDirectory.new(tmp_path, {})
+    other = RunDirectory.new(tmp_path, {})
     assert other.id != run.id
     assert not run.locked
     run.lock()
     assert run.locked
     with pytest.raises(ConfigError, match="another Headway"):
-        RunFolder(run.path).lock()
+        RunDirectory(run.path).lock()
     run.unlock()
-    assert RunFolder.find(tmp_path, "latest").path == other.path
+    assert RunDirectory.find(tmp_path, "latest").path == other.path
 
 
 def test_what_could_not_begin_leaves_nothing_behind(tmp_path, data, monkeypatch):
@@ -444,16 +444,16 @@ def test_what_could_not_begin_leaves_nothing_behind(tmp_path, data, monkeypatch)
         assert "the platform is not there" in str(done.exception)
         assert list((data / "runs").iterdir()) == []
     call("run", path)
-    before = RunFolder.find(data, "latest").id
+    before = RunDirectory.find(data, "latest").id
     with monkeypatch.context() as broken:
         broken.setattr(Machine, "backend", fails)
         call("run", path, code=1)
-    assert RunFolder.find(data, "latest").id == before
+    assert RunDirectory.find(data, "latest").id == before
     assert "makespan" in call("report").stdout
 
 
 def test_a_report_of_a_run_that_goes_on_says_so(data):
-    run = RunFolder.new(data, {})
+    run = RunDirectory.new(data, {})
     done = CliRunner().invoke(app, ["report"])
     assert "has not ended" in str(done.exception)
     assert "--resume" in done.exception.hint
@@ -469,7 +469,7 @@ def test_the_cgroup_module_needs_the_standard_library_only():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     foreign = {"numpy", "pydantic", "yaml", "typer", "rich"} & set(done.stdout.split())
     assert not foreign
-    assert cgroup.Sample().cpu == 0
+    assert cgroup.UsageSample().cpu == 0
 
 
 def test_a_sparkline_of_one_value_is_flat():

@@ -3,7 +3,7 @@
 import pytest
 
 from gangs import gpus
-from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.estimate.step_rate import Speed
 from headway.core.model.decision import Place, Plan, Refused
 from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Task
@@ -87,7 +87,7 @@ def test_a_gang_is_refused_whole_if_a_node_is_gone_meanwhile():
     world, policy = World(scenario, heard=True), build("gang")
     world.next_at()
     world.jump()
-    seen = assemble(remember(History(), world.observe()), Trigger.ARRIVED)
+    seen = assemble(remember(ClusterState(), world.observe()), Trigger.ARRIVED)
     (place,) = policy.decide(seen, policy.begin())[0].decisions
     assert isinstance(place, Place)
     world.next_at()

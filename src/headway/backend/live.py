@@ -204,8 +204,8 @@ class LiveBackend(ABC, Generic[M]):
             at=now,
             complete=complete,
             nodes=tuple(self.nodes[n] for n in nodes),
-            jobs=tuple(self.works[j].seen() for j in jobs),
-            replicas=tuple(m.seen() for m in replicas.values()),
+            jobs=tuple(self.works[j].to_core() for j in jobs),
+            replicas=tuple(m.to_core() for m in replicas.values()),
             reports=tuple(r for r in reports if r is not None),
             requests=requests,
         )

@@ -10,7 +10,7 @@ from headway.backend.state import Work
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request
 from headway.core.model.units import NodeId, ReplicaId
-from headway.metrics.reader import Voice
+from headway.metrics.reader import MetricsReader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ def _take_up(backend: "Resumable[Any]", work: Work, epoch: int, attempt: Try) ->
             m.rank = work.gang.index(m.id), len(work.gang)
         (m.folder / "ask").unlink(missing_ok=True)
         # What was heard before is in the journal: a little of it will do.
-        m.voice = Voice(m.folder, work.job.metric, work.job.pattern, back=64 * 2**10)
+        m.voice = MetricsReader(m.folder, work.job.metric, work.job.pattern, back=64 * 2**10)
         backend.take_up(m)
     work.phase, work.again_at = (Phase.RUNNING if work.members else work.queued), None
     unplanned = {n: code for n, code in attempt.codes.items() if n not in attempt.left}

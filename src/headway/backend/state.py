@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway import failpoint
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 from headway.core.estimate.step_rate import SERVER
 from headway.core.model.job import Job, Phase, Replica, task_of
 from headway.core.model.report import Report, Usage
 from headway.core.model.units import Bytes, Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
-from headway.metrics.reader import Voice
+from headway.metrics.reader import MetricsReader
 from headway.spec.runnable import LiveJob
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Work:
         else:
             (self.folder / "held").unlink(missing_ok=True)
 
-    def seen(self) -> Job:
+    def to_core(self) -> Job:
         return Job(
             id=self.id,
             spec=self.spec,
@@ -118,19 +118,19 @@ class Member(ABC):
         self.transit: Transit | None = None
         self.came_from: NodeId | None = None
         """Where its room is kept until it has reported here."""
-        self.voice = Voice(self.folder, work.job.metric, work.job.pattern, work.job.log)
-        self.last = Sample()
+        self.voice = MetricsReader(self.folder, work.job.metric, work.job.pattern, work.job.log)
+        self.last = UsageSample()
         self.since: Seconds = 0.0
         """When it came, or was found again."""
         self.heard_at: Seconds = 0.0
-        self.heard = self.before = Sample()
+        self.heard = self.before = UsageSample()
         """At the last report, and when it came."""
         self.why = ""
         """What the platform says of its end."""
         self.kill_at: Seconds | None = None
         """When patience ends with what was asked to leave."""
 
-    def seen(self) -> Replica:
+    def to_core(self) -> Replica:
         return Replica(
             id=self.id,
             job=self.work.id,
@@ -149,10 +149,10 @@ class Member(ABC):
         return None if there == self.node else there
 
     @abstractmethod
-    def read(self, before: Sample | None) -> Sample:
+    def read(self, before: UsageSample | None) -> UsageSample:
         """What it has used. `before`: take memory and block I/O from there; only CPU is read."""
 
-    def measure(self, *, cpu_only: bool = False) -> Sample:
+    def measure(self, *, cpu_only: bool = False) -> UsageSample:
         with suppress(OSError):  # its group may be gone already: what was seen last is all
             self.last = self.read(self.last if cpu_only else None)
         self.work.peak = max(self.work.peak, self.last.memory)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class UsageSample:
     """What a replica has used since it began, and holds now."""
 
     cpu: float = 0.0

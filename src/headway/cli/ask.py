@@ -46,9 +46,9 @@ def _ask(job: str, wish: str, run: str, data: Data, as_json: bool, to: str | Non
     from headway.core.model.snapshot import Request
     from headway.core.model.units import JobId, NodeId
     from headway.runtime.request_client import ask
-    from headway.runtime.run_directory import RunFolder, data_folder
+    from headway.runtime.run_directory import RunDirectory, data_folder
 
-    folder = RunFolder.find(data_folder(data), run)
+    folder = RunDirectory.find(data_folder(data), run)
     request = Request(job=JobId(job), wish=wish, to=NodeId(to) if to else None)
     why = ask(folder, request)
     said = (

@@ -15,10 +15,10 @@ from headway.core.estimate.progress import progress
 from headway.core.model.job import Job, Phase
 from headway.core.model.units import ReplicaId, Seconds
 from headway.runtime.run import Run
-from headway.runtime.usage_sampler import Meter, Now
+from headway.runtime.usage_sampler import Now, UsageSampler
 
 if TYPE_CHECKING:
-    from headway.core.model.report import Track
+    from headway.core.model.report import MetricHistory
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 INTERVAL: Seconds = 10.0
@@ -41,7 +41,7 @@ class Display:
         self._live = sys.stderr.isatty() and not quiet
         self._drawn = 0
         self._told: set[str] = set()
-        self._categories: dict[ReplicaId, tuple[Track, str]] = {}
+        self._categories: dict[ReplicaId, tuple[MetricHistory, str]] = {}
         """With the track that each was judged by: it grows far less often than this is drawn."""
 
     def __enter__(self) -> Self:
@@ -63,7 +63,7 @@ class Display:
         self._wipe()
         self._tell_ends()
 
-    def show(self, meter: Meter, now: Seconds) -> None:
+    def show(self, meter: UsageSampler, now: Seconds) -> None:
         if not self._live:
             self._tell_ends()
             return
@@ -95,13 +95,13 @@ class Display:
                 why = f": {work.reason}" if work.reason else ""
                 self._say(f"{work.id} {work.fate} after {took:.1f} s{why}")
 
-    def _rows(self, meter: Meter, now: Seconds) -> list[Sequence[str]]:
+    def _rows(self, meter: UsageSampler, now: Seconds) -> list[Sequence[str]]:
         coming = set(self.run.backend.coming)
         total = sum(m.weight for m in self.run.backend.members.values())
         works = [w for w in self.run.backend.works.values() if w not in coming]
         return [self._row(w, meter, now, total) for w in works]
 
-    def _row(self, work: Work, meter: Meter, now: Seconds, total: float) -> Sequence[str]:
+    def _row(self, work: Work, meter: UsageSampler, now: Seconds, total: float) -> Sequence[str]:
         if not work.members:
             shown = "paused" if work.held and work.finished_at is None else work.reason[:60]
             return (work.id, work.phase, shown)

@@ -24,9 +24,9 @@ def explain(
     from headway.cli.output import as_json as to_text
     from headway.cli.output import show_story
     from headway.report.explain import story
-    from headway.runtime.run_directory import RunFolder, data_folder
+    from headway.runtime.run_directory import RunDirectory, data_folder
 
-    told = story(RunFolder.find(data_folder(data), run), job)
+    told = story(RunDirectory.find(data_folder(data), run), job)
     if as_json:
         typer.echo(to_text([asdict(event) for event in told]))
     else:
@@ -45,9 +45,9 @@ def report(
     from headway.cli.output import as_json as to_text
     from headway.cli.output import show_outcomes, show_results
     from headway.report.run_page import outcomes, read_plain, read_result, write_run
-    from headway.runtime.run_directory import RunFolder, data_folder
+    from headway.runtime.run_directory import RunDirectory, data_folder
 
-    folder = RunFolder.find(data_folder(data), run)
+    folder = RunDirectory.find(data_folder(data), run)
     result = read_result(folder)
     page = write_run(folder)
     if as_json:

@@ -77,14 +77,14 @@ def replay(
 
 
 def _path(journal: str, data: Path | None) -> Path:
-    from headway.runtime.run_directory import RunFolder, data_folder
+    from headway.runtime.run_directory import RunDirectory, data_folder
 
     given = Path(journal)
     if given.is_dir() and (given / "journal.jsonl").exists():
         return given / "journal.jsonl"
     if given.exists() or given.suffix == ".jsonl":
         return given
-    return RunFolder.find(data_folder(data), journal).journal
+    return RunDirectory.find(data_folder(data), journal).journal
 
 
 def _same_but_for_reasons(found: "Difference") -> bool:

@@ -1,8 +1,8 @@
 """What training scripts print, understood without changing them.
 
 A line is worth a look only if it names the metric; then it is asked two things: the metric's
-value (`Lines._value`) and the place in the training. Scripts count steps, batches of an epoch, or
-epochs; `_Progress` makes one number of it, which grows as the script goes on.
+value (`LogParser._value`) and the place in the training. Scripts count steps, batches of an epoch,
+or epochs; `_Progress` makes one number of it, which grows as the script goes on.
 """
 
 import re
@@ -48,7 +48,7 @@ _QUALIFIED = re.compile(r"[a-z] |.?[_/.\-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ParsedMetric:
     """`step` is a global step where the line has one, else the epoch, perhaps with a part of it;
     `value` may be nan or inf; `total` is how many steps there will be, where the line says so.
     """
@@ -58,13 +58,13 @@ class Said:
     total: float | None = None
 
 
-class Lines:
+class LogParser:
     r"""Bytes in, what was said out; keeps the unfinished last line and the last epoch heard.
 
-    >>> Lines().feed(b"Train Epoch: 2 [15000/60000 (25%)]\tLoss: 2.29\nEpoch 2 took 3 s\n")
-    [Said(step=1.25, value=2.29, total=None)]
-    >>> Lines(pattern=r"R=(\S+) at (?P<step>\d+)").feed(b"R=7 at 20\n")
-    [Said(step=20.0, value=7.0, total=None)]
+    >>> LogParser().feed(b"Train Epoch: 2 [15000/60000 (25%)]\tLoss: 2.29\nEpoch 2 took 3 s\n")
+    [ParsedMetric(step=1.25, value=2.29, total=None)]
+    >>> LogParser(pattern=r"R=(\S+) at (?P<step>\d+)").feed(b"R=7 at 20\n")
+    [ParsedMetric(step=20.0, value=7.0, total=None)]
     """
 
     def __init__(self, metric: str = "loss", pattern: str | None = None) -> None:
@@ -79,13 +79,13 @@ class Lines:
         self._progress = _Progress()
         self._rest = b""
 
-    def feed(self, data: bytes) -> list[Said]:
+    def feed(self, data: bytes) -> list[ParsedMetric]:
         *lines, rest = (self._rest + data.translate(self._ends)).split(b"\n")
         self._rest = rest[:_LONGEST]
         hear = self._hear_metric if self._pattern is None else self._hear_pattern
         return [said for line in lines if (said := hear(line[:_LONGEST]))]
 
-    def _hear_metric(self, line: bytes) -> Said | None:
+    def _hear_metric(self, line: bytes) -> ParsedMetric | None:
         if self._name not in line:
             if self._synonym in line:
                 line = line.replace(self._synonym, self._name)
@@ -97,9 +97,9 @@ class Lines:
             self._progress.note(text)
             return None
         step, total = self._progress.reach(text)
-        return Said(step, value, total)
+        return ParsedMetric(step, value, total)
 
-    def _hear_pattern(self, line: bytes) -> Said | None:
+    def _hear_pattern(self, line: bytes) -> ParsedMetric | None:
         text = _text(line)
         found = self._pattern.search(text) if self._pattern else None
         groups = found.groupdict() if found else {}
@@ -110,7 +110,7 @@ class Lines:
         step, total = self._progress.reach(text.lower())
         if "step" in groups:
             step, total = _float(groups["step"]), None
-        return Said(step, value, _float(groups.get("total")) or total)
+        return ParsedMetric(step, value, _float(groups.get("total")) or total)
 
     def _value(self, text: str) -> float | None:
         """The exact name wins, then the first that ends with it; `val_loss` is no `loss`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 
-from headway.metrics.log_parser import Lines, Said
+from headway.metrics.log_parser import LogParser, ParsedMetric
 
 BOUND = 64 * 2**20
 KEPT = 2**20
@@ -92,7 +92,7 @@ class Heard:
 
 
 @dataclass(slots=True)
-class Voice:
+class MetricsReader:
     """One replica, listened to."""
 
     folder: Path
@@ -113,13 +113,13 @@ class Voice:
     _rest: bytes = b""
     _out: Tail = field(init=False)
     _reports: Tail = field(init=False)
-    _lines: Lines = field(init=False)
+    _lines: LogParser = field(init=False)
 
     def __post_init__(self) -> None:
         ours = self.log is None
         self._out = Tail(self.log or self.folder / "out.log", back=self.back, ours=ours)
         self._reports = Tail(self.folder / "reports.jsonl", back=self.back)
-        self._lines = Lines(self.metric, self.pattern)
+        self._lines = LogParser(self.metric, self.pattern)
 
     def listen(self) -> None:
         """Take in what is new. Who speaks by the SDK is not also read from its log."""
@@ -152,7 +152,7 @@ class Voice:
             value = said.get(self.metric)
             if value is None and len(said) == 1:
                 (value,) = said.values()  # whatever it calls its only metric
-            found = Said(
+            found = ParsedMetric(
                 step=None if step is None else float(step),
                 value=None if value is None else float(value),
                 total=None if total is None else float(total),
@@ -165,7 +165,7 @@ class Voice:
             self.heard.trouble = trouble
         self._take(found)
 
-    def _take(self, said: Said) -> None:
+    def _take(self, said: ParsedMetric) -> None:
         self.spoke = True
         if said.total is not None and isfinite(said.total) and said.total > 0:
             self.total = said.total

@@ -7,7 +7,7 @@ from typing import Any
 from headway.core.model.job import Phase
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.runtime import journal
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 from headway.runtime.usage_sampler import samples
 from headway.sim import timeline
 from headway.sim.timeline import Line, Stay
@@ -37,7 +37,7 @@ def of_world(world: World) -> Recorded:
     )
 
 
-def of_run(folder: RunFolder) -> Recorded:
+def of_run(folder: RunDirectory) -> Recorded:
     """From what a real run left in its folder, be it over or not."""
     cycles = list(journal.read(folder.journal))
     nodes = {n.id: n.capacity.cpu for c in cycles for n in c["seen"].nodes}
@@ -59,7 +59,7 @@ def of_run(folder: RunFolder) -> Recorded:
 
 
 def _sampled(
-    folder: RunFolder, ends: dict[JobId, Seconds]
+    folder: RunDirectory, ends: dict[JobId, Seconds]
 ) -> tuple[dict[JobId, Line], dict[JobId, Line]]:
     """Cores of each job as a step function that ends at 0, and the values it reported."""
     shares: dict[JobId, Line] = defaultdict(list)

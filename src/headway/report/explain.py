@@ -18,7 +18,7 @@ from headway.core.model.job import Phase
 from headway.core.model.units import Seconds
 from headway.errors import UnknownName
 from headway.runtime import journal
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Event:
     why: str = ""
 
 
-def story(folder: RunFolder, job: str) -> list[Event]:
+def story(folder: RunDirectory, job: str) -> list[Event]:
     cycles = list(journal.read(folder.journal))
     names = {j.id for cycle in cycles for j in cycle["seen"].jobs}
     if job not in names:

@@ -17,13 +17,13 @@ from headway.report.comparison import completions, explained, figures, lead, pic
 from headway.report.cpu_timeline import Recorded, of_run
 from headway.report.page import Section, page, table
 from headway.runtime.result import JobResult, Result, from_json
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
 from headway.sim.summary import summary
 
 
-def read_plain(folder: RunFolder) -> dict[str, Any]:
+def read_plain(folder: RunDirectory) -> dict[str, Any]:
     """The result as it was written, with the reasons of those who did not succeed."""
     if not folder.ended:
         if folder.locked:
@@ -35,18 +35,18 @@ def read_plain(folder: RunFolder) -> dict[str, Any]:
     return dict(found)
 
 
-def read_result(folder: RunFolder) -> Result:
+def read_result(folder: RunDirectory) -> Result:
     return from_json(read_plain(folder))
 
 
-def others(folder: RunFolder) -> list[tuple[JobResult, str]]:
+def others(folder: RunDirectory) -> list[tuple[JobResult, str]]:
     """Those who did not succeed, and why."""
     reasons = read_plain(folder).get("reasons", {})
     jobs = [j for j in read_result(folder).per_job if j.outcome != "succeeded"]
     return [(j, reasons.get(j.name, "no reason is known")) for j in jobs]
 
 
-def outcomes(folder: RunFolder) -> list[str]:
+def outcomes(folder: RunDirectory) -> list[str]:
     """A line on how many did not succeed, then one for each of them; nothing if all did."""
     found = others(folder)
     if not found:
@@ -58,7 +58,7 @@ def outcomes(folder: RunFolder) -> list[str]:
     return [f"{said}; the times above count them too", *each]
 
 
-def write_run(folder: RunFolder) -> Path:
+def write_run(folder: RunDirectory) -> Path:
     """The run's own page, `report.html` in its folder."""
     result, bad = read_result(folder), others(folder)
     title = Path(folder.about.get("workload", "Adopted processes")).stem
@@ -85,7 +85,7 @@ def _lead(result: Result, bad: int) -> str:
     return f"{bad} of {result.jobs} jobs under {result.policy} did not succeed.{mean}"
 
 
-def would_have(folder: RunFolder) -> str:
+def would_have(folder: RunDirectory) -> str:
     """One sentence on what the policy, which only observed, would have made of this run: the
     jobs as they were measured, simulated under fair sharing and under it.
     """

@@ -5,6 +5,9 @@ A line is begun, and made durable, before the first act (`intend`) and ended aft
 
     {"cycle": 7, "at_s": 40.0, "trigger": "arrived", "seen": {…}, "plan": {…}, "outcomes": […]}
 
+The first line of a file begins with the number of the format: {"format": 2, "cycle": 1, …}. A file
+of another format is refused, and left as it is.
+
 Every 100 cycles a line also carries a digest of the policy's memory, and every ten minutes
 the memory itself: a restart takes up the last one and folds the later lines again.
 """
@@ -12,6 +15,7 @@ the memory itself: a restart takes up the last one and folds the later lines aga
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
@@ -25,6 +29,10 @@ from headway.core.model.units import Seconds
 from headway.errors import ConfigError
 from headway.policy import registry
 
+FORMAT = 2
+"""Of the journal and of the run directory. Format 1 (Headway 0.1) has no number: other class names
+and phases.
+"""
 DIGEST_EVERY = 100
 MEMORY_EVERY: Seconds = 600.0
 
@@ -70,6 +78,7 @@ class FileJournal:
         """
         self._path, self._policy, self._most = path, policy, most
         self._durable = durable
+        self._empty: bool
         self._file = self._open()
         self._cycle = cycle
         self._memory_at: Seconds | None = None
@@ -81,6 +90,7 @@ class FileJournal:
             self._begin_anew()
         self._cycle += 1
         line: dict[str, Any] = {
+            **({"format": FORMAT} if self._empty else {}),
             "cycle": self._cycle,
             "at_s": seen.at,
             "trigger": trigger,
@@ -90,6 +100,7 @@ class FileJournal:
         if verdict.refused:
             line["refused"] = verdict.refused
         line["plan"] = plan
+        self._empty = False
         self._write(to_json(line)[:-1], durable=bool(verdict.accepted))
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
@@ -100,7 +111,9 @@ class FileJournal:
         self._file.close()
 
     def _open(self) -> IO[bytes]:
-        return self._path.open("ab", buffering=0 if self._durable else 1 << 20)
+        file = self._path.open("ab", buffering=0 if self._durable else 1 << 20)
+        self._empty = file.tell() == 0
+        return file
 
     def _begin_anew(self) -> None:
         self._file.close()
@@ -135,6 +148,27 @@ def digest(memory: Any) -> str:
     return hashlib.sha256(to_json(memory).encode()).hexdigest()[:16]
 
 
+def check_format(path: Path) -> None:
+    """Refuse a journal of another format. A file too short to tell is one that was just begun."""
+    with path.open("rb") as file:
+        head = file.read(64)
+    numbered = _NUMBERED.match(head)
+    old = len(head) > 2 and head[: len(_BEGIN_1)] == _BEGIN_1[: len(head)]
+    if numbered or old:
+        refuse_format("journal", path, int(numbered[1]) if numbered else 1)
+
+
+def refuse_format(what: str, path: Path, number: int) -> None:
+    """Unless it is the format of this Headway."""
+    if number == FORMAT:
+        return
+    raise ConfigError(
+        f"{what} {path} was written in format {number}; this Headway reads format {FORMAT}",
+        where=str(path),
+        hint="use Headway 0.1 for it" if number == 1 else "use the Headway that wrote it",
+    )
+
+
 def read(path: Path) -> Iterator[dict[str, Any]]:
     """The cycles of a journal, decoded; the last one without `outcomes` if it is in doubt."""
     if _earlier(path).exists():
@@ -148,6 +182,7 @@ def _earlier(path: Path) -> Path:
 
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:
+    check_format(path)
     assert registry.POLICIES  # noqa: S101 - with the policies, the memories of all are known
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, 1):
@@ -171,6 +206,7 @@ def mend(path: Path) -> None:
     """End the last line, if we died while writing it: `outcomes` null says that nobody knows what
     came of its plan. What had not even a plan was never begun, and goes.
     """
+    check_format(path)
     with path.open("rb+") as file:
         data = file.read()
         begin = data.rfind(b"\n") + 1
@@ -222,3 +258,5 @@ def _whole(line: dict[str, Any]) -> tuple[Outcome, ...]:
 
 
 _OUTCOMES = ',"outcomes":'
+_NUMBERED = re.compile(rb'\{"format":(\d+),')
+_BEGIN_1 = b'{"cycle":'

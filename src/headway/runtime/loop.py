@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from headway.backend.base import Backend
-from headway.core.cycle.cluster_state import History, assemble, remember
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.cycle.policy import Policy
 from headway.core.cycle.validate import check
 from headway.core.model.snapshot import Trigger
@@ -21,7 +21,7 @@ class Loop(Generic[M]):
 
     def __init__(self, backend: Backend, policy: Policy[M], journal: Journal) -> None:
         self.backend, self.policy, self.journal = backend, policy, journal
-        self.history, self.memory = History(), policy.begin()
+        self.history, self.memory = ClusterState(), policy.begin()
         self.look: tuple[NodeId, ...] = ()
 
     def step(self, trigger: Trigger) -> Seconds | None:

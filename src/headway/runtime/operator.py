@@ -23,7 +23,7 @@ from headway.policy.registry import build
 from headway.runtime.driver import drive
 from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from headway.backend.kubernetes.client.api import Api
@@ -55,11 +55,11 @@ class Operator:
 
     def go(self, there: "Api") -> None:
         """Wait to lead; then lead, until stopped. Jobs go on without us."""
-        from headway.backend.kubernetes.client.leader_election import Lease  # noqa: PLC0415 - an extra
+        from headway.backend.kubernetes.client.leader_election import LeaderElection  # noqa: PLC0415 - an extra
 
         build(self.policy)
         identity = f"{os.environ.get('POD_NAME') or gethostname()}_{uuid4().hex[:8]}"
-        lease = Lease(there, self.home, LEASE, identity)
+        lease = LeaderElection(there, self.home, LEASE, identity)
         with self._signals() as heard:
             log.info("%s waits for the lease %s/%s", identity, self.home, LEASE)
             if not lease.acquire(self.stop):
@@ -77,11 +77,13 @@ class Operator:
         clock = Clock()
         about = {"headway": __version__, "policy": self.policy, "began": clock.began}
         about |= {"operator": {"namespace": self.namespace}, "observe_only": False}
-        folder = RunFolder.new(self.data, about)
+        folder = RunDirectory.new(self.data, about)
         folder.lock()
         _sweep(self.data)
         backend = KubernetesBackend(folder.path, there, (), clock, namespace=self.namespace)
-        folder.write("run.json", json.dumps({**about, "enforcement": backend.how[0]}, indent=2))
+        folder.write(
+            "run.json", json.dumps({**folder.about, "enforcement": backend.how[0]}, indent=2)
+        )
         policy = f"@{self.policy}"
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
         backend.wake_by(heard, backend.stop_serving)
@@ -114,7 +116,7 @@ def _sweep(data: Path) -> None:
     """What earlier terms have left goes, but for the last of them: `explain` may want it."""
     ended = []
     for path in sorted((data / "runs").glob("*")):
-        run = RunFolder(path)
+        run = RunDirectory(path)
         with suppress(OSError, ValueError):
             if not path.is_symlink() and "operator" in run.about and not run.locked:
                 ended.append(path)

@@ -8,12 +8,12 @@ from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request
 from headway.errors import NoServer, UnknownName, Unreachable
 from headway.runtime import journal
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 
 PATIENCE = 10.0
 
 
-def ask(folder: RunFolder, request: Request) -> str:
+def ask(folder: RunDirectory, request: Request) -> str:
     """Why it is not done; "": it is under way."""
     if not folder.locked:
         raise NoServer(
@@ -40,7 +40,7 @@ def ask(folder: RunFolder, request: Request) -> str:
     return _answer(folder, request)
 
 
-def _needless(folder: RunFolder, request: Request, phase: Phase) -> str:
+def _needless(folder: RunDirectory, request: Request, phase: Phase) -> str:
     """Why there is nothing to ask for."""
     if phase.ended:
         return "it has ended"
@@ -50,7 +50,7 @@ def _needless(folder: RunFolder, request: Request, phase: Phase) -> str:
     return "it is paused" if held and phase is Phase.LEAVING else ""
 
 
-def _answer(folder: RunFolder, request: Request) -> str:
+def _answer(folder: RunDirectory, request: Request) -> str:
     lines = [x for x in journal.read(folder.journal) if request in x["seen"].requests]
     line = lines[-1] if lines else {}
     known = [*(line.get("outcomes") or ()), *line.get("refused", ())]

@@ -28,9 +28,9 @@ from headway.runtime.driver import drive
 from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.result import JobResult, Result, summarise, to_json
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Platform
-from headway.runtime.usage_sampler import Meter
+from headway.runtime.usage_sampler import UsageSampler
 from headway.spec.arrivals import expand, written
 from headway.spec.capabilities import EVERYTHING
 from headway.spec.capacity_check import refuse_too_large
@@ -56,7 +56,7 @@ class ObserveOnly:
 
 @dataclass(slots=True)
 class Run:
-    folder: RunFolder
+    folder: RunDirectory
     backend: LiveBackend[Any]
     loop: Loop[Any]
     book: FileJournal
@@ -67,9 +67,9 @@ class Run:
     """Only looked on."""
     interrupted: bool = False
 
-    def go(self, then: Callable[[Meter, Seconds], None] = lambda meter, now: None) -> Result:
+    def go(self, then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None) -> Result:
         """To its end; `then` is called after each sample."""
-        meter = Meter(self.backend, self.folder.usage, then)
+        meter = UsageSampler(self.backend, self.folder.usage, then)
         with self._signals():
             drive(self.backend, self.loop, meter)
         result = self._result()
@@ -181,7 +181,8 @@ def adopt(
 
 def resume(data: Path, name: str) -> Run:
     """Go on with a run whose Headway died; its jobs may have gone on by themselves."""
-    folder = RunFolder.find(data, name)
+    folder = RunDirectory.find(data, name)
+    folder.check_format()
     about = folder.about
     if "workload" not in about:
         raise ConfigError("what was adopted is not resumed", hint="adopt it again")
@@ -213,7 +214,7 @@ def _begin(
     clock = Clock()
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
     about |= platform.about
-    folder = RunFolder.new(data, about)
+    folder = RunDirectory.new(data, about)
     folder.lock()
     sweep(lambda run: _over(data / "runs" / run))
     try:
@@ -225,11 +226,11 @@ def _begin(
 
 def _over(run: Path) -> bool:
     """Of a run that is not ours to know we cannot tell: its groups may only be empty as yet."""
-    return run.exists() and not RunFolder(run).locked
+    return run.exists() and not RunDirectory(run).locked
 
 
 def _put_together(
-    folder: RunFolder, jobs: list[LiveJob], about: dict[str, Any], platform: Platform
+    folder: RunDirectory, jobs: list[LiveJob], about: dict[str, Any], platform: Platform
 ) -> Run:
     backend, factor = platform.backend(folder, jobs, Clock(about["began"]))
     cycle, lines = 0, []
@@ -238,7 +239,9 @@ def _put_together(
         lines = list(journal.read(folder.journal))
         cycle = lines[-1]["cycle"] if lines else 0
     else:
-        folder.write("run.json", json.dumps({**about, "enforcement": backend.how[0]}, indent=2))
+        folder.write(
+            "run.json", json.dumps({**folder.about, "enforcement": backend.how[0]}, indent=2)
+        )
     policy = f"@{about['policy']}"
     book = FileJournal(folder.journal, cycle=cycle, policy=policy)
     seen: Backend = ObserveOnly(backend) if about["observe_only"] else backend
@@ -271,7 +274,7 @@ def peaks(data: Path) -> dict[str, float]:
     return found
 
 
-def learn_peaks(folder: RunFolder, works: list[Work]) -> None:
+def learn_peaks(folder: RunDirectory, works: list[Work]) -> None:
     data = folder.path.parent.parent
     known = peaks(data)
     for work in works:

@@ -18,6 +18,7 @@ from typing import Any
 
 from headway import failpoint
 from headway.errors import ConfigError, UnknownName
+from headway.runtime.journal import FORMAT, refuse_format
 
 
 def data_folder(given: Path | None = None) -> Path:
@@ -28,7 +29,7 @@ def data_folder(given: Path | None = None) -> Path:
     return Path(os.environ.get("HEADWAY_DATA") or Path(home) / "headway").resolve()
 
 
-class RunFolder:
+class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()
         self.journal = self.path / "journal.jsonl"
@@ -40,7 +41,7 @@ class RunFolder:
         return self.path.name
 
     @classmethod
-    def new(cls, data: Path, about: dict[str, Any]) -> "RunFolder":
+    def new(cls, data: Path, about: dict[str, Any]) -> "RunDirectory":
         """A fresh one, named by the time and by chance: its control groups bear its name too, and
         others on this machine may begin in the same second. `runs/latest` leads to it.
         """
@@ -50,7 +51,7 @@ class RunFolder:
         path = runs / f"{stamp}-{token_hex(3)}"
         path.mkdir()
         run = cls(path)
-        run.write("run.json", json.dumps(about, indent=2))
+        run.write("run.json", json.dumps({"format": FORMAT, **about}, indent=2))
         _link(path)
         return run
 
@@ -65,7 +66,7 @@ class RunFolder:
                 _link(runs / before)
 
     @classmethod
-    def find(cls, data: Path, name: str) -> "RunFolder":
+    def find(cls, data: Path, name: str) -> "RunDirectory":
         """By its name, its path, or `latest`."""
         for path in (data / "runs" / name, Path(name)):
             if (path / "run.json").exists():
@@ -81,6 +82,10 @@ class RunFolder:
     def about(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((self.path / "run.json").read_text())
         return found
+
+    def check_format(self) -> None:
+        """Refuse a run of another format; nothing of it is changed."""
+        refuse_format("run directory", self.path, self.about.get("format", 1))
 
     def write(self, name: str, text: str) -> None:
         """Whole or not at all, and for good."""

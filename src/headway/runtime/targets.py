@@ -16,7 +16,7 @@ from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalBackend
 from headway.core.model.node import Node
 from headway.errors import BackendError
-from headway.runtime.run_directory import RunFolder
+from headway.runtime.run_directory import RunDirectory
 from headway.spec.runnable import LiveJob
 from headway.spec.workload import Workload
 
@@ -46,7 +46,7 @@ class Platform(Protocol):
         ...
 
     def backend(
-        self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
+        self, folder: RunDirectory, jobs: Sequence[LiveJob], clock: Clock
     ) -> tuple[LiveBackend[Any], float]:
         """Also the factor by which the nodes' CPU was scaled down."""
         ...
@@ -73,7 +73,7 @@ class Machine:
         return fit_nodes(asked, cores, procfs.machine_memory())
 
     def backend(
-        self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
+        self, folder: RunDirectory, jobs: Sequence[LiveJob], clock: Clock
     ) -> tuple[LiveBackend[Any], float]:
         nodes, factor = self._fitted()
         parts = cut(nodes, sorted(os.sched_getaffinity(0)))
@@ -105,7 +105,7 @@ class Engines:
         return [node_of(e) for e in self.engines]
 
     def backend(
-        self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
+        self, folder: RunDirectory, jobs: Sequence[LiveJob], clock: Clock
     ) -> tuple[LiveBackend[Any], float]:
         return DockerBackend(folder.path, self.engines, jobs, clock, self.label), self.factor
 
@@ -141,7 +141,7 @@ class OnCluster:
         return None
 
     def backend(
-        self, folder: RunFolder, jobs: Sequence[LiveJob], clock: Clock
+        self, folder: RunDirectory, jobs: Sequence[LiveJob], clock: Clock
     ) -> tuple[LiveBackend[Any], float]:
         there = api()  # which says what to install, where that is missing
         from headway.backend.kubernetes.platform.platform import KubernetesBackend  # noqa: PLC0415 - an extra

@@ -12,7 +12,7 @@ from typing import Any
 
 from headway.backend.live import LiveBackend
 from headway.backend.state import Member
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 from headway.core.model.units import Seconds
 
 FIRST: Seconds = 0.2
@@ -48,17 +48,17 @@ class Now:
 
 
 @dataclass(slots=True)
-class Meter:
+class UsageSampler:
     platform: LiveBackend[Any]
     path: Path
-    then: Callable[["Meter", Seconds], None] = lambda meter, now: None
+    then: Callable[["UsageSampler", Seconds], None] = lambda meter, now: None
     """Called after each sample: the display."""
     due: Seconds = 0.0
     now: dict[str, Now] = field(default_factory=dict)
     said: dict[str, list[float]] = field(default_factory=dict)
     """Values of each replica, oldest first; every second one is dropped when there are many."""
     _looks: int = 0
-    _before: dict[str, tuple[Seconds, Sample]] = field(default_factory=dict)
+    _before: dict[str, tuple[Seconds, UsageSample]] = field(default_factory=dict)
 
     def look(self, now: Seconds) -> None:
         self.due = now + max(min(EVERY, FIRST + now / 20), now * EVERY / COARSER)

@@ -31,7 +31,7 @@ class NodeState:
         """When the first of its jobs ends, as it stands on the agenda."""
         self.replicas: dict[ReplicaId, ReplicaState] = {}
 
-    def seen(self) -> Node:
+    def to_core(self) -> Node:
         n = self.node
         return Node(id=n.id, capacity=n.capacity, speed=n.speed, rack=n.rack, up=self.up)
 
@@ -52,7 +52,7 @@ class ReplicaState:
         self.came_at, self.came_used = now, 0.0
         self.heard_at, self.heard_used, self.heard_done = now, 0.0, job.done
 
-    def seen(self) -> Replica:
+    def to_core(self) -> Replica:
         return Replica(
             id=self.id,
             job=self.job.arrival.id,
@@ -133,7 +133,7 @@ class JobState:
         self._log: Log | None = None
         self._costs: np.random.Generator | None = None
 
-    def seen(self) -> Job:
+    def to_core(self) -> Job:
         return Job(
             id=self.arrival.id,
             spec=self.arrival.spec,

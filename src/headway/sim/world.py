@@ -104,9 +104,9 @@ class World:
         return Observation(
             at=self.now,
             complete=complete,
-            nodes=tuple([n.seen() for n in (self.nodes.values() if complete else nodes)]),
-            jobs=tuple([j.seen() for j in jobs]),
-            replicas=tuple([r.seen() for r in replicas]),
+            nodes=tuple([n.to_core() for n in (self.nodes.values() if complete else nodes)]),
+            jobs=tuple([j.to_core() for j in jobs]),
+            replicas=tuple([r.to_core() for r in replicas]),
             reports=self._reports(stirred, look) if self.heard else (),
         )
 

@@ -11,7 +11,7 @@ from headway.core.model.job import Estimate, Expected, JobSpec, Task, holding
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, Seconds
 from headway.errors import ConfigError
-from headway.metrics.log_parser import Lines
+from headway.metrics.log_parser import LogParser
 from headway.spec.arrivals import expand
 from headway.spec.capabilities import refuse
 from headway.spec.catalogue import profile_of, training_of
@@ -154,7 +154,7 @@ def _with_image(manifest: TrainingJobSpec, image: str) -> TrainingJobSpec:
 
 def _check_pattern(pattern: str | None, job: str, path: Path) -> None:
     try:
-        Lines("loss", pattern)
+        LogParser("loss", pattern)
     except ValueError as error:
         raise ConfigError(
             f"job {job!r}: its reports.pattern cannot be used: {error}",

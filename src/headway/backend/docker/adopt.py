@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from headway.backend.docker import container
-from headway.backend.docker.container import JOB, RUN, Found
+from headway.backend.docker.container import JOB, RUN, ContainerState
 from headway.backend.docker.engine import Engine
 from headway.core.model.job import JobSpec
 from headway.core.model.units import JobId, NodeId, Seconds
@@ -32,7 +32,7 @@ def by_label(engines: Sequence[Engine], label: str) -> list[LiveJob]:
     return _jobs(found)
 
 
-def _find(engines: Sequence[Engine], name: str) -> tuple[Engine, Found]:
+def _find(engines: Sequence[Engine], name: str) -> tuple[Engine, ContainerState]:
     for engine in engines:
         try:
             seen = container.found(engine.client.get(f"/containers/{name}/json"))
@@ -50,7 +50,7 @@ def _find(engines: Sequence[Engine], name: str) -> tuple[Engine, Found]:
     )
 
 
-def _jobs(found: Iterable[tuple[Engine, Found]]) -> list[LiveJob]:
+def _jobs(found: Iterable[tuple[Engine, ContainerState]]) -> list[LiveJob]:
     jobs: dict[str, LiveJob] = {}
     for engine, seen in found:
         made = to_job(engine.name, seen, jobs)
@@ -58,7 +58,7 @@ def _jobs(found: Iterable[tuple[Engine, Found]]) -> list[LiveJob]:
     return list(jobs.values())
 
 
-def to_job(node: NodeId, seen: Found, taken: Iterable[str], at: Seconds = 0.0) -> LiveJob:
+def to_job(node: NodeId, seen: ContainerState, taken: Iterable[str], at: Seconds = 0.0) -> LiveJob:
     """Named by its label, else as the container is."""
     name = _clean(seen.labels.get(JOB) or seen.name)
     if name in taken:

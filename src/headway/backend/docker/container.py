@@ -83,7 +83,7 @@ def open_to(user: str, folder: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ContainerState:
     """A container as the engine describes it."""
 
     id: str
@@ -107,11 +107,11 @@ class Found:
         return self.state in ("running", "paused", "restarting")
 
 
-def found(said: Mapping[str, Any]) -> Found:
+def found(said: Mapping[str, Any]) -> ContainerState:
     """From what `inspect` answers."""
     state, config, host = said["State"], said["Config"], said["HostConfig"]
     mounts: Sequence[Mapping[str, Any]] = said.get("Mounts") or ()
-    return Found(
+    return ContainerState(
         id=said["Id"],
         name=said["Name"].lstrip("/"),
         labels=config.get("Labels") or {},

@@ -17,7 +17,7 @@ DOCKER = NodeId("docker")
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class EngineTarget:
     """A node: an engine, or a part of one."""
 
     url: str
@@ -26,13 +26,13 @@ class Spot:
     """What the workload says of it; None: it is the whole engine."""
 
 
-def spots(given: Sequence[str], workload: Workload | None) -> list[Spot]:
+def spots(given: Sequence[str], workload: Workload | None) -> list[EngineTarget]:
     """`given`: NAME=URL, or a URL alone."""
     engines = dict(_named(word, i) for i, word in enumerate(given))
     told = workload is not None and "nodes" in workload.model_fields_set
     if workload is None or not told:
         engines = engines or {DOCKER: usual_url()}
-        return [Spot(url, name) for name, url in engines.items()]
+        return [EngineTarget(url, name) for name, url in engines.items()]
     written = dict(_written(workload))
     found = []
     for node in workload.to_nodes():
@@ -42,7 +42,7 @@ def spots(given: Sequence[str], workload: Workload | None) -> list[Spot]:
                 f"no engine is given for node {node.id!r}",
                 hint=f"--engine {node.id}=URL, or `engine: URL` beside its name in the workload",
             )
-        found.append(Spot(url, node.id, node))
+        found.append(EngineTarget(url, node.id, node))
     return found
 
 
@@ -69,7 +69,7 @@ def _only(engines: dict[NodeId, str]) -> str:
     return next(iter(engines.values()), usual_url())
 
 
-def connect(found: Sequence[Spot]) -> tuple[list[Engine], float]:
+def connect(found: Sequence[EngineTarget]) -> tuple[list[Engine], float]:
     """Say hello to each; the nodes of one engine lie side by side on its CPUs. Also the factor by
     which they were scaled down, where they ask for more than there is.
     """

@@ -18,7 +18,7 @@ from headway.errors import Declined
 LATEST = "LATEST"
 
 
-class Mirror:
+class FileSync:
     """Called by the engine's thread alone."""
 
     def __init__(self, client: Client, container: str, folder: Path, user: str, epoch: int) -> None:

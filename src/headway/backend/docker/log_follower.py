@@ -17,7 +17,7 @@ HEAD = 8
 """Bytes before each piece: which stream, and how many follow."""
 
 
-class Copy:
+class LogFollower:
     """A thread that copies until the container, or the engine, has no more to say."""
 
     def __init__(

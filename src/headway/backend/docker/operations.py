@@ -7,8 +7,8 @@ from typing import Any
 
 from headway import failpoint
 from headway.backend.docker import container, cpu_limits, recovery
-from headway.backend.docker.container import Found
-from headway.backend.docker.file_sync import Mirror
+from headway.backend.docker.container import ContainerState
+from headway.backend.docker.file_sync import FileSync
 from headway.backend.docker.replica import Member
 from headway.core.model.units import Bytes, Cores, Seconds
 from headway.errors import Declined
@@ -17,11 +17,11 @@ REMOVAL: Seconds = 0.2
 """Until a container that somebody removes by force is gone, once it has been killed."""
 
 
-def inspect(m: Member) -> Found:
+def inspect(m: Member) -> ContainerState:
     return container.found(m.engine.client.get(f"/containers/{m.container}/json"))
 
 
-def seek(m: Member) -> Found | None:
+def seek(m: Member) -> ContainerState | None:
     """None: there is none any more."""
     try:
         return inspect(m)
@@ -29,7 +29,7 @@ def seek(m: Member) -> Found | None:
         return None
 
 
-def launch(m: Member, made: dict[str, Any]) -> Found:
+def launch(m: Member, made: dict[str, Any]) -> ContainerState:
     """Create, furnish, start."""
     failpoint.hit()
     try:
@@ -51,8 +51,8 @@ def launch(m: Member, made: dict[str, Any]) -> Found:
     return inspect(m)
 
 
-def mirror(m: Member, seen: Found) -> Mirror:
-    return Mirror(m.engine.client, m.container, m.folder, seen.user, m.epoch)
+def mirror(m: Member, seen: ContainerState) -> FileSync:
+    return FileSync(m.engine.client, m.container, m.folder, seen.user, m.epoch)
 
 
 def set_share(m: Member, cores: Cores) -> tuple[Cores | None, float]:
@@ -76,7 +76,7 @@ def kill(m: Member, name: str) -> None:
         m.engine.client.post(f"/containers/{m.container}/kill", signal=name)
 
 
-def autopsy(m: Member) -> Found | None:
+def autopsy(m: Member) -> ContainerState | None:
     """How it ended; None: somebody has removed it."""
     seen = seek(m)
     if seen is not None and m.mirror is not None:

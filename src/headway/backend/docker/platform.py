@@ -16,9 +16,9 @@ from typing import Any
 from headway.backend import memory_admission
 from headway.backend.clock import Clock
 from headway.backend.docker import adopt, container, cpu_limits, operations, recovery, stats
-from headway.backend.docker.container import EPOCH, REPLICA, RUN, Found
+from headway.backend.docker.container import EPOCH, REPLICA, RUN, ContainerState
 from headway.backend.docker.engine import Engine
-from headway.backend.docker.log_follower import Copy
+from headway.backend.docker.log_follower import LogFollower
 from headway.backend.docker.replica import Member
 from headway.backend.live import Resumable
 from headway.backend.recovery import Past, recover
@@ -112,7 +112,7 @@ class DockerBackend(Resumable[Member]):
         m.container = container.name(self.run, m)
         return m
 
-    def _started(self, m: Member, seen: Found) -> None:
+    def _started(self, m: Member, seen: ContainerState) -> None:
         if self.members.get(m.id) is not m:
             return
         if m.work.job.adopted is None:
@@ -136,7 +136,7 @@ class DockerBackend(Resumable[Member]):
     def _any_starting(work: Work) -> bool:
         return any(x.phase is Phase.STARTING for x in work.members.values())
 
-    def _attach(self, m: Member, seen: Found) -> None:
+    def _attach(self, m: Member, seen: ContainerState) -> None:
         """Hear and measure it."""
         m.id_there, m.host = seen.id, m.host or seen.host
         m.limit, m.weight = m.has = cpu_limits.share(seen.host, self._cores(m))
@@ -146,9 +146,9 @@ class DockerBackend(Resumable[Member]):
         m.log = self._copy(m)
 
     @staticmethod
-    def _copy(m: Member) -> Copy:
+    def _copy(m: Member) -> LogFollower:
         adopted = m.work.job.adopted is not None
-        return Copy(m.engine.client, m.id_there, m.folder, m.epoch, new_only=adopted)
+        return LogFollower(m.engine.client, m.id_there, m.folder, m.epoch, new_only=adopted)
 
     @staticmethod
     def _gauge(m: Member, pid: int) -> stats.Gauge:
@@ -329,7 +329,7 @@ class DockerBackend(Resumable[Member]):
                 m.voice.heard.trouble = trouble
         self.stir(engine.name)
 
-    def _found_again(self, m: Member, seen: Found | None) -> None:
+    def _found_again(self, m: Member, seen: ContainerState | None) -> None:
         """When its engine is there again."""
         if self.members.get(m.id) is not m:
             return
@@ -374,7 +374,7 @@ class DockerBackend(Resumable[Member]):
         del error  # we look again, perhaps when the engine is back
         m.dying, m.in_doubt = False, True
 
-    def _exited(self, m: Member, seen: Found | None) -> None:
+    def _exited(self, m: Member, seen: ContainerState | None) -> None:
         if self.members.get(m.id) is not m:
             return
         if seen is not None and seen.running:  # it was restarted by somebody

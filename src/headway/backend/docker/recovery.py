@@ -12,10 +12,10 @@ from pathlib import Path
 
 from headway import failpoint
 from headway.backend.docker import container
-from headway.backend.docker.container import EPOCH, JOB, REPLICA, RUN, Found
+from headway.backend.docker.container import EPOCH, JOB, REPLICA, RUN, ContainerState
 from headway.backend.docker.engine import Engine
-from headway.backend.docker.file_sync import Mirror
-from headway.backend.docker.log_follower import Copy
+from headway.backend.docker.file_sync import FileSync
+from headway.backend.docker.log_follower import LogFollower
 from headway.backend.recovery import Past, Try
 from headway.backend.state import Work
 from headway.backend.transit import planned
@@ -33,7 +33,7 @@ Key = tuple[str, str, int]
 @dataclass(frozen=True, slots=True)
 class Left:
     engine: Engine
-    found: Found
+    found: ContainerState
 
 
 def containers(engines: Iterable[Engine], run: str) -> dict[Key, Left]:
@@ -87,8 +87,8 @@ def _code(replica: Path, epoch: int, there: Left | None) -> int | None:
     else:
         seen, code = there.found, there.found.code
         if str(replica) not in seen.shared:
-            Mirror(there.engine.client, seen.id, replica, seen.user, epoch).last()
-        Copy(there.engine.client, seen.id, replica, epoch).over.wait(LAST_WORDS)
+            FileSync(there.engine.client, seen.id, replica, seen.user, epoch).last()
+        LogFollower(there.engine.client, seen.id, replica, epoch).over.wait(LAST_WORDS)
     note_exit(replica, epoch, code)
     return code
 

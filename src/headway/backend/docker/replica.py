@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 from headway.backend import state
 from headway.backend.state import Work
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 from headway.core.model.units import Bytes, Cores, NodeId, ReplicaId, Seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from headway.backend.docker.engine import Engine
-    from headway.backend.docker.file_sync import Mirror
-    from headway.backend.docker.log_follower import Copy
+    from headway.backend.docker.file_sync import FileSync
+    from headway.backend.docker.log_follower import LogFollower
     from headway.backend.docker.stats import Gauge
 
 
@@ -27,8 +27,8 @@ class Member(state.Member):
         self.host: Mapping[str, Any] = {}
         """The limits that it was created with."""
         self.gauge: Gauge | None = None
-        self.log: Copy | None = None
-        self.mirror: Mirror | None = None
+        self.log: LogFollower | None = None
+        self.mirror: FileSync | None = None
         """Where the container cannot see our folder."""
         self.wanted: tuple[Cores | None, float] | None = None
         """A share that the engine has been asked for and has not set yet."""
@@ -47,7 +47,7 @@ class Member(state.Member):
         """Is it being taken away (True), or has it been (False)?"""
         self.ended_at: Seconds = 0.0
 
-    def read(self, before: Sample | None) -> Sample:
+    def read(self, before: UsageSample | None) -> UsageSample:
         return self.last if self.gauge is None else self.gauge.read(before)
 
     def close(self) -> None:

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 from headway.backend.docker.client import Client, Stream, objects
 from headway.backend.local.enforcement.cgroup import Group1, Group2
 from headway.backend.local.enforcement.cgroupfs import hierarchies
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 from headway.errors import BackendError
 
 
 class Gauge(Protocol):
-    def read(self, before: Sample | None) -> Sample: ...
+    def read(self, before: UsageSample | None) -> UsageSample: ...
     @property
     def over(self) -> bool:
         """Will no more come of it?"""
@@ -32,7 +32,7 @@ class ByGroup:
     def __init__(self, group: Group1 | Group2) -> None:
         self._group = group
 
-    def read(self, before: Sample | None) -> Sample:
+    def read(self, before: UsageSample | None) -> UsageSample:
         return self._group.read(before)
 
     @property
@@ -50,7 +50,7 @@ class ByEngine:
 
     def __init__(self, client: Client, container: str) -> None:
         self.client, self.container = client, container
-        self._last, self._closed = Sample(), False
+        self._last, self._closed = UsageSample(), False
         self._stream: Stream | None = None
         self._over = Event()
         Thread(target=self._run, name=f"usage {container[:12]}", daemon=True).start()
@@ -67,7 +67,7 @@ class ByEngine:
         finally:
             self._over.set()
 
-    def read(self, before: Sample | None) -> Sample:
+    def read(self, before: UsageSample | None) -> UsageSample:
         del before
         return self._last
 
@@ -97,13 +97,13 @@ def group_of(pid: int, container: str) -> ByGroup | None:
     return None
 
 
-def to_sample(said: Mapping[str, Any]) -> Sample:
+def to_sample(said: Mapping[str, Any]) -> UsageSample:
     """The engine's statistics as a sample; what it leaves out is 0."""
     cpu, memory = said.get("cpu_stats") or {}, said.get("memory_stats") or {}
     throttling = cpu.get("throttling_data") or {}
     own = memory.get("stats") or {}
     blocks = (said.get("blkio_stats") or {}).get("io_service_bytes_recursive") or ()
-    return Sample(
+    return UsageSample(
         cpu=(cpu.get("cpu_usage") or {}).get("total_usage", 0) / 1e9,
         memory=own.get("total_rss", own.get("anon", memory.get("usage", 0))),
         block_io=sum(b["value"] for b in blocks if b["op"].lower() in ("read", "write")),

@@ -7,7 +7,7 @@ from headway.backend import state
 from headway.backend.local import launcher
 from headway.backend.local.enforcement.cgroup import Group
 from headway.backend.state import Work
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 from headway.core.model.units import NodeId, ReplicaId
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Member(state.Member):
         self.pid, self.pidfd = 0, -1
         self.child: subprocess.Popen[bytes] | None = None
 
-    def read(self, before: Sample | None) -> Sample:
+    def read(self, before: UsageSample | None) -> UsageSample:
         return self.group.read(before)
 
     def watch(self, pid: int) -> int:

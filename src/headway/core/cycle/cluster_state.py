@@ -28,7 +28,7 @@ NOMINAL = Resources(cpu=0.1, memory=200 * 2**20)
 """What kube-scheduler takes a pod without requests to need."""
 
 
-class History:
+class ClusterState:
     """Nodes, unfinished jobs and their replicas, indexed by each other."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class History:
         self.ended: list[Job] = []
 
 
-def remember(history: History, seen: Observation) -> History:
+def remember(history: ClusterState, seen: Observation) -> ClusterState:
     """Fold one observation into the tables, and note what it changed."""
     h = history
     h.at, h.requests = seen.at, seen.requests
@@ -80,7 +80,7 @@ def remember(history: History, seen: Observation) -> History:
     return h
 
 
-def assemble(history: History, trigger: Trigger) -> Snapshot:
+def assemble(history: ClusterState, trigger: Trigger) -> Snapshot:
     h = history
     changed = Changes(
         nodes=tuple(h.changed_nodes), jobs=tuple(h.changed_jobs), ended=tuple(h.ended)
@@ -88,7 +88,7 @@ def assemble(history: History, trigger: Trigger) -> Snapshot:
     return Snapshot(h, h.at, trigger, changed, h.requests)
 
 
-def _forget_unseen(h: History, seen: Observation) -> None:
+def _forget_unseen(h: ClusterState, seen: Observation) -> None:
     jobs, replicas = {j.id for j in seen.jobs}, {r.id for r in seen.replicas}
     nodes = {n.id for n in seen.nodes}
     for replica in [r for r in h.replicas if r not in replicas]:
@@ -99,7 +99,7 @@ def _forget_unseen(h: History, seen: Observation) -> None:
         _drop_node(h, node)
 
 
-def _see_node(h: History, node: Node) -> None:
+def _see_node(h: ClusterState, node: Node) -> None:
     if node.id not in h.order:
         h.order[node.id] = len(h.names)
         h.names.append(node.id)
@@ -109,7 +109,7 @@ def _see_node(h: History, node: Node) -> None:
     h.changed_nodes[node.id] = h.stale[node.id] = None
 
 
-def _drop_node(h: History, name: NodeId) -> None:
+def _drop_node(h: ClusterState, name: NodeId) -> None:
     if h.nodes.pop(name, None) is not None:
         _unfile(h, name)
         h.stale.pop(name, None)
@@ -117,7 +117,7 @@ def _drop_node(h: History, name: NodeId) -> None:
         h.changed_nodes[name] = None
 
 
-def _see_job(h: History, job: Job) -> None:
+def _see_job(h: ClusterState, job: Job) -> None:
     h.changed_jobs[job.id] = None
     if job.phase.ended:
         _drop_job(h, job.id)
@@ -139,7 +139,7 @@ def _still(job: Job, old: Job) -> Job:
     return replace(job, remaining=old.remaining, step_cost=old.step_cost)
 
 
-def _drop_job(h: History, job: JobId) -> None:
+def _drop_job(h: ClusterState, job: JobId) -> None:
     for replica in list(h.of_job.pop(job, ())):
         _drop_replica(h, replica)
     h.jobs.pop(job, None)
@@ -147,7 +147,7 @@ def _drop_job(h: History, job: JobId) -> None:
     h.queue.pop(job, None)
 
 
-def _see_replica(h: History, seen: Replica) -> None:
+def _see_replica(h: ClusterState, seen: Replica) -> None:
     """A change of share is only noted; one of phase or place changes the node too."""
     if seen.phase.ended or seen.job not in h.jobs:
         _drop_replica(h, seen.id)
@@ -166,7 +166,7 @@ def _see_replica(h: History, seen: Replica) -> None:
             _settle(h, node, seen.id, request if node in now else None)
 
 
-def _drop_replica(h: History, replica: ReplicaId) -> None:
+def _drop_replica(h: ClusterState, replica: ReplicaId) -> None:
     old = h.replicas.pop(replica, None)
     if old is None:
         return
@@ -177,7 +177,7 @@ def _drop_replica(h: History, replica: ReplicaId) -> None:
             _settle(h, node, replica, None)
 
 
-def _settle(h: History, node: NodeId, replica: ReplicaId, request: Resources | None) -> None:
+def _settle(h: ClusterState, node: NodeId, replica: ReplicaId, request: Resources | None) -> None:
     """Count a replica in on a node, with what it asks for; or out (None)."""
     h.changed_nodes[node] = h.stale[node] = None
     if request is None:
@@ -205,7 +205,7 @@ def _with_track(seen: Replica, old: Replica) -> Replica:
     )
 
 
-def _hear(h: History, report: Report) -> None:
+def _hear(h: ClusterState, report: Report) -> None:
     r = h.replicas.get(report.replica)
     if r is None:
         return
@@ -267,7 +267,7 @@ def _paced(job: Job, r: Replica) -> Job:
     )
 
 
-def _work(h: History, r: Replica, report: Report) -> CoreSeconds:
+def _work(h: ClusterState, r: Replica, report: Report) -> CoreSeconds:
     if report.usage is None or r.node not in h.nodes:
         return 0.0
     return report.usage.cpu * (report.at - report.since) * h.nodes[r.node].speed
@@ -279,7 +279,7 @@ def _places(replica: Replica) -> tuple[NodeId, ...]:
     return here if replica.bound_for is None else (*here, replica.bound_for)
 
 
-def _recount(h: History, name: NodeId) -> None:
+def _recount(h: ClusterState, name: NodeId) -> None:
     """Sum up the room taken anew: adding and subtracting would let rounding errors grow."""
     node, count = h.nodes[name], len(h.on_node[name])
     taken, nominal = requested(h.asking[name].values(), count)
@@ -326,12 +326,12 @@ def alike_key(node: Node) -> Alike:
     )  # fmt: skip
 
 
-def _file(h: History, node: Node) -> None:
+def _file(h: ClusterState, node: Node) -> None:
     h.keys[node.id] = key = alike_key(node)
     insort(h.alike.setdefault(key, []), h.order[node.id])
 
 
-def _unfile(h: History, name: NodeId) -> None:
+def _unfile(h: ClusterState, name: NodeId) -> None:
     key = h.keys.pop(name, None)
     if key is None:
         return

@@ -3,7 +3,7 @@
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
-from headway.core.cycle.project import foresee
+from headway.core.cycle.project import project
 from headway.core.model.decision import CALM, Decision, Plan
 from headway.core.model.serialization import memory
 from headway.core.model.snapshot import Snapshot, Trigger
@@ -54,7 +54,7 @@ class Chain:
         for i, member in enumerate(self.members):
             plan, memory.members[i] = member.decide(snapshot, memory.members[i])
             plans.append(plan)
-            snapshot = foresee(plan, snapshot)
+            snapshot = project(plan, snapshot)
         return join(plans), memory
 
 

@@ -18,16 +18,16 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def foresee(plan: Plan, snapshot: Snapshot) -> Snapshot:
+def project(plan: Plan, snapshot: Snapshot) -> Snapshot:
     """Costs in proportion to the plan; `snapshot` is left as it is.
 
     `changed` stays what was really seen, so that a policy further down the chain is not woken
     by what has only been decided.
     """
-    return Foreseen(plan, snapshot) if plan.decisions else snapshot
+    return Projected(plan, snapshot) if plan.decisions else snapshot
 
 
-class Foreseen(Derived):
+class Projected(Derived):
     """Most policies of a chain find that nothing changed for them, and look no further."""
 
     def __init__(self, plan: Plan, before: Snapshot) -> None:
@@ -42,13 +42,13 @@ class Foreseen(Derived):
         return self.before.only(node, trigger)
 
     def tables(self) -> dict[str, Any]:
-        future = Future(self.before)
+        future = Projection(self.before)
         for decision in self.plan.decisions:
             future.apply(decision)
         return {table: getattr(future, table) for table in TABLES}
 
 
-class Future(Snapshot):
+class Projection(Snapshot):
     """The snapshot as decisions one after another leave it: for `check`, which takes them so."""
 
     def __init__(self, snapshot: Snapshot) -> None:

@@ -8,7 +8,7 @@ placed relative to the range seen, so that no unit of the metric matters.
 from collections.abc import Sequence
 from math import exp, log
 
-from headway.core.model.report import Track
+from headway.core.model.report import MetricHistory
 from headway.core.model.serialization import record
 
 FEWEST = 5
@@ -44,7 +44,7 @@ class Fit:
         return high
 
 
-def fit(track: Track, sign: float) -> Fit | None:
+def fit(track: MetricHistory, sign: float) -> Fit | None:
     """The curve nearest to the track's values; None if there are too few, or none falls."""
     points = [
         (w.step, -sign * w.value)

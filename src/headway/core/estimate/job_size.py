@@ -7,7 +7,7 @@ from math import inf, log
 
 from headway.core.estimate.curve_fit import fit
 from headway.core.model.job import Estimate, JobSpec
-from headway.core.model.report import Track
+from headway.core.model.report import MetricHistory
 from headway.core.model.serialization import memory
 from headway.core.model.units import CoreSeconds
 
@@ -33,7 +33,7 @@ class Known:
 
 
 @memory
-class Belief:
+class SizeEstimate:
     """What is known of a job at a look. Amounts are core-seconds of its node."""
 
     attained: CoreSeconds
@@ -47,24 +47,24 @@ class Belief:
     """How much had been heard when that was found out."""
 
 
-def believe(
+def estimate_size(
     spec: JobSpec,
     attained: CoreSeconds,
     step: float | None,
     known: Known | None,
     speed: float,
-) -> Belief:
+) -> SizeEstimate:
     """The surest of what is told, seen and remembered."""
     done = attained / speed
     told = spec.expected.work if spec.expected else None
     found = [e for e in (from_steps(spec, attained, step), told, from_kind(known)) if e]
     best = min(found, key=lambda e: e.error, default=None)
     if best is None or attained > best.value * (1 + best.error) * PASSED:
-        return Belief(attained=done)  # unknown, or far more than was said
+        return SizeEstimate(attained=done)  # unknown, or far more than was said
     said = best.value / speed
     size = expected(said, best.error, done)
     least = size if best.error <= TRUSTED else max(done, said / (1 + best.error))
-    return Belief(attained=done, size=size, least=least, error=best.error)
+    return SizeEstimate(attained=done, size=size, least=least, error=best.error)
 
 
 def expected(size: CoreSeconds, error: float, attained: CoreSeconds) -> CoreSeconds:
@@ -110,7 +110,9 @@ def learn(known: Known | None, work: CoreSeconds) -> Known:
     return Known(work=mean, least=min(known.least, work), most=max(known.most, work))
 
 
-def settle(belief: Belief, spec: JobSpec, track: Track, before: Belief | None) -> None:
+def settle(
+    belief: SizeEstimate, spec: JobSpec, track: MetricHistory, before: SizeEstimate | None
+) -> None:
     """Find the part of its declared steps after which a job reaches its quality, by its loss curve
     so far. Fitted anew when a quarter more has been heard: a fit costs a millisecond.
     """

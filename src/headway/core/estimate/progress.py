@@ -7,7 +7,7 @@ range seen, so that neither scale, offset nor direction of a metric matters.
 
 from collections.abc import Callable, Iterable
 
-from headway.core.model.report import Track, Window
+from headway.core.model.report import MetricHistory, Window
 from headway.core.model.serialization import record
 from headway.core.model.units import Cores, Seconds
 
@@ -31,7 +31,7 @@ class Progress:
 
 
 def paper_progress(
-    track: Track, at: Seconds, interval: Seconds, *, hold: bool = False
+    track: MetricHistory, at: Seconds, interval: Seconds, *, hold: bool = False
 ) -> Progress | None:
     """As the papers' code does it: |change of the mean loss| over the largest loss seen.
 
@@ -46,7 +46,9 @@ def paper_progress(
     return Progress(growth=growth, rate=growth / interval, used=used)
 
 
-def progress(track: Track, at: Seconds, interval: Seconds, *, sign: float) -> Progress | None:
+def progress(
+    track: MetricHistory, at: Seconds, interval: Seconds, *, sign: float
+) -> Progress | None:
     """Improvement over two whole intervals, as a part of the range seen so far.
 
     `sign` is -1 where smaller is better. A value that got worse has growth 0, not |change|.
@@ -62,7 +64,7 @@ def progress(track: Track, at: Seconds, interval: Seconds, *, sign: float) -> Pr
     return Progress(growth=growth, rate=growth / interval, used=used)
 
 
-def value_range(track: Track) -> float:
+def value_range(track: MetricHistory) -> float:
     """From the 5th to the 95th percentile of the values seen."""
     values = sorted(w.value for w in track.windows if w.value is not None)
     return _percentile(values, 0.95) - _percentile(values, 0.05)
@@ -78,7 +80,7 @@ def _percentile(ordered: list[float], q: float) -> float:
 
 
 def _two_means(
-    track: Track, at: Seconds, interval: Seconds, *, hold: bool = False
+    track: MetricHistory, at: Seconds, interval: Seconds, *, hold: bool = False
 ) -> tuple[float, float] | None:
     before = _mean(track.windows, at - 2 * interval, at - interval, lambda w: w.value)
     now = _mean(track.windows, at - interval, at, lambda w: w.value)
@@ -88,7 +90,7 @@ def _two_means(
     return None if before is None or now is None else (before, now)
 
 
-def _last(track: Track, until: Seconds) -> float | None:
+def _last(track: MetricHistory, until: Seconds) -> float | None:
     said = (w.value for w in reversed(track.windows) if w.at <= until and w.value is not None)
     return next(said, None)
 

@@ -38,13 +38,13 @@ class _Group:
     members: list[object]
 
 
-def overdrawn(claims: Mapping[K, Claim], capacity: Cores, now: Seconds) -> list[tuple[K, ...]]:
+def infeasible_set(claims: Mapping[K, Claim], capacity: Cores, now: Seconds) -> list[tuple[K, ...]]:
     """Sets of claims that cannot be met together, each part of the next; none if all can be.
 
     >>> both = {"x": Claim(5.0, 1.0, 10.0), "y": Claim(4.0, 1.0, 9.0)}
-    >>> overdrawn(both, 1.0, now=0.0)
+    >>> infeasible_set(both, 1.0, now=0.0)
     []
-    >>> overdrawn(both, 1.0, now=1.5)
+    >>> infeasible_set(both, 1.0, now=1.5)
     [('x', 'y')]
     """
     groups: list[_Group] = []  # by level, the lowest first
@@ -198,7 +198,7 @@ def _claims(needs: Mapping[K, Need], capacity: Cores, now: Seconds) -> dict[K, C
     claims = {
         n: Claim(need.left, need.demand, need.due) for n, need in needs.items() if need.due < inf
     }
-    while late := overdrawn(claims, capacity, now):
+    while late := infeasible_set(claims, capacity, now):
         _delay([claims[n] for n in late[0]], capacity, now)
     return claims
 
@@ -262,7 +262,7 @@ def _horizon(
             for n, c in claims.items()
             if (left := c.left - rates[n] * time) > 1e-9
         }
-        late = overdrawn(then, capacity, now + time)
+        late = infeasible_set(then, capacity, now + time)
         ends = [
             (_used_up([claims[n] for n in w], [rates[n] for n in w], capacity, now), w)
             for w in late

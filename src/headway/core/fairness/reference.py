@@ -14,7 +14,7 @@ _DONE = 1e-9
 
 
 @memory
-class Shadow:
+class ReferenceJob:
     """A replica in the reference world. Amounts are core-seconds of this node."""
 
     demand: Cores
@@ -38,10 +38,10 @@ class Shadow:
         return self.sure and self.done >= self.size * (1 - _DONE)
 
 
-Shadows = dict[ReplicaId, Shadow]
+ReferenceJobs = dict[ReplicaId, ReferenceJob]
 
 
-def advance(shadows: Shadows, capacity: Cores, time: Seconds) -> None:
+def advance(shadows: ReferenceJobs, capacity: Cores, time: Seconds) -> None:
     """Let the reference world go on for a while."""
     live = [s for s in shadows.values() if not s.finished]
     while live and time > 0:
@@ -54,7 +54,7 @@ def advance(shadows: Shadows, capacity: Cores, time: Seconds) -> None:
         live = [s for s in live if not s.finished]
 
 
-def promise(shadows: Shadows, capacity: Cores, now: Seconds) -> None:
+def promise(shadows: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
     """Set everybody's due time, were no one else to arrive."""
     live = [(s, s.done) for s in shadows.values() if not s.finished]
     for s, _ in live:
@@ -78,14 +78,14 @@ def promise(shadows: Shadows, capacity: Cores, now: Seconds) -> None:
         live = rest
 
 
-def _goal(s: Shadow, done: CoreSeconds) -> CoreSeconds:
+def _goal(s: ReferenceJob, done: CoreSeconds) -> CoreSeconds:
     """The next thing that happens to it: it reaches its least, then its size."""
     if done < s.least:
         return s.least
     return s.size if done < s.size else inf
 
 
-def fair_rates(shadows: Shadows, capacity: Cores) -> dict[ReplicaId, Cores]:
+def fair_rates(shadows: ReferenceJobs, capacity: Cores) -> dict[ReplicaId, Cores]:
     """What each gets there at present; 0 for who is done."""
     live = {name: s for name, s in shadows.items() if not s.finished}
     rates = share(capacity, [s.demand for s in live.values()], [s.weight for s in live.values()])

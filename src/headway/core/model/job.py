@@ -5,7 +5,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from headway.core.estimate.step_rate import Speed
-from headway.core.model.report import EMPTY, Track, Usage
+from headway.core.model.report import EMPTY, MetricHistory, Usage
 from headway.core.model.serialization import record
 from headway.core.model.units import (
     NOTHING,
@@ -162,7 +162,7 @@ class Replica:
     usage: Usage | None = None
     attained: CoreSeconds = 0.0
     """Work done so far, by what it used and the speed of its nodes."""
-    track: Track = EMPTY
+    track: MetricHistory = EMPTY
 
 
 def replica_id(job: JobId, task: str, index: int) -> ReplicaId:

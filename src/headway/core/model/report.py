@@ -51,7 +51,7 @@ class Window:
 
 
 @record
-class Track:
+class MetricHistory:
     """A replica's reports from its first to its last, the older ones in larger pieces.
 
     It belongs to the job and not to a process: moves and restarts do not cut it.
@@ -65,12 +65,12 @@ class Track:
     windows: tuple[Window, ...] = ()
 
 
-EMPTY = Track()
+EMPTY = MetricHistory()
 LONGEST = 64
 """Windows kept. Above it the older half is merged two by two."""
 
 
-def extend(track: Track, report: Report) -> Track:
+def extend(track: MetricHistory, report: Report) -> MetricHistory:
     """The track with one more report on it."""
     base = report.value if track.base is None else track.base
     value = None if report.value is None or base is None else report.value - base
@@ -84,7 +84,7 @@ def extend(track: Track, report: Report) -> Track:
     if len(windows) > LONGEST:
         windows = _thin(windows)
     step = track.step if report.step is None else report.step
-    return Track(base=base, high=high, step=step, windows=windows)
+    return MetricHistory(base=base, high=high, step=step, windows=windows)
 
 
 def _thin(windows: tuple[Window, ...]) -> tuple[Window, ...]:

@@ -96,7 +96,7 @@ class Tables(Protocol):
 class Snapshot:
     """A read-only view, valid for one cycle.
 
-    The maps are the loop's own tables (or an overlay on them, after `foresee`): looking one
+    The maps are the loop's own tables (or an overlay on them, after `project`): looking one
     thing up is cheap, walking all of them is not, and nobody may write.
     """
 

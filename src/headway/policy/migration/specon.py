@@ -8,7 +8,7 @@ the corrected mode is a switch, with its reason in docs/decisions/0017.
 
 from math import ceil, exp, floor, log
 
-from headway.core.cycle.project import foresee
+from headway.core.cycle.project import project
 from headway.core.cycle.validate import check
 from headway.core.estimate.category import WEIGHTS, Category, by_growth
 from headway.core.estimate.progress import Progress, paper_progress, progress
@@ -307,7 +307,7 @@ class _Cluster:
 
     def _decide(self, decision: Decision) -> None:
         self.decisions.append(decision)
-        self.snapshot = foresee(Plan(decisions=(decision,)), self.snapshot)
+        self.snapshot = project(Plan(decisions=(decision,)), self.snapshot)
 
 
 def _come(due: Seconds | None, now: Seconds) -> bool:

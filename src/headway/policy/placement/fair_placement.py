@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from headway.core.cycle.cluster_state import requested, with_room
 from headway.core.cycle.policy import PerNode, PerNodeMemory, join
-from headway.core.cycle.project import foresee
-from headway.core.fairness.reference import Shadows
+from headway.core.cycle.project import project
+from headway.core.fairness.reference import ReferenceJobs
 from headway.core.model.decision import CALM, Plan
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot
@@ -21,7 +21,7 @@ from headway.policy.placement.spread import Search
 class Remembers(Protocol):
     """A node's memory that holds a reference world."""
 
-    shadows: Shadows
+    shadows: ReferenceJobs
 
 
 class AsFair:
@@ -37,7 +37,7 @@ class AsFair:
         places = CALM
         if snapshot.queue:
             places = _There(snapshot, memory.members).plan("where fair sharing would have put it")
-        shares, memory = self.inner.decide(foresee(places, snapshot), memory)
+        shares, memory = self.inner.decide(project(places, snapshot), memory)
         return join([places, shares]), memory
 
 
@@ -58,7 +58,7 @@ class _There(Search):
         return self.touched.get(name) or self.nodes[name]
 
 
-def _occupied(node: Node, shadows: Shadows, now: Seconds) -> Node:
+def _occupied(node: Node, shadows: ReferenceJobs, now: Seconds) -> Node:
     there = [s for s in shadows.values() if not (s.sure and s.due <= now)]
     asking = [s.request for s in there if s.request != NOTHING]
     _, nominal = requested(asking, len(there))

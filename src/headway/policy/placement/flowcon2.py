@@ -7,7 +7,7 @@ A reconstruction of ours. The text (IEEE TCC 2022) says that jobs' evaluation fu
 from dataclasses import fields
 
 from headway.core.cycle.policy import PerNode, PerNodeMemory, join
-from headway.core.cycle.project import foresee
+from headway.core.cycle.project import project
 from headway.core.estimate.category import WEIGHTS, Category
 from headway.core.model.decision import CALM, Plan
 from headway.core.model.node import Node
@@ -31,7 +31,7 @@ class FlowCon2(FlowConSettings):
 
     def decide(self, snapshot: Snapshot, memory: PerNodeMemory) -> tuple[Plan, PerNodeMemory]:
         places = _Best(self, snapshot, memory).plan(self._why()) if snapshot.queue else CALM
-        shares, memory = self._nodes().decide(foresee(places, snapshot), memory)
+        shares, memory = self._nodes().decide(project(places, snapshot), memory)
         return join([places, shares]), memory
 
     def on_a_node(self) -> FlowCon:

@@ -14,7 +14,7 @@ from dataclasses import field
 from headway.core.cycle.capacity_fit import found_room
 from headway.core.cycle.cluster_state import with_room
 from headway.core.cycle.policy import join
-from headway.core.cycle.project import foresee
+from headway.core.cycle.project import project
 from headway.core.cycle.validate import half_started
 from headway.core.model.decision import CALM, Place, Plan, Suspend
 from headway.core.model.job import Job, Phase, gang, missing, task_of
@@ -64,7 +64,7 @@ class Pods:
         plan = Plan(decisions=places) if places else CALM
         if not m.partial:
             return plan, None
-        return join([plan, self._deadlock(foresee(plan, snapshot), m)]), m
+        return join([plan, self._deadlock(project(plan, snapshot), m)]), m
 
     def _places(self, s: Snapshot, m: PodsMemory) -> tuple[Place, ...]:
         search, found = Search(s), []

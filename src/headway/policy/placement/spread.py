@@ -8,7 +8,7 @@ costs in proportion to how many kinds there are, not to how many nodes.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from headway.core.cycle.cluster_state import NOMINAL, History, assemble, remember, with_room
+from headway.core.cycle.cluster_state import NOMINAL, ClusterState, assemble, remember, with_room
 from headway.core.model.decision import CALM, Place, Plan
 from headway.core.model.job import Job, Task, gang, task_of
 from headway.core.model.node import Node
@@ -166,4 +166,4 @@ def all_at(homes: Mapping[ReplicaId, NodeId], s: Snapshot) -> Snapshot:
             replace(s.replicas[name], node=node, bound_for=None) for name, node in homes.items()
         ),
     )
-    return assemble(remember(History(), there), s.trigger)
+    return assemble(remember(ClusterState(), there), s.trigger)

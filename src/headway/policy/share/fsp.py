@@ -5,9 +5,9 @@ Where every job can fill the node and its size is known, that alone lets nobody 
 than under fair sharing. With smaller demands an order is not enough: see `headway`.
 """
 
-from headway.core.estimate.job_size import believe
+from headway.core.estimate.job_size import estimate_size
 from headway.core.fairness.priority_weights import demand_of, in_order
-from headway.core.fairness.reference import Shadow, Shadows, advance, promise
+from headway.core.fairness.reference import ReferenceJob, ReferenceJobs, advance, promise
 from headway.core.model.decision import CALM, Plan
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
@@ -18,7 +18,7 @@ from headway.policy.common.per_replica_work import part
 @memory
 class FspMemory:
     at: Seconds = 0.0
-    shadows: Shadows
+    shadows: ReferenceJobs
 
 
 @record
@@ -37,8 +37,8 @@ class Fsp:
         for r in snapshot.running:
             if r.id not in shadows:
                 job = snapshot.jobs[r.job]
-                known = believe(part(job.spec), r.attained, r.track.step, None, speed)
-                shadows[r.id] = Shadow(
+                known = estimate_size(part(job.spec), r.attained, r.track.step, None, speed)
+                shadows[r.id] = ReferenceJob(
                     demand=demand_of(snapshot, r), size=known.size, least=known.size, sure=True
                 )
         for name in [n for n, s in shadows.items() if s.finished and n not in snapshot.replicas]:

@@ -8,10 +8,23 @@ could no longer be kept.
 
 from math import inf
 
-from headway.core.estimate.job_size import TRUSTED, Belief, Known, believe, learn, settle
+from headway.core.estimate.job_size import (
+    TRUSTED,
+    Known,
+    SizeEstimate,
+    estimate_size,
+    learn,
+    settle,
+)
 from headway.core.fairness.deadlines import SOON, Allocation, Need, allocate
 from headway.core.fairness.priority_weights import differs
-from headway.core.fairness.reference import Shadow, Shadows, advance, fair_rates, promise
+from headway.core.fairness.reference import (
+    ReferenceJob,
+    ReferenceJobs,
+    advance,
+    fair_rates,
+    promise,
+)
 from headway.core.fairness.water_filling import total_completion, weights_for
 from headway.core.model.decision import Plan, SetShare
 from headway.core.model.job import Job, Phase, Replica
@@ -29,8 +42,8 @@ NEXT = 8
 @memory
 class HeadwayMemory:
     at: Seconds = 0.0
-    shadows: Shadows
-    beliefs: dict[ReplicaId, Belief]
+    shadows: ReferenceJobs
+    beliefs: dict[ReplicaId, SizeEstimate]
     rates: dict[ReplicaId, Cores]
     """What each was to get, by the last decision."""
     parts: dict[ReplicaId, Cores]
@@ -126,13 +139,13 @@ class _Node:
         """Take in a newcomer, or what has been learnt of a job; did a promise change by it?"""
         m, job = self.memory, self.snapshot.jobs[r.job]
         known = part_of(m.kinds.get(job.spec.kind), crew(job.spec))
-        belief = believe(part(job.spec), r.attained, r.track.step, known, self.speed)
+        belief = estimate_size(part(job.spec), r.attained, r.track.step, known, self.speed)
         if self.policy.objective == "quality":
             settle(belief, job.spec, r.track, m.beliefs.get(name))
         m.beliefs[name] = belief
         shadow = m.shadows.get(name)
         if shadow is None:
-            shadow = m.shadows[name] = Shadow(
+            shadow = m.shadows[name] = ReferenceJob(
                 demand=self._most(r), weight=2.0**job.priority, request=self.snapshot.request(r)
             )
             before = None
@@ -182,7 +195,7 @@ class _Node:
             n: self._need(r, m.shadows[n], m.beliefs[n], equal[n]) for n, r in self.ours.items()
         }
 
-    def _need(self, r: Replica, s: Shadow, b: Belief, equal: Cores) -> Need:
+    def _need(self, r: Replica, s: ReferenceJob, b: SizeEstimate, equal: Cores) -> Need:
         age = self.now - self.snapshot.jobs[r.job].submitted_at
         due = s.due
         if self.policy.objective == "quality":

@@ -6,14 +6,14 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TypeVar
 
-from headway.backend.kubernetes.client.fatal_thread import guarded
+from headway.backend.kubernetes.client.fatal_thread import fatal_thread
 from headway.backend.worker import LoopQueue
 from headway.errors import BackendError
 
 T = TypeVar("T")
 
 
-class Lane:
+class ApiWorker:
     def __init__(self, mail: LoopQueue) -> None:
         self._mail = mail
         self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -38,7 +38,7 @@ class Lane:
 
         self._work.put(work)
 
-    @guarded
+    @fatal_thread
     def _working(self) -> None:
         while (work := self._work.get()) is not None:
             work()

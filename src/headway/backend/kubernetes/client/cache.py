@@ -6,8 +6,8 @@ from select import select
 from time import monotonic
 
 from headway.backend.kubernetes.client.api import Api, Plain
-from headway.backend.kubernetes.client.api_worker import Lane
-from headway.backend.kubernetes.client.informer import Key, Kind, Store, Watcher, key_of
+from headway.backend.kubernetes.client.api_worker import ApiWorker
+from headway.backend.kubernetes.client.informer import Key, Kind, Reflector, Store, key_of
 from headway.backend.kubernetes.placement.filters import Around, crowded
 from headway.backend.kubernetes.placement.node_info import ready, takes_room
 from headway.backend.kubernetes.placement.quantities import allocatable, asked
@@ -22,11 +22,11 @@ PATIENCE: Seconds = 30.0
 Changed = Callable[[Plain | None, Plain | None], None]
 
 
-class Cluster:
+class ClusterCache:
     def __init__(self, api: Api, namespace: str, run: str, mail: LoopQueue) -> None:
         """`namespace`: only its jobs. `run`: only the jobs of that run; "": those of none."""
         self.api, self.mail, self.run, self.namespace = api, mail, run, namespace
-        self.lane = Lane(mail)
+        self.lane = ApiWorker(mail)
         self.on_node: dict[str, dict[Key, Plain]] = {}
         self._assumed: dict[Key, tuple[str, Plain]] = {}
         """Pods on their way to a node, until they are seen there."""
@@ -50,7 +50,8 @@ class Cluster:
         others = (self._stores[name].objects for name in ("claims", "volumes", "classes"))
         self.around = Around(*others)
         self._watchers = [
-            Watcher(api, s, mail, down=self._troubled, up=self._well) for s in self._stores.values()
+            Reflector(api, s, mail, down=self._troubled, up=self._well)
+            for s in self._stores.values()
         ]
 
     def begin(self) -> None:

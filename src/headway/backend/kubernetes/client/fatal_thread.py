@@ -14,7 +14,7 @@ leave: Callable[[int], object] = os._exit
 log = logging.getLogger("headway")
 
 
-def guarded(run: Callable[P, None]) -> Callable[P, None]:
+def fatal_thread(run: Callable[P, None]) -> Callable[P, None]:
     """For what a thread runs. What it did not foresee leaves the rest of us half blind."""
 
     @wraps(run)

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from headway.backend.kubernetes.client.api import GONE, Api, Plain
-from headway.backend.kubernetes.client.fatal_thread import guarded
+from headway.backend.kubernetes.client.fatal_thread import fatal_thread
 from headway.backend.worker import LoopQueue
 from headway.core.model.units import Seconds
 from headway.errors import BackendError, Declined, Unreachable
@@ -81,7 +81,7 @@ def version_of(each: Plain) -> str:
     return str(each["metadata"].get("resourceVersion", ""))
 
 
-class Watcher:
+class Reflector:
     """Fills a store. `down` and `up` are told, in the loop's thread, when the server goes and
     comes back.
     """
@@ -107,7 +107,7 @@ class Watcher:
         """Its thread ends with its present watch, or with the process."""
         self._stopped.set()
 
-    @guarded
+    @fatal_thread
     def _run(self) -> None:
         wait = AGAIN
         while not self._stopped.is_set():

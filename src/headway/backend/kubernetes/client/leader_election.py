@@ -13,7 +13,7 @@ from threading import Event, Thread
 from time import monotonic
 
 from headway.backend.kubernetes.client.api import Api, Plain
-from headway.backend.kubernetes.client.fatal_thread import guarded
+from headway.backend.kubernetes.client.fatal_thread import fatal_thread
 from headway.core.model.units import Seconds
 from headway.errors import BackendError, Declined, Denied
 
@@ -30,7 +30,7 @@ MISSING, CONFLICT = 404, 409
 log = logging.getLogger("headway")
 
 
-class Lease:
+class LeaderElection:
     def __init__(self, api: Api, namespace: str, name: str, identity: str) -> None:
         self._api, self._identity = api, identity
         self._all = f"/apis/{API}/namespaces/{namespace}/leases"
@@ -93,7 +93,7 @@ class Lease:
             "renewTime": now,
             "leaseTransitions": int(old.get("leaseTransitions", 0)) + int(bool(old) and not ours),
         }
-        body: Plain = {"apiVersion": API, "kind": "Lease", "spec": spec}
+        body: Plain = {"apiVersion": API, "kind": "LeaderElection", "spec": spec}
         try:
             if before is None:
                 about = {"name": self._name}
@@ -113,7 +113,7 @@ class Lease:
         self._thread.start()
         Thread(target=self._guard, args=(lost,), name="lease-guard", daemon=True).start()
 
-    @guarded
+    @fatal_thread
     def _renew(self) -> None:
         while not self._stopped.wait(RETRY):
             with suppress(BackendError):
@@ -121,7 +121,7 @@ class Lease:
                     self._renewed = -inf
                     return
 
-    @guarded
+    @fatal_thread
     def _guard(self, lost: Callable[[], None]) -> None:
         """Apart from the calls, for those may hang."""
         while not self._stopped.wait(LOOK):

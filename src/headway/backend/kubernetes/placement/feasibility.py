@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from headway.backend.kubernetes.client.api import Plain
-from headway.backend.kubernetes.client.cache import Cluster
+from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.placement import filters
 from headway.backend.kubernetes.placement.node_info import ready
 from headway.backend.kubernetes.placement.quantities import asked, resources
@@ -19,7 +19,7 @@ def partial(tasks: Sequence[Task], where: Mapping[str, str]) -> str:
     return f"a gang is started whole: too few of {short}" if short else ""
 
 
-def cannot(cluster: Cluster, made: Mapping[str, Plain], where: Mapping[str, str]) -> str:
+def cannot(cluster: ClusterCache, made: Mapping[str, Plain], where: Mapping[str, str]) -> str:
     """Why this gang cannot start there now, which may be later than what the policy saw; "": it
     can.
     """
@@ -44,7 +44,7 @@ def sized(task: Task, pod: Plain) -> Task:
     return replace(task, request=resources(asked(pod)))
 
 
-def fitting(cluster: Cluster, task: Task, pod: Plain) -> Task:
+def fitting(cluster: ClusterCache, task: Task, pod: Plain) -> Task:
     """With the nodes that it may go to: the policy is to know."""
     around, nodes = cluster.around, cluster.nodes
     if filters.lacking(pod, around):

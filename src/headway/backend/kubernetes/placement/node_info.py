@@ -11,7 +11,7 @@ RACK = "topology.kubernetes.io/zone"
 OVER = ("Succeeded", "Failed")
 
 
-def seen(node: Plain, foreign: Iterable[Plain]) -> Node:
+def to_core(node: Plain, foreign: Iterable[Plain]) -> Node:
     """`foreign`: the pods there that are not for us to place."""
     there = resources(allocatable(node))
     taken = [resources(asked(pod)) for pod in foreign]

@@ -71,7 +71,7 @@ class Group:
         return max(whole, self.rests)
 
 
-class Strangers:
+class ForeignPods:
     def __init__(self, backend: "KubernetesBackend") -> None:
         self.backend = backend
         self.groups: dict[JobId, Group] = {}

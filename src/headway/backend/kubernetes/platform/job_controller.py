@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.placement import feasibility, filters
 from headway.backend.kubernetes.platform import pod_status
-from headway.backend.kubernetes.platform.job_status import Record, seconds, spec_of
+from headway.backend.kubernetes.platform.job_status import JobStatus, seconds, spec_of
 from headway.backend.state import Work
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Trigger
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NONSENSE = (ValueError, KeyError, TypeError, AttributeError)
 
 
-class Intake:
+class JobController:
     def __init__(self, backend: "KubernetesBackend") -> None:
         self.backend = backend
         self._made: set[JobId] = set()
@@ -75,7 +75,7 @@ class Intake:
             if not (job.get("status") or {}).get("finishTime"):
                 self.backend.herald.refuse(job, "Invalid", f"{error.where}: {error.message}")
             return
-        record = Record.of(job, spec)
+        record = JobStatus.of(job, spec)
         said = job.get("status") or {}
         if work is None:
             if record.finished:
@@ -101,7 +101,7 @@ class Intake:
                 self._enqueue(work, record)
         self.backend.happened(Trigger.ARRIVED)
 
-    def _refused(self, work: Work, record: Record) -> bool:
+    def _refused(self, work: Work, record: JobStatus) -> bool:
         """What a `podTemplate` says is anything at all: whoever reads it later must not stumble."""
         try:
             made = self.backend.pods_of(record, self.backend.gang_of(work))
@@ -132,12 +132,12 @@ class Intake:
     def _at(self, said: str) -> Seconds | None:
         return seconds(said) - self.backend.clock.began if said else None
 
-    def _enqueue(self, work: Work, record: Record) -> None:
+    def _enqueue(self, work: Work, record: JobStatus) -> None:
         record.say("Accepted", True, "Accepted", "it can be run here")
         self.backend.look_again()
         self.backend.set_phase(work, work.queued)
 
-    def _take_up(self, work: Work, record: Record, *, started: bool) -> None:
+    def _take_up(self, work: Work, record: JobStatus, *, started: bool) -> None:
         """It has a placement: go on with it. What is missing of a gang that never ran is made; of
         one that did, it has failed.
         """
@@ -182,7 +182,7 @@ class Intake:
             if before and about.get("generation") != before["metadata"].get("generation"):
                 self._respecified(work, record)
 
-    def _respecified(self, work: Work, record: Record) -> None:
+    def _respecified(self, work: Work, record: JobStatus) -> None:
         """Its manifest was changed: that counts as long as it has not started."""
         if work.members or work.finished_at is not None:
             return

@@ -8,7 +8,7 @@ from typing import Any
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.platform.pod_status import KIND, VERSION
 from headway.backend.state import Member, Work
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 from headway.core.model.job import Phase
 from headway.core.model.report import Report
 from headway.core.model.units import NodeId, ReplicaId, Seconds
@@ -31,7 +31,7 @@ class PodMember(Member):
         self.bound_at: Seconds | None = None
         """Since when its node has it, and has not started it."""
 
-    def read(self, before: Sample | None) -> Sample:
+    def read(self, before: UsageSample | None) -> UsageSample:
         return before or self.last
 
     def report(self, now: Seconds) -> Report | None:
@@ -41,7 +41,7 @@ class PodMember(Member):
 
 
 @dataclass(slots=True)
-class Record:
+class JobStatus:
     """A `TrainingJob` and what was written to its status."""
 
     job: Plain
@@ -62,7 +62,7 @@ class Record:
         return str(self.job["metadata"]["name"])
 
     @classmethod
-    def of(cls, job: Plain, spec: TrainingJobSpec) -> "Record":
+    def of(cls, job: Plain, spec: TrainingJobSpec) -> "JobStatus":
         """With what an earlier Headway wrote."""
         said = job.get("status") or {}
         return cls(

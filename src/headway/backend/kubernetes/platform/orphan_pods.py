@@ -9,14 +9,14 @@ from headway.backend.kubernetes.placement.node_info import OVER
 from headway.backend.kubernetes.platform import pod_status
 
 if TYPE_CHECKING:
-    from headway.backend.kubernetes.platform.job_status import Record
+    from headway.backend.kubernetes.platform.job_status import JobStatus
     from headway.backend.kubernetes.platform.platform import KubernetesBackend
 
 KEPT = 2
 """Starts whose pods stay, for whoever wants to read how they ended."""
 
 
-class Strays:
+class OrphanPods:
     def __init__(self, backend: "KubernetesBackend") -> None:
         self.backend = backend
         self.left: list[Plain] = []
@@ -27,7 +27,7 @@ class Strays:
         if self._is_one(pod):
             self._remove(pod)
 
-    def tidy(self, record: "Record") -> None:
+    def tidy(self, record: "JobStatus") -> None:
         """What is over of its old starts goes: a job that is declined for good leaves no heap."""
         for pod in self.backend.cluster.of_job(record.job):
             if (

@@ -14,17 +14,17 @@ from pathlib import Path
 
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain
-from headway.backend.kubernetes.client.cache import Cluster
+from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.placement import feasibility, filters, gang_binder
-from headway.backend.kubernetes.placement.node_info import OVER, node_of, ready, seen
+from headway.backend.kubernetes.placement.node_info import OVER, node_of, ready, to_core
 from headway.backend.kubernetes.platform import pod_status
-from headway.backend.kubernetes.platform.foreign_pods import Strangers, is_stranger
-from headway.backend.kubernetes.platform.job_controller import Intake
-from headway.backend.kubernetes.platform.job_status import PodMember, Record, arrival
-from headway.backend.kubernetes.platform.orphan_pods import Strays
-from headway.backend.kubernetes.platform.start_timeout import Slow
-from headway.backend.kubernetes.platform.status_writer import Herald
-from headway.backend.kubernetes.platform.ttl import Burial
+from headway.backend.kubernetes.platform.foreign_pods import ForeignPods, is_stranger
+from headway.backend.kubernetes.platform.job_controller import JobController
+from headway.backend.kubernetes.platform.job_status import JobStatus, PodMember, arrival
+from headway.backend.kubernetes.platform.orphan_pods import OrphanPods
+from headway.backend.kubernetes.platform.start_timeout import StartTimeout
+from headway.backend.kubernetes.platform.status_writer import StatusWriter
+from headway.backend.kubernetes.platform.ttl import TtlController
 from headway.backend.live import LiveBackend
 from headway.backend.state import Work
 from headway.backend.worker import LoopQueue
@@ -64,18 +64,18 @@ class KubernetesBackend(LiveBackend[PodMember]):
         """
         super().__init__(folder, (), jobs, clock)
         self.run, self.namespace = run, namespace
-        self.records: dict[JobId, Record] = {}
+        self.records: dict[JobId, JobStatus] = {}
         self._declined: dict[JobId, int] = {}
         self._fits_anew = True
         self._stopping, self._tell_at = False, 0.0
         self.mail = LoopQueue()
         self.wake_by(self.mail.file, self.mail.read)
-        self.cluster = Cluster(api, namespace, run, self.mail)
-        self.herald = Herald(self.cluster)
-        self.intake = Intake(self)
-        self.strangers = Strangers(self)
-        self.burial = Burial(self.cluster)
-        self.strays, self.slow = Strays(self), Slow(self)
+        self.cluster = ClusterCache(api, namespace, run, self.mail)
+        self.herald = StatusWriter(self.cluster)
+        self.intake = JobController(self)
+        self.strangers = ForeignPods(self)
+        self.burial = TtlController(self.cluster)
+        self.strays, self.slow = OrphanPods(self), StartTimeout(self)
         try:
             self.cluster.begin()
         except HeadwayError:
@@ -142,7 +142,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
             for i in range(t.replicas)
         ]
 
-    def pods_of(self, record: Record, names: Sequence[str]) -> dict[str, Plain]:
+    def pods_of(self, record: JobStatus, names: Sequence[str]) -> dict[str, Plain]:
         made = record.epoch or 1
         return {n: pod_status.make(record.job, record.spec, n, made, names) for n in names}
 
@@ -181,7 +181,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         m.rank = rank
         return self.host(m)
 
-    def launch(self, work: Work, record: Record) -> None:
+    def launch(self, work: Work, record: JobStatus) -> None:
         ranked = work.by_rank(ReplicaId(f"{work.id}/{name}") for name in record.placement)
         made = self.pods_of(record, [name.rpartition("/")[2] for name in ranked])
         for name, pod in made.items():
@@ -413,7 +413,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         if node is None:
             return
         foreign = [p for p in self.cluster.others(name) if self.member_of(p) is None]
-        now = seen(node, foreign)
+        now = to_core(node, foreign)
         if self.nodes.get(now.id) != now:
             self.set_node(now)
 
@@ -449,7 +449,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _down(self, error: BackendError) -> None:
         """What we know stays as it is until the server is back; then all is listed again."""
-        self.herald.lament(error)
+        self.herald.log_once(error)
 
     # -- phases, as the status tells them --------------------------------------------------------
 

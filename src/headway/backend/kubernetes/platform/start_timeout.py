@@ -19,7 +19,7 @@ SLOWEST: Seconds = 900.0
 """And so has one of which nothing is said: large images take their time."""
 
 
-class Slow:
+class StartTimeout:
     def __init__(self, backend: "KubernetesBackend") -> None:
         self.backend = backend
 

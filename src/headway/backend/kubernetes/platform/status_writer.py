@@ -7,11 +7,11 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from headway.backend.kubernetes.client.api import Plain
-from headway.backend.kubernetes.client.cache import Cluster
+from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.placement import filters, gang_binder
 from headway.backend.kubernetes.placement.quantities import allocatable, asked
 from headway.backend.kubernetes.platform import job_status, pod_status
-from headway.backend.kubernetes.platform.job_status import Record
+from headway.backend.kubernetes.platform.job_status import JobStatus
 from headway.backend.state import Work
 from headway.core.model.job import Phase
 from headway.errors import BackendError, Declined
@@ -26,18 +26,18 @@ WAITS = "Waiting"
 log = logging.getLogger("headway")
 
 
-class Herald:
-    def __init__(self, cluster: Cluster) -> None:
+class StatusWriter:
+    def __init__(self, cluster: ClusterCache) -> None:
         self.cluster = cluster
         self.untold: dict[JobId, Work] = {}
         """Whose status could not be written."""
-        self._lamented = ""
+        self._logged = ""
 
     @staticmethod
     def now() -> str:
         return job_status.now()
 
-    def phase(self, work: Work, record: Record, phase: Phase) -> None:
+    def phase(self, work: Work, record: JobStatus, phase: Phase) -> None:
         """It has come to this: conditions, times, an event, and the status that has them all."""
         reason = work.reason
         if phase is Phase.WAITING:
@@ -61,7 +61,7 @@ class Herald:
             self.event(record, word, text, warning=not good)
         self.status(work, record, phase)
 
-    def waiting(self, work: Work, record: Record, made: Mapping[str, Plain]) -> None:
+    def waiting(self, work: Work, record: JobStatus, made: Mapping[str, Plain]) -> None:
         """Why it waits, where that is more than a want of room."""
         before = record.conditions.get("Placed")
         why = next((w for pod in made.values() if (w := self.hindrance(pod))), "")
@@ -99,7 +99,7 @@ class Herald:
         who = (about.get("labels") or {}).get(f"{pod_status.LABEL}/task") or about["name"]
         return f"no node will do for {who}: {listed}"
 
-    def status(self, work: Work, record: Record, phase: Phase | None = None) -> None:
+    def status(self, work: Work, record: JobStatus, phase: Phase | None = None) -> None:
         """If the server does not answer, it is said again when it does."""
         self.untold.pop(work.id, None)
         said = record.status(phase or work.phase, work.reason, work.tries)
@@ -115,17 +115,17 @@ class Herald:
         """Who was deleted meanwhile wants to hear no more; whatever else it is may pass."""
         if not isinstance(error, Declined):
             self.untold[work.id] = work
-            self.lament(error)
+            self.log_once(error)
 
-    def lament(self, error: BackendError) -> None:
+    def log_once(self, error: BackendError) -> None:
         """For who reads our log: once, until it is something else."""
-        if error.message != self._lamented:
-            self._lamented = error.message
+        if error.message != self._logged:
+            self._logged = error.message
             log.warning("%s", "; ".join(filter(None, (error.message, error.where, error.hint))))
 
     def refuse(self, job: Plain, reason: str, text: str) -> None:
         """A job that cannot be understood: the API server knows the schema, so this is rare."""
-        record = Record.of(job, _NO_SPEC)
+        record = JobStatus.of(job, _NO_SPEC)
         before = record.conditions.get("Accepted")
         if before and (before["reason"], before["message"]) == (reason, text):
             return
@@ -142,7 +142,7 @@ class Herald:
         path, body = f"{gang_binder.pod_path(pod)}/status", {"status": {"conditions": [said]}}
         self.cluster.lane.do(partial(self.cluster.api.patch, path, body, how="strategic"))
 
-    def event(self, record: Record, reason: str, text: str, *, warning: bool = False) -> None:
+    def event(self, record: JobStatus, reason: str, text: str, *, warning: bool = False) -> None:
         about = record.job["metadata"]
         at = self.now()
         body = {

@@ -7,7 +7,7 @@ from functools import partial
 from time import time
 
 from headway.backend.kubernetes.client.api import Plain
-from headway.backend.kubernetes.client.cache import Cluster
+from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import Key, key_of
 from headway.backend.kubernetes.placement import gang_binder
 from headway.backend.kubernetes.platform.job_status import seconds, spec_of
@@ -17,8 +17,8 @@ AGAIN = 30.0
 """Seconds until a delete that failed is tried again."""
 
 
-class Burial:
-    def __init__(self, cluster: Cluster) -> None:
+class TtlController:
+    def __init__(self, cluster: ClusterCache) -> None:
         self._cluster = cluster
         self._due: dict[Key, float] = {}
         """By time of day."""

@@ -27,7 +27,7 @@ from headway.backend.local.enforcement.cgroupfs import (
     write,
 )
 from headway.backend.local.enforcement.procfs import descendants
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 
 PERIOD = 100_000
 """Microseconds over which a ceiling holds."""
@@ -64,7 +64,7 @@ class Group(Protocol):
         ...
 
     def set_memory(self, most: float) -> None: ...
-    def read(self, before: Sample | None = None) -> Sample:
+    def read(self, before: UsageSample | None = None) -> UsageSample:
         """`before`: take memory and block I/O from there; only CPU is read."""
         ...
 
@@ -175,9 +175,9 @@ class Group1(_Group):
         if "memory" in self.where:
             write(f"{self.where['memory']}/memory.limit_in_bytes", str(int(most)))
 
-    def read(self, before: Sample | None = None) -> Sample:
+    def read(self, before: UsageSample | None = None) -> UsageSample:
         stat = self.files.read(f"{self.where['cpu']}/cpu.stat")
-        return Sample(
+        return UsageSample(
             cpu=int(self.files.read(f"{self.where['cpuacct']}/cpuacct.usage")) / 1e9,
             memory=before.memory if before else self._memory(),
             block_io=before.block_io if before else self._block_io(),
@@ -221,9 +221,9 @@ class Group2(_Group):
         with suppress(FileNotFoundError):  # the memory controller may not be ours
             write(f"{self.folder}/memory.max", str(int(most)))
 
-    def read(self, before: Sample | None = None) -> Sample:
+    def read(self, before: UsageSample | None = None) -> UsageSample:
         stat = self.files.read(f"{self.folder}/cpu.stat")
-        return Sample(
+        return UsageSample(
             cpu=number(stat, "usage_usec ") / 1e6,
             memory=before.memory if before else number(self._optional("memory.stat"), "anon "),
             block_io=before.block_io if before else self._block_io(),

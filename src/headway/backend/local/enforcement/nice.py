@@ -13,7 +13,7 @@ from signal import SIGCONT, SIGKILL
 from time import monotonic
 
 from headway.backend.local.enforcement import procfs
-from headway.backend.usage import Sample
+from headway.backend.usage import UsageSample
 from headway.core.fairness.water_filling import share
 
 SHORT = 0.9
@@ -30,7 +30,7 @@ class NiceGroup:
         self.rate: float | None = None
         """What the pacer holds it to."""
         self.demand = owner.cores(node)
-        self.sample = Sample()
+        self.sample = UsageSample()
 
     def entrances(self) -> tuple[str, ...]:
         return ()
@@ -63,7 +63,7 @@ class NiceGroup:
     def set_memory(self, most: float) -> None:
         """Nothing here can hold a job to that."""
 
-    def read(self, before: Sample | None = None) -> Sample:
+    def read(self, before: UsageSample | None = None) -> UsageSample:
         del before
         self.owner.look()
         return self.sample
@@ -77,7 +77,7 @@ class NiceGroup:
             self.demand = min(most, 1.5 * max(self.demand, used))
         elif used < SHORT * given:
             self.demand = min(most, max(0.05, 1.1 * used))
-        self.sample = Sample(cpu=cpu, memory=sum(p.memory for p in processes))
+        self.sample = UsageSample(cpu=cpu, memory=sum(p.memory for p in processes))
 
     def killed_for_memory(self) -> bool:
         return False
