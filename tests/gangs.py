@@ -29,7 +29,7 @@ def tasks(workers, *, least=None, most=None, gpu=1.0, cpu=1.0, ps=0.5, chief=Fal
     return (*fixed, worker)
 
 
-def gang(name, workers, *, at=0.0, phase=Phase.WAITING, work=100.0, mode=Mode.SDK, **more):
+def gang(name, workers, *, at=0.0, phase=Phase.PENDING, work=100.0, mode=Mode.SDK, **more):
     """A job with parameter server; what is left of it is told unless `work` is None."""
     told = None if work is None else Expected(work=Estimate(value=work), demand=1.0)
     return job(

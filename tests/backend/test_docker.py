@@ -320,7 +320,7 @@ def test_who_went_down_with_its_engine_is_put_back_through_no_fault_of_its_own(p
     engine.made[0].kill(signal.SIGKILL)
     until(lambda: engine.made[0].state == "exited")
     engine.go()
-    platform.until(lambda: work.phase is Phase.WAITING)
+    platform.until(lambda: work.phase is Phase.PENDING)
     assert (work.tries, work.reason) == (0, "its engine stopped, and it with it")
 
 
@@ -383,7 +383,7 @@ def test_what_was_created_and_never_started_is_removed_after_a_crash(platform, e
         each.close()
     platform.backend = platform.look(jobs)
     assert engine.containers == {}
-    platform.until(lambda: platform.backend.works["x"].phase is Phase.WAITING)
+    platform.until(lambda: platform.backend.works["x"].phase is Phase.PENDING)
 
 
 def test_who_is_told_twice_to_stop_leaves_an_engine_that_is_away(platform, engine):
@@ -430,7 +430,7 @@ def test_an_engine_that_does_not_answer_once_is_asked_again(platform, engine, mo
     monkeypatch.setattr(Client, "post", silent)
     work = platform.backend.works["x"]
     platform.backend.act(Place(job="x", where=(("x/worker-0", "a"),)))
-    platform.until(lambda: work.phase is Phase.WAITING)
+    platform.until(lambda: work.phase is Phase.PENDING)
     assert (work.tries, engine.made) == (0, [])
 
 

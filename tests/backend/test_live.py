@@ -150,7 +150,7 @@ def test_of_a_gang_that_is_suspended_the_chief_saves_before_anybody_is_stopped(p
     assert x.stopped == ["worker-0", "worker-1"]
     x.exit("worker-0", 143)
     x.exit("worker-1", 143)
-    assert x.work.phase is Phase.WAITING
+    assert x.work.phase is Phase.PENDING
     after = Work(x.work.job, x.work.folder)
     assert planned(after, "worker-1", 1, 143), "after a crash it is no failure"
     assert x.place("worker-0", "worker-1")
@@ -175,7 +175,7 @@ def test_a_gang_that_was_stopped_and_had_not_saved_begins_anew_as_a_whole(pair, 
         x.exit(name, 143)
     assert x.members == {}
     x.pass_(1.0)
-    assert (x.work.phase, x.work.tries, x.work.held) == (Phase.WAITING, 0, False)
+    assert (x.work.phase, x.work.tries, x.work.held) == (Phase.PENDING, 0, False)
     assert x.work.spec.checkpoint is Mode.NONE
     assert x.place("worker-0", "worker-1")
 
@@ -187,7 +187,7 @@ def test_a_worker_that_ends_with_0_when_it_is_told_to_leave_holds_up_nobody(pair
     x.pass_(0.1)
     x.exit("worker-0", 143)
     x.exit("worker-1", 0)
-    assert x.work.phase is Phase.WAITING
+    assert x.work.phase is Phase.PENDING
     assert x.place("worker-0", "worker-1")
     x.act(Move(replica="x/worker-1", to="b"))
     x.exit("worker-1", 0)
@@ -201,7 +201,7 @@ def test_a_worker_that_fails_while_the_chief_saves_fails_the_job(pair):
     assert x.stopped == ["worker-0"]
     x.exit("worker-0", 143)
     x.pass_(1.0)
-    assert (x.work.phase, x.work.tries) == (Phase.WAITING, 1)
+    assert (x.work.phase, x.work.tries) == (Phase.PENDING, 1)
 
 
 def test_ranks_are_by_the_job_and_not_by_who_placed_it(puppets):
@@ -312,7 +312,7 @@ def test_a_gang_whose_start_was_cut_short_by_a_crash_begins_anew_as_a_whole(mach
     x.until((x.folder / "jobs" / "x" / "worker-0" / "pid.1").exists)
     x.again()
     assert x.work.phase is Phase.LEAVING
-    x.until(lambda: x.work.phase is Phase.WAITING)
+    x.until(lambda: x.work.phase is Phase.PENDING)
     assert (x.work.members, x.work.tries) == ({}, 0)
     assert isinstance(x.place(), Started)
     assert {m.epoch for m in x.work.members.values()} == {1, 2}

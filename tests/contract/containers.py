@@ -44,7 +44,7 @@ class DockerPlatform:
         command = Command(argv=("python3", "-c", TRAINS), image=IMAGE)
         made = LiveJob(id=name, at=0.0, spec=spec, commands={"worker": command})
         self.backend.works[name] = Work(made, self.folder / "jobs" / name)
-        self.backend.set_phase(self.backend.works[name], Phase.WAITING)
+        self.backend.set_phase(self.backend.works[name], Phase.PENDING)
 
     def until(self, claim):
         end = monotonic() + PATIENCE

@@ -144,7 +144,7 @@ class BackendContract:
         if "move" not in platform.must and isinstance(outcome, Refused):
             return
         assert isinstance(outcome, Started)
-        assert seen.look().replicas["x/worker-0"].phase is Phase.LEAVING
+        assert seen.look().replicas["x/worker-0"].phase.in_transit
         platform.settle()
         r = seen.look().replicas["x/worker-0"]
         assert (r.node, r.phase, r.bound_for) == ("b", Phase.RUNNING, None)

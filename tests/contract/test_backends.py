@@ -22,7 +22,7 @@ class MemoryPlatform:
         self.backend = MemoryBackend([node("a", cpu=2.0), node("b", cpu=2.0)])
 
     def submit(self, name, *, workers=1, limit=None):
-        job = Job(id=name, spec=long_job(workers, limit), submitted_at=0.0, phase=Phase.WAITING)
+        job = Job(id=name, spec=long_job(workers, limit), submitted_at=0.0, phase=Phase.PENDING)
         self.backend.submit(job)
         return job
 

@@ -19,7 +19,7 @@ def after(h, **seen):
 
 
 def test_a_waiting_job_queues_until_it_is_placed():
-    h = history(jobs=[job("x", phase=Phase.WAITING), job("y", phase=Phase.WAITING)])
+    h = history(jobs=[job("x", phase=Phase.PENDING), job("y", phase=Phase.PENDING)])
     assert [j.id for j in assemble(h, Trigger.ARRIVED).waiting] == ["x", "y"]
     s = after(h, jobs=(job("x", phase=Phase.STARTING),))
     assert [j.id for j in s.waiting] == ["y"]
@@ -45,7 +45,7 @@ def test_requests_are_counted_where_replicas_are():
 
 def test_a_moving_replica_keeps_room_in_both_places():
     h = history(nodes=("a", "b"), jobs=[job("x", cpu=0.5)], replicas=[replica("x")])
-    moving = replica("x", phase=Phase.LEAVING)
+    moving = replica("x", phase=Phase.MIGRATING)
     moving.bound_for = "b"
     s = after(h, replicas=(moving,))
     assert (h.nodes["a"].taken.cpu, h.nodes["b"].taken.cpu) == (0.5, 0.5)
@@ -70,7 +70,7 @@ def test_reports_travel_with_the_replica_through_a_restart():
     quiet = Report(replica="x/main-0", since=1.0, at=2.0)
     assert after(h, reports=(quiet,)).replicas["x/main-0"].attained == 0.5
     assert s.jobs["x"].step_cost == pytest.approx(0.5 / 3)
-    after(h, replicas=(replica("x", on=None, phase=Phase.WAITING),))
+    after(h, replicas=(replica("x", on=None, phase=Phase.PENDING),))
     s = after(h, replicas=(replica("x", on="a", phase=Phase.RUNNING),))
     assert s.replicas["x/main-0"].track.step == 3
 
@@ -183,9 +183,9 @@ def test_what_is_left_of_a_job_is_known_while_it_waits_again():
     h = history(jobs=[job("x", **told), job("y")], replicas=[replica("x"), replica("y")])
     said = Report(replica="x/main-0", since=0.0, at=1.0, step=5.0, usage=Usage(cpu=1.0))
     known = after(h, reports=(said,)).jobs["x"]
-    s = after(h, jobs=(job("x", phase=Phase.WAITING, **told), job("y", phase=Phase.WAITING)))
+    s = after(h, jobs=(job("x", phase=Phase.PENDING, **told), job("y", phase=Phase.PENDING)))
     assert (s.jobs["x"].remaining, s.jobs["x"].step_cost) == (known.remaining, known.step_cost)
-    assert s.jobs["x"].phase is Phase.WAITING
+    assert s.jobs["x"].phase is Phase.PENDING
     assert s.jobs["y"].remaining is None
     newer = replace(job("x", **told), remaining=Estimate(value=7.0))
     assert after(h, jobs=(newer,)).jobs["x"] == newer

@@ -88,7 +88,7 @@ def test_a_node_that_changes_at_its_tick_is_told_that_it_changed():
     policy = PerNode(Every())
     h = history(jobs=[job("x")], replicas=[replica("x")])
     _, mem = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
-    remember(h, Observation(at=10.0, replicas=(replica("x", phase=Phase.LEAVING),)))
+    remember(h, Observation(at=10.0, replicas=(replica("x", phase=Phase.MIGRATING),)))
     _, mem = policy.decide(assemble(h, Trigger.TICK), mem)
     assert mem.members["a"].calls[-1] == ("node", 10.0)
 

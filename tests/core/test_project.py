@@ -16,7 +16,7 @@ WORKERS = Task(name="worker", replicas=1, least=1, most=3, request=Resources(cpu
 def world():
     return snapshot(
         nodes=("a", "b"),
-        jobs=[job("x", cpu=0.25), job("y", phase=Phase.WAITING, tasks=(WORKERS,))],
+        jobs=[job("x", cpu=0.25), job("y", phase=Phase.PENDING, tasks=(WORKERS,))],
         replicas=[replica("x")],
     )
 
@@ -46,7 +46,7 @@ def test_a_placement_starts_the_job_and_takes_the_room():
 
 
 def test_nodes_alike_change_kind_together():
-    s = snapshot(nodes=("a", "b", "c"), jobs=[job("y", phase=Phase.WAITING, tasks=(WORKERS,))])
+    s = snapshot(nodes=("a", "b", "c"), jobs=[job("y", phase=Phase.PENDING, tasks=(WORKERS,))])
     after = project(Plan(decisions=(Place(job="y", where=(("y/worker-0", "b"),)),)), s)
     assert sorted(after.alike.values()) == [[0, 2], [1]]
     assert sorted(s.alike.values()) == [[0, 1, 2]]
@@ -55,13 +55,13 @@ def test_nodes_alike_change_kind_together():
 def test_a_move_keeps_room_in_both_places():
     s = seen(Move(replica="x/main-0", to="b"))
     assert (s.nodes["a"].taken.cpu, s.nodes["b"].taken.cpu) == (0.25, 0.25)
-    assert s.replicas["x/main-0"].phase is Phase.LEAVING
+    assert s.replicas["x/main-0"].phase is Phase.MIGRATING
 
 
 def test_a_suspended_job_is_on_its_way_out():
     s = seen(Suspend(job="x"))
-    assert s.jobs["x"].phase is Phase.LEAVING
-    assert s.replicas["x/main-0"].phase is Phase.LEAVING
+    assert s.jobs["x"].phase is Phase.SUSPENDING
+    assert s.replicas["x/main-0"].phase is Phase.SUSPENDING
 
 
 def test_scaling_adds_and_removes():
@@ -70,7 +70,7 @@ def test_scaling_adds_and_removes():
     )
     d = Scale(job="g", task="worker", add=(("g/worker-1", "b"),), remove=("g/worker-0",))
     after = project(Plan(decisions=(d,)), s)
-    assert [r.phase for r in after.of("g")] == [Phase.LEAVING, Phase.STARTING]
+    assert [r.phase for r in after.of("g")] == [Phase.STOPPING, Phase.STARTING]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ def world(**more):
         nodes=("a", "b", node("down", up=False)),
         jobs=[
             job("x", cpu=0.6),
-            job("g", phase=Phase.WAITING, tasks=(WORKERS,)),
+            job("g", phase=Phase.PENDING, tasks=(WORKERS,)),
             *more.pop("jobs", ()),
         ],
         replicas=[replica("x"), *more.pop("replicas", ())],
@@ -27,7 +27,7 @@ def world(**more):
 
 def test_who_may_only_go_to_some_nodes_goes_to_no_other():
     picky = Task(request=Resources(cpu=0.1), nodes=("b",))
-    s = snapshot(nodes=("a", "b"), jobs=[job("p", phase=Phase.WAITING, tasks=(picky,))])
+    s = snapshot(nodes=("a", "b"), jobs=[job("p", phase=Phase.PENDING, tasks=(picky,))])
     for where, why in (("a", "main may not go to node a"), ("b", "")):
         plan = Plan(decisions=(Place(job="p", where=(("p/main-0", where),)),))
         assert [r.why for r in check(plan, s).refused] == ([why] if why else [])
@@ -88,7 +88,7 @@ def test_a_weight_below_a_five_hundredth_of_the_node_is_refused():
 
 
 def test_a_plan_is_judged_as_it_goes_along():
-    s = world(jobs=[job("h", phase=Phase.WAITING, tasks=(WORKERS,))])
+    s = world(jobs=[job("h", phase=Phase.PENDING, tasks=(WORKERS,))])
     verdict = check(Plan(decisions=(place("b", "b"), place("b", "b", gang="h"))), s)
     assert len(verdict.accepted) == 1
     assert "no room" in verdict.refused[0].why
@@ -100,7 +100,7 @@ def test_one_act_for_each_in_a_cycle():
 
 
 def test_a_replica_in_transit_is_left_alone():
-    s = snapshot(nodes=("a", "b"), jobs=[job("x")], replicas=[replica("x", phase=Phase.LEAVING)])
+    s = snapshot(nodes=("a", "b"), jobs=[job("x")], replicas=[replica("x", phase=Phase.MIGRATING)])
     plan = Plan(decisions=(Move(replica="x/main-0", to="b"), SetShare(replica="x/main-0")))
     assert len(check(plan, s).refused) == 2
 
@@ -180,7 +180,7 @@ def test_only_an_asynchronous_job_is_joined_while_it_runs():
 
 
 def test_what_a_suspended_job_once_had_is_no_longer_counted():
-    idle = replica("s", on=None, task="worker", index=2, phase=Phase.WAITING)
+    idle = replica("s", on=None, task="worker", index=2, phase=Phase.PENDING)
     here = [replica("s", on="b", task="worker", index=i) for i in range(2)]
     s = snapshot(nodes=("b", "c"), jobs=[job("s", tasks=(WORKERS,))], replicas=[*here, idle])
     grow = Scale(job="s", task="worker", add=(("s/worker-2", "c"),))

@@ -47,7 +47,7 @@ def decisions(draw):
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(decisions(), st.booleans()), max_size=25))
 def test_foresight_is_what_happens(steps):
-    jobs = [job(n, phase=Phase.WAITING, tasks=(PAIR if n == "z" else TASK,)) for n in JOBS]
+    jobs = [job(n, phase=Phase.PENDING, tasks=(PAIR if n == "z" else TASK,)) for n in JOBS]
     backend = MemoryBackend([node(n) for n in NODES], jobs)
     history = ClusterState()
     for decision, settle in steps:

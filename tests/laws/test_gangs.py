@@ -208,7 +208,7 @@ def test_a_synchronous_gang_stands_still_until_it_is_whole(scenario, policy):
             speed = job.arrival.spec.speed
             if job.partial and (speed is None or speed.waits):
                 assert job.rate == 0
-                assert job.phase in (Phase.WAITING, Phase.STARTING)
+                assert job.phase in (Phase.PENDING, Phase.STARTING)
 
     run(scenario, policy, watch=watch)
 

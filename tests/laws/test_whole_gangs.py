@@ -143,7 +143,7 @@ def counts(job):
 def test_never_a_partial_gang_and_bounds_are_kept(scenario, policy):
     def watch(world):
         for job in world.jobs.values():
-            if job.phase is not Phase.WAITING:
+            if job.phase is not Phase.PENDING:
                 for count, least, most in counts(job).values():
                     assert least <= count <= most
 

@@ -40,7 +40,7 @@ def test_nobody_is_stopped_twice_and_who_has_left_is_forgotten():
     assert len(plan.decisions) == 1
     plan, memory = decide(halfway(10.0), memory=memory)
     assert not plan.decisions
-    calm, memory = decide(snapshot(jobs=[job("y", phase=Phase.WAITING)]), memory=memory)
+    calm, memory = decide(snapshot(jobs=[job("y", phase=Phase.PENDING)]), memory=memory)
     assert (calm, memory.done) == (CALM, {})
 
 

@@ -146,11 +146,11 @@ def test_a_guest_goes_when_the_rest_is_free():
     (suspend,) = plan.decisions
     assert suspend == Suspend(job="guest", reason=suspend.reason)
     assert plan.wake_after == 1.0
-    leaving = gang("guest", 1, at=2.0, phase=Phase.LEAVING, work=900.0)
+    leaving = gang("guest", 1, at=2.0, phase=Phase.SUSPENDING, work=900.0)
     history = remember(
         history,
         Observation(
-            at=11.0, jobs=(leaving,), replicas=tuple(there("guest", "a", phase=Phase.LEAVING))
+            at=11.0, jobs=(leaving,), replicas=tuple(there("guest", "a", phase=Phase.SUSPENDING))
         ),
     )
     plan, memory = policy.decide(assemble(history, Trigger.TICK), memory)
@@ -231,10 +231,10 @@ def test_a_reservation_stands_until_it_is_due():
 
 
 def test_a_leaving_job_is_as_good_as_gone():
-    x = gang("x", 3, phase=Phase.LEAVING, work=None)
+    x = gang("x", 3, phase=Phase.SUSPENDING, work=None)
     s = snapshot(
         nodes=[gpus("a")], jobs=[x, gang("big", 4)],
-        replicas=there("x", "a", "a", "a", phase=Phase.LEAVING), at=7.0,
+        replicas=there("x", "a", "a", "a", phase=Phase.SUSPENDING), at=7.0,
     )  # fmt: skip
     assert decide("gang", s)[1].reserved.at == 7.0
 
@@ -414,7 +414,7 @@ def test_nothing_is_added_while_somebody_waits():
 
 def test_a_job_that_is_changing_is_left_alone():
     x = gang("x", 2, least=1, most=4, phase=Phase.RUNNING, work=1000.0)
-    half = [*there("x", "a"), replica("x", on="a", task="worker", index=1, phase=Phase.LEAVING)]
+    half = [*there("x", "a"), replica("x", on="a", task="worker", index=1, phase=Phase.STOPPING)]
     s = snapshot(nodes=[gpus("a")], jobs=[x], replicas=half, at=100.0)
     assert decide("dragon", s)[0] is CALM
 

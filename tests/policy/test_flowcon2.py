@@ -29,7 +29,7 @@ def place(policy=None, *, new=("new",), nodes=None, used=None, starting=(), **wo
     replicas += [replica(f"s{n}", on=n, phase=Phase.STARTING) for n in starting]
     for r in replicas:
         r.usage = Usage(cpu=(used or {}).get(r.node, 0.5))
-    waiting = [job(n, phase=Phase.WAITING) if isinstance(n, str) else n for n in new]
+    waiting = [job(n, phase=Phase.PENDING) if isinstance(n, str) else n for n in new]
     s = snapshot(
         at=100.0,
         trigger=Trigger.ARRIVED,
@@ -80,9 +80,9 @@ def test_pressure_is_specons_weights_by_the_speed_of_the_node():
 
 def test_a_job_goes_only_where_it_fits_and_a_gang_whole():
     full = [node("n1", cpu=0.5), node("n2")]
-    assert place(nodes=full, new=[job("x", phase=Phase.WAITING, cpu=1.0)], n1="", n2="N") == ["n2"]
+    assert place(nodes=full, new=[job("x", phase=Phase.PENDING, cpu=1.0)], n1="", n2="N") == ["n2"]
     three = (Task(name="worker", replicas=3, least=3, most=3, request=Resources(cpu=1.0)),)
-    gang = job("gang", phase=Phase.WAITING, tasks=three)
+    gang = job("gang", phase=Phase.PENDING, tasks=three)
     assert place(new=[gang], n1="", n2="") == []
 
 

@@ -43,7 +43,7 @@ def test_a_search_that_leads_nowhere_is_given_up(monkeypatch):
         jobs=[
             job(
                 "x",
-                phase=Phase.WAITING,
+                phase=Phase.PENDING,
                 tasks=(
                     Task(name="ps", request=Resources(cpu=0.9)),
                     Task(name="worker", request=Resources(cpu=0.9, memory=1.0)),
@@ -120,12 +120,12 @@ def test_a_place_without_a_time_is_looked_for_again_when_something_changes():
 
 def test_what_leaves_already_is_not_sent_away_again():
     jobs = [
-        gang("first", 2, at=2.0, phase=Phase.LEAVING),
+        gang("first", 2, at=2.0, phase=Phase.SUSPENDING),
         gang("second", 2, at=3.0, phase=Phase.RUNNING),
         gang("gone", 1, phase=Phase.RUNNING),
     ]
     replicas = [
-        *there("first", "a", "a", phase=Phase.LEAVING), *there("second", "a", "a"),
+        *there("first", "a", "a", phase=Phase.SUSPENDING), *there("second", "a", "a"),
     ]  # fmt: skip
     s = snapshot(nodes=[gpus("a")], jobs=[*jobs, gang("big", 4, at=1.0)], replicas=replicas)
     guests = {"first": None, "second": None, "ended": None}

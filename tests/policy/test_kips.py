@@ -20,7 +20,7 @@ def cores(name, cpu=8.0, **more):
     return node(name, cpu=cpu, **more)
 
 
-def cpu_job(name, workers=2, *, at=0.0, phase=Phase.WAITING, kind="sync", limit=2.0, work=900.0):
+def cpu_job(name, workers=2, *, at=0.0, phase=Phase.PENDING, kind="sync", limit=2.0, work=900.0):
     """A parameter server of one core, workers of two that could use eight."""
     request = Resources(cpu=2.0)
     worker = Task(name="worker", replicas=workers, least=1, most=4, request=request, limit=limit)
@@ -73,7 +73,7 @@ def test_as_many_as_fit_start_and_none_where_the_least_does_not():
 
 
 def test_a_job_that_asks_for_nothing_has_room_anywhere():
-    s = snapshot(nodes=[node("a", cpu=0.0)], jobs=[job("x", phase=Phase.WAITING)])
+    s = snapshot(nodes=[node("a", cpu=0.0)], jobs=[job("x", phase=Phase.PENDING)])
     assert [d.job for d in kips(s)[0].decisions] == ["x"]
 
 
@@ -133,7 +133,7 @@ def test_a_job_of_one_worker_has_none_to_give_back(least):
     x = cpu_job("x", phase=Phase.RUNNING)
     ps, worker = x.spec.tasks
     x = replace(x, spec=replace(x.spec, tasks=(ps, replace(worker, least=least))))
-    gone = replica("x", on=None, task="worker", index=1, phase=Phase.WAITING)
+    gone = replica("x", on=None, task="worker", index=1, phase=Phase.PENDING)
     s = running(*using("x", "a", used=0.1), gone, jobs=[x])
     s.changed = Changes()
     plan, memory = kips(s, since={"x": 0.0})
@@ -220,7 +220,7 @@ def test_ceilings_stay_where(change):
     phase = change.get("phase", Phase.RUNNING)
     replicas = using("x", "a", "a", limit=change.get("limit", 2.0))
     if change.get("half"):
-        replicas[2] = replace(replicas[2], phase=Phase.LEAVING)
+        replicas[2] = replace(replicas[2], phase=Phase.STOPPING)
     s = running(*replicas, jobs=[cpu_job("x", phase=phase)])
     assert not limits(kips(s, "kips:workers=off")[0])
 
@@ -301,7 +301,7 @@ def test_optimus_stops_where_more_workers_do_not_help():
 def test_a_job_that_asks_for_nothing_takes_no_part_of_the_cluster():
     free = Task(name="worker", replicas=1, least=1, most=3)
     told = Expected(work=Estimate(value=900.0), demand=1.0)
-    one = job("x", phase=Phase.WAITING, tasks=(free,), expected=told)
+    one = job("x", phase=Phase.PENDING, tasks=(free,), expected=told)
     _, memory = decide("optimus", snapshot(nodes=[node("a", cpu=4.0)], jobs=[one]))
     assert memory.targets == {"x": 3}
     assert replica("x").node == "a"

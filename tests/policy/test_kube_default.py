@@ -19,7 +19,7 @@ def workers(count, cpu=1.0):
 
 
 def waiting(name, count):
-    return job(name, phase=Phase.WAITING, tasks=workers(count))
+    return job(name, phase=Phase.PENDING, tasks=workers(count))
 
 
 def half(name, count, *there):

@@ -29,7 +29,7 @@ def placed(s):
 
 
 def waiting(*names, **more):
-    return [job(n, phase=Phase.WAITING, **more) for n in names]
+    return [job(n, phase=Phase.PENDING, **more) for n in names]
 
 
 def test_spread_goes_round_the_nodes_in_order():
@@ -46,7 +46,7 @@ def test_spread_looks_at_requests_and_not_at_use():
 
 def picky(name, *nodes, replicas=1):
     task = Task(replicas=replicas, most=replicas, request=Resources(cpu=0.4), nodes=nodes)
-    return job(name, phase=Phase.WAITING, tasks=(task,))
+    return job(name, phase=Phase.PENDING, tasks=(task,))
 
 
 PLACERS = [
@@ -251,7 +251,7 @@ def test_a_job_goes_where_fair_sharing_would_have_put_it(request_, now, goes):
     gone.request = request_
     memory.members["a"] = Headway().begin()
     memory.members["a"].shadows["gone/main-0"] = gone
-    waits = job("new", phase=Phase.WAITING)
+    waits = job("new", phase=Phase.PENDING)
     seen = snapshot(nodes=("a", "b"), jobs=[waits], at=now)
     plan, _ = policy.decide(seen, memory)
     assert [d.where for d in plan.decisions] == [(("new/main-0", goes),)]

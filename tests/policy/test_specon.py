@@ -298,7 +298,7 @@ def test_a_serial_manager_takes_its_time_for_each_answer():
     moves, plan = made.decide()
     assert moves == {"n1c": ("n2", "-M")}
     assert (plan.wake_after, plan.look) == (pytest.approx(1.1), ())
-    made.replicas[2] = replace(made.replicas[2], phase=Phase.LEAVING, bound_for="n2")
+    made.replicas[2] = replace(made.replicas[2], phase=Phase.MIGRATING, bound_for="n2")
     moves, plan = made.decide(at=AT + 0.5, trigger=Trigger.ARRIVED)
     assert (moves, plan.wake_after) == ({}, pytest.approx(0.6))
     moves, plan = made.decide(at=AT + 1.1)
@@ -311,7 +311,7 @@ def test_a_serial_manager_takes_its_time_for_each_answer():
 
 def test_who_is_on_the_way_counts_where_it_is_bound_for():
     made = Made(n1="P P C? P", n2="P")
-    made.replicas[3] = replace(made.replicas[3], phase=Phase.LEAVING, bound_for="n2")
+    made.replicas[3] = replace(made.replicas[3], phase=Phase.MIGRATING, bound_for="n2")
     cluster = _Cluster(made.policy, made.snapshot(), made.memory)
     assert (cluster._score("n1"), cluster._score("n2")) == (5, 4)
 
@@ -405,7 +405,7 @@ def pin(policy, *, new="new", cpu=0.0):
     """n1a was started on n1 and has been moved to n2; a new job arrives."""
     made = Made(policy, n1="", n2="C*", due=AT + 20)
     made.memory.homes = {rid("n2a"): "n1"}
-    made.jobs[new] = job(new, phase=Phase.WAITING, cpu=cpu)
+    made.jobs[new] = job(new, phase=Phase.PENDING, cpu=cpu)
     plan = policy.decide(made.snapshot(trigger=Trigger.ARRIVED), made.memory)[0]
     return made, [d.where[0][1] for d in plan.decisions if isinstance(d, Place)]
 
@@ -419,7 +419,7 @@ def test_a_pinned_place_without_room_is_left_to_the_next_policy():
     policy = SpeCon(**PAPER)
     made = Made(policy, n1="", n2="C*", due=AT + 20, jobs={"n2a": job("n2a", cpu=0.8)})
     made.memory.homes = {rid("n2a"): "n1"}
-    made.jobs["new"] = job("new", phase=Phase.WAITING, cpu=0.5)
+    made.jobs["new"] = job("new", phase=Phase.PENDING, cpu=0.5)
     plan, _ = policy.decide(made.snapshot(trigger=Trigger.ARRIVED), made.memory)
     assert plan.decisions == ()
     chained = build("specon:paper")
@@ -431,7 +431,7 @@ def test_a_pinned_place_without_room_is_left_to_the_next_policy():
 
 def test_a_job_back_in_the_queue_has_no_home():
     made, _ = pin(SpeCon(**PAPER))
-    made.replicas = [replace(made.replicas[0], node=None, phase=Phase.WAITING)]
+    made.replicas = [replace(made.replicas[0], node=None, phase=Phase.PENDING)]
     made.decide(trigger=Trigger.NODE)
     assert made.memory.homes == {}
 
@@ -441,7 +441,7 @@ def test_nobody_running_nothing_due():
     assert made.decide()[1] is CALM
     assert made.memory.due is None
     pinned = Made(SpeCon(**PAPER), n1="")
-    pinned.jobs["new"] = job("new", phase=Phase.WAITING)
+    pinned.jobs["new"] = job("new", phase=Phase.PENDING)
     plan = pinned.decide(trigger=Trigger.ARRIVED)[1]
     assert (len(plan.decisions), plan.wake_after) == (1, None)
 
@@ -454,7 +454,7 @@ def test_a_tick_that_an_event_has_overtaken_comes_at_once():
 
 def test_what_is_known_outlasts_a_restart_and_ends_with_the_job():
     made = Made(n1="C*", n2="P")
-    made.replicas[0] = replace(made.replicas[0], node=None, phase=Phase.WAITING)
+    made.replicas[0] = replace(made.replicas[0], node=None, phase=Phase.PENDING)
     del made.jobs["n2a"]
     made.replicas.pop()
     made.replicas.append(replica("new", on="n1"))

@@ -28,7 +28,7 @@ def box(name, gpu=4.0, **more):
 
 
 def waits(name, count=1, **more):
-    return job(name, phase=Phase.WAITING, tasks=gpus(count), **more)
+    return job(name, phase=Phase.PENDING, tasks=gpus(count), **more)
 
 
 def runs(name, on, count=1, **more):
@@ -79,8 +79,8 @@ def test_a_gang_that_fits_only_by_its_sum_is_not_placed():
     nodes = [box("a", 6.0), *(box(n, 2.0) for n in "bcd")]
     packing = Packing(snapshot(nodes=nodes))
     before = packing.free
-    assert packing.place(job("g", phase=Phase.WAITING, tasks=gpus(3, 4.0))) == ()
-    assert packing.place(job("h", phase=Phase.WAITING, tasks=gpus(1, 7.0))) == ()
+    assert packing.place(job("g", phase=Phase.PENDING, tasks=gpus(3, 4.0))) == ()
+    assert packing.place(job("h", phase=Phase.PENDING, tasks=gpus(1, 7.0))) == ()
     assert (packing.free, packing.taken) == (before, {})
 
 
@@ -179,8 +179,8 @@ def test_who_has_had_the_quantum_gives_way():
     (suspend,) = w.see(25.0)
     assert suspend == Suspend(job="old", reason="others have had less")
     leaving, there = runs("old", "a", 4)
-    assert w.see(26.0, jobs=(replace(leaving, phase=Phase.LEAVING),)) == ()
-    gone = [replace(r, node=None, phase=Phase.WAITING) for r in there]
+    assert w.see(26.0, jobs=(replace(leaving, phase=Phase.SUSPENDING),)) == ()
+    gone = [replace(r, node=None, phase=Phase.PENDING) for r in there]
     decisions = w.see(27.0, jobs=(waits("old", 4),), replicas=tuple(gone))
     assert [d.job for d in decisions] == ["new"]
     assert w.memory.accounts["old"].queue == LOWER
@@ -193,7 +193,7 @@ def test_the_youngest_give_way_and_no_more_than_are_needed():
     for name, on in zip("wxyz", "aabb", strict=True):
         w.started(0.0, name, on, 2)
     assert [d.job for d in w.see(60.0, jobs=(waits("new", 3),))] == ["z", "y"]
-    leaving = tuple(replace(runs(n, "b", 2)[0], phase=Phase.LEAVING) for n in "yz")
+    leaving = tuple(replace(runs(n, "b", 2)[0], phase=Phase.SUSPENDING) for n in "yz")
     assert w.see(60.5, jobs=(*leaving, waits("more", 1))) == (), "what is left will do for it"
 
 
@@ -208,7 +208,7 @@ def test_nobody_is_suspended_for_who_would_not_fit_even_then():
     w.see(0.0, jobs=(waits("x", 3), waits("y", 3)))
     w.started(0.0, "x", "a", 3)
     w.started(0.0, "y", "b", 3)
-    wide = job("wide", phase=Phase.WAITING, tasks=gpus(3, 2.0))
+    wide = job("wide", phase=Phase.PENDING, tasks=gpus(3, 2.0))
     assert w.see(90.0, jobs=(wide,)) == ()
     assert [d.job for d in w.see(91.0, jobs=(waits("new", 1),))] == ["y"]
 
@@ -253,7 +253,7 @@ def test_who_is_told_twice_waits_once_and_who_ended_gives_nothing():
     w.see(105.0)
     w.see(110.0, jobs=(replace(runs("y", "a")[0], phase=Phase.SUCCEEDED),))
     assert [d.job for d in w.see(111.0, jobs=(waits("z", 2),))] == ["x"]
-    w.see(112.0, jobs=(waits("z", 2), replace(runs("x", "a")[0], phase=Phase.LEAVING)))
+    w.see(112.0, jobs=(waits("z", 2), replace(runs("x", "a")[0], phase=Phase.SUSPENDING)))
     assert w.memory.waiting == [1, 0]
 
 

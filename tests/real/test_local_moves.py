@@ -190,7 +190,7 @@ def test_a_job_is_suspended_and_goes_on_elsewhere(hands):
     run = hands(saving("def write(folder): (folder / 'x').touch()"))
     before = run.step()
     assert isinstance(run.backend.act(Suspend(job="x")), Started)
-    run.until(lambda: run.work.phase is Phase.WAITING)
+    run.until(lambda: run.work.phase is Phase.PENDING)
     assert processes(run.folder) == []
     run.place("b")
     assert run.step() > before

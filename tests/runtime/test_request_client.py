@@ -154,7 +154,7 @@ def test_a_request_about_somebody_unknown_is_refused_in_words():
 
 
 def test_who_waits_is_held_back_without_a_decision():
-    s = snapshot(jobs=[job("x", phase=Phase.LEAVING)])
+    s = snapshot(jobs=[job("x", phase=Phase.SUSPENDING)])
     s.requests = (Request(job="x", wish="pause"),)
     assert Asked().decide(s, None)[0].decisions == ()
 
@@ -189,7 +189,7 @@ def test_a_pause_outlasts_the_wait_for_the_next_try(tmp_path):
     assert work.phase is Phase.LEAVING, "it is paused"
     requests.put(tmp_path, Request(job="x", wish="resume"))
     backend.observe()
-    assert work.phase is Phase.WAITING
+    assert work.phase is Phase.PENDING
     backend.close()
 
 

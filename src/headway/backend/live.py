@@ -155,7 +155,7 @@ class LiveBackend(ABC, Generic[M]):
         return min(times, default=inf)
 
     def _waiting(self) -> bool:
-        return any(w.phase is Phase.WAITING and w not in self.coming for w in self.works.values())
+        return any(w.phase is Phase.PENDING and w not in self.coming for w in self.works.values())
 
     def _on_time(self) -> None:
         now = self.clock()
@@ -249,7 +249,7 @@ class LiveBackend(ABC, Generic[M]):
 
     def _place(self, d: Place) -> str:
         work = self.works.get(d.job)
-        if work is None or work.phase is not Phase.WAITING or work in self.coming:
+        if work is None or work.phase is not Phase.PENDING or work in self.coming:
             return "it is not waiting"
         if d.partial:
             return "a gang is started whole here"
@@ -335,12 +335,12 @@ class LiveBackend(ABC, Generic[M]):
         last = last or work.tries > work.spec.backoff_limit
         if last and work.tries > 1:
             work.reason += f", after {work.tries} tries"
-        self.end(work, Phase.FAILED if last else Phase.WAITING)
+        self.end(work, Phase.FAILED if last else Phase.PENDING)
 
     def put_back(self, work: Work, why: str) -> None:
         """Into the queue, through no fault of its own."""
         work.reason = why
-        self.end(work, Phase.WAITING)
+        self.end(work, Phase.PENDING)
 
     def end(self, work: Work, phase: Phase) -> None:
         """It has come to this; what still runs of it is asked to leave first."""
@@ -360,7 +360,7 @@ class LiveBackend(ABC, Generic[M]):
         self.signal(m, signal.SIGTERM)
 
     def _gone(self, work: Work) -> None:
-        if work.then is Phase.WAITING:
+        if work.then is Phase.PENDING:
             work.again_at = self.clock() + 2.0 ** max(0, work.tries - 1)
             return
         work.finished_at = self.clock()

@@ -72,12 +72,12 @@ class MemoryBackend:
             if r.phase is Phase.STARTING or r.bound_for is not None:
                 there = r.bound_for or r.node
                 self._put(replace(r, phase=Phase.RUNNING, node=there, bound_for=None))
-            elif r.phase is Phase.LEAVING and self.jobs[r.job].phase is Phase.RUNNING:
+            elif r.phase is Phase.STOPPING:
                 self._put(replace(r, phase=Phase.CANCELLED, node=None))  # scaled away
         for job in list(self.jobs.values()):
             if job.phase is Phase.STARTING and job.id not in self._partial:
                 self._put_job(replace(job, phase=Phase.RUNNING))
-            elif job.phase is Phase.LEAVING:
+            elif job.phase is Phase.SUSPENDING:
                 self._requeue(job.id)
 
     # -- the backend's two methods -----------------------------------------------------------
@@ -124,9 +124,9 @@ class MemoryBackend:
             case Suspend(job=job):
                 if job not in self._partial and not self._can_save(job):
                     return "it is not running, or cannot save itself"
-                self._put_job(replace(self.jobs[job], phase=Phase.LEAVING))
+                self._put_job(replace(self.jobs[job], phase=Phase.SUSPENDING))
                 for r in self._of(job):
-                    self._put(replace(r, phase=Phase.LEAVING))
+                    self._put(replace(r, phase=Phase.SUSPENDING))
             case _:
                 assert_never(decision)
         return ""
@@ -135,7 +135,7 @@ class MemoryBackend:
 
     def _place(self, d: Place) -> str:
         found = self.jobs.get(d.job)
-        if found is None or not (found.phase is Phase.WAITING or d.job in self._partial):
+        if found is None or not (found.phase is Phase.PENDING or d.job in self._partial):
             return "it is not waiting"
         if not all(self._up(node) for _, node in d.where):
             return "a node is not there"
@@ -152,7 +152,7 @@ class MemoryBackend:
             return "it is not running, or there already, or the node is not there"
         if not self._can_save(r.job):
             return "it cannot save itself"
-        self._put(replace(r, phase=Phase.LEAVING, bound_for=to))
+        self._put(replace(r, phase=Phase.MIGRATING, bound_for=to))
         return ""
 
     def _scale(
@@ -168,7 +168,7 @@ class MemoryBackend:
             return "a node is not there, or the replica is there already"
         self._start(job, add)
         for name in remove:
-            self._put(replace(self.replicas[name], phase=Phase.LEAVING))
+            self._put(replace(self.replicas[name], phase=Phase.STOPPING))
         return ""
 
     # -- bookkeeping -----------------------------------------------------------------------------
@@ -184,8 +184,8 @@ class MemoryBackend:
     def _requeue(self, job: JobId) -> None:
         self._partial.discard(job)
         for r in self._of(job):
-            self._put(replace(r, phase=Phase.WAITING, node=None, bound_for=None))
-        self._put_job(replace(self.jobs[job], phase=Phase.WAITING))
+            self._put(replace(r, phase=Phase.PENDING, node=None, bound_for=None))
+        self._put_job(replace(self.jobs[job], phase=Phase.PENDING))
 
     def _put(self, replica: Replica) -> None:
         self.replicas[replica.id] = replica

@@ -25,8 +25,8 @@ class Work:
     def __init__(self, job: LiveJob, folder: Path) -> None:
         self.job, self.folder = job, folder
         self.spec = job.spec
-        self.phase, self.reason = Phase.WAITING, ""
-        self.then = Phase.WAITING
+        self.phase, self.reason = Phase.PENDING, ""
+        self.then = Phase.PENDING
         """What it will be when all of it has left."""
         self.tries = 0
         self.again_at: Seconds | None = None
@@ -61,7 +61,7 @@ class Work:
     @property
     def queued(self) -> Phase:
         """What it is in when nothing of it runs and nothing is waited for."""
-        return Phase.LEAVING if self._held else Phase.WAITING
+        return Phase.LEAVING if self._held else Phase.PENDING
 
     def hold(self, held: bool) -> None:
         """For good: whoever comes after us must know it too."""

@@ -28,7 +28,7 @@ COLUMNS = ("job", "", "category", "share", "cores", "memory", "step", "loss", ""
 RIGHT = (3, 4, 5, 6, 7, 9)
 """Columns of numbers."""
 COLOURS = {
-    Phase.RUNNING: "32", Phase.WAITING: "33", Phase.SUCCEEDED: "2", Phase.FAILED: "31",
+    Phase.RUNNING: "32", Phase.PENDING: "33", Phase.SUCCEEDED: "2", Phase.FAILED: "31",
     Phase.CANCELLED: "31",
 }  # fmt: skip
 

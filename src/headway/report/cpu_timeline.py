@@ -96,7 +96,7 @@ def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
     for cycle in cycles:
         at, seen = cycle["at_s"], cycle["seen"]
         for r in seen.replicas:
-            here = None if r.phase.ended or r.phase is Phase.WAITING else r.node
+            here = None if r.phase.ended or r.phase is Phase.PENDING else r.node
             if r.id in open_ and open_[r.id][1] != here:
                 close(r.id, at)
             if here is not None and r.id not in open_:

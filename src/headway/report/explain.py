@@ -52,7 +52,10 @@ def _cycle(cycle: dict[str, Any], job: str) -> list[Event]:
     return found + [_outcome(at, r) for r in refused]
 
 
-_PHASES = {Phase.WAITING: "waits", Phase.RUNNING: "runs", Phase.LEAVING: "leaves"}
+_PHASES = {
+    Phase.PENDING: "waits", Phase.RUNNING: "runs", Phase.LEAVING: "leaves",
+    Phase.MIGRATING: "moves", Phase.SUSPENDING: "is being suspended", Phase.STOPPING: "stops",
+}  # fmt: skip
 
 
 def _outcome(at: Seconds, outcome: Outcome) -> Event:

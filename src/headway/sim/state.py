@@ -106,7 +106,7 @@ class JobState:
 
     def __init__(self, arrival: Arrival, index: int, seed: int) -> None:
         self.arrival, self.index, self.seed = arrival, index, seed
-        self.phase, self.reason, self.version = Phase.WAITING, "", 0
+        self.phase, self.reason, self.version = Phase.PENDING, "", 0
         self.done: CoreSeconds = 0.0
         self.rate, self.since = 0.0, arrival.at
         self.ends_at = inf

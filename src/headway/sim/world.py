@@ -151,7 +151,7 @@ class World:
 
     def _place(self, d: Place) -> str:
         job = self.jobs.get(d.job)
-        if job is None or not (job.phase is Phase.WAITING or (d.partial and job.partial)):
+        if job is None or not (job.phase is Phase.PENDING or (d.partial and job.partial)):
             return "it is not waiting"
         where = [(name, self.nodes.get(node)) for name, node in d.where]
         if any(node is None or not node.up for _, node in where):
@@ -191,7 +191,7 @@ class World:
             return "the node is not there"
         if r.job.arrival.spec.checkpoint is Mode.NONE:
             return "it cannot save itself"
-        self._pause(r.job, Phase.LEAVING)
+        self._pause(r.job, Phase.MIGRATING)
         r.bound_for = to
         to.replicas[r.id] = r
         self._push(self.now + r.job.cost(self._costs, "save"), SAVED, r.job)
@@ -223,7 +223,7 @@ class World:
             return "it cannot save itself"
         cost = job.cost(self._costs, "save")
         if cost > 0:
-            self._pause(job, Phase.LEAVING)
+            self._pause(job, Phase.SUSPENDING)
         else:  # it is saved at once; the event is for somebody to look again
             job.advance(self.now)
             job.saved = job.done
@@ -272,7 +272,7 @@ class World:
 
     def _saved(self, job: JobState) -> None:
         """The checkpoint is written: go on elsewhere, or wait in the queue."""
-        if job.phase is not Phase.LEAVING:
+        if not job.phase.in_transit:
             return
         job.saved = job.done
         if any(r.bound_for for r in job.replicas.values()):
@@ -357,10 +357,10 @@ class World:
     def _requeue(self, job: JobState) -> None:
         job.stop()
         for r in job.replicas.values():
-            self._evict(r, Phase.WAITING)
+            self._evict(r, Phase.PENDING)
             job.idle[r.id] = None
         job.replicas.clear()
-        job.phase, job.partial = Phase.WAITING, False
+        job.phase, job.partial = Phase.PENDING, False
         self._news[1][job] = None
 
     def _evict(self, r: ReplicaState, phase: Phase) -> None:

@@ -126,7 +126,7 @@ def _see_job(h: ClusterState, job: Job) -> None:
     old = h.jobs.get(job.id)
     h.jobs[job.id] = job if old is None else _still(job, old)
     h.of_job.setdefault(job.id, {})
-    if job.phase is Phase.WAITING:
+    if job.phase is Phase.PENDING:
         h.queue[job.id] = None
     else:
         h.queue.pop(job.id, None)

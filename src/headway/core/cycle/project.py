@@ -73,21 +73,21 @@ class Projection(Snapshot):
             case SetShare(replica=name, limit=limit, weight=weight):
                 self.replicas.put(name, replace(self.replicas[name], limit=limit, weight=weight))
             case Place(job=job, where=where):
-                if self.jobs[job].phase is Phase.WAITING:
+                if self.jobs[job].phase is Phase.PENDING:
                     self._set_phase(job, Phase.STARTING)
                 self._start(job, where)
             case Move(replica=name, to=to):
-                moving = replace(self.replicas[name], phase=Phase.LEAVING, bound_for=to)
+                moving = replace(self.replicas[name], phase=Phase.MIGRATING, bound_for=to)
                 self.replicas.put(name, moving)
                 self._settle(name, to)
             case Scale(job=job, add=add, remove=remove):
                 self._start(job, add)
                 for name in remove:
-                    self.replicas.put(name, replace(self.replicas[name], phase=Phase.LEAVING))
+                    self.replicas.put(name, replace(self.replicas[name], phase=Phase.STOPPING))
             case Suspend(job=job):
-                self._set_phase(job, Phase.LEAVING)
+                self._set_phase(job, Phase.SUSPENDING)
                 for name in self.of_job[job]:
-                    self.replicas.put(name, replace(self.replicas[name], phase=Phase.LEAVING))
+                    self.replicas.put(name, replace(self.replicas[name], phase=Phase.SUSPENDING))
             case _:
                 assert_never(decision)
 

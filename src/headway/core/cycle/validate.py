@@ -152,7 +152,7 @@ def _place(d: Place, s: Snapshot, taken: Taken) -> str:
     job = s.jobs.get(d.job)
     if d.partial:
         return _part(job, d, s, taken)
-    if job is None or job.phase is not Phase.WAITING:
+    if job is None or job.phase is not Phase.PENDING:
         return "it is not waiting"
     named = [task_of(name) for name, _ in d.where]
     for task in job.spec.tasks:
@@ -165,7 +165,7 @@ def _place(d: Place, s: Snapshot, taken: Taken) -> str:
 def _part(job: Job | None, d: Place, s: Snapshot, taken: Taken) -> str:
     """An asynchronous job runs before it is whole."""
     runs = job is not None and job.spec.speed is not None and not job.spec.speed.waits
-    open_ = (Phase.WAITING, Phase.STARTING, Phase.RUNNING if runs else Phase.WAITING)
+    open_ = (Phase.PENDING, Phase.STARTING, Phase.RUNNING if runs else Phase.PENDING)
     if job is None or job.phase not in open_:
         return "it waits for nobody"
     names = {name for name, _ in d.where}

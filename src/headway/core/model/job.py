@@ -23,17 +23,35 @@ from headway.core.model.units import (
 class Phase(StrEnum):
     """Of a job and of a replica; a job is as far as its slowest replica."""
 
-    WAITING = "waiting"
+    PENDING = "pending"
+    """In the queue: it holds no capacity and may be placed."""
     STARTING = "starting"
+    """Placed: its capacity is held, it does not train yet."""
     RUNNING = "running"
+    """It trains."""
+    MIGRATING = "migrating"
+    """Being moved: it saves, stops, and starts on another node; capacity is held on both."""
+    SUSPENDING = "suspending"
+    """It saves and stops; then it is pending again."""
+    PAUSED = "paused"
+    """Stopped by a user: it holds no capacity until the user resumes it."""
+    BACKOFF = "backoff"
+    """Failed, and to be tried again after a delay: it holds no capacity until then."""
+    STOPPING = "stopping"
+    """Being ended: scaled away, cancelled, or the rest of a gang that failed."""
     LEAVING = "leaving"
-    """In transit: saving, moving, being suspended. Nobody decides about it until it arrives."""
+    """To be removed with the rewrite of the live backends: any of the five above."""
     SUCCEEDED = "succeeded"
+    """Exited with code 0."""
     FAILED = "failed"
+    """Ended without success, and not tried again."""
     CANCELLED = "cancelled"
+    """Ended because a user or a decision said so."""
 
     def __init__(self, value: str) -> None:
         self.ended = value in ("succeeded", "failed", "cancelled")
+        self.in_transit = value in ("migrating", "suspending", "stopping", "leaving")
+        """No decision is taken about it until it arrives."""
 
 
 class Mode(StrEnum):
@@ -133,7 +151,7 @@ class Job:
     id: JobId
     spec: JobSpec
     submitted_at: Seconds
-    phase: Phase = Phase.WAITING
+    phase: Phase = Phase.PENDING
     reason: str = ""
     """Why it ended, where it did not simply succeed."""
     remaining: Estimate | None = None

@@ -99,7 +99,7 @@ class Cycle:
             m.misfits.clear()
         for name in s.changed.jobs:
             job = s.jobs.get(name)
-            if job is None or job.phase is Phase.WAITING:
+            if job is None or job.phase is Phase.PENDING:
                 m.guests.pop(name, None)
             if job is None:
                 m.since.pop(name, None)
@@ -243,7 +243,7 @@ class Cycle:
     def ends(self, job: Job) -> Seconds | None:
         """When a job is predicted to end; None: unknown."""
         s, there = self.snapshot, self.snapshot.placed(job.id)
-        if job.phase is Phase.LEAVING:
+        if job.phase.in_transit:
             return self.now
         work, speed = left(job), rate(job, crew_of(s, there))
         if work is None or speed <= 0:
@@ -286,7 +286,7 @@ class Cycle:
         guests.sort(key=lambda g: -g.submitted_at)
         if not guests:
             return None
-        leaving = [j for j in self.under_way() if j.phase is Phase.LEAVING]
+        leaving = [j for j in self.under_way() if j.phase.in_transit]
         releases = [of(s, s.placed(j.id)) for j in (*leaving, *guests)]
         found = until_fits(self.room, self.needed(job), releases, self.place)
         if found is None:

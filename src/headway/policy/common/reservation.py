@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from headway.core.model.job import Job, JobSpec, Phase, task_of
+from headway.core.model.job import Job, JobSpec, task_of
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, JobId, NodeId, Resources, Seconds
@@ -96,4 +96,4 @@ def _positive(r: Resources) -> Resources:
 
 def under_way(snapshot: Snapshot, job: JobId) -> bool:
     """Is it still giving room?"""
-    return any(r.phase is Phase.LEAVING for r in snapshot.placed(job))
+    return any(r.phase.in_transit for r in snapshot.placed(job))

@@ -116,9 +116,9 @@ class _Cycle:
             job = s.jobs.get(name)
             if job is None:
                 self._ends(name)
-            elif job.phase is Phase.WAITING:
+            elif job.phase is Phase.PENDING:
                 self._waits(job, refused=name not in s.changed.jobs)
-            elif job.phase is not Phase.LEAVING:
+            elif not job.phase.in_transit:
                 self._runs(job)
         while m.falling and m.falling[0][0] <= s.at + SLACK:
             at, _, name = heappop(m.falling)

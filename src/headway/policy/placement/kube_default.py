@@ -126,7 +126,7 @@ class _Line:
 
     @property
     def whole(self) -> bool:
-        return self.job.phase is Phase.WAITING and len(self.where) == self.wanted
+        return self.job.phase is Phase.PENDING and len(self.where) == self.wanted
 
     def place_one(self, search: Search) -> None:
         self.where += search.some(self.job, (self.rest.pop(),))
@@ -150,7 +150,7 @@ def _alone(job: Job) -> bool:
 
 
 def _wanted(job: Job, s: Snapshot) -> tuple[ReplicaId, ...]:
-    if job.phase is Phase.WAITING:
+    if job.phase is Phase.PENDING:
         return gang(job)
     return missing(job, {r.id for r in s.placed(job.id)})
 

@@ -122,7 +122,7 @@ class ForeignPods:
         name = next((labels[key] for key in GROUPS if key in labels), about["name"])
         found = JobId(f"{about['namespace']}/{name}.pods")
         works = self.backend.works
-        while found in works and works[found].phase is not Phase.WAITING:
+        while found in works and works[found].phase is not Phase.PENDING:
             if found in self.groups:
                 break
             found = JobId(f"{found}+")
@@ -146,14 +146,14 @@ class ForeignPods:
                 made = LiveJob(id=name, at=min(now, group.since), spec=_spec(group), commands={})
                 folder = self.backend.folder / "jobs" / name
                 self.backend.works[name] = work = Work(made, folder)
-                self.backend.set_phase(work, Phase.WAITING)
+                self.backend.set_phase(work, Phase.PENDING)
                 self.backend.look_again()
                 self.backend.happened(Trigger.ARRIVED)
 
     def _renew(self, name: JobId) -> None:
         """A group that waits has changed."""
         work, group = self.backend.works.get(name), self.groups.get(name)
-        if work is None or work.phase is not Phase.WAITING:
+        if work is None or work.phase is not Phase.PENDING:
             return
         if group is None:  # they have all gone
             work.then = Phase.CANCELLED
@@ -163,7 +163,7 @@ class ForeignPods:
         spec = _spec(group)
         if [t.name for t in spec.tasks] != [t.name for t in work.spec.tasks]:
             work.spec = spec
-            self.backend.set_phase(work, Phase.WAITING)
+            self.backend.set_phase(work, Phase.PENDING)
             self.backend.look_again()
             self.backend.happened(Trigger.ARRIVED)
 

@@ -148,7 +148,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def _place(self, d: Place) -> str:
         work, record = self.works.get(d.job), self.records.get(d.job)
-        if work is None or work.phase is not Phase.WAITING:
+        if work is None or work.phase is not Phase.PENDING:
             return "it is not waiting"
         where = {name.rpartition("/")[2]: str(node) for name, node in d.where}
         if why := feasibility.partial(work.spec.tasks, where):
@@ -425,9 +425,9 @@ class KubernetesBackend(LiveBackend[PodMember]):
         """Which nodes each task of a waiting job may go to: the policy is to know."""
         for work in self.works.values():
             record = self.records.get(work.id)
-            if work.phase is Phase.WAITING and is_stranger(work):
+            if work.phase is Phase.PENDING and is_stranger(work):
                 self.strangers.fit(work)
-            if record is None or work.phase is not Phase.WAITING:
+            if record is None or work.phase is not Phase.PENDING:
                 continue
             made = self.pods_of(record, [f"{t.name}-0" for t in work.spec.tasks])
             tasks = tuple(
@@ -464,11 +464,11 @@ class KubernetesBackend(LiveBackend[PodMember]):
         super()._gone(work)
         if is_stranger(work):
             self.intake.let_go(work.id)
-        if work.then is Phase.WAITING and work.id in self._declined:
+        if work.then is Phase.PENDING and work.id in self._declined:
             work.again_at = self.clock() + min(LONGEST, 2.0 ** min(9, self._declined[work.id] - 1))
         record = self.records.get(work.id)
-        if work.then is Phase.WAITING and record is not None:
-            self.herald.phase(work, record, Phase.WAITING)
+        if work.then is Phase.PENDING and record is not None:
+            self.herald.phase(work, record, Phase.PENDING)
 
     def release(self, m: PodMember) -> None:
         raise NotImplementedError  # never asked for: nothing is adopted here

@@ -40,7 +40,7 @@ class StatusWriter:
     def phase(self, work: Work, record: JobStatus, phase: Phase) -> None:
         """It has come to this: conditions, times, an event, and the status that has them all."""
         reason = work.reason
-        if phase is Phase.WAITING:
+        if phase is Phase.PENDING:
             record.placement = {}
             if reason:
                 record.say("Placed", False, WAITS, reason)
