@@ -5,7 +5,7 @@ from headway.core.model.job import Job, JobSpec, Mode, Phase, Replica, Task
 from headway.core.model.node import Node
 from headway.core.model.report import EMPTY, MetricHistory, Report, Usage, extend
 from headway.core.model.snapshot import Observation, Trigger
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 
 GIB = 2.0**30
 
@@ -23,7 +23,7 @@ def job(name, *, at=0.0, phase=Phase.RUNNING, cpu=0.0, tasks=None, mode=Mode.SDK
 
 def replica(name, *, on="a", phase=Phase.RUNNING, limit=None, weight=1.0, task="main", index=0):
     return Replica(
-        id=f"{name}/{task}-{index}",
+        id=ReplicaId(f"{name}/{task}-{index}"),
         job=name,
         task=task,
         node=on,
@@ -65,7 +65,7 @@ def heard(*values, every=20.0, cpu=0.5, start=0.0) -> MetricHistory:
     track = EMPTY
     for i, value in enumerate(values):
         report = Report(
-            replica="x/main-0",
+            replica=ReplicaId("x/main-0"),
             since=start + i * every,
             at=start + (i + 1) * every,
             step=float(i + 1),

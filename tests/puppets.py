@@ -9,6 +9,7 @@ from headway.backend.usage import UsageSample
 from headway.core.model.decision import Place, Started
 from headway.core.model.job import JobSpec, Mode, Task
 from headway.core.model.snapshot import Request
+from headway.core.model.units import ReplicaId
 from headway.spec.runnable import LiveJob
 from making import node
 
@@ -80,7 +81,7 @@ class Puppets(LiveBackend):
     # -- hands -----------------------------------------------------------------------------------
 
     def place(self, *names):
-        where = tuple((f"x/{n}", "a") for n in names or ("main-0",))
+        where = tuple((ReplicaId.named("x", n), "a") for n in names or ("main-0",))
         return isinstance(self.act(Place(job="x", where=where)), Started)
 
     def pass_(self, seconds=0.0):

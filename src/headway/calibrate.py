@@ -240,7 +240,7 @@ class _Again:
 def _left(run: Run) -> tuple[Seconds, Seconds, Seconds]:
     """When a job was asked to leave, had left, and was started again."""
     (work,) = run.backend.works.values()
-    folder, began = work.folder / work.chief().rpartition("/")[2], run.folder.about["began"]
+    folder, began = work.folder / work.chief().name, run.folder.about["began"]
     lines = journal.read(run.folder.journal)
     asked = next(
         x["at_s"] for x in lines if any(isinstance(d, Suspend) for d in x["plan"].decisions)

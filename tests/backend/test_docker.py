@@ -24,7 +24,7 @@ from headway.backend.docker.platform import DockerBackend
 from headway.cli import app
 from headway.core.model.decision import Failed, Move, Place, Refused, SetShare, Started
 from headway.core.model.job import Phase
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from headway.errors import BackendError, ConfigError, Declined, Denied, Unreachable
 from headway.spec.load import read_workload
 
@@ -292,7 +292,7 @@ def platform(tmp_path, engine):
 
 def start(platform, name="x"):
     platform.submit(name)
-    where = ((f"{name}/worker-0", "a"),)
+    where = ((ReplicaId.of(name, "worker", 0), "a"),)
     assert isinstance(platform.backend.act(Place(job=name, where=where)), Started)
     platform.settle()
     return platform.backend.works[name]
@@ -302,10 +302,10 @@ def test_an_engine_that_goes_away_and_comes_back_is_waited_for(platform, engine)
     work = start(platform)
     engine.away()
     platform.until(lambda: not platform.backend.nodes["a"].up)
-    for act in (SetShare(replica="x/worker-0", limit=0.5), Place(job="x", where=())):
+    for act in (SetShare(replica=ReplicaId("x/worker-0"), limit=0.5), Place(job="x", where=())):
         assert isinstance(platform.backend.act(act), Refused)
     platform.submit("y")
-    outcome = platform.backend.act(Place(job="y", where=(("y/worker-0", "a"),)))
+    outcome = platform.backend.act(Place(job="y", where=((ReplicaId("y/worker-0"), "a"),)))
     assert "does not answer" in outcome.why
     engine.go()
     platform.until(lambda: platform.backend.nodes["a"].up)
@@ -341,7 +341,7 @@ def test_a_share_that_the_engine_will_not_set_is_told_and_not_believed(platform,
         raise BackendError("No such container: x")
 
     monkeypatch.setattr("headway.backend.docker.operations.set_share", declines)
-    outcome = platform.backend.act(SetShare(replica="x/worker-0", limit=0.5))
+    outcome = platform.backend.act(SetShare(replica=ReplicaId("x/worker-0"), limit=0.5))
     assert isinstance(outcome, Failed | Started), "at once, or as soon as the engine answers"
     platform.until(lambda: "No such container" in m.voice.heard.trouble)
     assert (m.limit, m.weight) == (None, 1.0)
@@ -390,7 +390,7 @@ def test_who_is_told_twice_to_stop_leaves_an_engine_that_is_away(platform, engin
     work = start(platform)
     engine.away()
     platform.until(lambda: not platform.backend.nodes["a"].up)
-    move = Move(replica="x/worker-0", to="a")
+    move = Move(replica=ReplicaId("x/worker-0"), to="a")
     assert "does not answer" in platform.backend.act(move).why
     platform.backend.cancel("interrupted")
     platform.backend.wait(0.02)
@@ -429,7 +429,7 @@ def test_an_engine_that_does_not_answer_once_is_asked_again(platform, engine, mo
 
     monkeypatch.setattr(Client, "post", silent)
     work = platform.backend.works["x"]
-    platform.backend.act(Place(job="x", where=(("x/worker-0", "a"),)))
+    platform.backend.act(Place(job="x", where=((ReplicaId("x/worker-0"), "a"),)))
     platform.until(lambda: work.phase is Phase.PENDING)
     assert (work.tries, engine.made) == (0, [])
 

@@ -10,6 +10,7 @@ from headway.backend.kubernetes.client import informer
 from headway.backend.kubernetes.platform.platform import KubernetesBackend
 from headway.core.model.decision import Move, Place, Refused, SetShare, Suspend
 from headway.core.model.job import Phase
+from headway.core.model.units import ReplicaId
 from headway.spec.manifest import TrainingJobSpec
 from headway.spec.runnable import LiveJob
 
@@ -117,7 +118,7 @@ def test_where_the_total_suffices_but_no_placement_does_others_are_not_starved(f
 def test_half_a_gang_is_refused_whatever_the_policy(fake, leader):
     fake.submit("g", spec={"tasks": [task("worker", 5)]})
     leader.until(lambda: "default/g" in leader.backend.works)
-    half = tuple((f"default/g/worker-{i}", "a") for i in range(2))
+    half = tuple((ReplicaId.of("default/g", "worker", i), "a") for i in range(2))
     outcome = leader.backend.act(Place(job="default/g", where=half))
     assert isinstance(outcome, Refused)
     assert outcome.why == "a gang is started whole: too few of worker"
@@ -267,10 +268,10 @@ def test_what_cannot_be_done_here_is_refused_in_words(fake, leader):
     leader.until(lambda: all_bound(fake, 1))
     act = leader.backend.act
     for decision in (
-        SetShare(replica="default/x/worker-0", limit=0.5),
-        Move(replica="default/x/worker-0", to="b"),
+        SetShare(replica=ReplicaId("default/x/worker-0"), limit=0.5),
+        Move(replica=ReplicaId("default/x/worker-0"), to="b"),
         Suspend(job="default/x"),
-        Place(job="default/x", where=(("default/x/worker-0", "a"),)),
+        Place(job="default/x", where=((ReplicaId("default/x/worker-0"), "a"),)),
     ):
         outcome = act(decision)
         assert isinstance(outcome, Refused)
@@ -294,7 +295,9 @@ def test_a_placement_that_is_stale_is_refused(fake, backends):
         while len(backend.cluster.on_node.get("a", ())) < 1:
             assert monotonic() < end
             backend.wait(0.05)
-        outcome = backend.act(Place(job="default/x", where=(("default/x/worker-0", where),)))
+        outcome = backend.act(
+            Place(job="default/x", where=((ReplicaId("default/x/worker-0"), where),))
+        )
         assert isinstance(outcome, Refused)
         assert why in outcome.why
 

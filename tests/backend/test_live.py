@@ -17,6 +17,7 @@ from headway.backend.state import Work
 from headway.backend.transit import planned
 from headway.core.model.decision import Move, Place, Started, Suspend
 from headway.core.model.job import JobSpec, Mode, Phase, Task
+from headway.core.model.units import ReplicaId
 from headway.spec.runnable import Command, LiveJob
 from making import node
 from puppets import Puppets, workers
@@ -98,7 +99,7 @@ def test_without_the_sdk_the_exit_code_says_whether_a_newer_file_is_whole(
 ):
     x = puppets(checkpoint=Mode.SIGTERM)
     x.place()
-    x.act(Move(replica="x/main-0", to="b"))
+    x.act(Move(replica=ReplicaId("x/main-0"), to="b"))
     m, after = x["main-0"], Work(x.work.job, x.work.folder)
     m.save("a part of it", file)
     x.exit("main-0", code)
@@ -110,7 +111,7 @@ def test_without_the_sdk_the_exit_code_says_whether_a_newer_file_is_whole(
 def test_who_cannot_be_started_where_it_was_moved_to_is_tried_again(puppets, monkeypatch):
     x = puppets()
     x.place()
-    x.act(Move(replica="x/main-0", to="b"))
+    x.act(Move(replica=ReplicaId("x/main-0"), to="b"))
     x["main-0"].save("step 3")
     x.pass_(0.1)
 
@@ -189,7 +190,7 @@ def test_a_worker_that_ends_with_0_when_it_is_told_to_leave_holds_up_nobody(pair
     x.exit("worker-1", 0)
     assert x.work.phase is Phase.PENDING
     assert x.place("worker-0", "worker-1")
-    x.act(Move(replica="x/worker-1", to="b"))
+    x.act(Move(replica=ReplicaId("x/worker-1"), to="b"))
     x.exit("worker-1", 0)
     assert x.work.phase is Phase.RUNNING, "it was done"
 
@@ -269,7 +270,7 @@ class Machine:
         return LocalBackend(self.folder, [Cut(node("a", cpu=0.5))], [job], chosen, Clock())
 
     def place(self):
-        where = tuple((f"x/worker-{i}", "a") for i in range(2))
+        where = tuple((ReplicaId.of("x", "worker", i), "a") for i in range(2))
         return self.backend.act(Place(job="x", where=where))
 
     def again(self):
@@ -342,7 +343,7 @@ def test_a_pause_that_had_only_begun_when_headway_died_is_asked_for_again(machin
 
 def test_a_worker_that_was_done_before_the_crash_is_not_missed(tmp_path):
     work = Work(LiveJob(id="x", at=0.0, spec=JobSpec(), commands={}), tmp_path)
-    work.gang = ("x/worker-0", "x/worker-1")
+    work.gang = (ReplicaId("x/worker-0"), ReplicaId("x/worker-1"))
     recovery.note_gang(work, [1, 1])
     gang = recovery._gang(work)
     work.members["x/worker-0"] = None

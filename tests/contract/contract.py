@@ -21,6 +21,7 @@ from headway.core.model.decision import (
 )
 from headway.core.model.job import Job, Phase
 from headway.core.model.snapshot import Snapshot, Trigger
+from headway.core.model.units import ReplicaId
 
 EVERYTHING = frozenset({"place", "share", "move", "scale", "suspend"})
 
@@ -62,7 +63,7 @@ class Seen:
 
     def start(self, name: str, *nodes: str) -> Snapshot:
         self.look()
-        where = tuple((f"{name}/worker-{i}", node) for i, node in enumerate(nodes))
+        where = tuple((ReplicaId.of(name, "worker", i), node) for i, node in enumerate(nodes))
         assert isinstance(self.act(Place(job=name, where=where)), Started)
         self.platform.settle()
         return self.look()
@@ -100,11 +101,11 @@ class BackendContract:
     def test_a_share_is_set_and_read_back_from_the_platform(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
-        seen.set(SetShare(replica="x/worker-0", limit=0.25, weight=3.0))
+        seen.set(SetShare(replica=ReplicaId("x/worker-0"), limit=0.25, weight=3.0))
         assert platform.share("x/worker-0") == pytest.approx((0.25, 3.0))
         r = seen.look().replicas["x/worker-0"]
         assert (r.limit, r.weight) == pytest.approx((0.25, 3.0))
-        seen.set(SetShare(replica="x/worker-0"))
+        seen.set(SetShare(replica=ReplicaId("x/worker-0")))
         assert platform.share("x/worker-0") == (None, 1.0)
 
     def test_a_ceiling_that_its_user_set_is_there_from_the_start(self, platform, seen):
@@ -116,19 +117,19 @@ class BackendContract:
     def test_the_same_act_twice_changes_nothing(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
-        share = SetShare(replica="x/worker-0", limit=0.5)
+        share = SetShare(replica=ReplicaId("x/worker-0"), limit=0.5)
         seen.set(share)
         before = platform.share("x/worker-0")
         seen.set(share)
         assert platform.share("x/worker-0") == before
-        again = Place(job="x", where=(("x/worker-0", "a"),))
+        again = Place(job="x", where=((ReplicaId("x/worker-0"), "a"),))
         assert isinstance(seen.act(again), Refused)
         assert len(seen.look().replicas) == 1
 
     def test_a_refused_gang_leaves_nothing(self, platform, seen):
         platform.submit("g", workers=2)
         seen.look()
-        where = (("g/worker-0", "a"), ("g/worker-1", "no-such-node"))
+        where = ((ReplicaId("g/worker-0"), "a"), (ReplicaId("g/worker-1"), "no-such-node"))
         outcome = seen.act(Place(job="g", where=where))
         assert isinstance(outcome, Refused)
         assert outcome.why
@@ -140,7 +141,7 @@ class BackendContract:
         platform.submit("x")
         seen.start("x", "a")
         step = platform.step("x")
-        outcome = seen.act(Move(replica="x/worker-0", to="b"))
+        outcome = seen.act(Move(replica=ReplicaId("x/worker-0"), to="b"))
         if "move" not in platform.must and isinstance(outcome, Refused):
             return
         assert isinstance(outcome, Started)
@@ -153,14 +154,14 @@ class BackendContract:
     def test_scale_up_and_down(self, platform, seen):
         platform.submit("g", workers=1)
         seen.start("g", "a")
-        up = Scale(job="g", task="worker", add=(("g/worker-1", "b"),))
+        up = Scale(job="g", task="worker", add=((ReplicaId("g/worker-1"), "b"),))
         outcome = seen.act(up)
         if "scale" not in platform.must and isinstance(outcome, Refused):
             return
         assert isinstance(outcome, Started)
         platform.settle()
         assert {r.node for r in seen.look().running} == {"a", "b"}
-        down = Scale(job="g", task="worker", remove=("g/worker-1",))
+        down = Scale(job="g", task="worker", remove=(ReplicaId("g/worker-1"),))
         assert isinstance(seen.act(down), Started)
         platform.settle()
         assert [r.id for r in seen.look().running] == ["g/worker-0"]
@@ -184,10 +185,10 @@ class BackendContract:
     @pytest.mark.parametrize(
         "decision",
         [
-            SetShare(replica="ghost/worker-0", limit=0.5),
-            Place(job="ghost", where=(("ghost/worker-0", "a"),)),
-            Move(replica="ghost/worker-0", to="b"),
-            Scale(job="ghost", task="worker", add=(("ghost/worker-1", "a"),)),
+            SetShare(replica=ReplicaId("ghost/worker-0"), limit=0.5),
+            Place(job="ghost", where=((ReplicaId("ghost/worker-0"), "a"),)),
+            Move(replica=ReplicaId("ghost/worker-0"), to="b"),
+            Scale(job="ghost", task="worker", add=((ReplicaId("ghost/worker-1"), "a"),)),
             Suspend(job="ghost"),
         ],
         ids=lambda d: type(d).__name__,

@@ -9,7 +9,7 @@ from headway.core.estimate.step_rate import Speed
 from headway.core.model.job import Estimate, Expected, Phase, Task, gang
 from headway.core.model.report import Report, Usage
 from headway.core.model.snapshot import Observation, Trigger
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from making import history, job, node, replica, running
 
 
@@ -63,11 +63,13 @@ def test_a_change_of_share_alone_does_not_stir_the_node():
 
 def test_reports_travel_with_the_replica_through_a_restart():
     h = history(jobs=[job("x")], replicas=[replica("x")])
-    said = Report(replica="x/main-0", since=0.0, at=1.0, step=3, value=2.0, usage=Usage(cpu=0.5))
+    said = Report(
+        replica=ReplicaId("x/main-0"), since=0.0, at=1.0, step=3, value=2.0, usage=Usage(cpu=0.5)
+    )
     s = after(h, reports=(said,))
     assert s.replicas["x/main-0"].usage.cpu == 0.5
     assert s.replicas["x/main-0"].attained == 0.5
-    quiet = Report(replica="x/main-0", since=1.0, at=2.0)
+    quiet = Report(replica=ReplicaId("x/main-0"), since=1.0, at=2.0)
     assert after(h, reports=(quiet,)).replicas["x/main-0"].attained == 0.5
     assert s.jobs["x"].step_cost == pytest.approx(0.5 / 3)
     after(h, replicas=(replica("x", on=None, phase=Phase.PENDING),))
@@ -77,7 +79,7 @@ def test_reports_travel_with_the_replica_through_a_restart():
 
 def test_a_report_of_nobody_is_ignored():
     h = history()
-    s = after(h, reports=(Report(replica="ghost/main-0", since=0.0, at=1.0, value=1.0),))
+    s = after(h, reports=(Report(replica=ReplicaId("ghost/main-0"), since=0.0, at=1.0, value=1.0),))
     assert not s.replicas
 
 
@@ -181,7 +183,7 @@ def test_what_all_replicas_have_done_counts_for_a_job():
 def test_what_is_left_of_a_job_is_known_while_it_waits_again():
     told = {"total_steps": 10.0}
     h = history(jobs=[job("x", **told), job("y")], replicas=[replica("x"), replica("y")])
-    said = Report(replica="x/main-0", since=0.0, at=1.0, step=5.0, usage=Usage(cpu=1.0))
+    said = Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, step=5.0, usage=Usage(cpu=1.0))
     known = after(h, reports=(said,)).jobs["x"]
     s = after(h, jobs=(job("x", phase=Phase.PENDING, **told), job("y", phase=Phase.PENDING)))
     assert (s.jobs["x"].remaining, s.jobs["x"].step_cost) == (known.remaining, known.step_cost)
@@ -195,10 +197,10 @@ def test_of_a_distributed_job_the_steps_tell_what_is_left():
     told = Expected(work=Estimate(value=400.0, error=0.1))
     spec = {"speed": Speed(), "total_steps": 100.0, "expected": told}
     h = history(jobs=[job("x", **spec)], replicas=[replica("x")])
-    said = Report(replica="x/main-0", since=0.0, at=1.0, step=25.0, usage=Usage(cpu=1.0))
+    said = Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, step=25.0, usage=Usage(cpu=1.0))
     found = after(h, reports=(said,)).jobs["x"]
     assert found.remaining == Estimate(value=300.0, error=0.1)
     assert found.step_cost == 4.0
     h = history(jobs=[job("y", speed=Speed())], replicas=[replica("y")])
-    quiet = Report(replica="y/main-0", since=0.0, at=1.0, usage=Usage(cpu=1.0))
+    quiet = Report(replica=ReplicaId("y/main-0"), since=0.0, at=1.0, usage=Usage(cpu=1.0))
     assert after(h, reports=(quiet,)).jobs["y"].remaining is None

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from headway.core.estimate.category import Category, by_efficiency
 from headway.core.estimate.progress import paper_progress, progress, value_range
 from headway.core.model.report import EMPTY, LONGEST, Report, Usage, extend
+from headway.core.model.units import ReplicaId
 from making import heard
 
 G, W, C = Category.GROWING, Category.WATCHED, Category.CONVERGED
@@ -56,7 +57,7 @@ def test_a_loss_that_is_not_positive_has_no_place_in_the_papers_signal():
 
 def test_no_usage_no_efficiency():
     assert progress(heard(2.0, 1.0, cpu=0.0), 40.0, 20.0, sign=-1.0).efficiency(1.0) is None
-    silent = extend(EMPTY, Report(replica="x/main-0", since=0.0, at=40.0, value=1.0))
+    silent = extend(EMPTY, Report(replica=ReplicaId("x/main-0"), since=0.0, at=40.0, value=1.0))
     assert progress(silent, 40.0, 20.0, sign=-1.0) is None
 
 

@@ -7,7 +7,7 @@ from headway.core.cycle.validate import check
 from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.model.job import Phase, Task
 from headway.core.model.snapshot import Trigger
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from making import job, replica, snapshot
 
 WORKERS = Task(name="worker", replicas=1, least=1, most=3, request=Resources(cpu=0.5))
@@ -31,12 +31,12 @@ def test_an_empty_plan_changes_nothing():
 
 
 def test_a_share():
-    r = seen(SetShare(replica="x/main-0", limit=0.5, weight=2.0)).replicas["x/main-0"]
+    r = seen(SetShare(replica=ReplicaId("x/main-0"), limit=0.5, weight=2.0)).replicas["x/main-0"]
     assert (r.limit, r.weight) == (0.5, 2.0)
 
 
 def test_a_placement_starts_the_job_and_takes_the_room():
-    s = seen(Place(job="y", where=(("y/worker-0", "b"),)))
+    s = seen(Place(job="y", where=((ReplicaId("y/worker-0"), "b"),)))
     assert s.jobs["y"].phase is Phase.STARTING
     assert [r.phase for r in s.of("y")] == [Phase.STARTING]
     assert s.nodes["b"].taken.cpu == 0.5
@@ -47,13 +47,13 @@ def test_a_placement_starts_the_job_and_takes_the_room():
 
 def test_nodes_alike_change_kind_together():
     s = snapshot(nodes=("a", "b", "c"), jobs=[job("y", phase=Phase.PENDING, tasks=(WORKERS,))])
-    after = project(Plan(decisions=(Place(job="y", where=(("y/worker-0", "b"),)),)), s)
+    after = project(Plan(decisions=(Place(job="y", where=((ReplicaId("y/worker-0"), "b"),)),)), s)
     assert sorted(after.alike.values()) == [[0, 2], [1]]
     assert sorted(s.alike.values()) == [[0, 1, 2]]
 
 
 def test_a_move_keeps_room_in_both_places():
-    s = seen(Move(replica="x/main-0", to="b"))
+    s = seen(Move(replica=ReplicaId("x/main-0"), to="b"))
     assert (s.nodes["a"].taken.cpu, s.nodes["b"].taken.cpu) == (0.25, 0.25)
     assert s.replicas["x/main-0"].phase is Phase.MIGRATING
 
@@ -68,7 +68,12 @@ def test_scaling_adds_and_removes():
     s = snapshot(
         nodes=("a", "b"), jobs=[job("g", tasks=(WORKERS,))], replicas=[replica("g", task="worker")]
     )
-    d = Scale(job="g", task="worker", add=(("g/worker-1", "b"),), remove=("g/worker-0",))
+    d = Scale(
+        job="g",
+        task="worker",
+        add=((ReplicaId("g/worker-1"), "b"),),
+        remove=(ReplicaId("g/worker-0"),),
+    )
     after = project(Plan(decisions=(d,)), s)
     assert [r.phase for r in after.of("g")] == [Phase.STOPPING, Phase.STARTING]
 
@@ -76,14 +81,14 @@ def test_scaling_adds_and_removes():
 @pytest.mark.parametrize(
     "decision",
     [
-        SetShare(replica="no/main-0"),
-        Place(job="no", where=(("no/main-0", "a"),)),
-        Place(job="y", where=(("y/worker-0", "nowhere"),)),
-        Move(replica="no/main-0", to="a"),
-        Move(replica="x/main-0", to="nowhere"),
+        SetShare(replica=ReplicaId("no/main-0")),
+        Place(job="no", where=((ReplicaId("no/main-0"), "a"),)),
+        Place(job="y", where=((ReplicaId("y/worker-0"), "nowhere"),)),
+        Move(replica=ReplicaId("no/main-0"), to="a"),
+        Move(replica=ReplicaId("x/main-0"), to="nowhere"),
         Scale(job="no", task="main"),
-        Scale(job="x", task="main", remove=("no/main-0",)),
-        Scale(job="x", task="main", add=(("x/main-1", "nowhere"),)),
+        Scale(job="x", task="main", remove=(ReplicaId("no/main-0"),)),
+        Scale(job="x", task="main", add=((ReplicaId("x/main-1"), "nowhere"),)),
         Suspend(job="no"),
     ],
     ids=str,
@@ -97,16 +102,18 @@ def test_what_names_somebody_unknown_changes_nothing(decision):
 
 def test_what_was_seen_is_left_alone():
     s = world()
-    project(Plan(decisions=(Place(job="y", where=(("y/worker-0", "b"),)),)), s).nodes["b"]
+    project(Plan(decisions=(Place(job="y", where=((ReplicaId("y/worker-0"), "b"),)),)), s).nodes[
+        "b"
+    ]
     assert s.nodes["b"].taken.cpu == 0
     assert [j.id for j in s.waiting] == ["y"]
 
 
 def test_a_node_that_a_placement_does_not_touch_is_as_it_was():
-    s = seen(Place(job="y", where=(("y/worker-0", "b"),)))
+    s = seen(Place(job="y", where=((ReplicaId("y/worker-0"), "b"),)))
     assert [r.id for r in s.only("a", Trigger.TICK).running] == ["x/main-0"]
     assert [r.id for r in s.only("b", Trigger.TICK).on("b")] == ["y/worker-0"]
-    shared = seen(SetShare(replica="x/main-0", limit=0.5))
+    shared = seen(SetShare(replica=ReplicaId("x/main-0"), limit=0.5))
     assert shared.only("a", Trigger.TICK).running[0].limit == 0.5
     assert shared.has("a")
 

@@ -1,6 +1,8 @@
 """What is written is what is read back."""
 
+import copy
 import json
+import pickle
 from dataclasses import MISSING, fields
 
 import pytest
@@ -15,6 +17,7 @@ from headway.core.model.job import Estimate, Expected
 from headway.core.model.report import Report, Usage
 from headway.core.model.serialization import KNOWN, from_plain, to_plain
 from headway.core.model.snapshot import Observation, Request
+from headway.core.model.units import ReplicaId
 from headway.policy.share.flowcon import FlowConMemory
 from making import heard, job, node, replica
 
@@ -29,15 +32,22 @@ THINGS = [
         jobs=(job("x"),),
         replicas=(replica("x"),),
         gone=("b",),
-        reports=(Report(replica="x/main-0", since=0.0, at=1.0, usage=Usage(cpu=0.1 + 0.2)),),
+        reports=(
+            Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, usage=Usage(cpu=0.1 + 0.2)),
+        ),
         requests=(Request(job="x", wish="move", to="b"),),
     ),
     Plan(
         decisions=(
-            SetShare(replica="x/main-0", limit=0.1 + 0.2, reason="why"),
-            Place(job="y", where=(("y/main-0", "a"), ("y/main-1", "b"))),
-            Move(replica="x/main-0", to="b"),
-            Scale(job="x", task="worker", add=(("x/worker-1", "a"),), remove=("x/worker-0",)),
+            SetShare(replica=ReplicaId("x/main-0"), limit=0.1 + 0.2, reason="why"),
+            Place(job="y", where=((ReplicaId("y/main-0"), "a"), (ReplicaId("y/main-1"), "b"))),
+            Move(replica=ReplicaId("x/main-0"), to="b"),
+            Scale(
+                job="x",
+                task="worker",
+                add=((ReplicaId("x/worker-1"), "a"),),
+                remove=(ReplicaId("x/worker-0"),),
+            ),
             Suspend(job="x"),
         ),
         wake_after=20.0,
@@ -63,17 +73,34 @@ def test_every_kind_of_record_survives_json(thing):
 
 
 def test_defaults_are_left_out():
-    assert to_plain(SetShare(replica="x/main-0")) == {"is": "SetShare", "replica": "x/main-0"}
+    assert to_plain(SetShare(replica=ReplicaId("x/main-0"))) == {
+        "is": "SetShare",
+        "replica": "x/main-0",
+    }
 
 
 def test_a_field_of_an_older_version_does_not_matter():
     plain = {"is": "SetShare", "replica": "x/main-0", "made_at": 3.0}
-    assert from_plain(plain) == SetShare(replica="x/main-0")
+    assert from_plain(plain) == SetShare(replica=ReplicaId("x/main-0"))
 
 
 def test_enums_come_back_as_themselves():
     back = from_plain(to_plain(THINGS[2]))
     assert back.phase is THINGS[2].phase
+
+
+def test_replicas_come_back_as_ids_wherever_the_annotation_says_so():
+    name = ReplicaId("team/x/worker-1")
+    scale = from_plain(to_plain(Scale(job="x", task="worker", add=((name, "a"),), remove=(name,))))
+    memory = from_plain(to_plain(FlowConMemory(interval=1.0, categories={name: Category.WATCHED})))
+    for found in (scale.add[0][0], scale.remove[0], *memory.categories):
+        assert (found, found.job, found.task, found.index) == (name, "team/x", "worker", 1)
+
+
+def test_an_id_is_copied_and_pickled_as_one():
+    name = ReplicaId.of("x", "main", 0)
+    for same in (copy.deepcopy(name), pickle.loads(pickle.dumps(name))):  # noqa: S301 - our own
+        assert (same, type(same)) == (name, ReplicaId)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

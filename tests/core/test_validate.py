@@ -6,7 +6,7 @@ from headway.core.cycle.validate import check
 from headway.core.estimate.step_rate import Speed
 from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.model.job import Mode, Phase, Task
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from making import job, node, replica, running, snapshot
 
 WORKERS = Task(name="worker", replicas=2, least=2, most=3, request=Resources(cpu=0.5))
@@ -29,22 +29,32 @@ def test_who_may_only_go_to_some_nodes_goes_to_no_other():
     picky = Task(request=Resources(cpu=0.1), nodes=("b",))
     s = snapshot(nodes=("a", "b"), jobs=[job("p", phase=Phase.PENDING, tasks=(picky,))])
     for where, why in (("a", "main may not go to node a"), ("b", "")):
-        plan = Plan(decisions=(Place(job="p", where=(("p/main-0", where),)),))
+        plan = Plan(decisions=(Place(job="p", where=((ReplicaId("p/main-0"), where),)),))
         assert [r.why for r in check(plan, s).refused] == ([why] if why else [])
 
 
 def place(*nodes, gang="g"):
-    return Place(job=gang, where=tuple((f"{gang}/worker-{i}", n) for i, n in enumerate(nodes)))
+    return Place(
+        job=gang, where=tuple((ReplicaId.of(gang, "worker", i), n) for i, n in enumerate(nodes))
+    )
 
 
 @pytest.mark.parametrize(
     ("decision", "why"),
     [
-        pytest.param(SetShare(replica="x/main-0", limit=0.5), "", id="a share"),
-        pytest.param(SetShare(replica="x/main-0", limit=0.01), "", id="the least ceiling"),
-        pytest.param(SetShare(replica="x/main-0", limit=0.001), "below the least", id="too low"),
-        pytest.param(SetShare(replica="x/main-0", weight=-1.0), "too small", id="negative"),
-        pytest.param(SetShare(replica="ghost/main-0"), "not running", id="share of nobody"),
+        pytest.param(SetShare(replica=ReplicaId("x/main-0"), limit=0.5), "", id="a share"),
+        pytest.param(
+            SetShare(replica=ReplicaId("x/main-0"), limit=0.01), "", id="the least ceiling"
+        ),
+        pytest.param(
+            SetShare(replica=ReplicaId("x/main-0"), limit=0.001), "below the least", id="too low"
+        ),
+        pytest.param(
+            SetShare(replica=ReplicaId("x/main-0"), weight=-1.0), "too small", id="negative"
+        ),
+        pytest.param(
+            SetShare(replica=ReplicaId("ghost/main-0")), "not running", id="share of nobody"
+        ),
         pytest.param(place("b", "b"), "", id="a gang that fits"),
         pytest.param(place("b"), "whole", id="half a gang"),
         pytest.param(place("b", "b", "b", "b"), "whole", id="more than it may have"),
@@ -53,9 +63,13 @@ def place(*nodes, gang="g"):
         pytest.param(place("b", "c"), "node c is not there", id="no such node"),
         pytest.param(place("b", "down"), "node down is not there", id="a node that is down"),
         pytest.param(place("b", gang="x"), "not waiting", id="already running"),
-        pytest.param(Move(replica="x/main-0", to="b"), "", id="a move"),
-        pytest.param(Move(replica="x/main-0", to="a"), "there already", id="a move to itself"),
-        pytest.param(Move(replica="ghost/main-0", to="b"), "not running", id="a move of nobody"),
+        pytest.param(Move(replica=ReplicaId("x/main-0"), to="b"), "", id="a move"),
+        pytest.param(
+            Move(replica=ReplicaId("x/main-0"), to="a"), "there already", id="a move to itself"
+        ),
+        pytest.param(
+            Move(replica=ReplicaId("ghost/main-0"), to="b"), "not running", id="a move of nobody"
+        ),
         pytest.param(Suspend(job="x"), "", id="suspend"),
         pytest.param(Suspend(job="g"), "not running", id="suspend what waits"),
         pytest.param(Scale(job="g", task="worker"), "not running", id="scale what waits"),
@@ -73,17 +87,17 @@ def test_each_rule(decision, why):
 
 def test_who_cannot_save_itself_is_neither_moved_nor_suspended():
     s = snapshot(nodes=("a", "b"), jobs=[job("x", mode=Mode.NONE)], replicas=[replica("x")])
-    plan = Plan(decisions=(Move(replica="x/main-0", to="b"), Suspend(job="x")))
+    plan = Plan(decisions=(Move(replica=ReplicaId("x/main-0"), to="b"), Suspend(job="x")))
     assert ["cannot save" in r.why for r in check(plan, s).refused] == [True, True]
 
 
 def test_a_weight_below_a_five_hundredth_of_the_node_is_refused():
     s = running("x", "y")
-    light = SetShare(replica="x/main-0", weight=0.001)
-    heavy = SetShare(replica="y/main-0", weight=1000.0)
+    light = SetShare(replica=ReplicaId("x/main-0"), weight=0.001)
+    heavy = SetShare(replica=ReplicaId("y/main-0"), weight=1000.0)
     assert "too small" in check(Plan(decisions=(light,)), s).refused[0].why
     assert check(Plan(decisions=(heavy,)), s).accepted  # x was not decided about
-    both = Plan(decisions=(SetShare(replica="x/main-0", weight=3.0), heavy))
+    both = Plan(decisions=(SetShare(replica=ReplicaId("x/main-0"), weight=3.0), heavy))
     assert check(both, s).accepted
 
 
@@ -101,7 +115,12 @@ def test_one_act_for_each_in_a_cycle():
 
 def test_a_replica_in_transit_is_left_alone():
     s = snapshot(nodes=("a", "b"), jobs=[job("x")], replicas=[replica("x", phase=Phase.MIGRATING)])
-    plan = Plan(decisions=(Move(replica="x/main-0", to="b"), SetShare(replica="x/main-0")))
+    plan = Plan(
+        decisions=(
+            Move(replica=ReplicaId("x/main-0"), to="b"),
+            SetShare(replica=ReplicaId("x/main-0")),
+        )
+    )
     assert len(check(plan, s).refused) == 2
 
 
@@ -109,7 +128,7 @@ def test_a_user_may_ask_for_less_than_the_least_ceiling():
     little = job("x", tasks=(Task(limit=0.002),))
     s = snapshot(jobs=[little], replicas=[replica("x")])
     verdicts = [
-        check(Plan(decisions=(SetShare(replica="x/main-0", limit=limit),)), s)
+        check(Plan(decisions=(SetShare(replica=ReplicaId("x/main-0"), limit=limit),)), s)
         for limit in (0.002, 0.001)
     ]
     assert [bool(v.accepted) for v in verdicts] == [True, False]
@@ -127,13 +146,13 @@ def test_scaling_keeps_to_its_bounds_and_needs_room():
         verdict = check(Plan(decisions=(d,)), s)
         return verdict.refused[0].why if verdict.refused else ""
 
-    third, fourth = ("g/worker-2", "b"), ("g/worker-3", "b")
+    third, fourth = (ReplicaId("g/worker-2"), "b"), (ReplicaId("g/worker-3"), "b")
     assert refused(add=(third,)) == ""
     assert "outside 2 to 3" in refused(add=(third, fourth))
-    assert "outside 2 to 3" in refused(remove=("g/worker-0",))
-    assert "no such" in refused(remove=("g/worker-9",))
-    assert "no such" in refused(add=(("g/worker-0", "b"),))
-    assert "no room" in refused(add=(("g/worker-2", "a"),))
+    assert "outside 2 to 3" in refused(remove=(ReplicaId("g/worker-0"),))
+    assert "no such" in refused(remove=(ReplicaId("g/worker-9"),))
+    assert "no such" in refused(add=((ReplicaId("g/worker-0"), "b"),))
+    assert "no room" in refused(add=((ReplicaId("g/worker-2"), "a"),))
     assert "nobody would come or go" in refused()
 
 
@@ -142,7 +161,9 @@ def test_an_empty_plan_is_fine():
 
 
 def part(*names, gang="g"):
-    return Place(job=gang, where=tuple((f"{gang}/{n}", "b") for n in names), partial=True)
+    return Place(
+        job=gang, where=tuple((ReplicaId.named(gang, n), "b") for n in names), partial=True
+    )
 
 
 def half(phase=Phase.STARTING, **spec):
@@ -183,5 +204,5 @@ def test_what_a_suspended_job_once_had_is_no_longer_counted():
     idle = replica("s", on=None, task="worker", index=2, phase=Phase.PENDING)
     here = [replica("s", on="b", task="worker", index=i) for i in range(2)]
     s = snapshot(nodes=("b", "c"), jobs=[job("s", tasks=(WORKERS,))], replicas=[*here, idle])
-    grow = Scale(job="s", task="worker", add=(("s/worker-2", "c"),))
+    grow = Scale(job="s", task="worker", add=((ReplicaId("s/worker-2"), "c"),))
     assert check(Plan(decisions=(grow,)), s).accepted

@@ -12,7 +12,7 @@ from headway.core.cycle.validate import check
 from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.model.job import Phase, Task
 from headway.core.model.snapshot import TABLES, Trigger
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from making import job, node
 
 NODES, JOBS = ["a", "b", "c"], ["x", "y", "z"]
@@ -21,13 +21,13 @@ PAIR = Task(name="worker", replicas=2, least=2, most=2, request=Resources(cpu=0.
 
 
 def replicas(name):
-    return st.sampled_from([f"{name}/worker-{i}" for i in range(2)])
+    return st.sampled_from([ReplicaId.of(name, "worker", i) for i in range(2)])
 
 
 @st.composite
 def decisions(draw):
     name, there = draw(st.sampled_from(JOBS)), draw(st.sampled_from(NODES))
-    first, second = f"{name}/worker-0", f"{name}/worker-1"
+    first, second = (ReplicaId.of(name, "worker", i) for i in range(2))
     return draw(
         st.sampled_from(
             [

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from headway.core.estimate.step_rate import SERVER, Speed, distances, equal_limits, steps_per_second
 from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
-from headway.core.model.job import JobSpec, Mode, Phase, Task, replica_id
-from headway.core.model.units import NOTHING, Resources
+from headway.core.model.job import JobSpec, Mode, Phase, Task
+from headway.core.model.units import NOTHING, ReplicaId, Resources
 from headway.sim.scenario import Arrival, Costs, Failure, Scenario
 from headway.sim.world import World
 from making import GIB, node
@@ -94,7 +94,7 @@ class Restless:
         for task in job.spec.tasks:
             count = self.dice.randint(task.least, task.most)
             where += [
-                (replica_id(job.id, task.name, i), self.dice.choice(list(s.nodes)))
+                (ReplicaId.of(job.id, task.name, i), self.dice.choice(list(s.nodes)))
                 for i in range(count)
             ]
         return Place(job=job.id, where=tuple(where))
@@ -108,7 +108,7 @@ class Restless:
                 Scale(
                     job=job.id,
                     task="worker",
-                    add=((replica_id(job.id, "worker", 7 + len(workers)), any_node),),
+                    add=((ReplicaId.of(job.id, "worker", 7 + len(workers)), any_node),),
                 ),
                 Scale(job=job.id, task="worker", remove=(workers[-1],)),
                 Suspend(job=job.id),

@@ -11,6 +11,7 @@ from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Move
 from headway.core.model.job import Mode
 from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import ReplicaId
 from headway.papers.claims import Agreement, Figure, judge, published, spelled
 from headway.papers.experiments import OURS, experiments
 from headway.papers.gang_experiments import named
@@ -157,7 +158,7 @@ def test_totals_follow_a_step_function():
 def test_a_move_is_marked_by_its_reason():
     moves = Moves()
     for at, to, why in ((10.0, "b", "converged: -M"), (50.0, "c", "evened out: -R")):
-        move = Move(replica="j/main-0", to=to, reason=why)
+        move = Move(replica=ReplicaId("j/main-0"), to=to, reason=why)
         seen = Observation(at=at, complete=False)
         moves.intend(Trigger.TICK, seen, None, Verdict(accepted=(move,), refused=()), None)
     moves.settle(())

@@ -9,6 +9,7 @@ from headway.core.estimate.step_rate import Speed
 from headway.core.model.decision import CALM, Place, Scale, SetShare, Suspend
 from headway.core.model.job import Mode, Phase
 from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import ReplicaId
 from headway.policy.common.convergence import Stage
 from headway.policy.registry import build
 from making import heard, job, replica, snapshot
@@ -261,7 +262,7 @@ def test_who_waits_too_long_makes_others_give_the_lonely_first():
     plan, memory = starved("dragon", chief=True)
     (scale,) = plan.decisions
     assert scale == Scale(
-        job="x", task="worker", remove=("x/worker-2",), reason="y has waited too long"
+        job="x", task="worker", remove=(ReplicaId("x/worker-2"),), reason="y has waited too long"
     )
     assert memory.reserved.awaits == ("x",)
     assert memory.acted_at == 40.0

@@ -6,6 +6,7 @@ from headway.core.estimate.category import Category
 from headway.core.model.job import Task
 from headway.core.model.report import EMPTY
 from headway.core.model.snapshot import Trigger
+from headway.core.model.units import ReplicaId
 from headway.policy.share.flowcon import PAPER, FlowCon, FlowConMemory
 from making import heard, job, node, replica, snapshot
 
@@ -27,11 +28,11 @@ def decide(policy, tracks, before, *, trigger=Trigger.TICK, cpu=1.0, interval=20
     )
     for name, track in tracks.items():
         s.replicas[f"{name}/main-0"].track = track
-    categories = {f"{n}/main-0": c for n, c in before.items()}
+    categories = {ReplicaId.of(n, "main", 0): c for n, c in before.items()}
     memory = FlowConMemory(interval=interval, categories=categories)
     plan, after = policy.decide(s, memory)
-    names = {k.partition("/")[0]: v for k, v in after.categories.items()}
-    return {d.replica.partition("/")[0]: d.limit for d in plan.decisions}, names, plan, after
+    names = {k.job: v for k, v in after.categories.items()}
+    return {d.replica.job: d.limit for d in plan.decisions}, names, plan, after
 
 
 def test_the_published_limits_of_two_jobs():

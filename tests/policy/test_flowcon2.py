@@ -7,7 +7,7 @@ from headway.core.model.decision import Place, SetShare
 from headway.core.model.job import Phase, Task
 from headway.core.model.report import Usage
 from headway.core.model.snapshot import Trigger
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from headway.policy.placement.flowcon2 import FlowCon2
 from headway.policy.registry import build
 from headway.policy.share.flowcon import FlowCon, FlowConMemory
@@ -23,7 +23,9 @@ def place(policy=None, *, new=("new",), nodes=None, used=None, starting=(), **wo
     for name, text in words.items():
         here = dict(zip("abcdefgh", text.split(), strict=False))
         replicas += [replica(f"{name}{letter}", on=name) for letter in here]
-        known = {f"{name}{letter}/main-0": LETTER[c] for letter, c in here.items()}
+        known = {
+            ReplicaId.of(f"{name}{letter}", "main", 0): LETTER[c] for letter, c in here.items()
+        }
         if known:
             memory.members[name] = FlowConMemory(interval=20.0, categories=known)
     replicas += [replica(f"s{n}", on=n, phase=Phase.STARTING) for n in starting]

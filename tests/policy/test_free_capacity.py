@@ -8,7 +8,7 @@ from gangs import decide, gang, gpus, placed, there
 from headway.core.model.decision import CALM, Place, Suspend
 from headway.core.model.job import Mode, Phase, Task
 from headway.core.model.snapshot import Changes
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from headway.policy.common import free_capacity as rooms
 from headway.policy.common.free_capacity import Room, shape, slots, squeezed
 from headway.policy.common.reservation import Reserved
@@ -99,7 +99,7 @@ def test_a_place_on_a_node_that_is_gone_is_none():
             nodes=[gpus("a"), gpus("b"), *lost], jobs=[x, y, gang("big", 4)],
             replicas=[*there("x", "a", "a", "a"), *there("y", "b", "b", "b", "b")],
         )  # fmt: skip
-        old = Reserved(job="big", where=(("big/worker-0", "lost"),), at=999.0)
+        old = Reserved(job="big", where=((ReplicaId("big/worker-0"), "lost"),), at=999.0)
         _, memory = late("gang", s, reserved=old)
         assert {node for _, node in memory.reserved.where} == {"a"}
 

@@ -10,6 +10,7 @@ from headway.core.model.decision import CALM
 from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Task
 from headway.core.model.report import Report, Usage
 from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import ReplicaId
 from headway.policy.common.per_replica_work import crew
 from headway.policy.registry import build
 from headway.policy.share.fsp import Fsp
@@ -31,11 +32,11 @@ def world(*jobs, cpu=1.0):
 
 
 def weights(plan):
-    return {d.replica.partition("/")[0]: d.weight for d in plan.decisions}
+    return {d.replica.job: d.weight for d in plan.decisions}
 
 
 def reasons(plan):
-    return {d.replica.partition("/")[0]: d.reason for d in plan.decisions}
+    return {d.replica.job: d.reason for d in plan.decisions}
 
 
 def test_the_shortest_gets_nearly_all_and_the_others_a_trickle():
@@ -95,7 +96,7 @@ def test_priority_doubles_the_promise():
 
 def look(h, at, *, jobs=(), used=None):
     reports = tuple(
-        Report(replica=f"{n}/main-0", since=h.at, at=at, usage=Usage(cpu=c))
+        Report(replica=ReplicaId(f"{n}/main-0"), since=h.at, at=at, usage=Usage(cpu=c))
         for n, c in (used or {}).items()
     )
     remember(h, Observation(at=at, jobs=jobs, reports=reports))
@@ -203,7 +204,7 @@ def test_it_looks_again_soon_while_steps_are_about_to_tell_a_size():
     policy = Headway()
     plan, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
     assert plan.wake_after == pytest.approx(1.0)
-    said = Report(replica="x/main-0", since=0.0, at=1.0, step=10.0, usage=Usage(cpu=0.5))
+    said = Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, step=10.0, usage=Usage(cpu=0.5))
     remember(h, Observation(at=1.0, reports=(said,)))
     plan, _ = policy.decide(assemble(h, Trigger.TICK), memory)
     assert plan.wake_after > 1.0

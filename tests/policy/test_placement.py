@@ -12,7 +12,7 @@ from headway.core.fairness.priority_weights import demand_of
 from headway.core.fairness.reference import ReferenceJob
 from headway.core.model.decision import CALM, Plan, SetShare
 from headway.core.model.job import Estimate, Expected, Phase, Task
-from headway.core.model.units import NOTHING, Resources
+from headway.core.model.units import NOTHING, ReplicaId, Resources
 from headway.errors import ConfigError, UnknownName
 from headway.policy.placement.fair_placement import AsFair
 from headway.policy.placement.kube_default import Pods
@@ -155,7 +155,7 @@ def test_fair_takes_ceilings_and_weights_away():
     )
     plan, _ = Fair().decide(s, Fair().begin())
     assert plan.decisions == tuple(
-        SetShare(replica=f"{n}/main-0", reason="everybody alike") for n in "xy"
+        SetShare(replica=ReplicaId(f"{n}/main-0"), reason="everybody alike") for n in "xy"
     )
     assert Fair().decide(running("x"), None)[0] is CALM
 
@@ -250,7 +250,7 @@ def test_a_job_goes_where_fair_sharing_would_have_put_it(request_, now, goes):
     gone = ReferenceJob(demand=1.0, size=90.0, least=90.0, sure=True, due=100.0, left=True)
     gone.request = request_
     memory.members["a"] = Headway().begin()
-    memory.members["a"].shadows["gone/main-0"] = gone
+    memory.members["a"].shadows[ReplicaId("gone/main-0")] = gone
     waits = job("new", phase=Phase.PENDING)
     seen = snapshot(nodes=("a", "b"), jobs=[waits], at=now)
     plan, _ = policy.decide(seen, memory)

@@ -13,6 +13,7 @@ from headway.core.model.job import Mode, Phase, Task
 from headway.core.model.report import Usage
 from headway.core.model.serialization import from_plain, to_plain
 from headway.core.model.snapshot import Trigger
+from headway.core.model.units import ReplicaId
 from headway.policy.migration.specon import PAPER, Judged, SpeCon, SpeConMemory, _Cluster
 from headway.policy.registry import build
 from making import heard, job, node, replica, snapshot
@@ -25,7 +26,7 @@ SLOW = heard(1.0, 0.9, 0.8999, every=30.0, start=AT - 90)  # its growth shrinks 
 
 
 def rid(name):
-    return f"{name}/main-0"
+    return ReplicaId.of(name, "main", 0)
 
 
 class Made:
@@ -67,9 +68,7 @@ class Made:
     def decide(self, at=AT, trigger=TICK):
         plan, self.memory = self.policy.decide(self.snapshot(at, trigger), self.memory)
         return {
-            d.replica.partition("/")[0]: (d.to, d.reason[-3:-1])
-            for d in plan.decisions
-            if isinstance(d, Move)
+            d.replica.job: (d.to, d.reason[-3:-1]) for d in plan.decisions if isinstance(d, Move)
         }, plan
 
     def moves(self, **when):
@@ -321,9 +320,11 @@ def test_a_gang_moves_one_at_a_time_and_a_request_of_the_gone_is_dropped():
     made = Made(n1="P P", n2="", jobs={"gang": both})
     made.replicas += [replica("gang", on="n1"), replica("gang", on="n1", index=1)]
     for i in range(2):
-        made.memory.judged[f"gang/main-{i}"] = Judged(category=C, growth=0.005, trend=Trend())
-        made.tracks[f"gang/main-{i}"] = SLOW
-    made.memory.requests = ["gone/main-0"]
+        made.memory.judged[ReplicaId.of("gang", "main", i)] = Judged(
+            category=C, growth=0.005, trend=Trend()
+        )
+        made.tracks[ReplicaId.of("gang", "main", i)] = SLOW
+    made.memory.requests = [ReplicaId("gone/main-0")]
     assert made.moves() == {"gang": ("n2", "-M")}
     assert made.judged("gang").migrated
     assert not made.memory.judged["gang/main-1"].migrated

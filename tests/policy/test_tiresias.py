@@ -8,7 +8,7 @@ from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.model.decision import CALM, Place, Suspend
 from headway.core.model.job import JobSpec, Mode, Phase, Task
 from headway.core.model.snapshot import Observation, Trigger
-from headway.core.model.units import NOTHING, Resources
+from headway.core.model.units import NOTHING, ReplicaId, Resources
 from headway.policy.common.packing import Packing, capacity, total
 from headway.policy.gang.tiresias import LOWER, UPPER, Tiresias
 from headway.policy.placement.fifo import Fifo
@@ -105,7 +105,7 @@ def test_what_is_taken_and_released_can_be_tried_on_a_copy():
     other.release(s.placed("z"))
     assert (other.free.gpu, packing.free.gpu) == (11, 7)
     assert spread_over(other.place(waits("g", 8))) == {"a": 4, "d": 4}
-    packing.take(waits("h", 2), (("h/w-0", "a"), ("h/w-1", "c")))
+    packing.take(waits("h", 2), ((ReplicaId("h/w-0"), "a"), (ReplicaId("h/w-1"), "c")))
     assert spread_over(packing.place(waits("g", 4))) == {"a": 3, "b": 1}
 
 

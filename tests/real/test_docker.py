@@ -14,6 +14,7 @@ from contract import BackendContract
 from headway.backend.docker import stats
 from headway.core.model.decision import Applied, Move, Place, SetShare, Started, Suspend
 from headway.core.model.job import Phase
+from headway.core.model.units import ReplicaId
 
 
 class TestDocker(BackendContract):
@@ -50,13 +51,13 @@ class TestDocker(BackendContract):
             platform.submit(name)
         seen.look()
         for name in ("x", "y"):
-            act(Place(job=name, where=((f"{name}/worker-0", "a"),)))
+            act(Place(job=name, where=((ReplicaId(f"{name}/worker-0"), "a"),)))
         platform.settle()
         for limit in (0.5, 0.7, None):
-            act(SetShare(replica="x/worker-0", limit=limit))
-            act(SetShare(replica="y/worker-0", limit=limit, weight=2.0))
+            act(SetShare(replica=ReplicaId("x/worker-0"), limit=limit))
+            act(SetShare(replica=ReplicaId("y/worker-0"), limit=limit, weight=2.0))
         platform.settle()
-        act(Move(replica="x/worker-0", to="b"))
+        act(Move(replica=ReplicaId("x/worker-0"), to="b"))
         act(Suspend(job="y"))
         platform.settle()
         assert max(acts, key=itemgetter(0))[0] < 0.05
@@ -68,7 +69,7 @@ class TestDocker(BackendContract):
         m = platform.backend.members["x/worker-0"]
         m.engine.do(lambda: sleep(0.3))
         for limit in (0.2, 0.4, 0.8):
-            outcome = seen.act(SetShare(replica="x/worker-0", limit=limit))
+            outcome = seen.act(SetShare(replica=ReplicaId("x/worker-0"), limit=limit))
             assert isinstance(outcome, Started)
         platform.settle()
         assert platform.share("x/worker-0") == pytest.approx((0.8, 1.0))

@@ -16,6 +16,7 @@ from test_local_moves import shuttle
 
 from headway.core.model.decision import Move, Place, Refused, SetShare, Started
 from headway.core.model.job import Phase
+from headway.core.model.units import ReplicaId
 from headway.runtime import journal
 
 SAVES = """
@@ -112,14 +113,14 @@ def test_nothing_is_decided_about_an_engine_that_is_away(tmp_path, private_engin
     platform = DockerPlatform(tmp_path, (engine, engines[1]))
     for name in ("x", "y"):
         platform.submit(name)
-    place = Place(job="x", where=(("x/worker-0", "a"),))
+    place = Place(job="x", where=((ReplicaId("x/worker-0"), "a"),))
     assert isinstance(platform.backend.act(place), Started)
     platform.settle()
     engine.stop()
     platform.until(lambda: not platform.backend.nodes["a"].up)
     for act in (
-        SetShare(replica="x/worker-0", limit=0.5),
-        Place(job="y", where=(("y/worker-0", "a"),)),
+        SetShare(replica=ReplicaId("x/worker-0"), limit=0.5),
+        Place(job="y", where=((ReplicaId("y/worker-0"), "a"),)),
     ):
         outcome = platform.backend.act(act)
         assert isinstance(outcome, Refused)
@@ -136,11 +137,13 @@ def test_a_move_to_an_engine_that_cannot_see_our_folder_takes_the_files_along(
     far = private_engine(hidden=tmp_path, tcp=23750 + os.getpid() % 1000)
     platform = DockerPlatform(tmp_path, (here, far))
     platform.submit("x")
-    platform.backend.act(Place(job="x", where=(("x/worker-0", "a"),)))
+    platform.backend.act(Place(job="x", where=((ReplicaId("x/worker-0"), "a"),)))
     platform.settle()
     steps = [platform.step("x")]
     for node in "bab":
-        assert isinstance(platform.backend.act(Move(replica="x/worker-0", to=node)), Started)
+        assert isinstance(
+            platform.backend.act(Move(replica=ReplicaId("x/worker-0"), to=node)), Started
+        )
         platform.settle()
         m = platform.backend.members["x/worker-0"]
         assert (m.node, m.phase) == (node, Phase.RUNNING)

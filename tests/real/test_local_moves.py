@@ -18,6 +18,7 @@ from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalBackend
 from headway.core.model.decision import Move, Place, Refused, Started, Suspend
 from headway.core.model.job import JobSpec, Mode, Phase
+from headway.core.model.units import ReplicaId
 from headway.spec.runnable import Command, LiveJob
 from making import node
 
@@ -73,7 +74,7 @@ class Hands:
             self.backend.wait(0.02)
 
     def place(self, where):
-        act = Place(job="x", where=(("x/main-0", where),))
+        act = Place(job="x", where=((ReplicaId("x/main-0"), where),))
         assert isinstance(self.backend.act(act), Started)
         self.until(lambda: self.step() or self.work.finished_at)
 
@@ -90,7 +91,7 @@ class Hands:
 
     def move(self):
         to = "b" if self.member.node == "a" else "a"
-        outcome = self.backend.act(Move(replica="x/main-0", to=to))
+        outcome = self.backend.act(Move(replica=ReplicaId("x/main-0"), to=to))
         self.until(lambda: self.work.phase is not Phase.LEAVING)
         return outcome
 

@@ -5,10 +5,11 @@ import pytest
 from headway.core.cycle.validate import FINE, Verdict
 from headway.core.model.decision import Applied, Failed, Plan, Refused, SetShare, Started, Suspend
 from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import ReplicaId
 from headway.errors import ConfigError
 from headway.runtime.journal import FORMAT, FileJournal, mend, read
 
-SHARE = SetShare(replica="x/main-0", limit=0.5)
+SHARE = SetShare(replica=ReplicaId("x/main-0"), limit=0.5)
 PLAN, VERDICT = Plan(decisions=(SHARE,)), Verdict(accepted=(SHARE,))
 
 
@@ -92,7 +93,7 @@ def test_a_journal_that_grows_too_long_keeps_its_last_part_and_the_one_before(tm
 
 
 def test_outcomes_find_their_decisions_again_past_what_was_refused(tmp_path):
-    other = SetShare(replica="y/main-0", limit=0.001)
+    other = SetShare(replica=ReplicaId("y/main-0"), limit=0.001)
     refused = Refused(decision=other, why="too low")
     book = FileJournal(tmp_path / "j")
     plan = Plan(decisions=(other, SHARE))

@@ -10,7 +10,7 @@ from headway.core.cycle.policy import Chain
 from headway.core.estimate.step_rate import NEAR, Speed, predict
 from headway.core.model.decision import Place, Scale, Suspend
 from headway.core.model.job import JobSpec, Mode, Task
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
 from headway.policy.placement.spread import Spread
 from headway.policy.registry import build
@@ -133,7 +133,15 @@ def test_a_gang_runs_at_the_speed_of_its_formula():
 
 def test_the_slowest_worker_sets_the_pace_and_distance_costs():
     nodes = (node("a", cpu=2.0), node("b", cpu=2.0, speed=0.5))
-    where = (("x/ps-0", "a"), ("x/worker-0", "a"), ("x/worker-1", "b"), ("x/worker-2", "b"))
+    where = tuple(
+        (ReplicaId(name), node)
+        for name, node in (
+            ("x/ps-0", "a"),
+            ("x/worker-0", "a"),
+            ("x/worker-1", "b"),
+            ("x/worker-2", "b"),
+        )
+    )
     world = simulate(
         Scenario(nodes=nodes, jobs=(ps_job(),)), Once(0.0, Place(job="x", where=where))
     )
@@ -143,7 +151,15 @@ def test_the_slowest_worker_sets_the_pace_and_distance_costs():
 
 def test_an_asynchronous_gang_adds_its_workers_up():
     nodes = (node("a", cpu=2.0), node("b", cpu=2.0, speed=0.5))
-    where = (("x/ps-0", "a"), ("x/worker-0", "a"), ("x/worker-1", "b"), ("x/worker-2", "b"))
+    where = tuple(
+        (ReplicaId(name), node)
+        for name, node in (
+            ("x/ps-0", "a"),
+            ("x/worker-0", "a"),
+            ("x/worker-1", "b"),
+            ("x/worker-2", "b"),
+        )
+    )
     job = ps_job(kind="async")
     world = simulate(Scenario(nodes=nodes, jobs=(job,)), Once(0.0, Place(job="x", where=where)))
     rate = 1 / (4.5 + 0.1 * 3) + 2 / (4.5 / 0.5 + 3 * 0.1 * 3)
@@ -151,7 +167,9 @@ def test_an_asynchronous_gang_adds_its_workers_up():
 
 
 def test_scaling_keeps_every_step_that_was_made():
-    grow = Scale(job="x", task="worker", add=(("x/worker-3", "a"), ("x/worker-4", "a")))
+    grow = Scale(
+        job="x", task="worker", add=((ReplicaId("x/worker-3"), "a"), (ReplicaId("x/worker-4"), "a"))
+    )
     policy = Chain(Spread(), Once(10.0, grow))
     job = ps_job(work=450.0, steps=100.0)
     world = simulate(Scenario(nodes=(node(cpu=8.0),), jobs=(job,)), policy)

@@ -9,7 +9,7 @@ from headway.core.model.decision import Place, Plan, Refused
 from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Task
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Trigger
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.sim.build import to_scenario
@@ -279,7 +279,7 @@ def test_topology(policy):
 
         def decide(self, snapshot, memory):
             pins = [
-                Place(job=job.id, where=((f"{job.id}/main-0", job.id[2:]),))
+                Place(job=job.id, where=((ReplicaId(f"{job.id}/main-0"), job.id[2:]),))
                 for job in snapshot.waiting
                 if job.id.startswith("b-")
             ]

@@ -9,7 +9,7 @@ from headway.core.cycle.policy import Chain
 from headway.core.model.decision import Move, Plan, Suspend
 from headway.core.model.job import JobSpec, Mode, Phase
 from headway.core.model.snapshot import Trigger
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
 from headway.policy.placement.spread import Spread
 from headway.policy.registry import build
@@ -113,7 +113,7 @@ def after(decision, at=30.0, *, jobs=None, costs=None, **more):
 
 
 def test_a_move_costs_a_save_and_a_restore():
-    world = after(Move(replica="x/main-0", to="b"))
+    world = after(Move(replica=ReplicaId("x/main-0"), to="b"))
     assert ended(world) == {"x": pytest.approx(105.0)}
     assert world.finished[0].moves == 1
     assert [(s.node, s.since, s.moved_in) for s in stays(world)] == [
@@ -124,7 +124,8 @@ def test_a_move_costs_a_save_and_a_restore():
 def test_the_cost_of_a_move_varies_by_seed_and_not_otherwise():
     costs = Costs(sd=1.0)
     runs = [
-        ended(after(Move(replica="x/main-0", to="b"), costs=costs, seed=s))["x"] for s in (1, 1, 2)
+        ended(after(Move(replica=ReplicaId("x/main-0"), to="b"), costs=costs, seed=s))["x"]
+        for s in (1, 1, 2)
     ]
     assert runs[0] == runs[1] != runs[2]
     assert 100 < runs[0] < 110
@@ -138,7 +139,7 @@ def test_a_suspended_job_waits_and_goes_on_where_it_was():
 
 def test_a_job_that_cannot_save_itself_stays():
     spec = JobSpec(checkpoint=Mode.NONE)
-    world = after(Move(replica="x/main-0", to="b"), jobs=(job(spec=spec),))
+    world = after(Move(replica=ReplicaId("x/main-0"), to="b"), jobs=(job(spec=spec),))
     assert ended(world) == {"x": pytest.approx(100.0)}
 
 

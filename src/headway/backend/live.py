@@ -31,7 +31,7 @@ from headway.core.model.decision import (
     SetShare,
     Suspend,
 )
-from headway.core.model.job import Mode, Phase, Task, task_of
+from headway.core.model.job import Mode, Phase, Task
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Observation, Request, Trigger
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
@@ -255,7 +255,7 @@ class LiveBackend(ABC, Generic[M]):
             return "a gang is started whole here"
         if any(node not in self.nodes for _, node in d.where):
             return "a node is not there"
-        why = self.refusal([(work.spec.task(task_of(name)), node) for name, node in d.where])
+        why = self.refusal([(work.spec.task(name.task), node) for name, node in d.where])
         if why:
             return why
         work.gang = work.by_rank(name for name, _ in d.where)
@@ -467,7 +467,7 @@ class Resumable(LiveBackend[M]):
     """One whose folder tells a new Headway, by `recover`, what an old one left."""
 
     def note_gang(self, work: Work) -> None:
-        note_gang(work, [self.last_epoch(work.folder / x.rpartition("/")[2]) for x in work.gang])
+        note_gang(work, [self.last_epoch(work.folder / x.name) for x in work.gang])
 
     @abstractmethod
     def last_epoch(self, folder: Path) -> int:

@@ -16,7 +16,7 @@ from headway.core.model.decision import (
     SetShare,
     Suspend,
 )
-from headway.core.model.job import Job, Mode, Phase, Replica, missing, task_of
+from headway.core.model.job import Job, Mode, Phase, Replica, missing
 from headway.core.model.node import Node
 from headway.core.model.report import Report
 from headway.core.model.snapshot import Observation
@@ -175,7 +175,7 @@ class MemoryBackend:
 
     def _start(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> None:
         for name, node in where:
-            task = task_of(name)
+            task = name.task
             most = self.jobs[job].spec.task(task).limit
             self._put(
                 Replica(id=name, job=job, task=task, node=node, phase=Phase.STARTING, limit=most)

@@ -74,7 +74,7 @@ def _take_up(backend: "Resumable[Any]", work: Work, epoch: int, attempt: Try) ->
     work.phase, work.again_at = (Phase.RUNNING if work.members else work.queued), None
     unplanned = {n: code for n, code in attempt.codes.items() if n not in attempt.left}
     bad = next((name for name, code in unplanned.items() if code), None)
-    if unplanned.get(work.chief().rpartition("/")[2]) == 0:
+    if unplanned.get(work.chief().name) == 0:
         backend.end(work, Phase.SUCCEEDED)
     elif bad is not None:
         backend.failed(work, backend.found(work, bad, epoch), unplanned[bad])
@@ -111,8 +111,7 @@ def _whole(work: Work, gang: Mapping[ReplicaId, int], tries: Sequence[Try]) -> b
     of all of them.
     """
     return all(
-        name in work.members or _done(name.rpartition("/")[2], tries[before:])
-        for name, before in gang.items()
+        name in work.members or _done(name.name, tries[before:]) for name, before in gang.items()
     )
 
 

@@ -5,7 +5,6 @@ from typing import Any
 from zlib import crc32
 
 from headway.backend.state import Member
-from headway.core.model.job import task_of
 
 HERE = "127.0.0.1"
 
@@ -32,5 +31,5 @@ def _cluster(m: Member, first: int) -> dict[str, Any]:
     """As TensorFlow is told of it: each of a gang listens at a port of its own."""
     hosts: dict[str, list[str]] = {}
     for port, name in enumerate(m.work.gang, first):
-        hosts.setdefault(task_of(name), []).append(f"{HERE}:{port}")
-    return {"cluster": hosts, "task": {"type": m.task, "index": int(m.id.rpartition("-")[2])}}
+        hosts.setdefault(name.task, []).append(f"{HERE}:{port}")
+    return {"cluster": hosts, "task": {"type": m.task, "index": m.id.index}}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headway import failpoint
 from headway.backend.usage import UsageSample
 from headway.core.estimate.step_rate import SERVER
-from headway.core.model.job import Job, Phase, Replica, task_of
+from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.report import Report, Usage
 from headway.core.model.units import Bytes, Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
 from headway.metrics.reader import MetricsReader
@@ -86,7 +86,7 @@ class Work:
         """Its success is the job's."""
         names = [t.name for t in self.spec.tasks]
         lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
-        return ReplicaId(f"{self.id}/{lead}-0")
+        return ReplicaId.of(self.id, lead, 0)
 
     def by_rank(self, gang: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
         """Parameter servers first, whom the others ask for, then the chief, then as the job itself
@@ -95,8 +95,8 @@ class Work:
         spec, chief = self.spec, self.chief()
 
         def place(name: ReplicaId) -> tuple[bool, bool, int, int]:
-            task = spec.task(task_of(name))
-            index = int(name.rpartition("-")[2])
+            task = spec.task(name.task)
+            index = name.index
             return task.name != SERVER, name != chief, spec.tasks.index(task), index
 
         return tuple(sorted(gang, key=place))
@@ -107,8 +107,8 @@ class Member(ABC):
 
     def __init__(self, name: ReplicaId, work: Work, node: NodeId) -> None:
         self.id, self.work, self.node = name, work, node
-        self.task = task_of(name)
-        self.folder = work.folder / name.rpartition("/")[2]
+        self.task = name.task
+        self.folder = work.folder / name.name
         self.phase = Phase.RUNNING
         self.epoch = 0
         self.limit: Cores | None = None

@@ -215,7 +215,7 @@ def planned(work: "Work", name: str, epoch: int, code: int) -> bool:
         return False
     with suppress(OSError):
         before = (folder / f"left.{epoch}").read_text()
-        chief = work.chief().rpartition("/")[2]
+        chief = work.chief().name
         return name != chief or _saved(folder, before, code, mode)
     return False
 

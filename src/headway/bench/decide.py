@@ -23,7 +23,6 @@ from headway.core.model.job import (
     Task,
     gang,
 )
-from headway.core.model.job import task_of as role
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot, Trigger
 from headway.core.model.units import JobId, NodeId, Resources
@@ -143,4 +142,4 @@ def _run(backend: MemoryBackend, job: Job, node: NodeId) -> None:
     """As if it had been running when we came."""
     backend.submit(replace(job, phase=Phase.RUNNING))
     for name in gang(job):
-        backend.host(Replica(id=name, job=job.id, task=role(name), node=node))
+        backend.host(Replica(id=name, job=job.id, task=name.task, node=node))

@@ -41,7 +41,7 @@ class Moves:
         del trigger, plan, memory
         for d in verdict.accepted:
             if isinstance(d, Move):
-                job = JobId(d.replica.rpartition("/")[0])
+                job = d.replica.job
                 self.made.append((seen.at, job, d.to, d.reason))
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
@@ -164,7 +164,7 @@ def _spent(world: World) -> tuple[dict[JobId, Total], dict[JobId, Total]]:
     work: dict[JobId, Line] = defaultdict(list)
     used: dict[JobId, Line] = defaultdict(list)
     for at, replica, name, cores in world.trace or ():
-        job, node, now = JobId(replica.rpartition("/")[0]), nodes[name], max(0.0, cores)
+        job, node, now = replica.job, nodes[name], max(0.0, cores)
         work[job].append((at, now * node.speed))
         used[job].append((at, now / node.capacity.cpu))
     return (

@@ -68,7 +68,7 @@ def _sampled(
     for sample in samples(folder.usage):
         cores: dict[JobId, float] = defaultdict(float)
         for replica, now in sample["replicas"].items():
-            job = JobId(replica.rpartition("/")[0])
+            job = ReplicaId(replica).job
             cores[job] += now["cpu"]
             if "value" in now:
                 values[job].append((sample["at_s"], now["value"]))
@@ -90,7 +90,7 @@ def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
 
     def close(name: ReplicaId, at: Seconds) -> None:
         since, node, moved = open_.pop(name)
-        job = JobId(name.rpartition("/")[0])
+        job = name.job
         found.append(Stay(job, node, since, at, moved_in=moved))
 
     for cycle in cycles:
@@ -103,7 +103,7 @@ def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
                 open_[r.id] = (at, here, bound_for.get(r.id) == here)
             bound_for[r.id] = r.bound_for
         ended = {j.id for j in seen.jobs if j.phase.ended}
-        for name in [n for n in open_ if n.rpartition("/")[0] in ended]:
+        for name in [n for n in open_ if n.job in ended]:
             close(name, at)
     for name in list(open_):
         close(name, last)

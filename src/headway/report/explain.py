@@ -38,7 +38,7 @@ def story(folder: RunDirectory, job: str) -> list[Event]:
 
 def _cycle(cycle: dict[str, Any], job: str) -> list[Event]:
     at, seen = cycle["at_s"], cycle["seen"]
-    heard = [r for r in seen.reports if r.replica.rpartition("/")[0] == job and r.trouble]
+    heard = [r for r in seen.reports if r.replica.job == job and r.trouble]
     found = [Event(at, "trouble", r.trouble) for r in heard]
     phases = [j for j in seen.jobs if j.id == job]
     found += [Event(at, _PHASES.get(j.phase, str(j.phase)), j.reason) for j in phases]

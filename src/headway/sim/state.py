@@ -14,7 +14,7 @@ from headway.core.estimate.step_rate import (
     steps_per_second,
     useful,
 )
-from headway.core.model.job import Job, Phase, Replica, task_of
+from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.node import Node
 from headway.core.model.report import Report, Usage
 from headway.core.model.units import Cores, CoreSeconds, ReplicaId, Seconds, Share
@@ -43,7 +43,7 @@ class ReplicaState:
     )  # fmt: skip
 
     def __init__(self, name: ReplicaId, job: "JobState", node: NodeState, now: Seconds) -> None:
-        self.id, self.job, self.task, self.phase = name, job, task_of(name), Phase.STARTING
+        self.id, self.job, self.task, self.phase = name, job, name.task, Phase.STARTING
         self.node: NodeState | None = node
         self.bound_for: NodeState | None = None
         self.limit: Cores | None = job.arrival.spec.task(self.task).limit

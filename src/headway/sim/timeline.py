@@ -32,7 +32,7 @@ def shares(world: World) -> dict[JobId, Line]:
     total: dict[JobId, Cores] = defaultdict(float)
     lines: dict[JobId, Line] = {}
     for at, replica, node, cores in world.trace or ():
-        job = JobId(replica.rpartition("/")[0])
+        job = replica.job
         now = max(0.0, cores)
         total[job] += now - held.get((replica, node), 0.0)
         held[replica, node] = now
@@ -53,7 +53,7 @@ def stays(world: World) -> list[Stay]:
         if cores == LEFT:
             if key in open_:
                 since, moved = open_.pop(key)
-                job = JobId(replica.rpartition("/")[0])
+                job = replica.job
                 found.append(Stay(job, node, since, at, moved))
         elif key not in open_:
             open_[key] = (at, replica in before)

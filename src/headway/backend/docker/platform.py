@@ -26,7 +26,7 @@ from headway.backend.replica_env import told
 from headway.backend.state import Work
 from headway.backend.worker import LoopQueue
 from headway.core.model.decision import Applied, Decision, Failed, Move, Outcome, SetShare, Started
-from headway.core.model.job import Phase, Task, replica_id
+from headway.core.model.job import Phase, Task
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import Bytes, Cores, NodeId, ReplicaId, Seconds
@@ -82,12 +82,12 @@ class DockerBackend(Resumable[Member]):
         """It runs already, and where it is."""
         work.started_at = self.clock()
         self.set_phase(work, Phase.STARTING)
-        self.start(work, replica_id(work.id, "main", 0), work.job.node or NodeId(""), (0, 1))
+        self.start(work, ReplicaId.of(work.id, "main", 0), work.job.node or NodeId(""), (0, 1))
 
     # -- starts ------------------------------------------------------------------------------------
 
     def start(self, work: Work, name: ReplicaId, node: NodeId, rank: tuple[int, int]) -> Member:
-        epoch = self.last_epoch(work.folder / name.rpartition("/")[2]) + 1
+        epoch = self.last_epoch(work.folder / name.name) + 1
         m = self._member(work, name, node, epoch)
         m.rank, m.phase = rank, Phase.STARTING
         if work.job.adopted is not None:
@@ -454,7 +454,7 @@ class DockerBackend(Resumable[Member]):
         seen = self._left.get((work.id, name, epoch))
         node = recovery.node_of(work.folder / name, epoch)
         here = node if node in self.engines else next(iter(self.engines))
-        m = self._member(work, ReplicaId(f"{work.id}/{name}"), here, epoch)
+        m = self._member(work, ReplicaId.named(work.id, name), here, epoch)
         if seen is not None:
             m.id_there, m.oom = seen.found.id, seen.found.oom
         return m
@@ -465,7 +465,7 @@ class DockerBackend(Resumable[Member]):
             m.engine.do(partial(operations.remove, m))
 
     def take_up(self, m: Member) -> None:
-        seen = self._left[(m.work.id, m.id.rpartition("/")[2], m.epoch)].found
+        seen = self._left[(m.work.id, m.id.name, m.epoch)].found
         if str(m.folder) not in seen.shared:
             m.mirror = operations.mirror(m, seen)
         self.host(m)

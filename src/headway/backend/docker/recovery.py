@@ -19,7 +19,7 @@ from headway.backend.docker.log_follower import LogFollower
 from headway.backend.recovery import Past, Try
 from headway.backend.state import Work
 from headway.backend.transit import planned
-from headway.core.model.units import NodeId, Seconds
+from headway.core.model.units import NodeId, ReplicaId, Seconds
 
 GONE = 137
 """The exit code of what was removed while nobody looked."""
@@ -46,7 +46,7 @@ def containers(engines: Iterable[Engine], run: str) -> dict[Key, Left]:
             if seen.state == "created":
                 engine.client.delete(f"/containers/{seen.id}", force=True, v=True)
                 continue
-            replica = seen.labels[REPLICA].rpartition("/")[2]
+            replica = ReplicaId(seen.labels[REPLICA]).name
             there[seen.labels[JOB], replica, int(seen.labels[EPOCH])] = Left(engine, seen)
     return there
 

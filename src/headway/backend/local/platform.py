@@ -53,7 +53,7 @@ class LocalBackend(Resumable[Member]):
 
     def start(self, work: Work, name: ReplicaId, node: NodeId, rank: tuple[int, int]) -> Member:
         failpoint.hit()
-        epoch = self.last_epoch(work.folder / name.rpartition("/")[2]) + 1
+        epoch = self.last_epoch(work.folder / name.name) + 1
         m = self._member(work, name, node, epoch)
         m.rank = rank
         if isinstance(work.job.adopted, int):
@@ -143,7 +143,7 @@ class LocalBackend(Resumable[Member]):
     def found(self, work: Work, name: str, epoch: int) -> Member:
         there = node_of(work.folder / name)
         node = there if there in self.nodes else next(iter(self.nodes))
-        return self._member(work, ReplicaId(f"{work.id}/{name}"), node, epoch)
+        return self._member(work, ReplicaId.named(work.id, name), node, epoch)
 
     def tidy(self, work: Work, name: str, epoch: int) -> None:
         for node in self.nodes:

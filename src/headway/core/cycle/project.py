@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
 from headway.core.cycle.cluster_state import alike_key, requested, with_room
 from headway.core.model.decision import Decision, Move, Place, Plan, Scale, SetShare, Suspend
-from headway.core.model.job import Job, Phase, Replica, task_of
+from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.snapshot import TABLES, Alike, Derived, Snapshot, Trigger
 from headway.core.model.units import NOTHING, JobId, NodeId, ReplicaId
 
@@ -117,7 +117,7 @@ class Projection(Snapshot):
     def _start(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> None:
         self.of_job.put(job, {**self.of_job[job], **dict.fromkeys(name for name, _ in where)})
         for name, node in where:
-            started = Replica(id=name, job=job, task=task_of(name), node=node, phase=Phase.STARTING)
+            started = Replica(id=name, job=job, task=name.task, node=node, phase=Phase.STARTING)
             self.replicas.put(name, started)
             self._settle(name, node)
 

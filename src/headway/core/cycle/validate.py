@@ -15,7 +15,7 @@ from headway.core.model.decision import (
     Suspend,
     subject,
 )
-from headway.core.model.job import Job, Mode, Phase, missing, task_of
+from headway.core.model.job import Job, Mode, Phase, missing
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import JobId, NodeId, ReplicaId, Resources, Share
@@ -109,7 +109,7 @@ class _SoFar:
         spec = s.jobs[job].spec
         for name, node in where:
             before = self.taken.get(node, s.nodes[node].taken)
-            self.taken[node] = before + spec.task(task_of(name)).request
+            self.taken[node] = before + spec.task(name.task).request
 
 
 def _too_light(shares: list[SetShare], snapshot: Snapshot) -> set[ReplicaId]:
@@ -154,7 +154,7 @@ def _place(d: Place, s: Snapshot, taken: Taken) -> str:
         return _part(job, d, s, taken)
     if job is None or job.phase is not Phase.PENDING:
         return "it is not waiting"
-    named = [task_of(name) for name, _ in d.where]
+    named = [name.task for name, _ in d.where]
     for task in job.spec.tasks:
         count = named.count(task.name)
         if not task.least <= count <= task.most:
@@ -189,7 +189,7 @@ def _room(job: Job, where: Where, s: Snapshot, taken: Taken) -> str:
         there = s.nodes.get(node)
         if there is None or not there.up:
             return f"node {node} is not there"
-        task = job.spec.task(task_of(name))
+        task = job.spec.task(name.task)
         if task.nodes is not None and node not in task.nodes:
             return f"{task.name} may not go to node {node}"
         request = task.request

@@ -113,5 +113,5 @@ def subject(decision: Decision) -> JobId | ReplicaId:
 def job_of(decision: Decision) -> JobId:
     """The job it is about, or whose replica it is about."""
     if isinstance(decision, SetShare | Move):
-        return JobId(decision.replica.rpartition("/")[0])
+        return decision.replica.job
     return decision.job

@@ -183,22 +183,9 @@ class Replica:
     track: MetricHistory = EMPTY
 
 
-def replica_id(job: JobId, task: str, index: int) -> ReplicaId:
-    return ReplicaId(f"{job}/{task}-{index}")
-
-
-def task_of(replica: ReplicaId) -> str:
-    """Its role is in its name.
-
-    >>> task_of(replica_id("vae", "worker", 3))
-    'worker'
-    """
-    return replica.rpartition("/")[2].rpartition("-")[0]
-
-
 def gang(job: Job) -> tuple[ReplicaId, ...]:
     """The replicas that a job asks to be started with."""
-    return tuple(replica_id(job.id, t.name, i) for t in job.spec.tasks for i in range(t.replicas))
+    return tuple(ReplicaId.of(job.id, t.name, i) for t in job.spec.tasks for i in range(t.replicas))
 
 
 def missing(job: Job, there: Container[ReplicaId]) -> tuple[ReplicaId, ...]:

@@ -104,9 +104,9 @@ def _converter(hint: Any) -> Callable[[Plain], Any]:
     if origin is tuple:
         return _tuple(inner)
     if origin is dict:
-        value = _converter(inner[1])
-        return lambda plain: {k: value(v) for k, v in plain.items()}
-    if isinstance(hint, type) and issubclass(hint, Enum):
+        key, value = _converter(inner[0]), _converter(inner[1])
+        return lambda plain: {key(k): value(v) for k, v in plain.items()}
+    if isinstance(hint, type) and issubclass(hint, Enum | str) and hint is not str:
         return hint
     return from_plain
 

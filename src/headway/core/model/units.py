@@ -7,8 +7,48 @@ from typing import NewType, TypeAlias
 from headway.core.model.serialization import record
 
 JobId = NewType("JobId", str)
-ReplicaId = NewType("ReplicaId", str)
 NodeId = NewType("NodeId", str)
+
+
+class ReplicaId(str):
+    """Of a replica: its job, the task in it and its index there. "vae/worker-0".
+
+    It is a string so that its hash is cached, it is compared in C, and it goes into JSON as it is.
+    It is taken apart here and nowhere else, from the right: a job's id may contain "/".
+
+    >>> name = ReplicaId.of(JobId("team/vae"), "worker", 3)
+    >>> name, name.job, name.task, name.index, name.name
+    ('team/vae/worker-3', 'team/vae', 'worker', 3, 'worker-3')
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, job: JobId, task: str, index: int) -> "ReplicaId":
+        return cls(f"{job}/{task}-{index}")
+
+    @classmethod
+    def named(cls, job: JobId, name: str) -> "ReplicaId":
+        """`name` is that within the job: task and index."""
+        return cls(f"{job}/{name}")
+
+    @property
+    def job(self) -> JobId:
+        return JobId(self.rpartition("/")[0])
+
+    @property
+    def name(self) -> str:
+        """Within its job: "worker-0"."""
+        return self.rpartition("/")[2]
+
+    @property
+    def task(self) -> str:
+        return self.rpartition("/")[2].rpartition("-")[0]
+
+    @property
+    def index(self) -> int:  # type: ignore[override]
+        return int(self.rpartition("-")[2])
+
 
 Seconds: TypeAlias = float
 Cores: TypeAlias = float

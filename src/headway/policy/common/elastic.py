@@ -6,7 +6,7 @@ taken.
 from collections.abc import Iterable, Iterator
 
 from headway.core.model.decision import Scale
-from headway.core.model.job import Job, Phase, Replica, Task, replica_id
+from headway.core.model.job import Job, Phase, Replica, Task
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, ReplicaId, Resources, Seconds
 from headway.policy.common.free_capacity import FIXED, Release, elastic, of
@@ -49,7 +49,7 @@ def home(cycle: Cycle, job: Job) -> list[NodeId]:
 
 
 def index(name: ReplicaId) -> int:
-    return int(name.rpartition("-")[2])
+    return name.index
 
 
 def spare(cycle: Cycle, job: Job) -> list[Replica]:
@@ -183,7 +183,7 @@ class Growth:
         if node is None or (self.weigh and not self._faster(job, node)):
             return False
         name = next(
-            n for i in range(task.most) if (n := replica_id(job.id, task.name, i)) not in there
+            n for i in range(task.most) if (n := ReplicaId.of(job.id, task.name, i)) not in there
         )
         self.added.setdefault(job.id, []).append((name, node.id))
         self.room.take(node.id, task.request)

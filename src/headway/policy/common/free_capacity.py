@@ -10,7 +10,7 @@ from itertools import islice
 from math import floor, inf
 
 from headway.core.cycle.cluster_state import with_room
-from headway.core.model.job import Job, JobSpec, Replica, Task, replica_id, task_of
+from headway.core.model.job import Job, JobSpec, Replica, Task
 from headway.core.model.node import Node
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
@@ -67,7 +67,7 @@ class Room(Search):
 
     def take_all(self, spec: JobSpec, where: Where) -> None:
         for name, node in where:
-            self.take(node, spec.task(task_of(name)).request)
+            self.take(node, spec.task(name.task).request)
 
     def best(self, task: Task) -> Node | None:
         """As kube-scheduler ranks them."""
@@ -130,7 +130,7 @@ def parts(job: Job, *, fewer: bool) -> tuple[list[tuple[ReplicaId, Resources]], 
     scaled = elastic(job.spec) if fewer else None
     for task in sorted(job.spec.tasks, key=lambda t: t.name not in FIXED):
         least = task.least if task is scaled else task.replicas
-        names = [replica_id(job.id, task.name, i) for i in range(task.replicas)]
+        names = [ReplicaId.of(job.id, task.name, i) for i in range(task.replicas)]
         must += [(name, task.request) for name in names[:least]]
         may += names[least:]
     return must, may
@@ -144,7 +144,7 @@ def spread_out(room: Room, job: Job, *, fewer: bool) -> Where | None:
     where: list[tuple[ReplicaId, NodeId]] = []
     must, may = parts(job, fewer=fewer)
     for name in [*(n for n, _ in must), *may]:
-        task = job.spec.task(task_of(name))
+        task = job.spec.task(name.task)
         node = room.best(task)
         if node is None and len(where) < len(must):
             room.touched = before
@@ -228,6 +228,6 @@ def of(snapshot: Snapshot, replicas: Iterable[Replica]) -> list[Release]:
 def at(spec: JobSpec, where: Where) -> list[Release]:
     """The room that replicas hold which are about to be placed."""
     return [
-        Release(replica=name, node=node, request=spec.task(task_of(name)).request)
+        Release(replica=name, node=node, request=spec.task(name.task).request)
         for name, node in where
     ]

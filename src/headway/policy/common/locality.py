@@ -4,7 +4,7 @@ if one has room for all; parameter servers and chief where most of the workers a
 
 from collections.abc import Sequence
 
-from headway.core.model.job import Job, task_of
+from headway.core.model.job import Job
 from headway.core.model.node import Node
 from headway.core.model.units import NOTHING, NodeId, ReplicaId, Resources
 from headway.policy.common.free_capacity import Room, Where, parts, slots
@@ -21,7 +21,7 @@ def together(
     by what they hold; else the order of the file. (DRAGON, defects 6 and 7.)
     """
     must, may = parts(job, fewer=fewer)
-    wanted = [*must, *((name, job.spec.task(task_of(name)).request) for name in may)]
+    wanted = [*must, *((name, job.spec.task(name.task).request) for name in may)]
     node = _alone(room, wanted, most_first=most_first)
     if node is not None:
         where: Where | None = tuple((name, node.id) for name, _ in wanted)

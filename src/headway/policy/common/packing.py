@@ -7,7 +7,7 @@ the gang, not by how many nodes there are.
 
 from collections.abc import Iterable
 
-from headway.core.model.job import Job, JobSpec, Replica, Task, replica_id, task_of
+from headway.core.model.job import Job, JobSpec, Replica, Task
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, SLACK, NodeId, ReplicaId, Resources
@@ -50,7 +50,7 @@ class Packing:
         node = found[0]
         self.taken[node.id] = self._of(node) + task.request
         self.free = self.free - task.request
-        return ((replica_id(job.id, task.name, 0), node.id),)
+        return ((ReplicaId.of(job.id, task.name, 0), node.id),)
 
     def clone(self) -> "Packing":
         other = object.__new__(Packing)
@@ -60,7 +60,7 @@ class Packing:
     def take(self, job: Job, where: Where) -> None:
         """Count these in, whether or not there is room for them."""
         for name, node in where:
-            request = job.spec.task(task_of(name)).request
+            request = job.spec.task(name.task).request
             self.taken[node] = self._of(self.snapshot.nodes[node]) + request
             self.free = self.free - request
 
@@ -79,7 +79,7 @@ class Packing:
             if found is None:
                 return False
             node, count = found
-            names = (replica_id(job.id, task.name, i) for i in range(placed, placed + count))
+            names = (ReplicaId.of(job.id, task.name, i) for i in range(placed, placed + count))
             where += [(name, node.id) for name in names]
             self.taken[node.id] = self._of(node) + times(task.request, count)
             placed += count

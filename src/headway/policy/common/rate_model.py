@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import inf
 
 from headway.core.estimate.step_rate import SERVER, distances, steps_per_second
-from headway.core.model.job import Job, Replica, task_of
+from headway.core.model.job import Job, Replica
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import Cores, CoreSeconds, Seconds
@@ -25,7 +25,7 @@ def crew_of(
 
 
 def crew_at(snapshot: Snapshot, where: Where) -> list[tuple[str, Node, Cores | None]]:
-    return [(task_of(name), snapshot.nodes[node], None) for name, node in where]
+    return [(name.task, snapshot.nodes[node], None) for name, node in where]
 
 
 def rate(job: Job, crew: Crew) -> float:

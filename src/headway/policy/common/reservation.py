@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from headway.core.model.job import Job, JobSpec, task_of
+from headway.core.model.job import Job, JobSpec
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, JobId, NodeId, Resources, Seconds
@@ -84,7 +84,7 @@ def kept(
     """
     claim: dict[NodeId, Resources] = {}
     for name, node in where:
-        claim[node] = claim.get(node, NOTHING) + spec.task(task_of(name)).request
+        claim[node] = claim.get(node, NOTHING) + spec.task(name.task).request
     for release in released:
         claim[release.node] = claim[release.node] - release.request
     return tuple((node, _positive(amount)) for node, amount in claim.items())

@@ -10,7 +10,7 @@ from math import ceil
 
 from headway.core.estimate.step_rate import SERVER, equal_limits
 from headway.core.model.decision import Move, Plan, Scale, SetShare
-from headway.core.model.job import Job, Phase, Replica, task_of
+from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.node import Node
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
@@ -91,7 +91,7 @@ class Kips:
         must, may = parts(job, fewer=fewer)
         there: list[tuple[str, NodeId]] = []
         for i, name in enumerate([*(name for name, _ in must), *may]):
-            request = job.spec.task(task_of(name)).request
+            request = job.spec.task(name.task).request
             node = self._best(room, request, there)
             if node is None and i < len(must):
                 room.touched = before
@@ -99,7 +99,7 @@ class Kips:
             if node is None:
                 break
             room.take(node.id, request)
-            there.append((task_of(name), node.id))
+            there.append((name.task, node.id))
             where.append((name, node.id))
         return tuple(where)
 

@@ -18,7 +18,7 @@ from headway.core.model.job import Mode, Phase, Replica
 from headway.core.model.node import Node
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot, Trigger
-from headway.core.model.units import SLACK, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import SLACK, NodeId, ReplicaId, Seconds
 from headway.policy.placement.spread import Spread, all_at
 
 MIGRATION: Seconds = 1.1
@@ -178,7 +178,7 @@ class _Cluster:
     def categorise(self) -> None:
         s, m = self.snapshot, self.memory
         jobs = s.jobs
-        m.judged = {n: j for n, j in m.judged.items() if JobId(n.rpartition("/")[0]) in jobs}
+        m.judged = {n: j for n, j in m.judged.items() if n.job in jobs}
         # Who would like to leave is asked when all are judged, so that no order matters.
         leaving = [r for r in self.running if self._judge(r) and _can_save(r, s)]
         for r in leaving:

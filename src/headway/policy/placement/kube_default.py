@@ -17,7 +17,7 @@ from headway.core.cycle.policy import join
 from headway.core.cycle.project import project
 from headway.core.cycle.validate import half_started
 from headway.core.model.decision import CALM, Place, Plan, Suspend
-from headway.core.model.job import Job, Phase, gang, missing, task_of
+from headway.core.model.job import Job, Phase, gang, missing
 from headway.core.model.node import Node
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
@@ -168,4 +168,4 @@ def _deadlocked(held: list[JobId], s: Snapshot) -> bool:
 
 def _would_fit(job: Job, nodes: list[Node], s: Snapshot) -> bool:
     rest = missing(job, {r.id for r in s.placed(job.id)})
-    return found_room([job.spec.task(task_of(r)).request for r in rest], nodes) == len(rest)
+    return found_room([job.spec.task(r.task).request for r in rest], nodes) == len(rest)

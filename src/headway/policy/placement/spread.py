@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headway.core.cycle.cluster_state import NOMINAL, ClusterState, assemble, remember, with_room
 from headway.core.model.decision import CALM, Place, Plan
-from headway.core.model.job import Job, Task, gang, task_of
+from headway.core.model.job import Job, Task, gang
 from headway.core.model.node import Node
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Observation, Snapshot
@@ -81,7 +81,7 @@ class Search:
         """A node for each of these that fits somewhere."""
         where = []
         for replica in wanted:
-            task = job.spec.task(task_of(replica))
+            task = job.spec.task(replica.task)
             node = None
             if not self.full or _asked(task) not in self.full:
                 node = self._best(task.request, task.nodes)
@@ -132,7 +132,7 @@ def _asked(task: Task) -> Asked:
 
 
 def _size(job: Job, replica: ReplicaId) -> tuple[float, ...]:
-    request = job.spec.task(task_of(replica)).request
+    request = job.spec.task(replica.task).request
     return request.gpu, request.cpu, request.memory
 
 

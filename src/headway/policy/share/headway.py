@@ -103,7 +103,7 @@ class _Node:
         advance(m.shadows, self.cores, elapsed)
         ended = {job.id: job for job in self.snapshot.changed.ended}
         gone = [n for n in m.beliefs if n not in self.ours]
-        stale = [self._leave(n, ended.get(JobId(n.rpartition("/")[0])), elapsed) for n in gone]
+        stale = [self._leave(n, ended.get(n.job), elapsed) for n in gone]
         self._learn(ended)
         stale += [self._update(name, r) for name, r in self.ours.items()]
         for name in [n for n, s in m.shadows.items() if s.left and s.finished]:

@@ -9,12 +9,12 @@ from headway.backend.kubernetes.placement import filters
 from headway.backend.kubernetes.placement.node_info import ready
 from headway.backend.kubernetes.placement.quantities import asked, resources
 from headway.core.model.job import Task
-from headway.core.model.units import NodeId
+from headway.core.model.units import NodeId, ReplicaId
 
 
 def partial(tasks: Sequence[Task], where: Mapping[str, str]) -> str:
     """Whatever a policy may think of it: here no gang is started in part. "": it is whole."""
-    named = [name.rpartition("-")[0] for name in where]
+    named = [ReplicaId(name).task for name in where]
     short = next((t.name for t in tasks if named.count(t.name) < t.least), "")
     return f"a gang is started whole: too few of {short}" if short else ""
 

@@ -191,14 +191,14 @@ class ForeignPods:
     def cannot(self, work: Work, where: dict[str, str]) -> str:
         """Why it cannot; "": they are as good as bound."""
         group = self.groups[work.id]
-        made = {name.rpartition("-")[0]: node for name, node in where.items()}
+        made = {ReplicaId(name).task: node for name, node in where.items()}
         return feasibility.cannot(self.backend.cluster, group.pods, made)
 
     def launch(self, work: Work, where: dict[str, str]) -> None:
         group = self.groups.pop(work.id)
-        nodes = {name.rpartition("-")[0]: node for name, node in where.items()}
+        nodes = {ReplicaId(name).task: node for name, node in where.items()}
         for name, pod in group.pods.items():
-            m = self.backend.members[ReplicaId(f"{work.id}/{name}-0")]
+            m = self.backend.members[ReplicaId.of(work.id, name, 0)]
             m.pod, self.placed[key_of(pod)] = pod, m.id
             self.backend.cluster.assume(pod, nodes[name])
             del self._in[key_of(pod)]

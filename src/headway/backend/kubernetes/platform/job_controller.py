@@ -149,7 +149,7 @@ class JobController:
         }
         for rank, (name, node) in enumerate(record.placement.items()):
             m = self.backend.start(
-                work, ReplicaId(f"{work.id}/{name}"), NodeId(node), (rank, len(record.placement))
+                work, ReplicaId.named(work.id, name), NodeId(node), (rank, len(record.placement))
             )
             m.pod = there.get(name)
         self.backend.resume_at(work, Phase.RUNNING if started else Phase.STARTING)

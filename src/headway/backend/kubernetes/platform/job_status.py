@@ -22,7 +22,7 @@ class PodMember(Member):
     def __init__(self, name: ReplicaId, work: Work, node: NodeId, epoch: int) -> None:
         super().__init__(name, work, node)
         self.epoch, self.phase = epoch, Phase.STARTING
-        self.replica = name.rpartition("/")[2]
+        self.replica = name.name
         self.pod: Plain | None = None
         """As last seen."""
         self.grace: Seconds = work.spec.grace

@@ -29,7 +29,7 @@ from headway.backend.live import LiveBackend
 from headway.backend.state import Work
 from headway.backend.worker import LoopQueue
 from headway.core.model.decision import Move, Place, SetShare, Suspend
-from headway.core.model.job import Phase, Task, replica_id
+from headway.core.model.job import Phase, Task
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, HeadwayError
@@ -137,7 +137,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
 
     def gang_of(self, work: Work) -> list[str]:
         return [
-            replica_id(work.id, t.name, i).rpartition("/")[2]
+            ReplicaId.of(work.id, t.name, i).name
             for t in work.spec.tasks
             for i in range(t.replicas)
         ]
@@ -150,7 +150,7 @@ class KubernetesBackend(LiveBackend[PodMember]):
         work, record = self.works.get(d.job), self.records.get(d.job)
         if work is None or work.phase is not Phase.PENDING:
             return "it is not waiting"
-        where = {name.rpartition("/")[2]: str(node) for name, node in d.where}
+        where = {name.name: str(node) for name, node in d.where}
         if why := feasibility.partial(work.spec.tasks, where):
             return why
         if is_stranger(work):
@@ -182,10 +182,10 @@ class KubernetesBackend(LiveBackend[PodMember]):
         return self.host(m)
 
     def launch(self, work: Work, record: JobStatus) -> None:
-        ranked = work.by_rank(ReplicaId(f"{work.id}/{name}") for name in record.placement)
-        made = self.pods_of(record, [name.rpartition("/")[2] for name in ranked])
+        ranked = work.by_rank(ReplicaId.named(work.id, name) for name in record.placement)
+        made = self.pods_of(record, [name.name for name in ranked])
         for name, pod in made.items():
-            m = self.members.get(ReplicaId(f"{work.id}/{name}"))
+            m = self.members.get(ReplicaId.named(work.id, name))
             made[name] = m.pod if m is not None and m.pod is not None else pod
             self.cluster.assume(made[name], record.placement[name])
         status = record.status(Phase.STARTING, "", work.tries)
@@ -284,7 +284,9 @@ class KubernetesBackend(LiveBackend[PodMember]):
         labels = pod["metadata"].get("labels") or {}
         if pod_status.REPLICA not in labels or pod_status.JOB not in labels:
             return self.strangers.member_of(pod)
-        m = self.members.get(ReplicaId(f"{self.job_of(pod)}/{labels[pod_status.REPLICA]}"))
+        m = self.members.get(
+            ReplicaId.named(self.job_of(pod) or JobId(""), labels[pod_status.REPLICA])
+        )
         return m if m is not None and m.epoch == pod_status.epoch_of(pod) else None
 
     def job_of(self, pod: Plain) -> JobId | None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.platform.pod_builder import FOLDER, Owner, to_pod, to_service
+from headway.core.model.units import ReplicaId
 from headway.spec.manifest import TaskSpec, TrainingJobSpec
 from headway.spec.pod_fields import TRAINING
 from headway.spec.runnable import POOLS
@@ -50,10 +51,10 @@ def service(job: Plain) -> Plain:
 
 def make(job: Plain, spec: TrainingJobSpec, replica: str, epoch: int, gang: Sequence[str]) -> Plain:
     """Its name can be given once only: so nobody makes the same start twice."""
-    name, _, index = replica.rpartition("-")
-    task = next(t for t in spec.tasks if t.name == name)
+    started = ReplicaId(replica)
+    task = next(t for t in spec.tasks if t.name == started.task)
     env = pools(task) | told(job, replica, epoch, gang)
-    made = to_pod(owner(job), spec, task, int(index), epoch=epoch, env=env)
+    made = to_pod(owner(job), spec, task, started.index, epoch=epoch, env=env)
     about = made["metadata"]
     about["name"] += f"-{epoch}"
     about["labels"][EPOCH] = str(epoch)
@@ -73,12 +74,12 @@ def told(job: Plain, replica: str, epoch: int, gang: Sequence[str]) -> dict[str,
     """What a replica finds in its environment."""
     name, space = job["metadata"]["name"], job["metadata"]["namespace"]
     domain = owner(job).domain
-    task, _, index = replica.rpartition("-")
+    here = ReplicaId(replica)
     found = {
         "HEADWAY_DIR": FOLDER,
         "HEADWAY_CHECKPOINT_DIR": f"{FOLDER}/checkpoint",
         "HEADWAY_JOB": name,
-        "HEADWAY_TASK": task,
+        "HEADWAY_TASK": here.task,
         "HEADWAY_REPLICA": replica,
         "HEADWAY_EPOCH": str(epoch),
     }
@@ -86,14 +87,14 @@ def told(job: Plain, replica: str, epoch: int, gang: Sequence[str]) -> dict[str,
         hosts: dict[str, list[str]] = {}
         for each in gang:
             host = f"{name}-{each}.{domain}.{space}.svc:{SERVICE}"
-            hosts.setdefault(each.rpartition("-")[0], []).append(host)
-        here = {"type": task, "index": int(index)}
+            hosts.setdefault(ReplicaId(each).task, []).append(host)
+        mine = {"type": here.task, "index": here.index}
         found |= {
             "MASTER_ADDR": f"{name}-{gang[0]}.{domain}.{space}.svc",
             "MASTER_PORT": str(RENDEZVOUS),
             "RANK": str(gang.index(replica)),
             "WORLD_SIZE": str(len(gang)),
-            "TF_CONFIG": json.dumps({"cluster": hosts, "task": here}),
+            "TF_CONFIG": json.dumps({"cluster": hosts, "task": mine}),
         }
     return found
 
