@@ -5,6 +5,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from headway.core.estimate.step_rate import Speed
+from headway.core.model.capabilities import Capabilities
 from headway.core.model.report import EMPTY, MetricHistory, Usage
 from headway.core.model.serialization import record
 from headway.core.model.units import (
@@ -62,6 +63,15 @@ class Mode(StrEnum):
     SDK = "sdk"
 
 
+class Elastic(StrEnum):
+    """How a task of a running job changes its number of replicas."""
+
+    RESTART = "restart"
+    """The job saves a checkpoint, stops and starts in its new size."""
+    INDEPENDENT = "independent"
+    """Replicas join and leave one by one."""
+
+
 class Direction(StrEnum):
     MINIMIZE = "minimize"
     MAXIMIZE = "maximize"
@@ -81,6 +91,7 @@ class Task:
     most: int = 1
     request: Resources = NOTHING
     limit: Cores | None = None
+    elastic: Elastic = Elastic.RESTART
     nodes: tuple[NodeId, ...] | None = None
     """The only ones that its replicas may go to; None: any."""
 
@@ -158,6 +169,8 @@ class Job:
     """Work left in core-seconds; None: unknown."""
     step_cost: CoreSeconds | None = None
     checkpoint_age: Seconds | None = None
+    capabilities: Capabilities | None = None
+    """What can be done with it, where that is less than the platform can do."""
     truth: CoreSeconds | None = None
     """The work really left. Set by the simulator alone, read by the oracle `srpt` alone."""
 

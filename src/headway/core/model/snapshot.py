@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
+from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.node import Node
 from headway.core.model.report import Report
@@ -49,6 +50,8 @@ class Observation:
     replicas: tuple[Replica, ...] = ()
     reports: tuple[Report, ...] = ()
     requests: tuple[Request, ...] = ()
+    capabilities: Capabilities | None = None
+    """Of the platform; None: as before."""
 
 
 @record
