@@ -126,8 +126,8 @@ def _flags() -> list[str]:
 
 def _kubernetes(folder: Path, name: str) -> str:
     """Write a module that replaces each staging module with its release; return the package."""
-    told = json.loads(_go(["mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"], folder))
-    lines = [line.split() for line in Path(told["GoMod"]).read_text().splitlines()]
+    download = json.loads(_go(["mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"], folder))
+    lines = [line.split() for line in Path(download["GoMod"]).read_text().splitlines()]
     go = next(words[1] for words in lines if words[:1] == ["go"])
     staged = [words[0] for words in lines if len(words) == 3 and words[2].startswith("./staging/")]
     text = [f"module headway.dev/testcluster\ngo {go}\nrequire k8s.io/kubernetes {VERSION}"]

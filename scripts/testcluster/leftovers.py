@@ -28,10 +28,10 @@ def in_memory(layout: Layout) -> None:
 def processes(layout: Layout) -> set[int]:
     """Return processes in its cgroups, and those with its directory in their command line."""
     found = groups.processes(layout)
-    told = f"{layout.root}/".encode()
+    mark = f"{layout.root}/".encode()
     for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()):
         with suppress(OSError):
-            if told in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if mark in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.add(pid)
     return found - {os.getpid()}
 
@@ -68,7 +68,7 @@ def left(layout: Layout) -> list[str]:
     there += [f"bridge {b}" for b in bridges(layout)]
     there += [f"group {g}" for g in groups.tops(layout)]
     there += [f"file {f}" for f in files(layout)]
-    return there + ([f"folder {layout.root}"] if layout.root.exists() else [])
+    return there + ([f"directory {layout.root}"] if layout.root.exists() else [])
 
 
 def end(layout: Layout) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.spec.load import read_workload
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
@@ -45,6 +47,21 @@ def test_symbols_named_after_a_module_are_in_it(page):
             named = SYMBOL.findall(re.sub(r"`\w+=\w+`", "", cell[start:end]))
             missing += [f"{module}: {s}" for s in named if not re.search(rf"\b{s}\b", code)]
     assert missing == []
+
+
+EXAMPLES = [
+    (page, text)
+    for page in CURRENT
+    for text in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL)
+    if text.startswith("apiVersion:")
+]
+
+
+@pytest.mark.parametrize(("page", "text"), EXAMPLES, ids=[name(page) for page, _ in EXAMPLES])
+def test_examples_are_valid(page, text, tmp_path):
+    path = tmp_path / "example.yaml"
+    path.write_text(text)
+    assert read_workload(path).jobs, name(page)
 
 
 def test_the_index_lists_every_page():
