@@ -1,5 +1,5 @@
-# Two commands are all a newcomer needs: `make demo` and `make test`.
-# Each makes the virtual environment and installs what it needs by itself.
+# Start with `make demo` and `make test`. Each target creates the virtual environment and installs
+# the dependencies if needed.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV ?= .venv
@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 .PHONY: help demo test test-fast check pictures generate evidence clean
 
-help:  ## what there is
+help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(VENV)/ready: pyproject.toml
@@ -15,26 +15,26 @@ $(VENV)/ready: pyproject.toml
 	$(VENV)/bin/python scripts/install
 	@touch $@
 
-demo: $(VENV)/ready  ## five real trainings under fair sharing and under Headway, in turn
+demo: $(VENV)/ready  ## train five small models under fair sharing, then under headway
 	headway demo --data out --html out/demo.html
 
-test: $(VENV)/ready  ## everything that CI runs
+test: $(VENV)/ready  ## run the checks and tests that CI runs
 	scripts/test
 
-test-fast: $(VENV)/ready  ## what needs no platform: two minutes
+test-fast: $(VENV)/ready  ## run the tests that need no platform (two minutes)
 	scripts/test fast
 
-check: $(VENV)/ready  ## format, lint, types, layers, sizes
+check: $(VENV)/ready  ## check format, lint, types, layers and sizes
 	scripts/check
 
-pictures: $(VENV)/ready  ## draw the pictures of the documentation anew
+pictures: $(VENV)/ready  ## draw the pictures of the documentation
 	scripts/pictures
 
-generate: $(VENV)/ready  ## write deploy/ and docs/reference/ anew, from the code
+generate: $(VENV)/ready  ## generate deploy/ and docs/reference/ from the code
 	scripts/generate
 
-evidence: $(VENV)/ready  ## long measurements, appended to evidence/: make evidence NAME=bench
+evidence: $(VENV)/ready  ## run long measurements, append results to evidence/ (NAME=sim: only one)
 	scripts/evidence $(NAME)
 
-clean:  ## remove what was built here
+clean:  ## remove the virtual environment and build output
 	rm -rf $(VENV) out dist build

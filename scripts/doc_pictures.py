@@ -1,4 +1,4 @@
-"""The pictures of the documentation, made by the program: `make pictures`."""
+"""Draw the pictures of the documentation from simulations: `make pictures`."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ MIXED = next(row for row in ROWS if row.name == "mixed, 15 jobs")
 
 
 def draw(workloads: Path) -> dict[str, str]:
-    """File name to content; `workloads` is the folder of that name in the repository."""
+    """Return the content of each file. `workloads` is the repository's directory of that name."""
     scenario = to_scenario(read_workload(workloads / "ten-jobs.yaml"))
     worlds = {p: simulate(scenario, build(p), record=True) for p in ("fair", "headway")}
     return {
@@ -44,7 +44,7 @@ def _cpu(world: World, title: str) -> str:
 
 
 def _nobody_loses(policies: list[str]) -> str:
-    """Every job of twenty seeds: its completion under fair sharing, and under each policy."""
+    """Plot the completion of every job of twenty seeds: fair sharing against each policy."""
     points: dict[str, list[tuple[float, float]]] = {p: [] for p in policies}
     for seed in SEEDS:
         scenario = to_scenario(workload(MIXED), seed=seed)

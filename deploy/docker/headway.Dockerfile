@@ -1,4 +1,4 @@
-# Headway itself: docker build -f deploy/docker/headway.Dockerfile -t headway .
+# Image of Headway: docker build -f deploy/docker/headway.Dockerfile -t headway .
 FROM python:3.11-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./

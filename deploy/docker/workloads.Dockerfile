@@ -1,4 +1,4 @@
-# The built-in trainings, which need numpy and the SDK only:
+# Image of the built-in trainings. They need only numpy and the SDK:
 #   docker build -f deploy/docker/workloads.Dockerfile -t headway-workloads .
 FROM python:3.11-slim AS build
 WORKDIR /src

@@ -1,1 +1,1 @@
-"""A real Kubernetes cluster of several nodes on this machine, for tests: see scripts/cluster."""
+"""A real Kubernetes cluster with several nodes on this machine, for tests: see scripts/cluster."""

@@ -1,7 +1,7 @@
-"""The programs of Kubernetes: those that are there, else built once from the Go module registry.
+"""Find the Kubernetes programs, or build them once from the Go module registry.
 
-Each is looked for in KUBEBUILDER_ASSETS, in the cache and on the PATH, in this order. What Debian
-packages is installed from there: etcd, containerd, runc, the plug-ins of the pod network.
+Each is searched in KUBEBUILDER_ASSETS, the cache and the PATH, in this order. Debian packages
+provide etcd, containerd, runc and the network plug-ins.
 """
 
 import fcntl
@@ -41,7 +41,7 @@ func main() {
 	coremain.Run()
 }
 """
-"""CoreDNS with the three plug-ins that a cluster needs, instead of all."""
+"""CoreDNS with only the three plug-ins that the cluster needs."""
 
 
 def kept() -> Path:
@@ -58,7 +58,7 @@ def find(name: str) -> Path | None:
 
 
 def programs() -> dict[str, Path]:
-    """All of them, by name; builds what is missing."""
+    """Return the path of each program; build missing ones."""
     names = (*PROGRAMS, "coredns")
     missing = [name for name in names if find(name) is None]
     if missing:
@@ -67,14 +67,14 @@ def programs() -> dict[str, Path]:
 
 
 def missing() -> str:
-    """Why there can be no cluster here; "": there can (perhaps after a build)."""
+    """Return why a cluster cannot be started here; "" if it can (perhaps after a build)."""
     if os.getuid():
-        return "no cluster of its own without root; KUBECONFIG may name one"
+        return "starting a cluster requires root; set KUBECONFIG to use an existing one"
     lacking = [package for program, package in PACKAGES.items() if not shutil.which(program)]
     if lacking and not Path("/etc/debian_version").exists():
-        return f"needed, as Debian calls them: {', '.join(lacking)}"
+        return f"missing packages (Debian names): {', '.join(lacking)}"
     if not shutil.which("go") and any(find(name) is None for name in PROGRAMS):
-        return "no Kubernetes programs here: install Go, or set KUBEBUILDER_ASSETS"
+        return "Kubernetes programs not found: install Go, or set KUBEBUILDER_ASSETS"
     return ""
 
 
@@ -82,9 +82,9 @@ def install() -> None:
     lacking = [package for program, package in PACKAGES.items() if not shutil.which(program)]
     if not lacking:
         return
-    say(f"installs {', '.join(lacking)}")
+    say(f"installing {', '.join(lacking)}")
     words = ["apt-get", "install", "--yes", "--no-install-recommends", *lacking]
-    # Their services are not to be started: ours have folders of their own.
+    # Do not start the packages' services: the cluster starts its own.
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     if subprocess.run(words, env=env, check=False, stdout=subprocess.DEVNULL).returncode:
         subprocess.run(["apt-get", "update"], env=env, check=True, stdout=subprocess.DEVNULL)
@@ -93,12 +93,12 @@ def install() -> None:
 
 def _build(names: list[str]) -> None:
     if not shutil.which("go"):
-        raise Trouble("no Go here to build Kubernetes with: install it, or set KUBEBUILDER_ASSETS")
+        raise Trouble("Go not found: install it to build Kubernetes, or set KUBEBUILDER_ASSETS")
     kept().mkdir(parents=True, exist_ok=True)
     with (kept() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in [name for name in names if find(name) is None]:
-            say(f"builds {name} {COREDNS if name == 'coredns' else VERSION}, once")
+            say(f"building {name} {COREDNS if name == 'coredns' else VERSION} (only once)")
             folder = kept() / "src" / ("coredns" if name == "coredns" else "kubernetes")
             folder.mkdir(parents=True, exist_ok=True)
             package = _coredns(folder) if name == "coredns" else _kubernetes(folder, name)
@@ -125,9 +125,9 @@ def _flags() -> list[str]:
 
 
 def _kubernetes(folder: Path, name: str) -> str:
-    """A module of our own, in which each staging module is its release."""
-    told = json.loads(_go(["mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"], folder))
-    lines = [line.split() for line in Path(told["GoMod"]).read_text().splitlines()]
+    """Write a module that replaces each staging module with its release; return the package."""
+    download = json.loads(_go(["mod", "download", "-json", f"k8s.io/kubernetes@{VERSION}"], folder))
+    lines = [line.split() for line in Path(download["GoMod"]).read_text().splitlines()]
     go = next(words[1] for words in lines if words[:1] == ["go"])
     staged = [words[0] for words in lines if len(words) == 3 and words[2].startswith("./staging/")]
     text = [f"module headway.dev/testcluster\ngo {go}\nrequire k8s.io/kubernetes {VERSION}"]

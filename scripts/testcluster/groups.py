@@ -1,4 +1,4 @@
-"""Control groups of a cluster: one for its own programs, of higher weight, one for each node."""
+"""Cgroups of a cluster: one with a higher weight for its own programs, and one for each node."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,11 +8,11 @@ from testcluster.layout import Layout
 
 PERIOD = 100_000
 HEAVY = 8
-"""The weight of the control plane against that of a node."""
+"""Weight of the control plane relative to a node."""
 
 
 def make(layout: Layout, name: str, *, cpu: float | None = None, weight: float = 1.0) -> None:
-    """In every hierarchy. `cpu`: the most cores that all in it may use."""
+    """Create a cgroup in every hierarchy. `cpu` is its limit in cores."""
     for h in hierarchies():
         folder = f"{h.mount}/{layout.group}/{name}"
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -36,7 +36,7 @@ def make(layout: Layout, name: str, *, cpu: float | None = None, weight: float =
 
 
 def _fill_cpuset(h: Hierarchy, layout: Layout, name: str) -> None:
-    """A group of version 1 without CPUs and memory nodes takes no process."""
+    """Set CPUs and memory nodes: without them, a cgroup v1 cpuset accepts no process."""
     for file in ("cpuset.cpus", "cpuset.mems"):
         all_of_them = read(f"{h.mount}/{file}")
         for folder in (layout.group, f"{layout.group}/{name}"):
@@ -44,7 +44,7 @@ def _fill_cpuset(h: Hierarchy, layout: Layout, name: str) -> None:
 
 
 def files(layout: Layout, name: str) -> list[str]:
-    """What a process writes its number to, to be in that group."""
+    """Return the `cgroup.procs` files of a cgroup, one per hierarchy."""
     return [f"{h.mount}/{layout.group}/{name}/cgroup.procs" for h in hierarchies()]
 
 
@@ -54,7 +54,7 @@ def tops(layout: Layout) -> list[str]:
 
 
 def processes(layout: Layout) -> set[int]:
-    """All that are in a group of the cluster, pods and the programs around them alike."""
+    """Return the ids of all processes in the cgroups of the cluster, including pods."""
     found = set[int]()
     for top in tops(layout):
         for path in Path(top).rglob("cgroup.procs"):

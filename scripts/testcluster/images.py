@@ -1,4 +1,4 @@
-"""Images without a registry: written as archives, straight into each node's containerd."""
+"""Images without a registry: imported as archives into the containerd of each node."""
 
 import hashlib
 import io
@@ -18,18 +18,18 @@ import image
 
 
 def pause() -> bytes:
-    """The layer of what holds a pod's network: a shell that sleeps."""
+    """Return the layer of the pause image, which holds a pod's network namespace."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as tar:
         busybox = which("busybox")
         if busybox is None:
-            raise Trouble("no busybox here: apt-get install busybox-static")
+            raise Trouble("busybox not found: apt-get install busybox-static")
         tar.add(Path(busybox).resolve(), "bin/busybox")
     return layer.getvalue()
 
 
 def jobs() -> tuple[Path, dict[str, Any]]:
-    """The layer and the settings of the image that tests run: Python, numpy, Headway."""
+    """Return the layer and the settings of the test image: Python, numpy, Headway."""
     settings: dict[str, Any] = {}
     for change in image.CHANGES:
         word, _, rest = change.partition(" ")
@@ -39,7 +39,7 @@ def jobs() -> tuple[Path, dict[str, Any]]:
 
 
 def load(socket: Path, path: Path, settings: Mapping[str, Any]) -> None:
-    """Both images into the containerd that listens there; `path`: the layer of what jobs run."""
+    """Import both images into the containerd at `socket`. `path` is the layer of the test image."""
     layer = pause()
     _load(
         socket,
@@ -77,7 +77,7 @@ def _load(
         pass
     said = done.stdout.read()
     if done.wait():
-        raise Trouble(f"{name} could not be loaded: {said.decode()[-500:]}")
+        raise Trouble(f"image {name} could not be imported: {said.decode()[-500:]}")
 
 
 def _add(archive: tarfile.TarFile, name: str, data: IO[bytes], size: int) -> None:

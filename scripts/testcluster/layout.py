@@ -1,4 +1,4 @@
-"""Where everything of one cluster lies: its folder, groups, bridges, addresses."""
+"""Names and locations of one cluster: directory, cgroups, bridges, addresses."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ PAUSE = "headway.test/pause:1"
 
 
 class Trouble(Exception):
-    """What a person has to know; the rest is in the logs."""
+    """An error with a message for the user; details are in the logs."""
 
 
 def cache() -> Path:
@@ -27,7 +27,7 @@ def say(text: str) -> None:
 class Layout:
     name: str
     octet: int = 0
-    """The second number of its addresses, which only who starts it needs to know."""
+    """Second number of its addresses; only needed to start the cluster."""
 
     @property
     def root(self) -> Path:
@@ -39,7 +39,7 @@ class Layout:
 
     @property
     def group(self) -> str:
-        """Below the top of every hierarchy: `control`, and one group for each node."""
+        """Parent cgroup in every hierarchy. It contains `control` and one cgroup for each node."""
         return f"headway-cluster-{self.name}"
 
     @property
@@ -56,11 +56,11 @@ class Layout:
         return f"{self.group}-{i}"
 
     def bridge(self, i: int) -> str:
-        """At most 15 letters, and nobody else's."""
+        """Unique interface name, at most 15 characters."""
         return f"hw{self.number:08x}n{i}"
 
     def subnet(self, i: int) -> str:
-        """The first three numbers of a node's addresses."""
+        """First three numbers of a node's addresses."""
         return f"10.{self.octet}.{i}"
 
     def address(self, i: int) -> str:

@@ -1,4 +1,4 @@
-"""What is there of a cluster, and how it goes: by process id, path and name, never by guess."""
+"""Find and remove everything that a cluster created, by process id, path and name."""
 
 import json
 import os
@@ -20,18 +20,18 @@ LOGS = Path("/var/log/containers")
 
 
 def in_memory(layout: Layout) -> None:
-    """Its folder: images and pods are written faster there, and all of it goes at once."""
+    """Mount its directory in memory: faster to write, and removed at once."""
     words = ["mount", "-t", "tmpfs", "-o", "mode=0700", "headway-cluster", str(layout.root)]
     subprocess.run(words, check=True)
 
 
 def processes(layout: Layout) -> set[int]:
-    """Those in its groups, and those told its folder on their command line."""
+    """Return processes in its cgroups, and those with its directory in their command line."""
     found = groups.processes(layout)
-    told = f"{layout.root}/".encode()
+    mark = f"{layout.root}/".encode()
     for pid in (int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()):
         with suppress(OSError):
-            if told in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if mark in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.add(pid)
     return found - {os.getpid()}
 
@@ -48,7 +48,7 @@ def bridges(layout: Layout) -> list[str]:
 
 
 def files(layout: Layout) -> list[Path]:
-    """What programs of the cluster write elsewhere than in its folder."""
+    """Return files that programs of the cluster write outside its directory."""
     found = list(CNI.glob(f"{layout.group}-*")) if CNI.exists() else []
     links = list(LOGS.iterdir()) if LOGS.exists() else []
     for link in links:
@@ -62,25 +62,25 @@ def files(layout: Layout) -> list[Path]:
 
 
 def left(layout: Layout) -> list[str]:
-    """In words; []: nothing."""
+    """Describe what still exists; [] if nothing does."""
     there = [f"process {pid}" for pid in sorted(processes(layout))]
     there += [f"mount {m}" for m in mounts(layout)]
     there += [f"bridge {b}" for b in bridges(layout)]
     there += [f"group {g}" for g in groups.tops(layout)]
     there += [f"file {f}" for f in files(layout)]
-    return there + ([f"folder {layout.root}"] if layout.root.exists() else [])
+    return there + ([f"directory {layout.root}"] if layout.root.exists() else [])
 
 
 def end(layout: Layout) -> None:
-    """All of it. Twice does no harm, nor if parts of it have died already; and who was just about
-    to begin when we came is met the next time.
+    """Remove the cluster. Idempotent; works if some processes have died. It retries because a
+    process can start while others are removed.
     """
     for _ in range(3):
         _end(layout)
         if not (still := left(layout)):
             return
         sleep(0.2)
-    raise Trouble(f"still there: {', '.join(still)}")
+    raise Trouble(f"could not be removed: {', '.join(still)}")
 
 
 def _end(layout: Layout) -> None:
@@ -90,7 +90,7 @@ def _end(layout: Layout) -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if monotonic() > until:
-            raise Trouble(f"these would not die: {sorted(there)}")
+            raise Trouble(f"processes survived SIGKILL: {sorted(there)}")
         sleep(0.05)
     outside = files(layout)
     _forward_as_before(layout)
@@ -106,7 +106,7 @@ def _end(layout: Layout) -> None:
 
 
 def _forward_as_before(layout: Layout) -> None:
-    """Unless another cluster still needs it."""
+    """Restore `ip_forward`, unless another cluster still needs it."""
     others = [p for p in layout.root.parent.glob("headway-cluster-*") if p != layout.root]
     with suppress(OSError, ValueError, KeyError):
         before = json.loads((layout.root / "cluster.json").read_text())["ip_forward"]

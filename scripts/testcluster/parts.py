@@ -1,4 +1,4 @@
-"""The programs of a cluster and what each is told."""
+"""The programs of a cluster and their configuration."""
 
 import json
 import os
@@ -46,7 +46,7 @@ DNS = """.:53 {{
 
 
 ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"'
-"""A shell that puts itself into groups, and then becomes the program."""
+"""Shell script: join the cgroups, then execute the program."""
 
 
 class Cluster:
@@ -55,7 +55,7 @@ class Cluster:
         self.etcd, self.peer, self.port = free_ports(3)
         self.image: tuple[Path, dict[str, Any]] = (Path(), {})
 
-    # -- what they read --------------------------------------------------------------------------
+    # -- configuration -----------------------------------------------------------------------------
 
     def write_secrets(self) -> None:
         key = ["-newkey", "rsa:2048", "-nodes", "-keyout", f"{self.root}/tls.key"]
@@ -115,7 +115,7 @@ class Cluster:
             "maxPods": 60,
         }
 
-    # -- how they start --------------------------------------------------------------------------
+    # -- start -------------------------------------------------------------------------------------
 
     def control_plane(self) -> None:
         url, peer = f"http://127.0.0.1:{self.etcd}", f"http://127.0.0.1:{self.peer}"
@@ -149,7 +149,7 @@ class Cluster:
         self.start("coredns", self.programs["coredns"], {"conf": self.root / "Corefile"}, dash="-")
 
     def runtime(self, i: int) -> None:
-        """A node's bridge and containerd, with the images in it."""
+        """Start the bridge and the containerd of a node, and import the images."""
         folder, address = self.layout.folder(i), self.layout.address(i)
         (folder / "cni").mkdir(parents=True)
         (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, pause=PAUSE))
@@ -178,12 +178,12 @@ class Cluster:
             "node-ip": self.layout.address(i),
         })  # fmt: skip
 
-    # -- with what -------------------------------------------------------------------------------
+    # -- processes ---------------------------------------------------------------------------------
 
     def start(
         self, name: str, program: Path | str, options: dict[str, Any], dash: str = "--"
     ) -> None:
-        """In the group of the control plane, outliving us."""
+        """Start a program in the cgroup of the control plane; it survives this process."""
         words = ["sh", "-c", ENTER, name, *groups.files(self.layout, "control"), "--", str(program)]
         for key, value in options.items():
             words += [f"{dash}{key}={value}"] if dash == "--" else [f"{dash}{key}", str(value)]
@@ -200,7 +200,7 @@ class Cluster:
         return done.stdout if not done.returncode else ""
 
     def ready(self) -> list[str]:
-        """Nodes that are."""
+        """Return the names of ready nodes."""
         path = "{.metadata.name} {.status.conditions[?(@.type=='Ready')].status}"
         path = f"{{range .items[*]}}{path}{{'\\n'}}{{end}}"
         said = self.kubectl("get", "nodes", "-o", f"jsonpath={path}")
@@ -212,7 +212,7 @@ class Cluster:
             pid = int((self.root / f"{part}.pid").read_text())
             if monotonic() > end or not alive(pid):
                 log = (self.root / f"{part}.log").read_text(errors="replace")
-                raise Trouble(f"{part} does not come up; its log ends with:\n{log[-1500:]}")
+                raise Trouble(f"{part} did not start; its log ends with:\n{log[-1500:]}")
             sleep(0.1)
 
 
@@ -223,7 +223,7 @@ def alive(pid: int) -> bool:
 
 
 def free_octet() -> int:
-    """Of addresses 10.N.0.0 that nobody on this machine has; in the upper half, for few do."""
+    """Return N such that 10.N.0.0/16 is unused on this machine, from 128 up (rarely used)."""
     said = subprocess.run(["ip", "-o", "-4", "address"], capture_output=True, text=True, check=True)
     here = {word for line in said.stdout.splitlines() for word in line.split() if "/" in word}
     taken = {int(a.split(".")[1]) for a in here if a.startswith("10.")}
@@ -231,7 +231,7 @@ def free_octet() -> int:
 
 
 def free_ports(count: int) -> Sequence[int]:
-    """Below those that the system gives to whoever connects: nobody takes one meanwhile."""
+    """Return free ports below the ephemeral range, so that no other connection takes them."""
     ports: dict[int, None] = {}
     while len(ports) < count:
         port = 20_000 + secrets.randbelow(10_000)

@@ -52,7 +52,7 @@ def test_a_cluster_that_does_not_come_up_leaves_nothing(new_cluster, tmp_path):
     broken.chmod(0o755)
     done = new_cluster.try_up(KUBEBUILDER_ASSETS=str(tmp_path))
     assert done.returncode == 1
-    assert "kube-apiserver does not come up" in done.stderr
+    assert "kube-apiserver did not start" in done.stderr
     assert "it is broken" in done.stderr
     assert new_cluster.left() == []
 
