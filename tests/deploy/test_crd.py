@@ -137,6 +137,7 @@ def test_elastic_replicas_stand_for_those_of_the_elastic_task():
         ("ps", 1, 1, 1),
         ("worker", 3, 1, 4),
     ]
+    assert [t.elastic for t in tasks] == ["restart", "independent"]
 
 
 @pytest.mark.parametrize("key", ["nodeName", "schedulerName", "tolerations", "restartPolicy"])

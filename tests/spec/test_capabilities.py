@@ -68,3 +68,10 @@ def test_all_that_is_refused_is_named_at_once(beside):
 
 def test_to_ask_for_nothing_is_to_ask_for_nothing(beside):
     assert to_jobs(*beside(changed("spec.tasks.0.mounts", [], JOB)), peaks={})
+
+
+def test_the_deadline_and_the_time_to_live_become_times_of_the_job(beside):
+    (job,) = to_jobs(*beside(WHOLE), peaks={}, honoured=EVERYTHING)
+    assert (job.time_limit, job.ttl) == (7200.0, 600.0)
+    (job,) = to_jobs(*beside(JOB), peaks={})
+    assert (job.time_limit, job.ttl) == (None, None)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from headway.core.model.job import Direction, Expected, JobSpec, Mode, Task
+from headway.core.model.job import Direction, Elastic, Expected, JobSpec, Mode, Task
 from headway.core.model.units import NOTHING, Resources
 from headway.spec.base_model import Manifest, Rule
 from headway.spec.pod_fields import EnvFrom, Mount, PodTemplate, Toleration
@@ -117,6 +117,10 @@ class TaskSpec(Manifest):
     """It can do with so few; left out: not with fewer than `replicas`."""
     max_replicas: Annotated[int, Field(ge=1)] | None = None
     """It can make use of so many; left out: of no more than `replicas`."""
+    elastic: Elastic = Elastic.RESTART
+    """How the number of replicas changes while the job runs. restart: checkpoint, stop all ranks,
+    start in the new number. independent: replicas join and leave one by one (asynchronous
+    parameter server)."""
     command: tuple[str, ...] = ()
     """What each replica runs, word by word; no shell is between. In a container: left out, what
     the image runs by itself."""
@@ -182,7 +186,7 @@ class TaskSpec(Manifest):
         return self.replicas if self.max_replicas is None else self.max_replicas
 
     @property
-    def elastic(self) -> bool:
+    def scalable(self) -> bool:
         return self.least < self.most
 
     def to_core(self, replicas: int) -> Task:
@@ -195,12 +199,13 @@ class TaskSpec(Manifest):
             most=self.most,
             request=NOTHING if request == NOTHING else request,
             limit=self.resources.limits.cpu,
+            elastic=self.elastic,
         )
 
 
 _LEAST = "(has(t.minReplicas) ? t.minReplicas : t.replicas)"
 _MOST = "(has(t.maxReplicas) ? t.maxReplicas : t.replicas)"
-_ELASTIC = f"self.tasks.filter(t, {_LEAST} < {_MOST})"
+_SCALABLE = f"self.tasks.filter(t, {_LEAST} < {_MOST})"
 
 
 class TrainingJobSpec(Manifest):
@@ -243,13 +248,13 @@ class TrainingJobSpec(Manifest):
         Rule(
             field="elasticReplicas",
             says="needs exactly one task with minReplicas below maxReplicas",
-            cel=f"!has(self.elasticReplicas) || {_ELASTIC}.size() == 1",
-            holds=lambda s: s.elastic_replicas is None or sum(t.elastic for t in s.tasks) == 1,
+            cel=f"!has(self.elasticReplicas) || {_SCALABLE}.size() == 1",
+            holds=lambda s: s.elastic_replicas is None or sum(t.scalable for t in s.tasks) == 1,
         ),
         Rule(
             field="elasticReplicas",
             says="must lie between minReplicas and maxReplicas of the elastic task",
-            cel=f"!has(self.elasticReplicas) || {_ELASTIC}.all(t, "
+            cel=f"!has(self.elasticReplicas) || {_SCALABLE}.all(t, "
             f"{_LEAST} <= self.elasticReplicas && self.elasticReplicas <= {_MOST})",
             holds=lambda s: all(t.least <= s.count(t) <= t.most for t in s.tasks),
         ),
@@ -267,7 +272,7 @@ class TrainingJobSpec(Manifest):
     def count(self, task: TaskSpec) -> int:
         """How many replicas it asks to be started with."""
         given = self.elastic_replicas
-        return given if given is not None and task.elastic else task.replicas
+        return given if given is not None and task.scalable else task.replicas
 
     def to_core(self, *, kind: str, expected: Expected | None = None) -> JobSpec:
         return JobSpec(

@@ -52,6 +52,10 @@ class LiveJob:
     """A process, or a container, that is already running and is only looked after."""
     node: NodeId | None = None
     """Where it already is, if it was adopted there."""
+    time_limit: Seconds | None = None
+    """It fails once it has run for this long."""
+    ttl: Seconds | None = None
+    """It is deleted this long after it has finished."""
     log: Path | None = None
     """Where it writes, if that is not `out.log` in its folder."""
 
@@ -119,6 +123,8 @@ def _job(
         manifest=_with_image(manifest, image),
         metric=manifest.metric.name,
         pattern=pattern,
+        time_limit=manifest.active_deadline_seconds,
+        ttl=manifest.ttl_seconds_after_finished,
     )
 
 

@@ -103,7 +103,7 @@ class StatusWriter:
         """If the server does not answer, it is said again when it does."""
         self.untold.pop(work.id, None)
         said = record.status(phase or work.phase, work.reason, work.tries)
-        scaled = [t.name for t in record.spec.tasks if t.elastic]
+        scaled = [t.name for t in record.spec.tasks if t.scalable]
         count = sum(m.task in scaled or not scaled for m in work.members.values())
         said |= {"replicas": count, "selector": f"{pod_status.JOB}={record.name}"}
         call = partial(
