@@ -178,8 +178,8 @@ def test_a_container_that_comes_later_with_the_label_is_adopted_too(tmp_path, en
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["adopt"], "name processes or containers"),
-        (["adopt", "7", "x"], "not adopted by one run"),
+        (["adopt"], "either processes or containers"),
+        (["adopt", "7", "x"], "cannot adopt both processes and containers"),
         (["adopt", "ghost"], "no container is called 'ghost'"),
         (["adopt", "--label", "nobody"], "no running container has the label"),
         (["adopt", "made"], "is not running"),
@@ -199,12 +199,12 @@ def test_bad_input_to_run_is_said(tmp_path, engine):
     path = write(tmp_path, job("x", image="no/such:1"))
     for words, said in [
         ((), "has no image 'no/such:1'"),
-        (("--nodes", "2"), "--nodes cuts this machine"),
+        (("--nodes", "2"), "--nodes needs --backend local"),
     ]:
         done = CliRunner().invoke(app, ["run", str(path), "--backend", "docker", *words])
         assert said in done.exception.message
     done = CliRunner().invoke(app, ["run", str(path), "--engine", "a=unix:///x"])
-    assert "--engine is for Docker" in done.exception.message
+    assert "--engine needs --backend docker" in done.exception.message
     done = CliRunner().invoke(app, ["run", str(write(tmp_path, job("x"))), "--backend", "docker"])
     assert "docker build -f deploy/docker/workloads.Dockerfile" in done.exception.hint
 

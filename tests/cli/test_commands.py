@@ -40,7 +40,7 @@ def test_a_name_of_a_policy_stays_in_one_line(headway, monkeypatch, width, lost)
     named = ["fair", "spread", "flowcon:paper", "headway:lag=0.01"]
     out = headway("simulate", THREE, *(w for p in named for w in ("-p", p)), "--seeds", 2).out
     assert [line.split()[0] for line in out.splitlines()[2:6]] == named
-    assert ("No room for" in out) == bool(lost)
+    assert ("Columns that do not fit" in out) == bool(lost)
     assert lost in " ".join(out.split())
     assert re.search(r"spread\s+\d+\s+0\.0%", out), "neither +0.0% nor -0.0%"
 

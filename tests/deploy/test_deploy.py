@@ -50,7 +50,7 @@ def rendered(chart, values, namespace):
 )
 def test_chart_and_base_are_the_same_objects(values):
     chosen = {"image": values.image, "replicas": values.replicas}
-    chart = rendered(render.helm(Values()), chosen, values.namespace)
+    chart = rendered(render.chart(Values()), chosen, values.namespace)
     base = [
         made
         for name, body in render.kustomize(values).items()
@@ -62,7 +62,7 @@ def test_chart_and_base_are_the_same_objects(values):
 
 
 def test_every_value_of_the_chart_is_used():
-    chart = render.helm(Values())
+    chart = render.chart(Values())
     whole = "".join(body for name, body in chart.items() if name.startswith("templates/"))
     assert all(f".Values.{name} " in whole for name, _ in render.CHOICES.values())
 

@@ -60,19 +60,19 @@ def test_a_changed_journal_is_noticed(tmp_path, workload):
     assert "no difference" in call("replay", journal).stdout, "the same decision"
     said = call("replay", journal, "--reasons", code=1).stdout
     assert "plan differs" in said
-    assert re.search(r"then: \S+: placed on node-\d \(.*somebody", said)
+    assert re.search(r"journal: \S+: placed on node-\d \(.*somebody", said)
     lines[place] = lines[place].replace('"node-1"', '"node-2"').replace('"node-0"', '"node-2"')
     journal.write_text("\n".join(lines) + "\n")
     assert "plan differs" in call("replay", journal, "-p", "headway", code=1).stdout
 
 
 def test_a_real_run_is_decided_again_by_its_name(tmp_path, workload):
-    """Its journal says `@headway`: as it runs for real. Nobody but us has to know."""
+    """Its journal says `@fifo`, the mode of real runs; users see `fifo`."""
     folder = RunDirectory.new(tmp_path, {})
     call("simulate", workload, "--policy", "@fifo", "--journal", folder.journal)
     for name in ("latest", folder.id, folder.path, folder.journal):
         said = call("replay", name, "--data", tmp_path).stdout
-        assert "decided again by fifo: no difference" in said
+        assert "replayed with fifo: no difference" in said
     assert "under las" in call("replay", "latest", "-p", "las", "--data", tmp_path).stdout
     lines = folder.journal.read_text()
     folder.journal.write_text(lines.replace('"policy":"@fifo"', '"policy":"@las"', 1))
@@ -97,7 +97,7 @@ def test_a_journal_without_its_beginning_is_refused(tmp_path, workload):
     call("simulate", workload, "--policy", "fair", "--journal", journal)
     later = "".join(journal.read_text().splitlines(keepends=True)[1:])
     journal.write_text(later.replace("{", '{"format":2,', 1))
-    assert "lost its beginning" in str(call("replay", journal, code=1).exception)
+    assert "its beginning was discarded" in str(call("replay", journal, code=1).exception)
 
 
 def test_a_run_of_another_format_is_not_resumed_and_left_as_it_is(tmp_path):

@@ -76,7 +76,7 @@ def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     until(lambda: "step 5" in (there / "out.log").read_text() if there.exists() else False)
     source = (there / "node").read_text()
     to = "b" if source == "a" else "a"
-    assert "under way" in call("move", "able", "--to", to).stdout
+    assert "move started" in call("move", "able", "--to", to).stdout
     until((there / "pid.2").exists)
     assert (there / "node").read_text() == to
     until(lambda: told("able")[-1] in ("runs", "leaves") and told("able").count("runs") >= 2)
@@ -84,8 +84,8 @@ def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     until((there / "exit.2").exists)
     sleep(0.3)
     assert not (there / "pid.3").exists(), "a paused job is not placed again"
-    assert "not done: it is paused" in call("pause", "able", code=1).stdout
-    assert "not done: it is paused" in call("move", "able", "--to", source, code=1).stdout
+    assert "cannot pause: it is paused" in call("pause", "able", code=1).stdout
+    assert "cannot move: it is paused" in call("move", "able", "--to", source, code=1).stdout
     call("resume", "able")
     until((there / "pid.3").exists)
     refused = json.loads(call("resume", "able", "--json", code=1).stdout)
@@ -164,7 +164,7 @@ def test_of_a_job_that_has_ended_nothing_is_asked(run):
     until((folder / "jobs" / "short" / "main-0" / "exit.1").exists)
     until(lambda: "succeeded" in told("short"))
     for words in (["pause", "short"], ["resume", "short"], ["move", "short", "--to", "a"]):
-        assert "short: not done: it has ended" in call(*words, code=1).stdout
+        assert f"short: cannot {words[0]}: it has ended" in call(*words, code=1).stdout
     there = requests.put(folder, Request(job="short", wish="pause"))
     until(lambda: not there.exists())
     assert child.poll() is None

@@ -76,7 +76,7 @@ def call(*words, code=0):
 
 def test_a_run_ends_in_a_table_a_result_a_page_and_a_story(tmp_path, data):
     path = write(tmp_path, job("x", python(TRAINS)), job("y", python(PRINTS), at=0.2))
-    assert "pictures:" in call("run", path).stdout
+    assert "report:" in call("run", path).stdout
     folder = data / "runs" / "latest"
     (found,) = json.loads((folder / "result.json").read_text())
     assert [(j["name"], j["outcome"]) for j in found["per_job"]] == [
@@ -97,7 +97,7 @@ def test_a_run_ends_in_a_table_a_result_a_page_and_a_story(tmp_path, data):
 def test_the_report_is_written_where_it_is_wanted_or_nothing_runs(tmp_path, data):
     path = write(tmp_path, job("x", python("pass")))
     done = CliRunner().invoke(app, ["run", str(path), "--html", str(path / "x.html")])
-    assert "the report cannot be written" in str(done.exception)
+    assert "cannot write the report" in str(done.exception)
     assert not data.exists()
     call("run", path, "--html", tmp_path / "new" / "x.html")
     assert "<svg" in (tmp_path / "new" / "x.html").read_text()
@@ -266,7 +266,7 @@ def test_who_was_adopted_is_let_go(data):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["run"], "give a workload"),
+        (["run"], "give either a workload"),
         (["run", "--resume", "nothing"], "no run is called"),
         (["explain", "x"], "nothing has run yet"),
         (["report"], "nothing has run yet"),

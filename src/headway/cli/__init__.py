@@ -1,4 +1,4 @@
-"""The command line: one file a command; each parses, calls one function and prints."""
+"""The command line: one file per command, which parses options, calls one function and prints."""
 
 import json
 import sys
@@ -69,21 +69,21 @@ app.add_typer(kubernetes.app, name="kubernetes")
 
 
 def main() -> None:
-    """Run a command; what is raised on purpose becomes a message and an exit code."""
+    """Run a command; a `HeadwayError` becomes a message and an exit code."""
     try:
         app()
     except HeadwayError as error:
-        _say(error)
+        _print_error(error)
         raise SystemExit(error.exit_code) from None
     except OSError as error:
-        found = ConfigError(f"cannot use this file: {error.strerror}", where=str(error.filename))
-        _say(found)
-        raise SystemExit(found.exit_code) from None
+        wrapped = ConfigError(f"cannot use this file: {error.strerror}", where=str(error.filename))
+        _print_error(wrapped)
+        raise SystemExit(wrapped.exit_code) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
 
-def _say(error: HeadwayError) -> None:
+def _print_error(error: HeadwayError) -> None:
     if "--json" in sys.argv:
         typer.echo(json.dumps(error.plain()))
         return

@@ -1,63 +1,63 @@
-"""`headway move`, `pause`, `resume`: what people ask of a run that goes on."""
+"""`headway move`, `pause` and `resume`: requests to a run in progress."""
 
 from typing import Annotated
 
 import typer
 
-from headway.cli.explain import RunName
-from headway.cli.run import Data
+from headway.cli.options import Data, RunName
 
 Job = Annotated[str, typer.Argument(help="The job's name.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="What came of it, as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 
 def move(
     job: Job,
-    to: Annotated[str, typer.Option(help="The node it shall go to.", show_default=False)],
+    to: Annotated[str, typer.Option(help="The target node.", show_default=False)],
     run: RunName = "latest",
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Move JOB to another node of a run that goes on: checkpoint, stop, start there.
+    """Move JOB to another node of a run in progress: checkpoint, stop, start there.
 
     headway move vae --to node-1
     """
-    _ask(job, "move", run, data, as_json, to=to)
+    _request(job, "move", run, data, as_json, to=to)
 
 
 def pause(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson = False) -> None:
-    """Let JOB save itself and wait until somebody resumes it.
+    """Checkpoint and stop JOB; it releases its resources until `headway resume`.
 
     headway pause vae
     """
-    _ask(job, "pause", run, data, as_json)
+    _request(job, "pause", run, data, as_json)
 
 
 def resume(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson = False) -> None:
-    """Let a paused JOB go on from its checkpoint.
+    """Continue a paused JOB from its checkpoint.
 
     headway resume vae
     """
-    _ask(job, "resume", run, data, as_json)
+    _request(job, "resume", run, data, as_json)
 
 
-def _ask(job: str, wish: str, run: str, data: Data, as_json: bool, to: str | None = None) -> None:
-    from headway.cli.output import as_json as to_text
+def _request(
+    job: str, wish: str, run: str, data: Data, as_json: bool, to: str | None = None
+) -> None:
+    from headway.cli.output import print_json
     from headway.core.model.snapshot import Request
     from headway.core.model.units import JobId, NodeId
     from headway.runtime.request_client import ask
     from headway.runtime.run_directory import RunDirectory, data_folder
 
     folder = RunDirectory.find(data_folder(data), run)
-    request = Request(job=JobId(job), wish=wish, to=NodeId(to) if to else None)
-    why = ask(folder, request)
+    why = ask(folder, Request(job=JobId(job), wish=wish, to=NodeId(to) if to else None))
     said = (
-        f"{job}: not done: {why}"
+        f"{job}: cannot {wish}: {why}"
         if why
-        else f"{job}: {wish} is under way; see headway explain {job}"
+        else f"{job}: {wish} started; see headway explain {job}"
     )
     if as_json:
-        typer.echo(to_text({"job": job, "wish": wish, "done": not why, "why": why, "said": said}))
+        print_json({"job": job, "wish": wish, "done": not why, "why": why, "said": said})
     else:
         typer.echo(said)
     if why:

@@ -17,42 +17,38 @@ def _root() -> None:
 
 @app.command()
 def manifests(
-    namespace: Annotated[str, typer.Option(help="Where the operator runs.")] = "headway",
-    image: Annotated[str, typer.Option(help="The operator's image.")] = f"headway:{__version__}",
+    namespace: Annotated[str, typer.Option(help="Namespace of the operator.")] = "headway",
+    image: Annotated[str, typer.Option(help="Image of the operator.")] = f"headway:{__version__}",
     replicas: Annotated[
-        int, typer.Option(min=1, help="Of the operator: one leads, the others wait.")
+        int, typer.Option(min=1, help="Replicas of the operator: one leader, the others standby.")
     ] = 2,
     out: Annotated[
         Path | None,
-        typer.Option(help="Write a Kustomize base into this folder.", show_default="print"),
+        typer.Option(help="Write a Kustomize base into this directory.", show_default="print"),
     ] = None,
     helm: Annotated[bool, typer.Option("--helm", help="Write a Helm chart instead.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="JSON: a List, or the files that were written.")
+        bool, typer.Option("--json", help="Print a JSON List, or the list of written files.")
     ] = False,
 ) -> None:
-    """Print what a cluster needs: the custom resource, the operator, and the rights it has.
+    """Print the manifests of the operator: custom resource, RBAC and Deployment.
 
-    Nothing is sent to a cluster: look at it, then apply it. With --out it is a Kustomize base, with
-    --helm a chart; both are the same objects.
+    This command does not contact a cluster. With --out it writes a Kustomize base, with --helm a
+    chart of the same objects.
 
         headway kubernetes manifests --image registry.example/headway:1 | kubectl apply -f -
         headway kubernetes manifests --out base && kubectl apply -k base
         headway kubernetes manifests --helm --out chart && helm install headway chart
     """
-    from headway.cli.output import as_json as to_text
+    from headway.cli.output import print_json
     from headway.deploy import render
     from headway.deploy.objects import Values
-    from headway.errors import ConfigError
 
     values = render.check(Values(namespace=namespace, image=image, replicas=replicas))
-    if helm and out is None:
-        raise ConfigError("a chart is several files", where="--helm", hint="add --out FOLDER")
-    if out is None:
-        found = render.stream(values)
-        whole = {"apiVersion": "v1", "kind": "List", "items": found}
-        typer.echo(to_text(whole) if as_json else render.text(found), nl=as_json)
-        return
-    made = render.helm(values) if helm else render.kustomize(values)
-    written = [str(path) for path in render.write(made, out)]
-    typer.echo(to_text(written) if as_json else "\n".join(written))
+    if out is not None or helm:
+        written = [str(path) for path in render.write_files(values, out, helm=helm)]
+        print_json(written) if as_json else typer.echo("\n".join(written))
+    elif as_json:
+        print_json(render.as_list(values))
+    else:
+        typer.echo(render.text(render.stream(values)), nl=False)

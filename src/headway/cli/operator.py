@@ -4,29 +4,26 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.run import Data
+from headway.cli.options import Data, Policy
 
 
 def operator(
-    policy: Annotated[
-        str, typer.Option("--policy", "-p", help="See `headway policies`.")
-    ] = "headway",
+    policy: Policy = "headway",
     namespace: Annotated[
-        str, typer.Option(help="Only the jobs of this namespace.", show_default="all")
+        str, typer.Option(help="Manage the jobs of this namespace only.", show_default="all")
     ] = "",
     home: Annotated[
-        str,
-        typer.Option(help="The namespace of the lease.", envvar="POD_NAMESPACE"),
+        str, typer.Option(help="The namespace of the lease.", envvar="POD_NAMESPACE")
     ] = "default",
     data: Data = None,
     kubeconfig: Annotated[
-        str, typer.Option(help="How to reach the cluster.", show_default="as kubectl")
+        str, typer.Option(help="Path of the kubeconfig.", show_default="as kubectl")
     ] = "",
 ) -> None:
-    """Look after the TrainingJobs of a Kubernetes cluster: place them as whole gangs.
+    """Manage the TrainingJobs of a Kubernetes cluster, placing each job as a whole gang.
 
-    Runs in the cluster (`headway kubernetes manifests`) or anywhere with a kubeconfig. Of several,
-    one leads and the others wait. When it stops, the jobs go on.
+    Runs in the cluster (`headway kubernetes manifests`) or anywhere with a kubeconfig. If several
+    operators run, one is elected leader. Jobs continue when the operator stops.
 
         headway operator --policy headway
     """
@@ -37,5 +34,4 @@ def operator(
     from headway.runtime.targets import api
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    found = Operator(policy, data_folder(data), namespace, home)
-    found.go(api(kubeconfig))
+    Operator(policy, data_folder(data), namespace, home).go(api(kubeconfig))

@@ -1,9 +1,12 @@
-"""Results as people read them."""
+"""Tables and messages that the commands print."""
 
 import json
 from collections.abc import Sequence
+from shutil import get_terminal_size
+from textwrap import indent, wrap
 from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -17,27 +20,38 @@ if TYPE_CHECKING:
     from headway.runtime.replay import Difference
 
 SHOWN = 20
-"""Differences that are printed in full."""
+"""Differences of a replay that are printed in full."""
 
 
 def as_json(thing: Any) -> str:
     return json.dumps(thing, indent=2, allow_nan=False)
 
 
+def print_json(thing: Any) -> None:
+    typer.echo(as_json(thing))
+
+
+def plain_table(*columns: str, **options: Any) -> Table:
+    """Return a table without borders; its first columns, and options for all of them."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for name in columns:
+        table.add_column(name, **options)
+    return table
+
+
 def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
-    """One row a policy; with several seeds each figure is its mean ± standard deviation."""
+    """Print one row per policy; with several seeds each figure is mean ± standard deviation."""
     seeds, jobs = len(by_policy[0]), by_policy[0][0].jobs
     columns = ["mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves"]
     shown = list(range(len(columns) - 1))
-    if len(by_policy) == 1:  # there is nobody to be faster or slower than
+    if len(by_policy) == 1:  # no baseline to compare with
         shown = [0, 2, 3]
     if any(r.moves for results in by_policy for r in results):
         shown.append(len(columns) - 1)
     rows = [_row(results, by_policy[0]) for results in by_policy]
     console = Console()
     kept = _fitting(["policy", *columns], rows, shown, console.width)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("policy", overflow="fold", min_width=12)
+    table = plain_table("policy", overflow="fold", min_width=12)
     for i in kept:
         table.add_column(columns[i], justify="right", no_wrap=True)
     for policy, *row in rows:
@@ -45,33 +59,33 @@ def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
     seeded = f", {many(seeds, 'seed')}" if by_policy[0][0].backend == "sim" else ""
     console.print(f"{many(jobs, 'job')}{seeded}; times in seconds", highlight=False)
     console.print(table)
-    for line in _held(by_policy):
+    for line in _gpu_lines(by_policy):
         console.print(line, highlight=False)
     console.print(_legend(by_policy), style="dim", highlight=False)
     lost = [columns[i] for i in shown if i not in kept and columns[i]]
     if lost:
-        said = f"No room for {', '.join(lost)}: make this wider, or use --json."
-        console.print(said, style="dim", highlight=False)
+        hidden = f"Columns that do not fit: {', '.join(lost)}. Use a wider terminal or --json."
+        console.print(hidden, style="dim", highlight=False)
 
 
-_FIRST_TO_GO = ((2,), (5,), (8,), (3, 4))
-"""Columns of the results that are left out where there is no room: p95, faster, moves, makespan."""
+_DROP_ORDER = ((2,), (5,), (8,), (3, 4))
+"""Columns to drop in a narrow terminal, in this order: p95, faster, moves, makespan."""
 
 
 def _fitting(
     header: Sequence[str], rows: Sequence[Sequence[str]], shown: Sequence[int], width: int
 ) -> list[int]:
-    """The columns that have room beside a policy's name in one line."""
+    """Return the columns that fit into one line beside the name of the policy."""
     widths = [max(map(len, column)) + 2 for column in zip(header, *rows, strict=True)]
     kept = list(shown)
-    for going in _FIRST_TO_GO:
+    for dropped in _DROP_ORDER:
         if widths[0] + sum(widths[i + 1] for i in kept) - 2 > width:
-            kept = [i for i in kept if i not in going]
+            kept = [i for i in kept if i not in dropped]
     return kept
 
 
 def many(count: int, what: str) -> str:
-    """So many of them.
+    """Return a count with its noun.
 
     >>> many(1, "job"), many(2, "job")
     ('1 job', '2 jobs')
@@ -80,7 +94,7 @@ def many(count: int, what: str) -> str:
 
 
 def _change(part: float) -> str:
-    """A part, as a change.
+    """Format a relative change.
 
     >>> _change(0.123), _change(-0.0001)
     ('+12.3%', '0.0%')
@@ -89,10 +103,10 @@ def _change(part: float) -> str:
     return "0.0%" if text[1:] == "0.0%" else text
 
 
-def _held(by_policy: Sequence[Sequence[Result]]) -> list[str]:
-    """What became of the GPUs, and deadlocks, where there were any."""
-    rows = [("gpu_useful", "part of all GPUs that made progress", ".0%"),
-            ("deadlocks", "deadlocks in a run", ".1f")]  # fmt: skip
+def _gpu_lines(by_policy: Sequence[Sequence[Result]]) -> list[str]:
+    """Return lines on the use of GPUs and on deadlocks, if there were any."""
+    rows = [("gpu_useful", "share of GPU time that made progress", ".0%"),
+            ("deadlocks", "deadlocks per run", ".1f")]  # fmt: skip
     lines = []
     for name, words, form in rows:
         found = [(r[0].policy, over_seeds([getattr(x, name) for x in r])) for r in by_policy]
@@ -138,53 +152,79 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
 
 def _legend(by_policy: Sequence[Sequence[Result]]) -> str:
     first = by_policy[0][0].policy
-    mean = "mean, p95: of completion times (finish - submission)"
+    mean = "mean, p95: completion times (finish - submission)"
     if len(by_policy) == 1:
         return mean
     return (
         f"{mean}. faster, slower: jobs that finish more than 1 % + 1 s earlier or later than "
-        f"under {first}. worst: the largest ratio of a job's completion to that."
+        f"under {first}. worst: worst slowdown of any job against {first}."
     )
 
 
-def show_outcomes(told: Sequence[str]) -> None:
-    """Who did not succeed, and why, a line each."""
-    for line in told:
+def show_outcomes(lines: Sequence[str]) -> None:
+    """Print the jobs that did not succeed, one line each with the reason."""
+    for line in lines:
         Console().print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def show_story(told: Sequence["Event"]) -> None:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("at", justify="right", no_wrap=True)
-    table.add_column("what", no_wrap=True)
-    table.add_column("why", overflow="fold")
-    for event in told:
+def show_story(events: Sequence["Event"]) -> None:
+    table = plain_table("time", justify="right", no_wrap=True)
+    table.add_column("event", no_wrap=True)
+    table.add_column("reason", overflow="fold")
+    for event in events:
         table.add_row(f"{event.at_s:.1f} s", escape(event.what), escape(event.why))
     Console().print(table)
 
 
 def show_differences(cycles: int, found: Sequence["Difference"], policy: str) -> None:
-    console = Console()
+    from headway.runtime.replay import TIMING
+
+    def line(text: str) -> None:
+        Console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+    listed = [d for d in found if d.what != TIMING]
     if not found:
-        said = f"{many(cycles, 'cycle')} decided again by {policy}: no difference"
-        console.print(said, highlight=False, soft_wrap=True)
+        line(f"{many(cycles, 'cycle')} replayed with {policy}: no difference")
         return
-    for d in found[:SHOWN]:
-        console.print(f"cycle {d.cycle} at {d.at_s:.1f} s: {d.what} differs", highlight=False)
-        for label, decisions in (("then", d.then), ("now", d.now)):
+    for d in listed[:SHOWN]:
+        line(f"cycle {d.cycle} at {d.at_s:.1f} s: {d.what} differs")
+        for label, decisions in (("journal", d.then), ("replay", d.now)):
             for decision in decisions:
-                text = f"  {label}: {_decided(decision)}"
-                console.print(text, highlight=False, markup=False, soft_wrap=True)
-    more = f", the first {SHOWN} shown" if len(found) > SHOWN else ""
-    text = f"{len(found)} of {many(cycles, 'cycle')} differ under {policy}{more}"
-    console.print(text, highlight=False, soft_wrap=True)
+                line(f"  {label}: {_decided(decision)}")
+    timing = len(found) - len(listed)
+    if timing:
+        line(f"{many(timing, 'cycle')} differ{'s' * (timing == 1)} only in timing")
+    more = f"; the first {SHOWN} are shown" if len(listed) > SHOWN else ""
+    line(f"{len(found)} of {many(cycles, 'cycle')} differ under {policy}{more}")
 
 
 def _decided(decision: "Decision") -> str:
-    from headway.report.explain import spell  # as `explain` words it
+    from headway.report.explain import spell
 
-    who = getattr(decision, "replica", None) or getattr(decision, "job", "")
-    return f"{who}: {spell(decision)}" + (f" ({decision.reason})" if decision.reason else "")
+    subject = getattr(decision, "replica", None) or getattr(decision, "job", "")
+    return f"{subject}: {spell(decision)}" + (f" ({decision.reason})" if decision.reason else "")
+
+
+def show_policies(found: Sequence[dict[str, Any]]) -> None:
+    table = plain_table("policy", "decides", "description", overflow="fold")
+    for policy in found:
+        table.add_row(policy["name"], policy["level"], policy["about"])
+    console = Console()
+    console.print(table)
+    console.print("settings of a policy: headway policies NAME", style="dim", highlight=False)
+
+
+def show_policy(policy: dict[str, Any]) -> None:
+    """Print a policy's settings, each with its meaning below it."""
+    width = min(get_terminal_size().columns, 100) - 6
+    typer.echo(f"{policy['name']}: {policy['about']}")
+    if policy["modes"]:
+        typer.echo("  paper: as published, without corrections")
+    for key, value in policy["settings"].items():
+        shown = ("off", "on")[value] if isinstance(value, bool) else value
+        lines = [f"  {key}={shown}"]
+        lines += [indent(line, " " * 6) for line in wrap(policy["meaning"].get(key, ""), width)]
+        typer.echo("\n".join(lines))
 
 
 def show_bench(result: dict[str, Any]) -> None:
@@ -203,9 +243,8 @@ def show_bench(result: dict[str, Any]) -> None:
 
 
 def show_measured(found: "Sequence[Found]") -> None:
-    """One row for each kind of job."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("job", overflow="fold")
+    """Print one row per kind of job."""
+    table = plain_table("job", overflow="fold")
     for name in ("work", "demand", "steps", "save", "restore", "memory", "runs"):
         table.add_column(name, justify="right", no_wrap=True)
     for one in found:

@@ -1,11 +1,11 @@
-"""A progress bar that appears only when the work takes longer than two seconds."""
+"""A progress bar for work that takes longer than two seconds."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
 
-PATIENCE = 2.0
+DELAY = 2.0
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def shown(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], No
         task = bar.add_task(what, total=None, visible=False)
 
         def update(done: int, total: int) -> None:
-            late = monotonic() - began > PATIENCE
+            late = monotonic() - began > DELAY
             bar.update(task, completed=done, total=total, visible=late)
 
         yield update

@@ -1,9 +1,10 @@
 """`headway workload expand`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from headway.cli.options import WorkloadFile
 
 app = typer.Typer(help="Work with workload files.", no_args_is_help=True)
 
@@ -15,25 +16,23 @@ def _root() -> None:
 
 @app.command()
 def expand(
-    workload: Annotated[
-        Path, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
-    ],
+    workload: WorkloadFile,
     seed: Annotated[
-        int | None, typer.Option(help="Draw with this seed.", show_default="the file's")
+        int | None, typer.Option(help="Seed of the generated arrivals.", show_default="the file's")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of YAML.")] = False,
 ) -> None:
-    """Write out every job of WORKLOAD, generated arrivals included, as a workload of its own.
+    """Print WORKLOAD with its generated arrivals as a list of jobs.
 
     headway workload expand workloads/ten-jobs.yaml --seed 3 > ten-3.yaml
     """
-    from headway.cli.output import as_json as to_text
+    from headway.cli.output import print_json
     from headway.sim.build import to_scenario
-    from headway.spec.arrivals import expand as written_out
+    from headway.spec.arrivals import expand as expand_arrivals
     from headway.spec.arrivals import plain, written
     from headway.spec.load import read_workload
 
     read = read_workload(workload)
-    to_scenario(read, seed=seed, path=workload)  # what is written out should also run
-    whole = written_out(read, seed)
-    typer.echo(to_text(plain(whole)) if as_json else written(whole), nl=as_json)
+    to_scenario(read, seed=seed, path=workload)  # refuse what could not be simulated
+    whole = expand_arrivals(read, seed)
+    print_json(plain(whole)) if as_json else typer.echo(written(whole), nl=False)

@@ -52,7 +52,7 @@ def kustomize(values: Values) -> dict[str, str]:
     return base | {"kustomization.yaml": text([kustomization])}
 
 
-def helm(values: Values) -> dict[str, str]:
+def chart(values: Values) -> dict[str, str]:
     """The files of a chart, by name; the values are what it starts from. Its namespace is the
     release's: helm makes it.
     """
@@ -80,6 +80,17 @@ def helm(values: Values) -> dict[str, str]:
             for name in ("rbac", "operator")
         },
     }
+
+
+def as_list(values: Values) -> Plain:
+    return {"apiVersion": "v1", "kind": "List", "items": stream(values)}
+
+
+def write_files(values: Values, folder: Path | None, *, helm: bool = False) -> list[Path]:
+    """Write a Kustomize base, or a Helm chart, into this directory."""
+    if folder is None:
+        raise ConfigError("--helm writes several files", where="--helm", hint="add --out DIRECTORY")
+    return write(chart(values) if helm else kustomize(values), folder)
 
 
 def write(files: dict[str, str], folder: Path) -> list[Path]:

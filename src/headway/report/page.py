@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from headway.errors import ConfigError
 from headway.report.charts.labels import escape
 from headway.report.charts.style import FONT, STYLE
 
@@ -119,3 +121,16 @@ def _section(number: int, section: Section) -> str:
     about = f'<p class="about">{escape(section.text)}</p>\n' if section.text else ""
     opening = f'<section id="section-{number}">\n<h2>{escape(section.title)}</h2>\n'
     return f'{opening}{about}<div class="body">\n{section.body}\n</div>\n</section>'
+
+
+def check_writable(path: Path) -> None:
+    """Raise now, rather than after hours, if a page cannot be written to this path."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("ab").close()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write the report: {error.strerror}",
+            where=str(path),
+            hint="give another path to --html",
+        ) from None

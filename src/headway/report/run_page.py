@@ -58,8 +58,8 @@ def outcomes(folder: RunDirectory) -> list[str]:
     return [f"{said}; the times above count them too", *each]
 
 
-def write_run(folder: RunDirectory) -> Path:
-    """The run's own page, `report.html` in its folder."""
+def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:
+    """Write the run's page, `report.html` in its directory, and a copy of it."""
     result, bad = read_result(folder), others(folder)
     title = Path(folder.about.get("workload", "Adopted processes")).stem
     sections = [
@@ -74,6 +74,8 @@ def write_run(folder: RunDirectory) -> Path:
     made = f"Made by headway {__version__} from run {folder.id}, measured on this machine."
     to = folder.path / "report.html"
     to.write_text(page(title, _lead(result, len(bad)), sections, footer=made), encoding="utf-8")
+    if copy_to:
+        copy_to.write_bytes(to.read_bytes())
     return to
 
 

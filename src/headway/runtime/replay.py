@@ -1,20 +1,29 @@
-"""A journal, decided again: the same loop over a backend that reads the file.
+"""Decide a journal again: the same loop over a backend that reads the file.
 
-With the policy that wrote it there is no difference, or something is not as pure as it should be.
-With another, the differences are what that one would have done.
+With the policy that wrote the journal there is no difference, or deciding is not pure. With another
+policy, the differences show what that policy would have done.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from headway.core.cycle.policy import Policy
 from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Decision, Outcome, Plan, Refused
+from headway.core.model.serialization import to_plain
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import NodeId, Seconds
-from headway.runtime.journal import digest
+from headway.errors import ConfigError
+from headway.policy.registry import build
+from headway.runtime.journal import digest, read
 from headway.runtime.loop import Loop
+from headway.runtime.run_directory import RunDirectory
+
+TIMING = "when to wake"
+"""The difference of a cycle that decides the same and asks to be woken at another time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +31,37 @@ class Difference:
     cycle: int
     at_s: Seconds
     then: tuple[Decision, ...]
-    """What was decided then and not now."""
+    """Decisions in the journal that this policy does not take."""
     now: tuple[Decision, ...]
-    """What is decided now and was not then."""
+    """Decisions of this policy that are not in the journal."""
     what: str = "plan"
+
+    @property
+    def only_reasons(self) -> bool:
+        """Whether the decisions are the same but for their reasons."""
+        then, now = ([replace(d, reason="") for d in each] for each in (self.then, self.now))
+        return self.what == "plan" and then == now
+
+    def plain(self) -> dict[str, Any]:
+        then, now = to_plain(self.then), to_plain(self.now)
+        return {
+            "cycle": self.cycle, "at_s": self.at_s, "what": self.what, "then": then, "now": now
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The outcome of `replay_journal`."""
+
+    policy: str
+    same_policy: bool
+    """Whether the policy is the one that wrote the journal."""
+    cycles: int
+    differences: list[Difference]
 
 
 class _Tape:
-    """Backend and journal in one: what was seen is given out, what is decided is compared."""
+    """Backend and journal in one: returns recorded observations, compares decisions."""
 
     def __init__(self) -> None:
         self.line: dict[str, Any] = {}
@@ -43,7 +75,7 @@ class _Tape:
     def act(self, decision: Decision) -> Outcome:
         known: tuple[Outcome, ...] = self.line.get("outcomes") or ()
         found = next((o for o in known if o.decision == decision), None)
-        return found or Refused(decision=decision, why="nobody did that then")
+        return found or Refused(decision=decision, why="the journal has no outcome of it")
 
     def intend(
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
@@ -53,7 +85,7 @@ class _Tape:
         if plan != was:
             then = tuple(d for d in was.decisions if d not in plan.decisions)
             now = tuple(d for d in plan.decisions if d not in was.decisions)
-            self._note(seen.at, then, now, "plan" if then or now else "when to wake")
+            self._note(seen.at, then, now, "plan" if then or now else TIMING)
         elif "digest" in self.line and self.line["digest"] != digest(memory):
             self._note(seen.at, (), (), "memory")
 
@@ -65,7 +97,7 @@ class _Tape:
 
 
 def replay(lines: Iterable[dict[str, Any]], policy: Policy[Any]) -> tuple[int, list[Difference]]:
-    """How many cycles there were, and where this policy decides otherwise."""
+    """Return the number of cycles, and the differences between the journal and this policy."""
     tape, cycles = _Tape(), 0
     loop = Loop(tape, policy, tape)
     for line in lines:
@@ -73,3 +105,42 @@ def replay(lines: Iterable[dict[str, Any]], policy: Policy[Any]) -> tuple[int, l
         loop.step(line["trigger"])
         cycles += 1
     return cycles, tape.differences
+
+
+def find_journal(name: str, data: Path) -> Path:
+    """Return the journal of this path, of a run's directory, or of a run by its name."""
+    path = Path(name)
+    if path.is_dir() and (path / "journal.jsonl").exists():
+        return path / "journal.jsonl"
+    if path.exists() or path.suffix == ".jsonl":
+        return path
+    return RunDirectory.find(data, name).journal
+
+
+def replay_journal(path: Path, policy: str = "", *, reasons: bool = False) -> Replay:
+    """Replay a journal by its own policy or by another. Without `reasons`, decisions that differ
+    only in their reason are equal.
+    """
+    lines = read(path)
+    first = next(lines, None)
+    if first is None:
+        raise ConfigError("the journal has no cycle", where=str(path))
+    if first["cycle"] > 1:
+        raise ConfigError(
+            f"the journal starts at cycle {first['cycle']}: its beginning was discarded",
+            where=str(path),
+            hint="replay a journal that starts at cycle 1",
+        )
+    recorded = first.get("policy", "")
+    if not (policy or recorded):
+        raise ConfigError(
+            "the journal does not name its policy", where=str(path), hint="name it with --policy"
+        )
+    real = "@" if recorded.startswith("@") else ""  # the mode of real runs, for any policy
+    chosen = f"{real}{policy}" if policy else recorded
+    cycles, found = replay(chain([first], lines), build(chosen))
+    if not reasons:
+        found = [d for d in found if not d.only_reasons]
+    if chosen != recorded:  # the memory of another policy differs by nature
+        found = [d for d in found if d.what != "memory"]
+    return Replay(chosen, chosen == recorded, cycles, found)

@@ -1,0 +1,29 @@
+"""Options and arguments that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="Data directory.", envvar="HEADWAY_DATA", show_default="~/.local/share/headway"
+    ),
+]
+Engine = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Docker: an engine to use as a node, NAME=URL; may be repeated.",
+        show_default="DOCKER_HOST, else unix:///var/run/docker.sock",
+    ),
+]
+ObserveOnly = Annotated[
+    bool,
+    typer.Option("--observe-only", help="Decide and record, but change no share or placement."),
+]
+Policy = Annotated[str, typer.Option("--policy", "-p", help="A policy; see `headway policies`.")]
+RunName = Annotated[str, typer.Option("--run", help="The run: its name, or `latest`.")]
+WorkloadFile = Annotated[
+    Path, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
+]
