@@ -5,7 +5,8 @@ import pytest
 from fake_cluster import node
 from headway.backend.kubernetes.placement.filters import Around, lacking, unfit, unsupported
 from headway.backend.kubernetes.placement.node_info import to_core
-from headway.backend.kubernetes.placement.quantities import asked, quantity
+from headway.backend.kubernetes.placement.quantities import asked
+from headway.spec.quantity import parse_quantity
 
 case = pytest.param
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -158,7 +159,7 @@ def test_what_is_beyond_us_is_named(made, name):
 
 
 def test_amounts_are_those_of_kubernetes():
-    assert [quantity(t) for t in ("300m", "1.5", "2Ki", "3M", 4)] == [0.3, 1.5, 2048, 3e6, 4]
+    assert [parse_quantity(t) for t in ("300m", "1.5", "2Ki", "3M", 4)] == [0.3, 1.5, 2048, 3e6, 4]
     first = {"name": "i", "resources": {"requests": {"cpu": "2"}}}
     beside = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}}
     made = pod(wants={"cpu": "500m"}, initContainers=[first, beside], overhead={"cpu": "250m"})

@@ -1,4 +1,4 @@
-"""A mistake costs the user one message: what, where and what to do. Never a traceback."""
+"""A mistake gives one message: what is wrong, where, and what to do; never a traceback."""
 
 import json
 
@@ -20,13 +20,13 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         ),
         pytest.param(
             "jobs:\n  - {name: x, at: 5 parsecs, model: gru}\n",
-            ["'parsecs' is no unit of time", "ms, s, m"],
+            ["unknown unit 'parsecs' of time", "ms, s, m"],
             "w.yaml:4, jobs[0].at",
             id="a wrong unit",
         ),
         pytest.param(
             "nodes: [{name: a, memory: 4Gb}]\n" + JOB,
-            ["'Gb' is no unit of memory", "Gi"],
+            ["unknown unit 'Gb' of memory", "Gi"],
             "w.yaml:3, nodes[0].memory",
             id="a wrong unit of memory",
         ),
@@ -39,14 +39,14 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "nodes: 2\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
             "[{resources: {requests: {cpu: 4}}}]}}]\n",
-            ["asks for 4 cores", "no node has that much", "ask for less"],
+            ["requests 4 cores per replica", "the largest node has 1 core", "request less"],
             "w.yaml",
             id="a job that fits no node",
         ),
         pytest.param(
             "jobs:\n  - name: x\n    profile: {work: 5}\n"
             "    spec: {tasks: [{replicas: 2, minReplicas: 3, maxReplicas: 2}]}\n",
-            ["must not be above maxReplicas", "tasks[0].minReplicas"],
+            ["minReplicas: must not exceed maxReplicas, but is 3", "tasks[0].minReplicas"],
             "w.yaml:6, jobs[0].spec.tasks[0]",
             id="a least above the most",
         ),
@@ -73,14 +73,14 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "jobs:\n  - name: x\n    profile: {speed: {kind: async, compute: 1}}\n"
             "    spec: {tasks: [{name: ps}]}\n",
-            ["somebody must do the work beside ps: add a task called worker"],
+            ["must have a task besides ps: add a task called worker"],
             "w.yaml:6, jobs[0].spec.tasks",
             id="a ps job without workers",
         ),
         pytest.param(
             "jobs:\n  - name: x\n    profile: {speed: {kind: ring, compute: 1}}\n"
             "    spec: {tasks: [{name: ps}, {name: worker}]}\n",
-            ["job 'x' is a ring", "no use for its task 'ps'"],
+            ["job 'x' trains in a ring, which has no task 'ps'"],
             "w.yaml:4, jobs[0]",
             id="a ring with ps",
         ),
@@ -100,13 +100,13 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "nodes: 2\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
             "[{name: worker, replicas: 3, resources: {requests: {cpu: 1}}}]}}]\n",
-            ["job 'x' asks for 3 replicas at once", "hold 2 of them", "add nodes"],
+            ["job 'x' requests 3 replicas at once", "only 2 fit", "add nodes"],
             "w.yaml",
             id="a gang larger than the cluster",
         ),
         pytest.param(
             "arrivals: {load: 0.9, jobs: 3, models: any}\n",
-            ["a load needs `profile`"],
+            ["load needs `profile`"],
             "w.yaml:3",
             id="a load of models",
         ),
@@ -130,7 +130,10 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             id="two of one name",
         ),
         pytest.param(
-            "jobs: [{name: x}]\n", ["say what it is"], "w.yaml:3, jobs[0]", id="a job of nothing"
+            "jobs: [{name: x}]\n",
+            ["give one of model, manifest"],
+            "w.yaml:3, jobs[0]",
+            id="a job of nothing",
         ),
         pytest.param(
             "jobs: [{name: x, spec: {}}]\n",
@@ -151,9 +154,11 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "w.yaml",
             id="a failure of nothing",
         ),
-        pytest.param("jobs: [}\n", ["this is not YAML"], "w.yaml:3", id="no YAML"),
-        pytest.param("? [a]\n: 1\n", ["this is not YAML"], "w.yaml:3", id="a key of several"),
-        pytest.param(JOB + "---\n" + JOB, ["holds one document"], "w.yaml:4", id="two documents"),
+        pytest.param("jobs: [}\n", ["invalid YAML"], "w.yaml:3", id="no YAML"),
+        pytest.param("? [a]\n: 1\n", ["invalid YAML"], "w.yaml:3", id="a key of several"),
+        pytest.param(
+            JOB + "---\n" + JOB, ["more than one document"], "w.yaml:4", id="two documents"
+        ),
         pytest.param(
             "pool: flwcon\njobs: [{name: x, model: gru}]\n",
             ["no pool of models is called 'flwcon'", "did you mean 'flowcon'"],
@@ -171,7 +176,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         ),
         pytest.param(
             "nodes: [{name: a, cpu: none}]\n" + JOB,
-            ["headway: 'none' is not an amount of cores"],
+            ["headway: 'none' is not a valid amount of cores"],
             "w.yaml:3, nodes[0].cpu\n",
             id="one of two forms",
         ),
@@ -189,7 +194,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         ),
         pytest.param(
             "jobs: [{name: A B, profile: {work: 5}}]\n",
-            ["a name is small letters, digits", "not 'A B'"],
+            ["must be lower-case letters, digits", "not 'A B'"],
             "w.yaml:3, jobs[0].name",
             id="a name of two words",
         ),
@@ -208,14 +213,14 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "jobs: [{name: x, profile: {work: 5}, spec: {tasks: "
             "[{resources: {requests: {cpu: 1, memory: 4000Gi, gpu: 1}}}]}}]\n",
-            ["4000Gi of memory and 1 GPU", "the most is 64Gi of memory and 0 GPUs"],
+            ["4000Gi of memory and 1 GPU", "the largest node has 64Gi of memory and 0 GPUs"],
             "w.yaml",
             id="what is short is named",
         ),
         pytest.param(
             "nodes: [{cpu: 2}, {gpu: 1}]\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
             "[{resources: {requests: {cpu: 2, gpu: 1}}}]}}]\n",
-            ["2 cores and 1 GPU", "no node has that much of all of it"],
+            ["2 cores and 1 GPU", "no single node has all of it"],
             "w.yaml",
             id="no node has both",
         ),
@@ -246,13 +251,13 @@ def test_one_message_with_place_and_remedy(headway, workload, body, says, where)
     ("text", "says"),
     [
         ("apiVersion: v1\nkind: ConfigMap\n", "its kind is 'ConfigMap'"),
-        ("services:\n  web: {image: nginx}\n", "it does not say its kind"),
-        ("- jobs\n", "no keys"),
+        ("services:\n  web: {image: nginx}\n", "it has no key 'kind'"),
+        ("- jobs\n", "the file has no keys"),
     ],
 )
 def test_a_file_of_another_kind_is_called_that(headway, workload, text, says):
     ran = headway("simulate", workload(text, head=""))
-    assert f"this is no Workload: {says}" in ran.err
+    assert f"not a Workload: {says}" in ran.err
     assert "kind: Workload" in ran.err
 
 
@@ -297,7 +302,7 @@ def test_files_that_are_not_there(headway, workload, tmp_path):
     curve = workload("jobs: [{name: x, profile: {work: 5, curve: {file: no.csv}}}]\n")
     assert "cannot read this curve" in headway("simulate", curve).err
     ran = headway("simulate", workload("", head=""))
-    assert "it is empty" in ran.err
+    assert "the file is empty" in ran.err
     assert "kind: Workload" in ran.err
 
 
@@ -337,5 +342,5 @@ def test_a_gang_larger_than_this_machine_is_not_run(headway, workload, tmp_path)
     body = f"nodes: 2\njobs: [{{name: x, spec: {{tasks: {asks}}}}}]\n"
     ran = headway("run", workload(body), "--data", tmp_path / "data")
     assert ran.code == 2
-    assert "asks for 3 replicas at once" in ran.err
+    assert "requests 3 replicas at once" in ran.err
     assert not (tmp_path / "data").exists()

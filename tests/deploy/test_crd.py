@@ -127,7 +127,7 @@ def test_what_only_a_cluster_refuses_can_be_run_on_a_machine(where, to, _):
 def test_a_rule_names_the_line_and_the_value():
     with pytest.raises(ConfigError) as found:
         read(changed("spec.tasks.0.minReplicas", 2))
-    assert found.value.message == "must not be above replicas, not 2"
+    assert found.value.message == "minReplicas: must not exceed replicas, but is 2"
     assert found.value.where.startswith("job.yaml:11, ")
 
 
@@ -142,12 +142,12 @@ def test_elastic_replicas_stand_for_those_of_the_elastic_task():
 
 @pytest.mark.parametrize("key", ["nodeName", "schedulerName", "tolerations", "restartPolicy"])
 def test_a_pod_template_cannot_say_what_headway_says(key):
-    with pytest.raises(ConfigError, match=f"{key} is not for a podTemplate to say"):
+    with pytest.raises(ConfigError, match=f"{key} cannot be set in a podTemplate"):
         read(changed("spec.tasks.0.podTemplate", {"spec": {key: "x"}}))
 
 
 def test_a_pod_template_with_odd_containers_is_refused():
-    with pytest.raises(ConfigError, match="containers is a list of containers"):
+    with pytest.raises(ConfigError, match="containers must be a list of containers"):
         read(changed("spec.tasks.0.podTemplate", {"spec": {"containers": {"name": "x"}}}))
 
 

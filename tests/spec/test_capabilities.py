@@ -50,7 +50,7 @@ def test_the_file_of_a_cluster_is_a_job_of_this_machine_and_of_the_simulator(bes
 def test_what_cannot_be_done_here_is_refused_by_name(beside, where, to, simulated):
     workload, path = beside(changed(where, to))
     named = where.removeprefix("spec.").replace("tasks.0", r"tasks\[0\]")
-    with pytest.raises(ConfigError, match=f"'mine' asks for {named}, which cannot"):
+    with pytest.raises(ConfigError, match=f"'mine' uses {named}, which this platform"):
         to_jobs(workload, path, peaks={})
     assert to_jobs(workload, path, peaks={}, honoured=EVERYTHING)
     if simulated:

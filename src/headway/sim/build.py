@@ -104,7 +104,7 @@ def _spec(
 
 def _suits(speed: SpeedSpec, manifest: TrainingJobSpec, job: JobEntry, beside: Path) -> None:
     try:
-        speed.suits([t.name for t in manifest.tasks], job.name)
+        speed.check_tasks([t.name for t in manifest.tasks], job.name)
     except ValueError as error:
         raise ConfigError(str(error), where=str(beside / job.manifest)) from None
 

@@ -1,3 +1,1 @@
-"""What users write, checked: pydantic models of manifest and workload, and how they become core
-types. The one place where a schema lives.
-"""
+"""The files that users write, as pydantic models, and their conversion to core types."""

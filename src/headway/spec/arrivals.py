@@ -1,4 +1,4 @@
-"""Generated arrivals, written out: the same seed gives the same jobs."""
+"""Generate the arrivals of a workload: the same seed gives the same jobs."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -12,131 +12,140 @@ from headway.core.estimate.step_rate import SERVER, predict
 from headway.core.model.node import Node
 from headway.spec.catalogue import models_of
 from headway.spec.manifest import TrainingJobSpec
-from headway.spec.workload import Arrivals, Drawn, DrawnTask, JobEntry, Profile, Workload
+from headway.spec.workload import (
+    Arrivals,
+    JobDistribution,
+    JobEntry,
+    Profile,
+    TaskDistribution,
+    Workload,
+)
 
 
 def expand(workload: Workload, seed: int | None = None) -> Workload:
-    """The workload with every job listed, in order of arrival, and no arrivals left to draw."""
+    """Return the workload with its generated jobs listed, in order of arrival."""
     seed = workload.seed if seed is None else seed
-    jobs = [*workload.jobs, *_draw(workload, Random(f"arrivals/{seed}"))]
-    jobs.sort(key=lambda job: job.at)  # stable: ties stay in the order of the file
+    jobs = [*workload.jobs, *_generate(workload, Random(f"arrivals/{seed}"))]
+    jobs.sort(key=lambda job: job.at)  # stable: jobs of the same time keep the order of the file
     return workload.model_copy(update={"jobs": tuple(jobs), "arrivals": None, "seed": seed})
 
 
 def written(workload: Workload) -> str:
-    """As a file of its own."""
+    """Return the workload as YAML."""
     return yaml.safe_dump(plain(workload), sort_keys=False, default_flow_style=None, width=100)
 
 
 def plain(workload: Workload) -> dict[str, Any]:
-    """What was given, and nothing that was not."""
+    """Return the workload as plain data, without defaults."""
     found: dict[str, Any] = workload.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude_none=True
     )
     return found
 
 
-def _draw(workload: Workload, dice: Random) -> list[JobEntry]:
+def _generate(workload: Workload, rng: Random) -> list[JobEntry]:
     arrivals = workload.arrivals
     if arrivals is None:
         return []
     models = list(models_of(workload)) if arrivals.models == "any" else list(arrivals.models or ())
     count = arrivals.jobs or len(models)
-    times = _times(arrivals, count, dice) if arrivals.load is None else [0.0] * count
+    times = _times(arrivals, count, rng) if arrivals.load is None else [0.0] * count
     entries = []
     for i, at in enumerate(times):
         if arrivals.profile is not None:
-            entry = _job(arrivals.profile, arrivals.checkpoint, dice)
+            entry = _job(arrivals.profile, arrivals.checkpoint, rng)
         elif arrivals.jobs is None:
-            entry = {"model": models[i]}  # each of them once
+            entry = {"model": models[i]}  # each model once
         else:
-            entry = {"model": dice.choice(models)}
+            entry = {"model": rng.choice(models)}
         name = f"job-{i + 1:0{len(str(count))}d}"
         entries.append(JobEntry.model_validate({"name": name, "at": at, **entry}))
     if arrivals.load is None:
         return entries
     gap = fmean(occupancy(e, workload.to_nodes()) for e in entries) / arrivals.load
-    times = _poisson(gap, count, dice)
+    times = _poisson(gap, count, rng)
     return [e.model_copy(update={"at": at}) for e, at in zip(entries, times, strict=True)]
 
 
-def _times(arrivals: Arrivals, count: int, dice: Random) -> list[float]:
+def _times(arrivals: Arrivals, count: int, rng: Random) -> list[float]:
     if arrivals.uniform is not None:
-        drawn = [round(dice.uniform(*arrivals.uniform), 3) for _ in range(count)]
-        return drawn if arrivals.jobs is None else sorted(drawn)
+        times = [round(rng.uniform(*arrivals.uniform), 3) for _ in range(count)]
+        return times if arrivals.jobs is None else sorted(times)
     if arrivals.every_s is not None:
         return [i * arrivals.every_s for i in range(count)]
-    return _poisson(arrivals.poisson_s or 0.0, count, dice)
+    return _poisson(arrivals.poisson_s or 0.0, count, rng)
 
 
-def _poisson(gap: float, count: int, dice: Random) -> list[float]:
-    return [round(t, 3) for t in accumulate(dice.expovariate(1 / gap) for _ in range(count))]
+def _poisson(gap: float, count: int, rng: Random) -> list[float]:
+    return [round(t, 3) for t in accumulate(rng.expovariate(1 / gap) for _ in range(count))]
 
 
-def _job(drawn: Drawn, checkpoint: str, dice: Random) -> dict[str, Any]:
-    given: dict[str, Any] = {"profile": _profile(drawn, dice)}
-    if checkpoint != "none" or drawn.tasks:
-        tasks = {"tasks": [_task(t, dice) for t in drawn.tasks]} if drawn.tasks else {}
+def _job(options: JobDistribution, checkpoint: str, rng: Random) -> dict[str, Any]:
+    given: dict[str, Any] = {"profile": _profile(options, rng)}
+    if checkpoint != "none" or options.tasks:
+        tasks = {"tasks": [_task(t, rng) for t in options.tasks]} if options.tasks else {}
         given["spec"] = TrainingJobSpec.model_validate(
             {"checkpoint": {"mode": checkpoint}, **tasks}
         )
     return given
 
 
-def _profile(drawn: Drawn, dice: Random) -> Profile:
-    if drawn.speed is not None:
-        speed = dice.choice(drawn.speed) if isinstance(drawn.speed, tuple) else drawn.speed
-        many = dice.choice(drawn.steps) if isinstance(drawn.steps, tuple) else drawn.steps
-        steps = max(1, round(many * dice.uniform(1 - drawn.vary, 1 + drawn.vary)))
-        plain = {"steps": steps, "speed": speed, "demand": dice.choice(drawn.demand)}
-        return Profile.model_validate({**plain, "work": speed.work * steps, "curve": drawn.curve})
-    work = dice.choice(drawn.work or ()) * dice.uniform(1 - drawn.vary, 1 + drawn.vary)
+def _profile(options: JobDistribution, rng: Random) -> Profile:
+    if options.speed is not None:
+        speed = rng.choice(options.speed) if isinstance(options.speed, tuple) else options.speed
+        count = rng.choice(options.steps) if isinstance(options.steps, tuple) else options.steps
+        steps = max(1, round(count * rng.uniform(1 - options.vary, 1 + options.vary)))
+        plain = {"steps": steps, "speed": speed, "demand": rng.choice(options.demand)}
+        return Profile.model_validate({**plain, "work": speed.work * steps, "curve": options.curve})
+    work = rng.choice(options.work or ()) * rng.uniform(1 - options.vary, 1 + options.vary)
     return Profile(
         work=round(work, 3),
-        demand=dice.choice(drawn.demand),
-        steps=dice.choice(drawn.steps) if isinstance(drawn.steps, tuple) else drawn.steps,
-        curve=drawn.curve,
+        demand=rng.choice(options.demand),
+        steps=rng.choice(options.steps) if isinstance(options.steps, tuple) else options.steps,
+        curve=options.curve,
     )
 
 
-def _task(drawn: DrawnTask, dice: Random) -> dict[str, Any]:
-    replicas = dice.choice(drawn.replicas)
-    least = min(replicas, dice.choice(drawn.min)) if drawn.min else replicas
-    most = max(replicas, dice.choice(drawn.max)) if drawn.max else replicas
-    if drawn.max_times is not None:
-        most = max(most, int(replicas * drawn.max_times))
-    asked = {k: dice.choice(getattr(drawn, k)) for k in ("cpu", "memory", "gpu")}
+def _task(options: TaskDistribution, rng: Random) -> dict[str, Any]:
+    replicas = rng.choice(options.replicas)
+    least = min(replicas, rng.choice(options.min)) if options.min else replicas
+    most = max(replicas, rng.choice(options.max)) if options.max else replicas
+    if options.max_times is not None:
+        most = max(most, int(replicas * options.max_times))
+    requested = {k: rng.choice(getattr(options, k)) for k in ("cpu", "memory", "gpu")}
     return {
-        "name": drawn.name,
+        "name": options.name,
         "replicas": replicas,
         "minReplicas": least,
         "maxReplicas": most,
         "resources": {
-            "requests": {k: v for k, v in asked.items() if v},
-            "limits": {} if drawn.limit is None else {"cpu": drawn.limit},
+            "requests": {k: v for k, v in requested.items() if v},
+            "limits": {} if options.limit is None else {"cpu": options.limit},
         },
     }
 
 
 def occupancy(job: JobEntry, nodes: Sequence[Node]) -> float:
-    """Seconds for which it would fill the whole cluster, of whatever it takes most: as it asks to
-    be started, in one place, on nodes of mean speed.
+    """Return the seconds for which the job fills the whole cluster in its dominant resource, run
+    with the requested replicas on nodes of mean speed.
     """
-    assert job.profile is not None  # noqa: S101 - a load needs a profile
+    assert job.profile is not None  # noqa: S101 - checked by Arrivals
     spec, profile = job.spec or TrainingJobSpec(), job.profile
     counts = {t.name: t.replicas for t in spec.tasks}
     servers = counts.get(SERVER, 0)
     workers = sum(counts.values()) - servers
     pace = profile.demand * fmean(n.speed for n in nodes)
     if profile.speed is not None:
-        lasts = profile.steps / predict(profile.speed.to_core(), workers, servers, pace)
+        duration = profile.steps / predict(profile.speed.to_core(), workers, servers, pace)
     else:
-        lasts = profile.work / (workers * pace)
-    asked = dict.fromkeys(("cpu", "memory", "gpu"), 0.0)
+        duration = profile.work / (workers * pace)
+    requested = dict.fromkeys(("cpu", "memory", "gpu"), 0.0)
     for task in spec.tasks:
-        for k in asked:
-            asked[k] += task.replicas * getattr(task.resources.requests, k)
-    asked["cpu"] = asked["cpu"] or workers * profile.demand
-    there = {k: sum(getattr(n.capacity, k) for n in nodes) for k in asked}
-    part: float = max(asked[k] / there[k] for k in asked if asked[k] and there[k])
-    return lasts * part
+        for k in requested:
+            requested[k] += task.replicas * getattr(task.resources.requests, k)
+    requested["cpu"] = requested["cpu"] or workers * profile.demand
+    capacity = {k: sum(getattr(n.capacity, k) for n in nodes) for k in requested}
+    fraction: float = max(
+        requested[k] / capacity[k] for k in requested if requested[k] and capacity[k]
+    )
+    return duration * fraction

@@ -1,6 +1,4 @@
-"""The base of every model that a user's file is read into: an unknown key is an error that
-names the nearest known one.
-"""
+"""Base classes of the models of users' files. An unknown key is an error with a suggestion."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +12,7 @@ from headway.errors import nearest
 
 
 class Strict(BaseModel):
-    """Workload files: snake_case keys."""
+    """Base of workload files, which have snake_case keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -34,7 +32,7 @@ class Strict(BaseModel):
                         "key": str(key),
                         "hint": f"; did you mean '{close}'?"
                         if close
-                        else f"; there are: {', '.join(known)}",
+                        else f"; known keys: {', '.join(known)}",
                     },
                 )
         return data
@@ -42,19 +40,19 @@ class Strict(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What crosses fields, said in Python and, for the API server of a cluster, in CEL."""
+    """A rule across fields, in Python and, for the API server of a cluster, in CEL."""
 
     field: str
-    """The one to blame, as it is written in a file."""
-    says: str
-    """What must hold, as the end of "`field`: …"."""
+    """The field to report, as it is written in a file."""
+    message: str
+    """What must hold; follows "`field`: "."""
     cel: str
     holds: Callable[[Any], bool] | None = None
-    """None: only a cluster asks for it."""
+    """None: the rule applies on a cluster only."""
 
 
 class Manifest(Strict):
-    """Manifests and the custom resource: camelCase keys."""
+    """Base of manifests and the custom resource, which have camelCase keys."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, validate_by_alias=True
@@ -66,23 +64,23 @@ class Manifest(Strict):
         for rule in self.rules:
             if rule.holds is not None and not rule.holds(self):
                 given = getattr(self, to_snake(rule.field))
-                told = {"says": rule.says, "field": rule.field, "given": given}
-                raise PydanticCustomError("rule", "{field}: {says}", told)
+                context = {"message": rule.message, "field": rule.field, "given": given}
+                raise PydanticCustomError("rule", "{field}: {message}", context)
         return self
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """With the docstring of each field, and the rules as an API server reads them."""
-        from headway.spec.docstrings import docstrings  # noqa: PLC0415 - rarely asked for, and slow
+        """Add the docstring of each field, and the rules in CEL."""
+        from headway.spec.docstrings import docstrings  # noqa: PLC0415 - slow, and rarely needed
 
-        found = handler.resolve_ref_schema(handler(core))
-        own = {k: v for k, v in docstrings(cls).items() if k in cls.model_fields}
-        for name, text in own.items():
-            found["properties"][to_camel(name)]["description"] = text
+        schema = handler.resolve_ref_schema(handler(core))
+        for name, text in docstrings(cls).items():
+            if name in cls.model_fields:
+                schema["properties"][to_camel(name)]["description"] = text
         if cls.rules:
-            found["x-kubernetes-validations"] = [
-                {"rule": r.cel, "message": r.says, "fieldPath": f".{r.field}"} for r in cls.rules
+            schema["x-kubernetes-validations"] = [
+                {"rule": r.cel, "message": r.message, "fieldPath": f".{r.field}"} for r in cls.rules
             ]
-        return found
+        return schema

@@ -1,4 +1,4 @@
-"""What not every platform can do. A job that asks for it is refused by name, not run without it."""
+"""Features that only some platforms support. A job that needs an unsupported one is refused."""
 
 from collections.abc import Collection, Iterator
 
@@ -9,21 +9,21 @@ from headway.spec.manifest import TaskSpec, TrainingJobSpec
 
 OF_A_JOB = frozenset({"active_deadline_seconds", "ttl_seconds_after_finished"})
 OF_A_TASK = frozenset({"env_from", "mounts", "node_selector", "pod_template"})
-"""Tolerations are not among them: they allow a node, and never ask for one."""
+"""Tolerations are supported everywhere: they permit nodes and require none."""
 EVERYTHING = frozenset(to_camel(name) for name in OF_A_JOB | OF_A_TASK)
 
 
 def refuse(spec: TrainingJobSpec, honoured: Collection[str], *, job: str, where: str) -> None:
-    """Raise if it asks for more than what is `honoured` (as a manifest writes it)."""
-    asked = list(_given(spec, OF_A_JOB))
+    """Raise if the job uses a feature that is not in `honoured` (named as in a manifest)."""
+    used = list(_given(spec, OF_A_JOB))
     for i, task in enumerate(spec.tasks):
-        asked += [f"tasks[{i}].{name}" for name in _given(task, OF_A_TASK)]
-    refused = [name for name in asked if name.rpartition(".")[2] not in honoured]
+        used += [f"tasks[{i}].{name}" for name in _given(task, OF_A_TASK)]
+    refused = [name for name in used if name.rpartition(".")[2] not in honoured]
     if refused:
         raise ConfigError(
-            f"job {job!r} asks for {' and '.join(refused)}, which cannot be done here",
+            f"job {job!r} uses {' and '.join(refused)}, which this platform does not support",
             where=where,
-            hint="run it on Kubernetes, or leave that out",
+            hint="run it on Kubernetes, or remove the field",
         )
 
 

@@ -1,6 +1,6 @@
-"""What can never be started is refused before anything is."""
+"""Refuse jobs that can never start on the given nodes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from headway.core.cycle.capacity_fit import found_room, requests
 from headway.core.model.job import JobSpec, Task
@@ -10,7 +10,7 @@ from headway.errors import ConfigError
 
 
 def refuse_too_large(jobs: Mapping[JobId, JobSpec], nodes: Sequence[Node], where: str) -> None:
-    """A gang that would not fit on all nodes, were they empty, would wait for ever."""
+    """Raise if a gang does not fit on the nodes even when they are empty."""
     known: dict[tuple[Task, ...], int] = {}
     for name, spec in jobs.items():
         wanted = requests(spec)
@@ -20,10 +20,10 @@ def refuse_too_large(jobs: Mapping[JobId, JobSpec], nodes: Sequence[Node], where
         fit = known[spec.tasks]
         if fit < len(wanted):
             raise ConfigError(
-                f"job {name!r} asks for {len(wanted)} replicas at once, and all nodes together "
-                f"hold {fit} of them",
+                f"job {name!r} requests {len(wanted)} replicas at once, but only {fit} fit on all "
+                "nodes together",
                 where=where,
-                hint="ask for fewer or smaller replicas, or add nodes",
+                hint="request fewer or smaller replicas, or add nodes",
             )
 
 
@@ -33,20 +33,24 @@ def _refuse_replica(
     for one in wanted:
         if not nodes or any(one.fits(NOTHING, n.capacity) for n in nodes):
             continue
-        most = {k: max(getattr(n.capacity, k) for n in nodes) for k in _SPELL}
-        short = [k for k in _SPELL if getattr(one, k) > most[k]]
-        asked = " and ".join(_SPELL[k](getattr(one, k)) for k in short or _SPELL if getattr(one, k))
-        there = " and ".join(_SPELL[k](most[k]) for k in short)
+        most = {k: max(getattr(n.capacity, k) for n in nodes) for k in _FORMAT}
+        short = [k for k in _FORMAT if getattr(one, k) > most[k]]
+        wanted_text = _join(one, [k for k in short or _FORMAT if getattr(one, k)])
+        largest = _join(Resources(**most), short)
         raise ConfigError(
-            f"job {job!r} asks for {asked} in one replica, and no node has that much"
-            f"{f': the most is {there}' if short else ' of all of it'}",
+            f"job {job!r} requests {wanted_text} per replica; "
+            f"{f'the largest node has {largest}' if short else 'no single node has all of it'}",
             where=where,
-            hint="ask for less, or add a larger node",
+            hint="request less, or add a larger node",
         )
 
 
+def _join(amounts: Resources, kinds: Iterable[str]) -> str:
+    return " and ".join(_FORMAT[k](getattr(amounts, k)) for k in kinds)
+
+
 def _memory(amount: float) -> str:
-    """As people write it.
+    """Format an amount of memory.
 
     >>> _memory(4000 * 2.0**30), _memory(1e9)
     ('4000Gi of memory', '954Mi of memory')
@@ -59,7 +63,7 @@ def _counted(name: str) -> Callable[[float], str]:
     return lambda amount: f"{amount:g} {name}{'s' * (amount != 1)}"
 
 
-_SPELL: dict[str, Callable[[float], str]] = {
+_FORMAT: dict[str, Callable[[float], str]] = {
     "cpu": _counted("core"),
     "memory": _memory,
     "gpu": _counted("GPU"),

@@ -1,4 +1,4 @@
-"""The built-in models: profiles from the catalogue of the papers' experiments."""
+"""The built-in models: profiles of the papers' experiments."""
 
 from functools import cache
 from importlib.resources import files
@@ -27,7 +27,7 @@ def pool(name: str) -> dict[str, Profile]:
 
 
 def models_of(workload: Workload) -> dict[str, Profile]:
-    """By name: those of the workload's pool, and its own."""
+    """Return the models of the workload's pool and its own, by name."""
     return {**pool(workload.pool), **workload.models}
 
 
@@ -39,12 +39,12 @@ def profile_of(workload: Workload, model: str) -> Profile:
 
 
 TRAINED_AS = {"mnist": "cnn", "rnn": "lstm", "drnn": "gru"}
-"""Where the catalogue's name is not that of a model which can be trained here."""
+"""Built-in trainings of the catalogue's models that have another name."""
 
 
 def training_of(model: str, profile: Profile) -> tuple[str, int]:
-    """The training that stands for a model of the catalogue, and how many updates a step of it
-    has, so that all of it is about as many core-seconds as the profile says.
+    """Return the built-in training of a model, and the updates per step that make its total work
+    about that of the profile.
     """
     family = model.partition("-")[0]
     name = TRAINED_AS.get(family, family)

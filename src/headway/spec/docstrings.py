@@ -1,4 +1,4 @@
-"""What is written below the fields of a class, for who reads of them elsewhere."""
+"""Docstrings of the fields of a class."""
 
 import ast
 import inspect
@@ -6,15 +6,15 @@ from typing import Any
 
 
 def docstrings(of: type[Any]) -> dict[str, str]:
-    """By field, its own ones only. Read from the source, which takes its time."""
+    """Return the docstrings of a class's own fields, parsed from its source (slow)."""
     body = ast.parse(inspect.getsource(of)).body[0]
-    assert isinstance(body, ast.ClassDef)  # noqa: S101 - it was given a class
-    found = {}
+    assert isinstance(body, ast.ClassDef)  # noqa: S101 - the source of a class
+    texts = {}
     for field, text in zip(body.body, body.body[1:], strict=False):
         match field, text:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(said))),
+                ast.Expr(value=ast.Constant(value=str(docstring))),
             ):
-                found[name] = " ".join(said.split())
-    return found
+                texts[name] = " ".join(docstring.split())
+    return texts

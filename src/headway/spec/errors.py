@@ -1,4 +1,4 @@
-"""What pydantic found wrong with a file, in words for who wrote it: what, where and what to do."""
+"""Convert pydantic's validation errors to one message: what is wrong, where, and what to do."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,37 +17,38 @@ _MESSAGES = {
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
     "float_parsing": "must be a number",
-    "finite_number": "must be a number, and neither NaN nor infinity",
+    "finite_number": "must be a finite number",
     "bool_type": "must be true or false",
     "bool_parsing": "must be true or false",
     "string_type": "must be text",
     "tuple_type": "must be a list",
-    "dict_type": "must have keys",
-    "model_type": "must have keys",
-    "model_attributes_type": "must have keys",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
     "too_short": "must not be empty",
 }
 _REMEDIES = {
-    "missing": "add this key",
-    "greater_than_equal": "use a value that is large enough",
-    "greater_than": "use a value that is large enough",
+    "missing": "add the key",
+    "greater_than_equal": "use a larger value",
+    "greater_than": "use a larger value",
     "dict_type": "write {key: value}",
     "model_type": "write {key: value}",
     "model_attributes_type": "write {key: value}",
-    "string_type": 'put it in quotes, such as "1"',
+    "string_type": 'quote it, for example "1"',
 }
-_FORMS = frozenset({*_MESSAGES, "literal_error"}) - {"finite_number", "too_short"}
-"""A thing of another form than this."""
+_TYPES = frozenset({*_MESSAGES, "literal_error"}) - {"finite_number", "too_short"}
+"""Errors that say that the input has another type."""
 _NAME = "^[a-z0-9]"
-"""How the pattern of a name begins."""
+"""Start of the pattern of names."""
 
 
-def readable(error: ValidationError, root: Any, where: str) -> ConfigError:
+def to_config_error(error: ValidationError, root: Any, where: str) -> ConfigError:
+    """Describe all errors of a file whose YAML nodes are below `root`."""
     found = error.errors(include_url=False)
     broken = {e["loc"][:i] for e in found for i in range(len(e["loc"]))}
-    # A list whose entries are wrong is also called too short by pydantic: it has dropped them.
+    # Pydantic drops invalid entries of a list, and then also reports the list as too short.
     real = [e for e in found if e["type"] != "too_short" or e["loc"] not in broken]
-    problems = [_problem(e, root, where) for e in _meant(real, root)]
+    problems = [_problem(group, root, where) for group in _groups(real, root)]
     shown = problems[:_SHOWN]
     more = len(problems) - len(shown)
     if len(shown) == 1:
@@ -58,23 +59,23 @@ def readable(error: ValidationError, root: Any, where: str) -> ConfigError:
     return ConfigError(f"{len(problems)} problems\n  " + "\n  ".join([*listed, *tail]), where=where)
 
 
-def _meant(found: Sequence[Any], root: Any) -> list[list[Any]]:
-    """What belongs together. Where one of several forms is allowed, pydantic tells what is wrong
-    with each of them; only the one that was written matters, if there is one.
+def _groups(found: Sequence[Any], root: Any) -> list[list[Any]]:
+    """Group errors of one place. For a union, pydantic reports the errors of every member; only
+    those of the member that matches the input are kept, if there is one.
     """
     groups: dict[Location, list[Any]] = {}
     for e in found:
         groups.setdefault(_written(e, root)[0], []).append(e)
     out: list[list[Any]] = []
     for place, group in groups.items():
-        meant = [e for e in group if _written(e, root)[1] != place or e["type"] not in _FORMS]
-        out += [[e] for e in meant] or [group]
+        kept = [e for e in group if _written(e, root)[1] != place or e["type"] not in _TYPES]
+        out += [[e] for e in kept] or [group]
     return out
 
 
 def _written(e: Any, root: Any) -> tuple[Location, Location]:
-    """The place up to where it splits into forms (all of it, if it does not); and all of it without
-    the names that pydantic gives to the forms: they are in no file.
+    """Return the location up to the first union (all of it, if there is none); and the whole
+    location without pydantic's names of union members, which are not in the file.
     """
     node, split = root, None
     location: Location = ()
@@ -94,26 +95,26 @@ def _problem(group: Sequence[Any], root: Any, where: str) -> tuple[str, str, str
         return f"{location[-1]!r} is missing", _place(root, location, where), _REMEDIES["missing"]
     if e["type"] == "rule":
         rule = e["ctx"]
-        given = f", not {rule['given']!r}" if isinstance(rule["given"], int | str) else ""
-        blamed = (*location, *rule["field"].split("."))
-        return rule["says"] + given, _place(root, blamed, where), ""
+        given = f", but is {rule['given']!r}" if isinstance(rule["given"], int | str) else ""
+        field = (*location, *rule["field"].split("."))
+        return f"{rule['field']}: {rule['message']}{given}", _place(root, field, where), ""
     if e["type"] == "unknown_key":
         message, _, hint = e["msg"].partition("; ")
         line = line_of(root, (*location, e["ctx"]["key"]))
         return message, _place(root, location, where, line), hint
-    message = " or ".join([_says(e), *(_says(o).removeprefix("must be ") for o in group[1:])])
+    message = " or ".join([_message(e), *(_message(o).removeprefix("must be ") for o in group[1:])])
     if isinstance(e["input"], int | float | str) and e["type"] != "value_error":
         message += f", not {e['input']!r}"
     return message, _place(root, location, where), _hint(e)
 
 
-def _says(e: Any) -> str:
+def _message(e: Any) -> str:
     if e["type"] == "string_pattern_mismatch" and e["ctx"]["pattern"].startswith(_NAME):
-        return "a name is small letters, digits, '-' and '.', with no '-' or '.' at its ends"
+        return "must be lower-case letters, digits, '-' and '.', with a letter or digit at each end"
     if e["type"] == "literal_error":
         return f"must be {e['ctx']['expected']}"
-    said = e["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-    return _MESSAGES.get(e["type"], f"{said[:1].lower()}{said[1:]}")
+    text = e["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    return _MESSAGES.get(e["type"], f"{text[:1].lower()}{text[1:]}")
 
 
 def _hint(e: Any) -> str:
@@ -124,12 +125,12 @@ def _hint(e: Any) -> str:
 
 
 def _place(root: Any, location: Location, where: str, line: int | None = None) -> str:
-    there = f"{where}:{line or line_of(root, location)}"
-    return f"{there}, {spell(location)}" if location else there
+    place = f"{where}:{line or line_of(root, location)}"
+    return f"{place}, {format_location(location)}" if location else place
 
 
 def _below(node: Any, part: int | str) -> tuple[int, Any] | None:
-    """Line and node of a part of a mapping or a list, if it has that."""
+    """Return line and node of an entry of a mapping or a list, or None."""
     if isinstance(node, yaml.MappingNode):
         found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
         return found and (found[0].start_mark.line + 1, found[1])
@@ -139,7 +140,7 @@ def _below(node: Any, part: int | str) -> tuple[int, Any] | None:
 
 
 def line_of(root: Any, location: Location) -> int:
-    """The line of the deepest node on the way that the file really has."""
+    """Return the line of the deepest node of a location that exists in the file."""
     node, line = root, 1
     for part in location:
         below = _below(node, part)
@@ -149,24 +150,24 @@ def line_of(root: Any, location: Location) -> int:
     return line
 
 
-def spell(location: Location) -> str:
-    """A place in a file, as people write it.
+def format_location(location: Location) -> str:
+    """Format a location in a file.
 
-    >>> spell(("jobs", 2, "profile", "work"))
+    >>> format_location(("jobs", 2, "profile", "work"))
     'jobs[2].profile.work'
     """
     parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in location]
     return "".join(parts).removeprefix(".")
 
 
-def refuse_twice(root: Any, where: str) -> None:
-    """YAML lets a key occur twice in one place, and the last one wins without a word."""
+def refuse_repeated_keys(root: Any, where: str) -> None:
+    """Raise if a mapping has a key twice; YAML would silently use the last one."""
     todo, known = [root], set()
     while todo:
         node = todo.pop()
         if id(node) in known or not isinstance(node, yaml.CollectionNode):
             continue
-        known.add(id(node))  # an alias may stand for it in many places
+        known.add(id(node))  # aliases repeat a node
         if isinstance(node, yaml.SequenceNode):
             todo += node.value
             continue
@@ -181,6 +182,6 @@ def refuse_twice(root: Any, where: str) -> None:
                 raise ConfigError(
                     f"key {key.value!r} occurs twice: {both}",
                     where=f"{where}:{line}",
-                    hint="put what belongs together below one of them",
+                    hint="merge the two entries",
                 )
             lines[key.value] = line

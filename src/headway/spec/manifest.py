@@ -1,6 +1,6 @@
 """The manifest: one `TrainingJob` file for every backend, and the source of the custom resource.
 
-What is written below a field is what a user reads of it, here and in `kubectl explain`.
+The docstring of a field is its documentation, in the reference and in `kubectl explain`.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,56 +17,56 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_len
 SERVER = "ps"
 GROUP, VERSION, PLURAL = "headway.dev", "v1alpha1", "trainingjobs"
 NAME = f"{PLURAL}.{GROUP}"
-"""Of the custom resource."""
+"""Name of the custom resource definition."""
 
 
 class Metric(Manifest):
-    """What tells how good the model is."""
+    """The metric that measures progress."""
 
     name: str = "loss"
-    """As the job prints or reports it."""
+    """Name of the metric, as the job prints or reports it."""
     direction: Literal["minimize", "maximize"] = "minimize"
-    """Which way is better."""
+    """Whether a lower or a higher value is better."""
 
 
 class Checkpoint(Manifest):
-    """How a job saves itself, so that it can be moved and suspended."""
+    """How a job saves checkpoints, which it needs to be migrated or suspended."""
 
     mode: Literal["none", "sigterm", "sdk"] = "none"
-    """Never; on SIGTERM, before it leaves; or when it is asked through the SDK."""
+    """none: never. sigterm: on SIGTERM, before it exits. sdk: when the SDK requests it."""
     grace_seconds: Time = 30.0
-    """How long it may take to save itself and leave."""
+    """How long a replica may take to save a checkpoint and exit."""
 
 
 class Reports(Manifest):
-    """How its progress is read, where Headway does not find it by itself."""
+    """How progress is read from the log, if Headway does not recognise its format."""
 
     pattern: str = ""
-    """A regular expression for a line of the log, with the group `value` and perhaps `step` and
-    `total`."""
+    """Regular expression that matches a log line, with a group `value` and optional groups `step`
+    and `total`."""
 
 
 class Amounts(Manifest):
-    """What each replica asks for; it starts where that is free."""
+    """Resources that are reserved for each replica; it starts on a node that has them free."""
 
     cpu: Cpu = 0.0
     """Cores, such as 500m or "0.5"."""
     memory: Memory = 0.0
     """Bytes, such as 512Mi."""
     gpu: Annotated[float, Field(ge=0)] = 0.0
-    """GPUs."""
+    """Number of GPUs."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="gpu",
-            says="must be a whole number: a cluster lends GPUs whole",
+            message="must be a whole number: a cluster allocates whole GPUs",
             cel="!has(self.gpu) || double(int(self.gpu)) == self.gpu",
         ),
     )
 
 
 class Limits(Manifest):
-    """The most that each replica may take."""
+    """Upper limits of the resources of each replica."""
 
     cpu: Cpu | None = None
     """Cores, such as 500m or "0.5"."""
@@ -82,23 +82,23 @@ def _at_most(what: str) -> str:
 
 
 class ResourceSpec(Manifest):
-    """Of each replica."""
+    """Resources of each replica."""
 
     requests: Amounts = Amounts()
-    """What it asks for."""
+    """Resources that are reserved."""
     limits: Limits = Limits()
-    """The most it may take."""
+    """Upper limits."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="requests",
-            says="cpu must not be above limits.cpu",
+            message="cpu must not exceed limits.cpu",
             cel=_at_most("cpu"),
             holds=lambda r: r.limits.cpu is None or r.requests.cpu <= r.limits.cpu,
         ),
         Rule(
             field="requests",
-            says="memory must not be above limits.memory",
+            message="memory must not exceed limits.memory",
             cel=_at_most("memory"),
             holds=lambda r: r.limits.memory is None or r.requests.memory <= r.limits.memory,
         ),
@@ -106,47 +106,47 @@ class ResourceSpec(Manifest):
 
 
 class TaskSpec(Manifest):
-    """A role in the job; its replicas are alike."""
+    """A role in the job; all its replicas run the same command."""
 
     name: Name = "main"
-    """What it does: main, chief, ps, worker, or any other name. The job succeeds with its chief:
-    `chief`, else `main`, else the first worker."""
+    """Role of the task: main, chief, ps, worker, or any other name. The job succeeds when its chief
+    exits with code 0: `chief`, else `main`, else the first worker."""
     replicas: Annotated[int, Field(ge=1)] = 1
-    """How many there are at the start."""
+    """Number of replicas at the start."""
     min_replicas: Annotated[int, Field(ge=1)] | None = None
-    """It can do with so few; left out: not with fewer than `replicas`."""
+    """Minimum number of replicas. Defaults to `replicas`."""
     max_replicas: Annotated[int, Field(ge=1)] | None = None
-    """It can make use of so many; left out: of no more than `replicas`."""
+    """Maximum number of replicas. Defaults to `replicas`."""
     elastic: Elastic = Elastic.RESTART
     """How the number of replicas changes while the job runs. restart: checkpoint, stop all ranks,
     start in the new number. independent: replicas join and leave one by one (asynchronous
     parameter server)."""
     command: tuple[str, ...] = ()
-    """What each replica runs, word by word; no shell is between. In a container: left out, what
-    the image runs by itself."""
+    """Command and arguments of each replica, run without a shell. In a container it defaults to the
+    entry point of the image."""
     image: str = ""
-    """The container that it runs in, with Docker and Kubernetes."""
+    """Container image, with Docker and Kubernetes."""
     resources: ResourceSpec = ResourceSpec()
-    """Of each replica."""
+    """Resources of each replica."""
     env: dict[str, str] = {}
     """Environment variables."""
     working_dir: str = ""
-    """Where the command runs: beside the manifest, or in the container."""
+    """Working directory: relative to the manifest, or in the container."""
     env_from: Annotated[tuple[EnvFrom, ...], Field(max_length=64)] = ()
-    """Environment variables from config maps and secrets; `env` goes over them."""
+    """Environment variables from config maps and secrets; `env` takes precedence."""
     mounts: Annotated[tuple[Mount, ...], Field(max_length=64)] = ()
-    """Folders that each replica sees."""
+    """Volumes that are mounted into each replica."""
     node_selector: dict[str, str] = {}
-    """Labels that a node must have."""
+    """Labels that a node must have to run this task."""
     tolerations: Annotated[tuple[Toleration, ...], Field(max_length=64)] = ()
-    """Taints that a node may have all the same."""
+    """Taints of nodes that this task tolerates."""
     pod_template: PodTemplate | None = None
-    """What the manifest has no word for: parts of a pod, as Kubernetes spells them."""
+    """Further fields of the pods, in the syntax of Kubernetes."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="minReplicas",
-            says="must not be above maxReplicas",
+            message="must not exceed maxReplicas",
             cel="!has(self.minReplicas) || !has(self.maxReplicas)"
             " || self.minReplicas <= self.maxReplicas",
             holds=lambda t: (
@@ -155,24 +155,24 @@ class TaskSpec(Manifest):
         ),
         Rule(
             field="minReplicas",
-            says="must not be above replicas",
+            message="must not exceed replicas",
             cel="!has(self.minReplicas) || self.minReplicas <= self.replicas",
             holds=lambda t: t.least <= t.replicas,
         ),
         Rule(
             field="maxReplicas",
-            says="must not be below replicas",
+            message="must not be less than replicas",
             cel="!has(self.maxReplicas) || self.replicas <= self.maxReplicas",
             holds=lambda t: t.replicas <= t.most,
         ),
         Rule(
             field="image",
-            says="say which image it runs in: a cluster has no other place for it",
+            message="is required on a cluster",
             cel="has(self.image) && self.image != ''",
         ),
         Rule(
             field="name",
-            says="must have no dot: on a cluster it is part of a host name",
+            message="must not contain a dot: on a cluster it is part of a host name",
             cel="!self.name.contains('.')",
         ),
     )
@@ -209,51 +209,51 @@ _SCALABLE = f"self.tasks.filter(t, {_LEAST} < {_MOST})"
 
 
 class TrainingJobSpec(Manifest):
-    """What to train, and with how much."""
+    """Specification of a training job."""
 
     metric: Metric = Metric()
-    """What tells how good the model is; found by itself in most logs."""
+    """The metric that measures progress; recognised automatically in most logs."""
     total_steps: Annotated[float, Field(gt=0)] | None = None
-    """How many steps it will make; then its size is known soon after it starts."""
+    """Total number of steps. If set, the remaining work is known soon after the start."""
     checkpoint: Checkpoint = Checkpoint()
-    """How it saves itself, so that it can be moved and suspended."""
+    """How the job saves checkpoints, which it needs to be migrated or suspended."""
     reports: Reports = Reports()
-    """How its progress is read, where Headway does not find it by itself."""
+    """How progress is read from the log, if Headway does not recognise its format."""
     priority: Annotated[int, Field(ge=-10, le=10)] = 0
-    """More is more important."""
+    """Priority; a higher number is more important."""
     tasks: Annotated[tuple[TaskSpec, ...], Field(min_length=1, max_length=16)] = (TaskSpec(),)
-    """Its roles. They start together or not at all."""
+    """Tasks of the job. All replicas start together or not at all (gang scheduling)."""
     elastic_replicas: Annotated[int, Field(ge=1)] | None = None
-    """Instead of `replicas` of the one task that is elastic (its minReplicas below its
-    maxReplicas). This is what `kubectl scale` sets."""
+    """Overrides `replicas` of the one scalable task (minReplicas less than maxReplicas).
+    `kubectl scale` sets it."""
     backoff_limit: Annotated[int, Field(ge=0)] = 3
-    """How often it is tried again when it fails."""
+    """Number of retries before the job fails."""
     active_deadline_seconds: Time | None = None
-    """A replica that runs for longer than this fails, and the job with it."""
+    """Time limit: a job that runs longer than this fails."""
     ttl_seconds_after_finished: Time | None = None
-    """The job is deleted so long after its end; left out: never."""
+    """The job is deleted this long after it finishes. Defaults to never."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="tasks",
-            says="somebody must do the work beside ps: add a task called worker",
+            message="must have a task besides ps: add a task called worker",
             cel=f"self.tasks.exists(t, t.name != '{SERVER}')",
             holds=lambda s: any(t.name != SERVER for t in s.tasks),
         ),
         Rule(
             field="tasks",
-            says="cannot be changed: delete the job and apply it anew",
+            message="cannot be changed: delete the job and create it again",
             cel="self.tasks == oldSelf.tasks",
         ),
         Rule(
             field="elasticReplicas",
-            says="needs exactly one task with minReplicas below maxReplicas",
+            message="needs exactly one task with minReplicas less than maxReplicas",
             cel=f"!has(self.elasticReplicas) || {_SCALABLE}.size() == 1",
             holds=lambda s: s.elastic_replicas is None or sum(t.scalable for t in s.tasks) == 1,
         ),
         Rule(
             field="elasticReplicas",
-            says="must lie between minReplicas and maxReplicas of the elastic task",
+            message="must be between minReplicas and maxReplicas of the scalable task",
             cel=f"!has(self.elasticReplicas) || {_SCALABLE}.all(t, "
             f"{_LEAST} <= self.elasticReplicas && self.elasticReplicas <= {_MOST})",
             holds=lambda s: all(t.least <= s.count(t) <= t.most for t in s.tasks),
@@ -262,17 +262,17 @@ class TrainingJobSpec(Manifest):
 
     @field_validator("tasks")
     @classmethod
-    def _one_name_each(cls, tasks: tuple[TaskSpec, ...]) -> tuple[TaskSpec, ...]:
+    def _unique_names(cls, tasks: tuple[TaskSpec, ...]) -> tuple[TaskSpec, ...]:
         names = [t.name for t in tasks]
-        double = next((n for n in names if names.count(n) > 1), None)
-        if double:
-            raise ValueError(f"two tasks are called {double!r}")
+        repeated = next((n for n in names if names.count(n) > 1), None)
+        if repeated:
+            raise ValueError(f"two tasks are called {repeated!r}")
         return tasks
 
     def count(self, task: TaskSpec) -> int:
-        """How many replicas it asks to be started with."""
-        given = self.elastic_replicas
-        return given if given is not None and task.scalable else task.replicas
+        """Return the number of replicas of a task at the start."""
+        override = self.elastic_replicas
+        return override if override is not None and task.scalable else task.replicas
 
     def to_core(self, *, kind: str, expected: Expected | None = None) -> JobSpec:
         return JobSpec(
@@ -289,39 +289,39 @@ class TrainingJobSpec(Manifest):
 
 
 class Metadata(Manifest):
-    """What the job is called. All but its name matters on a cluster only."""
+    """Metadata of the job. All fields but the name apply on a cluster only."""
 
     name: Name
-    """Its own among all jobs of the namespace."""
+    """Name of the job, unique in its namespace."""
     namespace: str = ""
-    """Of a cluster."""
+    """Namespace of a cluster."""
     labels: dict[str, str] = {}
-    """To find it by."""
+    """Labels, for selectors."""
     annotations: dict[str, str] = {}
-    """To remember things by."""
+    """Annotations."""
 
 
 class TrainingJob(Manifest):
-    """A training job: what to run, how it tells its progress, and how it may be treated."""
+    """A training job: what to run, how to read its progress, and how to scale and migrate it."""
 
     api_version: Literal["headway.dev/v1alpha1"] = "headway.dev/v1alpha1"
-    """Which version of this schema the file is written for."""
+    """Version of this schema."""
     kind: Literal["TrainingJob"] = "TrainingJob"
-    """What the file is."""
+    """Kind of the object."""
     metadata: Metadata
-    """What the job is called."""
+    """Metadata of the job."""
     spec: TrainingJobSpec = TrainingJobSpec()
-    """What to train, and with how much."""
+    """Specification of the job."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="metadata.name",
-            says="on a cluster it is part of host names: letters, digits and '-', a letter first",
+            message="must be letters, digits and '-', starting with a letter, on a cluster",
             cel="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
         ),
         Rule(
             field="metadata.name",
-            says="is too long: with the name of a task it may have 56 letters on a cluster",
+            message="must have at most 56 characters with the name of a task, on a cluster",
             cel="self.spec.tasks.all(t, self.metadata.name.size() + t.name.size() <= 56)",
         ),
     )

@@ -1,4 +1,4 @@
-"""What a task may say of the pods that it runs as, in the words of Kubernetes."""
+"""Fields of a task that configure its pods, in the terms of Kubernetes."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -14,35 +14,35 @@ OURS = (
     "activeDeadlineSeconds", "hostname", "nodeName", "nodeSelector", "restartPolicy",
     "schedulerName", "schedulingGates", "subdomain", "terminationGracePeriodSeconds", "tolerations",
 )  # fmt: skip
-"""Of a pod's spec: what Headway says itself, or the manifest in its own words."""
+"""Fields of a pod's spec that Headway sets, from the manifest or by itself."""
 TRAINING = "training"
-"""The container that a task's command runs in."""
+"""Name of the container that runs a task's command."""
 
 
 class Toleration(Manifest):
-    """A taint that a node may have all the same."""
+    """A taint of nodes that the task tolerates."""
 
     key: Annotated[str, Field(max_length=316)] = ""
-    """Of the taint; none, with `Exists`: every taint."""
+    """Key of the taint; empty with `Exists`: every taint."""
     operator: Literal["Equal", "Exists"] = "Equal"
-    """Must the taint's value be this one, or will any do?"""
+    """Equal: the taint must have this value. Exists: any value."""
     value: Annotated[str, Field(max_length=63)] = ""
-    """Of the taint, with `Equal`."""
+    """Value of the taint, with `Equal`."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-    """Left out: each of them."""
+    """Effect of the taint. Defaults to all effects."""
     toleration_seconds: Annotated[int, Field(ge=0)] | None = None
-    """With `NoExecute`: for how long; none: for ever."""
+    """With `NoExecute`: how long the pod stays. Defaults to forever."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="operator",
-            says="must be Exists where no key is given",
+            message="must be Exists if there is no key",
             cel="self.operator == 'Exists' || (has(self.key) && self.key != '')",
             holds=lambda t: t.operator == "Exists" or t.key != "",
         ),
         Rule(
             field="value",
-            says="must be left out where the operator is Exists",
+            message="must be omitted if the operator is Exists",
             cel="self.operator != 'Exists' || !has(self.value) || self.value == ''",
             holds=lambda t: t.operator != "Exists" or t.value == "",
         ),
@@ -50,28 +50,28 @@ class Toleration(Manifest):
 
 
 class Source(Manifest):
-    """Something of the job's namespace, by name."""
+    """A reference to an object of the job's namespace."""
 
     name: Word
-    """What it is called."""
+    """Name of the object."""
     optional: bool = False
-    """Go on without it if it is not there."""
+    """Start without the object if it does not exist."""
 
 
 class EnvFrom(Manifest):
-    """Environment variables from a config map or a secret. Headway itself never reads either."""
+    """Environment variables from a config map or a secret, which Headway itself does not read."""
 
     prefix: Annotated[str, Field(max_length=63)] = ""
-    """Put before each name."""
+    """Prefix of each variable's name."""
     config_map_ref: Source | None = None
-    """The config map to take them from."""
+    """Config map that holds the variables."""
     secret_ref: Source | None = None
-    """The secret to take them from."""
+    """Secret that holds the variables."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="configMapRef",
-            says="give either configMapRef or secretRef",
+            message="give either configMapRef or secretRef",
             cel="has(self.configMapRef) != has(self.secretRef)",
             holds=lambda e: (e.config_map_ref is None) != (e.secret_ref is None),
         ),
@@ -79,27 +79,27 @@ class EnvFrom(Manifest):
 
 
 class Mount(Manifest):
-    """A folder that a task sees, and what is in it."""
+    """A volume that is mounted into each replica of a task."""
 
     path: Annotated[str, Field(pattern=r"^/[^:]*$", max_length=1024)]
-    """Where the task sees it."""
+    """Mount path in the container."""
     claim: Word | None = None
-    """A persistent volume claim of the job's namespace."""
+    """Persistent volume claim of the job's namespace."""
     config_map: Word | None = None
-    """A config map of the job's namespace, a file each key."""
+    """Config map of the job's namespace, one file per key."""
     secret: Word | None = None
-    """A secret of the job's namespace, a file each key."""
+    """Secret of the job's namespace, one file per key."""
     scratch: Memory | None = None
-    """Room of the node's own, at most this much, gone with the replica."""
+    """Size limit of a scratch volume on the node, which is deleted with the replica."""
     sub_path: Annotated[str, Field(max_length=1024)] = ""
-    """Only this folder of it."""
+    """Mount only this directory of the volume."""
     read_only: bool = False
-    """The task may not write there."""
+    """Mount the volume read-only."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             field="path",
-            says="say what is mounted there: one of claim, configMap, secret and scratch",
+            message="needs exactly one of claim, configMap, secret and scratch",
             cel="[has(self.claim), has(self.configMap), has(self.secret), has(self.scratch)]"
             ".filter(given, given).size() == 1",
             holds=lambda m: [m.claim, m.config_map, m.secret, m.scratch].count(None) == 3,
@@ -108,38 +108,38 @@ class Mount(Manifest):
 
 
 class PodMetadata(Manifest):
-    """Labels and annotations of one's own."""
+    """Additional labels and annotations."""
 
     labels: dict[str, str] = {}
-    """Those under `headway.dev/` are Headway's."""
+    """Labels; the prefix `headway.dev/` is reserved."""
     annotations: dict[str, str] = {}
-    """Those under `headway.dev/` are Headway's."""
+    """Annotations; the prefix `headway.dev/` is reserved."""
 
 
 class PodTemplate(Manifest):
-    """What the manifest has no word for: parts of a pod, as Kubernetes spells them. What the
-    manifest and Headway say goes over it.
+    """Further fields of the pods, in the syntax of Kubernetes. Fields that the manifest or Headway
+    sets take precedence.
     """
 
     metadata: PodMetadata = PodMetadata()
-    """Of the pods."""
+    """Metadata of the pods."""
     spec: dict[str, Any] = {}
-    """Of the pods. The container called `training` is the one that the task runs in; others run
-    beside it."""
+    """Spec of the pods. The container called `training` runs the task's command; others are
+    sidecars."""
 
     @field_validator("spec")
     @classmethod
-    def _not_ours(cls, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _no_reserved_fields(cls, spec: Mapping[str, Any]) -> Mapping[str, Any]:
         for key in OURS:
             if key in spec:
-                raise ValueError(f"{key} is not for a podTemplate to say: {_instead(key)}")
+                raise ValueError(f"{key} cannot be set in a podTemplate: {_remedy(key)}")
         containers = spec.get("containers", [])
         if not isinstance(containers, list) or not all(isinstance(c, dict) for c in containers):
-            raise ValueError("containers is a list of containers")
+            raise ValueError("containers must be a list of containers")
         return spec
 
 
-def _instead(key: str) -> str:
+def _remedy(key: str) -> str:
     known = {
         "nodeSelector": "use the task's nodeSelector",
         "tolerations": "use the task's tolerations",

@@ -1,4 +1,4 @@
-"""A workload as jobs to run for real: commands, environments, and what is known of each."""
+"""Convert a workload to runnable jobs: commands, environments and known properties."""
 
 import sys
 from collections.abc import Collection, Mapping
@@ -23,7 +23,7 @@ POOLS = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS", "TF_NUM_INTRAOP_THREADS",
 )  # fmt: skip
-"""Where libraries look for the size of their thread pools."""
+"""Variables that set the size of libraries' thread pools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,9 +32,9 @@ class Command:
     where: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     memory: Bytes | None = None
-    """The most it may hold."""
+    """Memory limit."""
     image: str = ""
-    """Where it runs as a container."""
+    """Container image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,21 +43,21 @@ class LiveJob:
     at: Seconds
     spec: JobSpec
     commands: Mapping[str, Command]
-    """By task."""
+    """Commands by task."""
     manifest: TrainingJobSpec | None = None
-    """As a cluster is told of it."""
+    """Spec of the custom resource on a cluster."""
     metric: str = "loss"
     pattern: str | None = None
     adopted: int | str | None = None
-    """A process, or a container, that is already running and is only looked after."""
+    """The process ID or container that was running already, if the job is adopted."""
     node: NodeId | None = None
-    """Where it already is, if it was adopted there."""
+    """Node of an adopted job."""
     time_limit: Seconds | None = None
-    """It fails once it has run for this long."""
+    """The job fails when it has run for this long."""
     ttl: Seconds | None = None
-    """It is deleted this long after it has finished."""
+    """The job is deleted this long after it has finished."""
     log: Path | None = None
-    """Where it writes, if that is not `out.log` in its folder."""
+    """Log file, if not `out.log` in the replica's directory."""
 
 
 def to_jobs(
@@ -69,12 +69,13 @@ def to_jobs(
     image: str = "",
     honoured: Collection[str] = (),
 ) -> list[LiveJob]:
-    """`peaks`: the most memory that earlier jobs of a kind held. `image`: they are to run as
-    containers, of this image where they name none. `honoured`: what the platform can do of that
-    which not every one can.
+    """Return the jobs of a workload.
+
+    `peaks`: peak memory of earlier jobs, by kind. `image`: run as containers, of this image where a
+    task names none. `honoured`: the platform-specific features that the platform supports.
     """
-    written = expand(workload, seed)
-    return [_job(written, job, path, peaks, image, honoured) for job in written.jobs]
+    expanded = expand(workload, seed)
+    return [_job(expanded, job, path, peaks, image, honoured) for job in expanded.jobs]
 
 
 def _job(
@@ -85,56 +86,73 @@ def _job(
     image: str,
     honoured: Collection[str],
 ) -> LiveJob:
-    beside, manifest, steps = path.parent, job.spec, None
-    if job.manifest:
-        manifest = read_manifest(beside / job.manifest).spec
-        beside = (beside / job.manifest).parent
-    if job.model:
-        profile = job.profile or profile_of(workload, job.model)
-        python = "python3" if image else sys.executable
-        manifest, steps = _training(python, job.model, profile), profile.steps
-    if manifest is None:
-        raise ConfigError(
-            f"job {job.name!r} is a profile alone, which only the simulator can run",
-            where=str(path),
-            hint="give it `model:`, or a manifest with a command",
-        )
+    manifest, steps = _manifest(workload, job, path, image)
     refuse(manifest, honoured, job=job.name, where=str(path))
-    for task in manifest.tasks:
-        if not task.command and not task.image:
-            raise ConfigError(
-                f"job {job.name!r} has no command in its task {task.name!r}",
-                where=str(path),
-                hint="add `command: [python, train.py]`",
-            )
+    _check_commands(manifest, job.name, path)
     kind = job.model or job.manifest or " ".join(manifest.tasks[0].command)
-    known = job.measured
-    spec = manifest.to_core(kind=kind, expected=_size(known) if known else None)
+    measured = job.measured
+    spec = manifest.to_core(kind=kind, expected=_size(measured) if measured else None)
     if steps:
         spec = replace(spec, total_steps=steps)
-    spec = holding(spec, known.memory if known else peaks.get(kind))
-    pattern = manifest.reports.pattern or None
-    _check_pattern(pattern, job.name, path)
+    spec = holding(spec, measured.memory if measured else peaks.get(kind))
+    directory = (path.parent / job.manifest).parent if job.manifest else path.parent
     return LiveJob(
         id=JobId(job.name),
         at=job.at,
         spec=spec,
-        commands={t.name: _command(t, beside, image) for t in manifest.tasks},
+        commands={t.name: _command(t, directory, image) for t in manifest.tasks},
         manifest=_with_image(manifest, image),
         metric=manifest.metric.name,
-        pattern=pattern,
+        pattern=manifest.reports.pattern or None,
         time_limit=manifest.active_deadline_seconds,
         ttl=manifest.ttl_seconds_after_finished,
     )
 
 
+def _manifest(
+    workload: Workload, job: JobEntry, path: Path, image: str
+) -> tuple[TrainingJobSpec, float | None]:
+    """Return the spec of a job, and its number of steps if it is a built-in model."""
+    if job.model:
+        profile = job.profile or profile_of(workload, job.model)
+        python = "python3" if image else sys.executable
+        return _training(python, job.model, profile), profile.steps
+    manifest = read_manifest(path.parent / job.manifest).spec if job.manifest else job.spec
+    if manifest is None:
+        raise ConfigError(
+            f"job {job.name!r} has only a profile, which only the simulator can run",
+            where=str(path),
+            hint="add `model:`, or a manifest with a command",
+        )
+    return manifest, None
+
+
+def _check_commands(manifest: TrainingJobSpec, job: str, path: Path) -> None:
+    """Raise if a task has nothing to run, or if the pattern of the reports is invalid."""
+    for task in manifest.tasks:
+        if not task.command and not task.image:
+            raise ConfigError(
+                f"job {job!r}: task {task.name!r} has no command",
+                where=str(path),
+                hint="add `command: [python, train.py]`",
+            )
+    try:
+        LogParser("loss", manifest.reports.pattern or None)
+    except ValueError as error:
+        raise ConfigError(
+            f"job {job!r}: invalid reports.pattern: {error}",
+            where=str(path),
+            hint=r"for example loss=(?P<value>\S+) at (?P<step>\d+)",
+        ) from None
+
+
 def _training(python: str, model: str, profile: Profile) -> TrainingJobSpec:
-    """A built-in model, sized by its profile, as the command that really trains it."""
+    """Return the spec that trains a built-in model, sized by its profile."""
     name, batches = training_of(model, profile)
     command = [python, "-m", "headway.trainings", name, "--steps", f"{profile.steps:.0f}"]
     command += ["--batches", str(batches), "--demand", f"{min(1.0, profile.demand):g}"]
-    alone = dict.fromkeys(POOLS, "1")  # its matrices are too small to be worth two threads
-    task = TaskSpec(command=tuple(command), env=alone)
+    single = dict.fromkeys(POOLS, "1")  # the matrices are too small for two threads
+    task = TaskSpec(command=tuple(command), env=single)
     return TrainingJobSpec(tasks=(task,), checkpoint=Checkpoint(mode="sdk"))
 
 
@@ -142,10 +160,10 @@ def _size(measured: Profile) -> Expected:
     return Expected(work=Estimate(value=measured.work, error=ONE_RUN), demand=measured.demand)
 
 
-def _command(task: TaskSpec, beside: Path, image: str) -> Command:
+def _command(task: TaskSpec, directory: Path, image: str) -> Command:
     return Command(
         argv=task.command,
-        where=task.working_dir if image else str((beside / task.working_dir).resolve()),
+        where=task.working_dir if image else str((directory / task.working_dir).resolve()),
         env=task.env,
         memory=task.resources.limits.memory,
         image=task.image or image,
@@ -153,32 +171,23 @@ def _command(task: TaskSpec, beside: Path, image: str) -> Command:
 
 
 def _with_image(manifest: TrainingJobSpec, image: str) -> TrainingJobSpec:
-    """Each task names its image."""
+    """Set the image of every task that names none."""
     tasks = tuple(t if t.image else t.model_copy(update={"image": image}) for t in manifest.tasks)
     return manifest.model_copy(update={"tasks": tasks})
 
 
-def _check_pattern(pattern: str | None, job: str, path: Path) -> None:
-    try:
-        LogParser("loss", pattern)
-    except ValueError as error:
-        raise ConfigError(
-            f"job {job!r}: its reports.pattern cannot be used: {error}",
-            where=str(path),
-            hint=r"for example loss=(?P<value>\S+) at (?P<step>\d+)",
-        ) from None
-
-
 def threads(task: Task, node: Node) -> int:
-    """Size of a replica's thread pools: what it may use, else what it asks for, else the node."""
-    most = task.limit or task.request.cpu or node.capacity.cpu
-    return max(1, ceil(min(most, node.capacity.cpu) - 1e-9))
+    """Return the size of a replica's thread pools: its limit, else its request, else the node."""
+    cores = task.limit or task.request.cpu or node.capacity.cpu
+    return max(1, ceil(min(cores, node.capacity.cpu) - 1e-9))
 
 
 def environment(
-    base: Mapping[str, str], command: Command, pools: int, told: Mapping[str, str]
+    base: Mapping[str, str], command: Command, pools: int, replica_env: Mapping[str, str]
 ) -> dict[str, str]:
-    """What is there, what the user set, what Headway tells; a pool size the user set stays."""
-    ours = {k: v for k, v in base.items() if not k.startswith("HEADWAY_")}
+    """Return a replica's environment: `base`, thread pool sizes, the task's, then Headway's
+    variables. Pool sizes that the user set are kept.
+    """
+    inherited = {k: v for k, v in base.items() if not k.startswith("HEADWAY_")}
     sizes = {name: str(pools) for name in POOLS if name not in base}
-    return {**ours, **sizes, "PYTHONUNBUFFERED": "1", **command.env, **told}
+    return {**inherited, **sizes, "PYTHONUNBUFFERED": "1", **command.env, **replica_env}

@@ -1,4 +1,4 @@
-"""How fast a distributed job is, as a user writes it."""
+"""The speed model of a distributed job, as a user writes it."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
@@ -14,24 +14,26 @@ Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 class SpeedSpec(Strict):
     kind: Literal["sync", "async", "ring"]
-    """Parameter servers and workers in step, or each at its own pace; or a ring all-reduce."""
+    """sync or async: parameter servers; ring: ring all-reduce."""
     compute: Positive
-    """Core-seconds for the whole batch of a step."""
+    """Core-seconds of a step's whole batch."""
     fixed: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    """Core-seconds of every worker in every step, however small its part of the batch."""
+    """Core-seconds per worker and step that do not depend on its part of the batch."""
     size: Memory | None = None
+    """Bytes of the model."""
     bandwidth: Annotated[Memory, Field(gt=0)] | None = None
-    """Of the model, and bytes a second within a node; or what it takes to send it, `transfer_s`."""
+    """Bytes per second within a node."""
     transfer_s: Time | None = None
+    """Time of a transfer of the model, instead of size and bandwidth."""
     per_worker_s: Time = 0.0
     per_server_s: Time = 0.0
     latency_s: Time = 0.0
     penalty: Factor = 1.0
-    """Transfers between nodes take so many times as long."""
+    """Factor on the time of transfers between nodes."""
     rack_penalty: Factor = 1.0
 
     @model_validator(mode="after")
-    def _one_way_to_send(self) -> Self:
+    def _one_transfer_time(self) -> Self:
         if (self.size is None) != (self.bandwidth is None):
             raise ValueError("give both size and bandwidth")
         if self.size is not None and self.transfer_s is not None:
@@ -40,21 +42,21 @@ class SpeedSpec(Strict):
 
     @property
     def work(self) -> float:
-        """Core-seconds of a step."""
+        """Core-seconds per step."""
         return self.compute + self.fixed
 
-    def suits(self, tasks: Sequence[str], job: str) -> None:
-        """Has the job the tasks that this kind of training needs?"""
+    def check_tasks(self, tasks: Sequence[str], job: str) -> None:
+        """Raise if the job lacks a task that this kind of training needs."""
         workers = [t for t in tasks if t not in (SERVER, CHIEF)]
         if self.kind != "ring" and SERVER not in tasks:
             raise ValueError(
-                f"job {job!r} trains with parameter servers (kind: {self.kind}) and has no task "
+                f"job {job!r} trains with parameter servers (kind: {self.kind}) but has no task "
                 f"called {SERVER!r}"
             )
         if self.kind == "ring" and SERVER in tasks:
-            raise ValueError(f"job {job!r} is a ring, and has no use for its task {SERVER!r}")
+            raise ValueError(f"job {job!r} trains in a ring, which has no task {SERVER!r}")
         if not workers and CHIEF not in tasks:
-            raise ValueError(f"job {job!r} has nobody to do the work: add a task called 'worker'")
+            raise ValueError(f"job {job!r} has no workers: add a task called 'worker'")
 
     def to_core(self) -> Speed:
         transfer = self.transfer_s or 0.0

@@ -1,4 +1,4 @@
-"""What has become of a job, as its custom resource tells it. Headway writes it; people read it."""
+"""The status of a job's custom resource, which Headway writes and users read."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -9,51 +9,50 @@ from headway.core.model.job import Phase
 from headway.spec.base_model import Manifest
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z]([A-Za-z0-9]*[A-Za-z0-9])?$", max_length=128)]
-"""As an API wants its types and reasons: one word, in capitals and small letters."""
+"""A condition type or reason: one word in CamelCase."""
 
 
 class Condition(Manifest):
-    """One thing that holds of the job, does not, or cannot be known."""
+    """A condition of the job."""
 
     type: Word
-    """What: Accepted (it can be run here), Placed (each replica has a node), Running, Succeeded."""
+    """Accepted (it can run here), Placed (each replica has a node), Running, or Succeeded."""
     status: Literal["True", "False", "Unknown"]
-    """Does it hold?"""
+    """Whether the condition holds."""
     reason: Word
-    """Why, in a word."""
+    """Machine-readable reason, one word."""
     message: Annotated[str, Field(max_length=32768)] = ""
-    """Why, in a sentence, and what to do about it."""
+    """Human-readable reason, and what to do about it."""
     last_transition_time: datetime
-    """Since when the status is this one."""
+    """Time of the last change of `status`."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
-    """The generation of the job that this was said of."""
+    """Generation of the job that the condition describes."""
 
 
 class TrainingJobStatus(Manifest):
-    """What has become of it. Headway alone writes here."""
+    """Status of the job, written by Headway only."""
 
     phase: Phase | None = None
-    """How far it is."""
+    """Phase of the job."""
     reason: str = ""
-    """Why it is so far and no further, in a sentence."""
+    """Reason of the phase, one sentence."""
     conditions: tuple[Condition, ...] = ()
-    """What holds of it, one entry each type."""
+    """Conditions, one per type."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
-    """The generation of the job that this status is about."""
+    """Generation of the job that this status describes."""
     enqueue_time: datetime | None = None
-    """When Headway took it in."""
+    """Time when Headway accepted the job."""
     start_time: datetime | None = None
-    """When it first ran."""
+    """Time when the job first ran."""
     finish_time: datetime | None = None
-    """When it ended."""
+    """Time when the job ended."""
     placement: dict[str, str] = {}
-    """Where each replica goes, by replica (`worker-0`). Written before the first of them is
-    bound."""
+    """Node of each replica, by replica (`worker-0`). Written before the first replica is bound."""
     epoch: Annotated[int, Field(ge=0)] | None = None
-    """How often it has been placed; part of the names of its pods."""
+    """Number of times the job was placed; part of the names of its pods."""
     failures: Annotated[int, Field(ge=0)] | None = None
-    """How often it has failed; at most backoffLimit of them are made good."""
+    """Number of failures; more than backoffLimit fail the job."""
     replicas: Annotated[int, Field(ge=0)] | None = None
-    """How many replicas of the elastic task, or in all, there are."""
+    """Number of replicas of the scalable task, or of all tasks if none is scalable."""
     selector: str = ""
-    """Its pods, as a label selector; for `kubectl scale` and autoscalers."""
+    """Label selector of the job's pods, for `kubectl scale` and autoscalers."""

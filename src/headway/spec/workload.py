@@ -1,5 +1,6 @@
-"""The workload file: jobs with arrival times, and the nodes to run on."""
+"""The workload file: jobs with arrival times, and the nodes they run on."""
 
+from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -22,40 +23,43 @@ class CurveSpec(Strict):
     end: Annotated[float, Field(allow_inf_nan=False)] = 0.1
     noise: Annotated[float, Field(ge=0, le=1)] = 0.0
     file: str = ""
-    """A CSV of measured (step, value), instead of a shape."""
+    """CSV file of measured (step, value), instead of a shape."""
 
     @model_validator(mode="after")
-    def _goes_somewhere(self) -> Self:
+    def _changes(self) -> Self:
         if not self.file and self.start == self.end:
-            raise ValueError("start and end are equal: a loss that never changes")
+            raise ValueError("start and end must differ")
         return self
 
 
 class Profile(Strict):
     work: Positive
-    """Core-seconds on a core of speed 1."""
+    """Total work in core-seconds on a core of speed 1."""
     demand: Positive = 1.0
-    """The most cores that one replica can use at once."""
+    """Maximum number of cores that one replica can use."""
     steps: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1000
     speed: SpeedSpec | None = None
-    """Of a distributed job. Its work may then be left out: it is that of all its steps."""
+    """Speed of a distributed job; `work` then defaults to the work of all steps."""
     curve: CurveSpec = CurveSpec()
     memory: Memory | None = None
-    """The most that one replica holds."""
+    """Peak memory of one replica."""
     save_s: Time | None = None
-    """How long it takes to save itself and leave; None: what the workload's `costs` say."""
+    """Time to save a checkpoint and exit. Defaults to the workload's `costs`."""
     restore_s: Time | None = None
-    """From its start until it trains again."""
+    """Time from the start until it trains again. Defaults to the workload's `costs`."""
 
     @model_validator(mode="before")
     @classmethod
-    def _work_of_its_steps(cls, data: Any) -> Any:
+    def _work_of_steps(cls, data: Any) -> Any:
         if isinstance(data, dict) and "speed" in data and "work" not in data:
             try:
                 speed = SpeedSpec.model_validate(data["speed"])
                 return {**data, "work": speed.work * float(data.get("steps", 1000))}
             except (ValueError, TypeError):
-                return {**data, "work": 1.0}  # its own check, which follows, says what is wrong
+                return {
+                    **data,
+                    "work": 1.0,
+                }  # the check of `speed`, which follows, reports the error
         return data
 
 
@@ -67,28 +71,30 @@ class NodeSpec(Strict):
     speed: Positive = 1.0
     rack: str = ""
     engine: str = ""
-    """The Docker engine that it is, or is a part of: unix:///… or tcp://…"""
+    """URL of the Docker engine of this node: unix:///… or tcp://…"""
     count: Count = 1
 
 
-class DrawnTask(Strict):
-    """A task of a generated job: one of each list; the bounds always hold the replicas."""
+class TaskDistribution(Strict):
+    """A task of generated jobs. Each list holds the values to choose from; the bounds are extended
+    to include the number of replicas.
+    """
 
     name: Name = "worker"
     replicas: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
     min: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
     max: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
     max_times: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
-    """Or as many as the replicas times this."""
+    """Maximum as a multiple of the replicas."""
     limit: Cpu | None = None
-    """Cores that a replica may use at most, whatever it asks for."""
+    """CPU limit of a replica."""
     cpu: Annotated[tuple[Cpu, ...], Field(min_length=1)] = (0.0,)
     memory: Annotated[tuple[Memory, ...], Field(min_length=1)] = (0.0,)
     gpu: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1)] = (0.0,)
 
 
 class JobEntry(Strict):
-    """One job: a built-in model, a manifest by path or in line, or a profile alone."""
+    """One job: a built-in model, a manifest by path or inline, or only a profile."""
 
     name: Name
     at: Time = 0.0
@@ -97,27 +103,27 @@ class JobEntry(Strict):
     spec: TrainingJobSpec | None = None
     profile: Profile | None = None
     measured: Profile | None = None
-    """What `headway calibrate` found: the simulator goes by it, and real runs know its size."""
+    """Profile measured by `headway calibrate`, used by the simulator and as a size estimate."""
 
     @model_validator(mode="after")
-    def _is_something(self) -> Self:
+    def _one_source(self) -> Self:
         given = [k for k in ("model", "manifest", "spec") if getattr(self, k)]
         if len(given) > 1:
             raise ValueError(f"give one of {' and '.join(given)}, not both")
         if not given and self.profile is None:
-            raise ValueError("say what it is: model, manifest, spec or profile")
+            raise ValueError("give one of model, manifest, spec and profile")
         if self.profile and self.profile.speed and not self.manifest:
             tasks = (self.spec or TrainingJobSpec()).tasks
-            self.profile.speed.suits([t.name for t in tasks], self.name)
+            self.profile.speed.check_tasks([t.name for t in tasks], self.name)
         return self
 
 
 Steps = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
-class Drawn(Strict):
-    """A job drawn at random: one of each list, the work (of a distributed job: the steps) varied
-    by a part of itself.
+class JobDistribution(Strict):
+    """Generated jobs. Each list holds the values to choose from; the work (of distributed jobs: the
+    steps) varies by the fraction `vary`.
     """
 
     work: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
@@ -125,66 +131,67 @@ class Drawn(Strict):
     demand: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1.0,)
     steps: Steps | Annotated[tuple[Steps, ...], Field(min_length=1)] = 1000
     speed: SpeedSpec | Annotated[tuple[SpeedSpec, ...], Field(min_length=1)] | None = None
-    tasks: tuple[DrawnTask, ...] = ()
+    tasks: tuple[TaskDistribution, ...] = ()
     curve: CurveSpec = CurveSpec()
 
     @model_validator(mode="after")
-    def _how_much(self) -> Self:
+    def _work_or_speed(self) -> Self:
         if (self.work is None) == (self.speed is None):
             raise ValueError("give either work or, for distributed jobs, speed and steps")
-        for speed in () if self.speed is None else _listed(self.speed):
-            speed.suits([t.name for t in self.tasks] or ["main"], "drawn")
+        speeds = self.speed if isinstance(self.speed, tuple) else (self.speed,)
+        for speed in filter(None, speeds):
+            speed.check_tasks([t.name for t in self.tasks] or ["main"], "generated")
         return self
 
 
 class Arrivals(Strict):
-    """Generated jobs: when they come, how many, of what."""
+    """Generated jobs: arrival times, count and kind."""
 
     uniform: tuple[Time, Time] | None = None
     every_s: Time | None = None
     poisson_s: Annotated[Time, Field(gt=0)] | None = None
-    """Mean gap between two arrivals."""
+    """Mean time between arrivals of a Poisson process."""
     load: Positive | None = None
-    """Poisson arrivals so close that the jobs, each run as it asks, would need this part of the
+    """Poisson arrivals at the rate at which the jobs, run as requested, use this fraction of the
     cluster."""
     jobs: Count | None = None
     models: tuple[str, ...] | Literal["any"] | None = None
-    profile: Drawn | None = None
+    profile: JobDistribution | None = None
     checkpoint: Literal["none", "sigterm", "sdk"] = "none"
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
+    def _consistent(self) -> Self:
         known = ("uniform", "every_s", "poisson_s", "load")
         ways = [k for k in known if getattr(self, k) is not None]
         if len(ways) != 1:
             raise ValueError("give exactly one of uniform, every_s, poisson_s and load")
         if self.load is not None and self.profile is None:
-            raise ValueError("a load needs `profile`: what the jobs are")
+            raise ValueError("load needs `profile`, which describes the jobs")
         if self.uniform and self.uniform[0] > self.uniform[1]:
-            raise ValueError("uniform is [earliest, latest]")
+            raise ValueError("uniform must be [earliest, latest]")
         if (self.models is None) == (self.profile is None):
             raise ValueError("give either models or profile")
         if self.jobs is None and not isinstance(self.models, tuple):
-            raise ValueError("say how many: jobs")
+            raise ValueError("give the number of jobs: `jobs`")
         return self
 
 
 class Sizes(Strict):
-    """What is known beforehand of how much work each job is. Nothing given: all of it."""
+    """What is known in advance of the work of each job. Default: all of it."""
 
     wrong: Annotated[float, Field(ge=1)] | None = None
-    """Told, but wrong by up to this factor, either way."""
+    """Known with an error of up to this factor in either direction."""
     earlier: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Known from an earlier run, which differed by up to this part."""
+    """Known from an earlier run, which differs by up to this fraction."""
     curves: bool = False
-    """Nothing is told but the loss, as it comes."""
+    """Unknown; only the reported loss is used."""
     nothing: bool = False
-    """Nothing is told at all."""
+    """Unknown, and no loss is reported."""
 
     @model_validator(mode="after")
-    def _one_at_most(self) -> Self:
+    def _at_most_one(self) -> Self:
         if sum((self.wrong is not None, self.earlier is not None, self.curves, self.nothing)) > 1:
-            raise ValueError("give one of wrong, earlier, curves and nothing")
+            raise ValueError("give at most one of wrong, earlier, curves and nothing")
         return self
 
 
@@ -202,9 +209,9 @@ class FailureSpec(Strict):
     lasts: Time = 60.0
 
     @model_validator(mode="after")
-    def _of_one(self) -> Self:
+    def _one_target(self) -> Self:
         if bool(self.node) == bool(self.job):
-            raise ValueError("name a node or a job that fails")
+            raise ValueError("give either the node or the job that fails")
         return self
 
 
@@ -213,9 +220,9 @@ class Workload(Strict):
     kind: Literal["Workload"]
     name: str = ""
     pool: str = "flowcon"
-    """Which table of built-in models `model` names: flowcon or specon."""
+    """Table of built-in models: flowcon or specon."""
     models: dict[str, Profile] = {}
-    """Models of one's own, beside the built-in ones."""
+    """Additional models, by name."""
     nodes: Annotated[int, Field(ge=1)] | tuple[NodeSpec, ...] = 1
     jobs: tuple[JobEntry, ...] = ()
     arrivals: Arrivals | None = None
@@ -227,26 +234,26 @@ class Workload(Strict):
 
     @field_validator("jobs")
     @classmethod
-    def _one_name_each(cls, jobs: tuple[JobEntry, ...]) -> tuple[JobEntry, ...]:
-        names = [j.name for j in jobs]
-        double = next((n for n in names if names.count(n) > 1), None) if _repeats(names) else None
-        if double:
-            raise ValueError(f"two jobs are called {double!r}")
+    def _unique_names(cls, jobs: tuple[JobEntry, ...]) -> tuple[JobEntry, ...]:
+        counts = Counter(j.name for j in jobs)
+        repeated = next((name for name, count in counts.items() if count > 1), None)
+        if repeated:
+            raise ValueError(f"two jobs are called {repeated!r}")
         return jobs
 
     @model_validator(mode="after")
     def _has_jobs_and_nodes(self) -> Self:
         if not self.jobs and self.arrivals is None:
-            raise ValueError("no jobs: give `jobs`, or `arrivals` to generate some")
+            raise ValueError("no jobs: give `jobs` or `arrivals`")
         if self.nodes == ():
             raise ValueError("no nodes: give a number or a list")
         names = [n.id for n in self.to_nodes()]
-        if _repeats(names):
+        if len(set(names)) < len(names):
             raise ValueError("two nodes have the same name")
         return self
 
     def to_nodes(self) -> tuple[Node, ...]:
-        """Written out: `count` unfolded, the nameless named."""
+        """Return the nodes, with `count` expanded and default names."""
         listed: tuple[Any, ...] = (
             (NodeSpec(count=self.nodes),) if isinstance(self.nodes, int) else self.nodes
         )
@@ -263,11 +270,3 @@ class Workload(Strict):
                     )
                 )
         return tuple(out)
-
-
-def _listed(given: Any) -> tuple[Any, ...]:
-    return given if isinstance(given, tuple) else (given,)
-
-
-def _repeats(names: list[Any]) -> bool:
-    return len(set(names)) < len(names)
