@@ -1,17 +1,17 @@
-"""Everything this package raises on purpose.
+"""The exceptions of this package.
 
     HeadwayError
-    ├─ ConfigError      the user can fix it; names the file and the place
-    ├─ UnknownName      no such policy, backend, model; names those there are
-    ├─ BackendError     the platform could not be read
-    │  ├─ Unreachable   may pass: the next cycle looks again
-    │  ├─ Denied        will not pass: a person must grant something
-    │  └─ Declined      it understood, and says no in its own words
-    ├─ NoServer         nobody is there who could be asked
-    └─ PolicyBug        a plan or a memory that breaks the core's own rules: always our fault
+    ├─ ConfigError      invalid input; names the file and the place
+    ├─ UnknownName      unknown policy, backend or model; lists the known names
+    ├─ BackendError     the platform failed
+    │  ├─ Unreachable   temporary: the next cycle tries again
+    │  ├─ Denied        permanent: a permission is missing
+    │  └─ Declined      the platform rejected the request, with its reason
+    ├─ NoServer         no Headway process serves the request
+    └─ PolicyBug        a plan or a memory that violates the core's rules
 
-A decision that cannot be carried out is no error. It is a `Refused` outcome: it goes to
-the journal, and the next cycle decides afresh from what it then sees.
+A decision that cannot be executed is not an exception but a `Refused` outcome: the journal records
+it, and the next cycle observes and decides again.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from difflib import get_close_matches
 
 
 class HeadwayError(Exception):
-    """Has a message (what), perhaps a place (where) and a remedy (hint), and an exit code."""
+    """An error with a message, an optional place (where) and remedy (hint), and an exit code."""
 
     code = "error"
     exit_code = 1
@@ -29,7 +29,7 @@ class HeadwayError(Exception):
         self.message, self.where, self.hint = message, where, hint
 
     def plain(self) -> dict[str, dict[str, str]]:
-        """As the command line prints it."""
+        """Return the error as the JSON of the command line."""
         return {
             "error": {
                 "code": self.code,
@@ -87,7 +87,7 @@ class PolicyBug(HeadwayError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that a user most likely meant.
+    """Return the known name that is most similar, or None.
 
     >>> nearest("polcy", ["policy", "seed"])
     'policy'

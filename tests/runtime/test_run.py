@@ -369,7 +369,7 @@ def test_what_is_said_in_trouble_is_no_number(tmp_path):
     assert (heard.count, heard.mean, heard.trouble) == (
         1,
         3.0,
-        "a line of reports.jsonl is no report",
+        "invalid line in reports.jsonl",
     )
 
 

@@ -1,3 +1,1 @@
-"""What a cluster needs so that Headway runs there: one source, written as Kustomize base and as
-Helm chart.
-"""
+"""The Kubernetes objects of an installation, as a Kustomize base and as a Helm chart."""

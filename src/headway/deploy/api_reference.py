@@ -1,4 +1,4 @@
-"""The page of the custom resource, for people: every field, from the schema itself."""
+"""The reference page of the custom resource, generated from its schema."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,15 +9,15 @@ Schema = dict[str, Any]
 
 HEAD = """# TrainingJob
 
-<!-- Made from the schema by scripts/generate; a test compares. -->
+<!-- Generated from the schema by scripts/generate; do not edit. -->
 
 One file for every backend: in a workload (`manifest: job.yaml`) with `headway run` and
-`headway simulate`, and with `kubectl apply` on a cluster; [the guide](../guide/kubernetes.md) says
-how. What a backend cannot do it refuses by name. An amount is a whole number, or a string with
-its unit: `500m` or `"0.5"` cores, `512Mi`, `90s`. (On a machine a bare `0.5` will do too; a cluster
-wants the quotes.)
+`headway simulate`, and with `kubectl apply` on a cluster (see
+[the guide](../guide/kubernetes.md)). A backend refuses a job that uses a field which it does not
+support. An amount is a whole number, or a string with a unit: `500m` or `"0.5"` cores, `512Mi`,
+`90s`. (A bare `0.5` needs quotes on a cluster.)
 
-A word in *italics* is filled in where it is left out.
+Values in *italics* are defaults.
 """
 
 
@@ -27,37 +27,37 @@ def page() -> str:
 
 
 def _objects(node: Schema, at: str) -> Iterator[tuple[str, Schema]]:
-    """Every object that has fields, by the way to it."""
+    """Return every object that has fields, with its path."""
     for name, inside in node.get("properties", {}).items():
-        way = f"{at}.{name}" if at else name
+        path = f"{at}.{name}" if at else name
         if inside.get("type") == "array":
-            inside, way = inside["items"], f"{way}[]"  # noqa: PLW2901 - its entries
-        if "properties" in inside and way != "metadata":
-            yield way, inside
-            yield from _objects(inside, way)
+            inside, path = inside["items"], f"{path}[]"  # noqa: PLW2901 - its entries
+        if "properties" in inside and path != "metadata":
+            yield path, inside
+            yield from _objects(inside, path)
 
 
 def _section(name: str, node: Schema) -> Iterator[str]:
     yield f"## {name}\n"
     yield f"{node['description']}\n"
-    yield "| field | type | |"
+    yield "| field | type | description |"
     yield "|---|---|---|"
     for field, inside in node["properties"].items():
         needed = " (required)" if field in node.get("required", ()) else ""
         yield f"| `{field}`{needed} | {_kind(inside)} | {_escaped(inside['description'])} |"
     rules = node.get("x-kubernetes-validations", ())
     if rules:
-        yield "\nAnd what crosses fields:\n"
+        yield "\nRules across fields:\n"
         yield "\n".join(f"- `{r['fieldPath'][1:]}`: {r['message']}" for r in rules)
 
 
 def _kind(node: Schema) -> str:
-    """What may be written there, and what it is if nothing is."""
-    given = node.get("default")
+    """Return the type of a field, with its bounds and its default."""
+    default = node.get("default")
     if "enum" in node:
-        return ", ".join(f"*{v}*" if v == given else str(v) for v in node["enum"])
-    filled = f", *{str(given).lower()}*" if given not in (None, {}) else ""
-    return _type(node) + _bounds(node) + filled
+        return ", ".join(f"*{v}*" if v == default else str(v) for v in node["enum"])
+    shown = f", *{str(default).lower()}*" if default not in (None, {}) else ""
+    return _type(node) + _bounds(node) + shown
 
 
 def _type(node: Schema) -> str:

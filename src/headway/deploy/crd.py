@@ -1,7 +1,7 @@
-"""The custom resource `TrainingJob`, made from the models of the manifest.
+"""The custom resource `TrainingJob`, generated from the models of the manifest.
 
-An API server takes a *structural* schema: every node says its type, nothing is referred to, nothing
-is one of several. This is the translation from what pydantic says.
+An API server needs a *structural* schema: every node has a type, without references and unions.
+This module converts pydantic's schema to it.
 """
 
 from typing import Any
@@ -20,11 +20,11 @@ COLUMNS = (
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Reason", "string", ".status.reason", 1),
 )
-"""What `kubectl get tj` shows; those of priority 1 with `-o wide`."""
+"""Columns of `kubectl get tj`; those of priority 1 only with `-o wide`."""
 
 
 def custom_resource() -> Schema:
-    """The whole definition, as it is applied."""
+    """Return the CustomResourceDefinition."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -64,29 +64,30 @@ def custom_resource() -> Schema:
 
 
 def schema() -> Schema:
-    found = structural(TrainingJob.model_json_schema())
-    known = found["properties"]
-    for word in ("apiVersion", "kind"):  # the server has checked them before it looks here
-        known[word] = {"type": "string", "description": known[word]["description"]}
-    # The server checks the rest of it by itself, and lets nobody else do so.
-    name = {k: known["metadata"]["properties"]["name"][k] for k in ("type", "pattern", "maxLength")}
-    known["metadata"] = {"type": "object", "properties": {"name": name}}
-    # A task that says nothing can be simulated, but no cluster can run it.
-    known["spec"]["required"], found["required"] = ["tasks"], ["spec"]
-    known["spec"].pop("default")
-    known["spec"]["properties"]["tasks"] |= _keyed_by("name")
-    known["status"] = structural(TrainingJobStatus.model_json_schema())
-    known["status"]["properties"]["conditions"] |= _keyed_by("type")
-    return found
+    whole = structural(TrainingJob.model_json_schema())
+    fields = whole["properties"]
+    for field in ("apiVersion", "kind"):  # checked by the server itself
+        fields[field] = {"type": "string", "description": fields[field]["description"]}
+    # A schema may restrict the name only; the server checks the other metadata.
+    name = fields["metadata"]["properties"]["name"]
+    name = {k: name[k] for k in ("type", "pattern", "maxLength")}
+    fields["metadata"] = {"type": "object", "properties": {"name": name}}
+    # A job without tasks can be simulated, but not run on a cluster.
+    fields["spec"]["required"], whole["required"] = ["tasks"], ["spec"]
+    fields["spec"].pop("default")
+    fields["spec"]["properties"]["tasks"] |= _keyed_by("name")
+    fields["status"] = structural(TrainingJobStatus.model_json_schema())
+    fields["status"]["properties"]["conditions"] |= _keyed_by("type")
+    return whole
 
 
-def structural(found: Schema) -> Schema:
-    """What pydantic says, in the words that an API server takes."""
-    return _node({k: v for k, v in found.items() if k != "$defs"}, found.get("$defs", {}))
+def structural(schema: Schema) -> Schema:
+    """Convert pydantic's schema to a structural one."""
+    return _node({k: v for k, v in schema.items() if k != "$defs"}, schema.get("$defs", {}))
 
 
 def _keyed_by(key: str) -> Schema:
-    """No two of one key; and who applies one of them leaves the others as they are."""
+    """Make a list a map by this key: keys are unique, and server-side apply merges entries."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
@@ -103,12 +104,10 @@ def _node(found: Schema, defs: Schema) -> Schema:
         kept["properties"] = {k: _node(v, defs) for k, v in found["properties"].items()}
     elif "additionalProperties" in found:
         inside = found["additionalProperties"]
-        free = not isinstance(inside, dict)
-        kept |= (
-            {"x-kubernetes-preserve-unknown-fields": True}
-            if free
-            else {"additionalProperties": _node(inside, defs)}
-        )
+        if isinstance(inside, dict):
+            kept["additionalProperties"] = _node(inside, defs)
+        else:
+            kept["x-kubernetes-preserve-unknown-fields"] = True
     return kept | _default(found, kept)
 
 
@@ -122,7 +121,7 @@ _KEPT = frozenset(
 
 
 def _resolved(found: Schema, defs: Schema) -> Schema:
-    """Without reference, and without the word that a thing may be left out: here it just is."""
+    """Replace references, and `X or null` by X."""
     while "$ref" in found or "anyOf" in found:
         if "$ref" in found:
             inside = defs[found["$ref"].rpartition("/")[2]]
@@ -133,7 +132,7 @@ def _resolved(found: Schema, defs: Schema) -> Schema:
 
 
 def _default(found: Schema, kept: Schema) -> Schema:
-    """What the server fills in. It leaves out what says nothing: no text, no list, no amount."""
+    """Return the default that the server fills in; empty texts, lists and zeros have none."""
     if "properties" in kept:
         some = any("default" in v for v in kept["properties"].values())
         return {"default": {}} if some and found.get("default") is not None else {}

@@ -1,4 +1,4 @@
-"""The objects of an installation, as plain data."""
+"""The Kubernetes objects of an installation."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,12 @@ Plain = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """What differs from one installation to the next."""
+    """The values that an installation can choose."""
 
     namespace: str = "headway"
     image: str = f"headway:{__version__}"
     replicas: int | str = 2
-    """One leads, the others wait for its lease."""
+    """One is the leader, the others are standby."""
     cpu: str = "100m"
     memory: str = "128Mi"
     most_memory: str = "512Mi"
@@ -85,9 +85,9 @@ def _container(values: Values) -> Plain:
         "command": ["headway", "operator"],
         "env": [
             {"name": "HEADWAY_DATA", "value": "/data"},
-            {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the pod's own
-            _told("POD_NAME", "metadata.name"),
-            _told("POD_NAMESPACE", "metadata.namespace"),
+            {"name": "HOME", "value": "/tmp"},  # noqa: S108 - an emptyDir of the pod
+            _field("POD_NAME", "metadata.name"),
+            _field("POD_NAMESPACE", "metadata.namespace"),
         ],
         "resources": {
             "requests": {"cpu": values.cpu, "memory": values.memory},
@@ -100,12 +100,12 @@ def _container(values: Values) -> Plain:
         },
         "volumeMounts": [
             {"name": "data", "mountPath": "/data"},
-            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - an emptyDir of the pod
         ],
     }
 
 
-def _told(name: str, path: str) -> Plain:
+def _field(name: str, path: str) -> Plain:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 

@@ -1,4 +1,4 @@
-"""What the operator may do in a cluster, and nothing more: no secret, no node's proxy, no log."""
+"""RBAC of the operator: the least it needs; no secrets, no node proxies, no logs."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from headway.spec.manifest import GROUP, PLURAL
 
 NAME = "headway"
 LEASE = "headway"
-"""Who holds it leads; the others wait."""
+"""Name of the lease of the leader election."""
 
 Rule = dict[str, Any]
 
@@ -34,14 +34,14 @@ AT_HOME = (
     _may(["create"], "leases", group="coordination.k8s.io"),
     _may(["get", "update"], "leases", group="coordination.k8s.io", resourceNames=[LEASE]),
 )
-"""In its own namespace: the election, by one lease."""
+"""In the operator's own namespace: the leader election."""
 
 VIEW = (_may(READ, PLURAL, f"{PLURAL}/status", group=GROUP),)
 EDIT = (
     _may(["create", "delete", "deletecollection", "patch", "update"], PLURAL, group=GROUP),
     _may(["get", "patch", "update"], f"{PLURAL}/scale", group=GROUP),
 )
-"""For people: those who may view or edit a namespace may do so with its training jobs."""
+"""Aggregated to the roles `view` and `edit` of users."""
 
 
 def rights(namespace: str, labels: dict[str, str]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""The objects as files: a stream to apply, a Kustomize base, a Helm chart.
+"""Render the objects as a stream of YAML, a Kustomize base, or a Helm chart.
 
-All three are made from the same objects. In the chart, what a user may choose stands as a
-template's word instead of a value; nothing else differs.
+All three have the same objects. In the chart, the values that a user can choose are template
+expressions.
 """
 
 import re
@@ -24,25 +24,25 @@ PARTS: dict[str, Callable[[Values], list[Plain]]] = {
     "rbac": objects.rbac,
     "operator": objects.operator,
 }
-"""In the order in which they must come."""
+"""In the order in which to apply them."""
 
 CHOICES = {
-    "image": ("image", "The image of the operator: one that has headway[kubernetes] in it."),
-    "replicas": ("replicas", "One leads, the others wait for its lease."),
-    "cpu": ("resources.cpu", "What it asks for; it is not held to it."),
-    "memory": ("resources.memory", "What it asks for."),
-    "most_memory": ("resources.mostMemory", "The most that it may take."),
+    "image": ("image", "Image of the operator, with headway[kubernetes] installed."),
+    "replicas": ("replicas", "Replicas: one leader, the others standby."),
+    "cpu": ("resources.cpu", "CPU request; there is no CPU limit."),
+    "memory": ("resources.memory", "Memory request."),
+    "most_memory": ("resources.mostMemory", "Memory limit."),
 }
-"""What a chart lets a user choose: the field of `Values`, its name there, and a word on it."""
+"""Values of the chart: field of `Values`, name in the chart, and description."""
 
 
 def stream(values: Values) -> list[Plain]:
-    """Every object, in the order in which to apply them."""
+    """Return every object, in the order in which to apply them."""
     return [made for part in PARTS.values() for made in part(values)]
 
 
 def kustomize(values: Values) -> dict[str, str]:
-    """The files of a base, by name."""
+    """Return the files of a Kustomize base, by name."""
     base = {f"{name}.yaml": text(part(values)) for name, part in PARTS.items()}
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
@@ -53,8 +53,8 @@ def kustomize(values: Values) -> dict[str, str]:
 
 
 def chart(values: Values) -> dict[str, str]:
-    """The files of a chart, by name; the values are what it starts from. Its namespace is the
-    release's: helm makes it.
+    """Return the files of a Helm chart, by name, with these default values. Helm creates the
+    namespace.
     """
     words = {field: f"{{{{ .Values.{name} | quote }}}}" for field, (name, _) in CHOICES.items()}
     words["replicas"] = "{{ .Values.replicas }}"  # a number
@@ -73,7 +73,7 @@ def chart(values: Values) -> dict[str, str]:
                 }
             ]
         ),
-        "values.yaml": _chosen(values),
+        "values.yaml": _values_file(values),
         "crds/trainingjobs.yaml": text(PARTS["crd"](templates)),
         **{
             f"templates/{name}.yaml": _unquoted(text(PARTS[name](templates)))
@@ -94,7 +94,7 @@ def write_files(values: Values, folder: Path | None, *, helm: bool = False) -> l
 
 
 def write(files: dict[str, str], folder: Path) -> list[Path]:
-    """Put them there; what else is there stays."""
+    """Write the files; other files in the directory stay."""
     written = []
     for name, body in files.items():
         path = folder / name
@@ -105,40 +105,40 @@ def write(files: dict[str, str], folder: Path) -> list[Path]:
 
 
 def check(values: Values) -> Values:
-    """What a user gave, before a cluster refuses it less kindly."""
+    """Raise if the namespace or the image is invalid."""
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", values.namespace):
         raise ConfigError(
-            f"{values.namespace!r} cannot be a namespace",
+            f"{values.namespace!r} is not a valid namespace",
             where="--namespace",
-            hint="use small letters, digits and '-', at most 63",
+            hint="use at most 63 lower-case letters, digits and '-'",
         )
     if not re.fullmatch(r"\S+", values.image):
         raise ConfigError(
-            f"{values.image!r} cannot be an image",
+            f"{values.image!r} is not a valid image",
             where="--image",
             hint="for example registry.example/headway:1",
         )
     return values
 
 
-class _Whole(yaml.SafeDumper):
-    """No anchors: people read these files."""
+class _WithoutAnchors(yaml.SafeDumper):
+    """Writes repeated objects in full, for readability."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - yaml's signature
         return True
 
 
 def text(found: Iterable[Plain]) -> str:
-    whole = [yaml.dump(made, Dumper=_Whole, sort_keys=False, width=100) for made in found]
+    whole = [yaml.dump(made, Dumper=_WithoutAnchors, sort_keys=False, width=100) for made in found]
     return "---\n".join(whole)
 
 
 def _unquoted(body: str) -> str:
-    """YAML quotes a template's braces; in a chart they stand as they are."""
+    """Remove the quotes that YAML adds to template expressions."""
     return re.sub(r"'(\{\{ [^}]* \}\})'", r"\1", body)
 
 
-def _chosen(values: Values) -> str:
+def _values_file(values: Values) -> str:
     lines: list[str] = []
     for field, (name, about) in CHOICES.items():
         group, _, key = name.rpartition(".")

@@ -1,1 +1,1 @@
-"""How the progress of a training is read, on every platform."""
+"""Read the metrics of training jobs, on every platform."""

@@ -1,26 +1,26 @@
-"""What training scripts print, understood without changing them.
+"""Parse the metric and the progress from the logs of unmodified training scripts.
 
-A line is worth a look only if it names the metric; then it is asked two things: the metric's
-value (`LogParser._value`) and the place in the training. Scripts count steps, batches of an epoch,
-or epochs; `_Progress` makes one number of it, which grows as the script goes on.
+A line is parsed if it names the metric: for the value of the metric (`LogParser._value`) and for
+the progress. Scripts count steps, batches of an epoch, or epochs; `_Progress` converts them to one
+number, which grows during the training.
 """
 
 import re
 from dataclasses import dataclass
 from itertools import islice
 
-_LONGEST = 8192  # bytes of a line that are looked at
+_MAX_LINE = 8192  # bytes of a line that are parsed
 _ENDS = bytes.maketrans(b"\r\b", b"\n\n")  # progress bars redraw with \r, Keras also with \b
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+\x07?|[ -/]*+[0-~])")
 
-# All below see lower-cased text. What repeats is possessive (`++`, `*+`) or short, so that no
-# line, however odd, is read more than a few times over; and a search begins with a letter where
-# it can, with the look back behind it, so that it leaps from one such letter to the next.
+# All patterns match lower-cased text. Repetitions are possessive (`++`, `*+`) or short, so that the
+# time is linear in the length of any line; a pattern starts with a literal where possible, with the
+# lookbehind after it, so that the search jumps to the next occurrence of the literal.
 _COUNT = r"\d{1,15}+(?!\d)"
 _OF = rf"\s*+(?:/|of)\s*+(?P<of>{_COUNT})"
-# From `epoch` or `step` to its place:  ` 3/10`  `: [3`  `': 1.25`; but not 50ms, 12%, 0:05:10
+# From `epoch` or `step` to its number:  ` 3/10`  `: [3`  `': 1.25`; but not 50ms, 12%, 0:05:10
 _AT = rf"[\"':=#\[\s]*+(?P<at>{_COUNT}(?P<decimals>\.\d++)?+)(?![\w%]|:\d)(?:{_OF})?"
-# 1  1.  .5  -2.5e+2  nan  -inf; but not the beginning of 10/300, 1,234 or 1.2.3
+# 1  1.  .5  -2.5e+2  nan  -inf; but not the start of 10/300, 1,234 or 1.2.3
 _NUMBER = r"[-+]?(?:(?:\d++(?:\.\d*+)?|\.\d++)(?:e[-+]?\d++)?|nan|inf)(?!\w|[./]\d|,\d{3}(?!\d))"
 # From a name to its number:  `: 1`  `= 1`  ` 1`  `': 1`  ` | 1`  `: '1'`  ` tensor(1`
 _IS = r"(?:[\"']?\s*+(?:[:=|]|->)\s*+|\s++)(?:[a-z][\w.]{0,15}+\()?[\[\"']?"
@@ -37,9 +37,9 @@ _STEP = re.compile(
 _PART = re.compile(
     rf"(?:^\W*+|[\[|]\s*+|batch[ :#\[]*+)(?P<at>{_COUNT}){_OF}(?![\w/]|[.:]\d| \d\d?:\d\d)"
 )
-# [0/5][10/1583]    [1,  2000]  (an epoch without the word, before the place in it)
+# [0/5][10/1583]    [1,  2000]  (an epoch without the word, before the position in it)
 _PAIR = re.compile(r"^\[(?:(\d++/\d++)\]\s?(?=\[)|(\d++),(?=\s*+\d++\]))")
-# Measured on data that is not trained on:  val_loss  test set: average loss  eval/loss
+# Measured on held-out data:  val_loss  test set: average loss  eval/loss
 _HELD_OUT = r"(?:val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?)"
 _HELD_OUT_NAME = re.compile(rf"(?<![a-z])(?:{_HELD_OUT}|dev)(?![a-z])(?:(?!train)[^,;\d])*$")
 _HELD_OUT_LINE = re.compile(rf"\W*+{_HELD_OUT}(?![a-z_/])")
@@ -49,8 +49,8 @@ _QUALIFIED = re.compile(r"[a-z] |.?[_/.\-]")
 
 @dataclass(frozen=True, slots=True)
 class ParsedMetric:
-    """`step` is a global step where the line has one, else the epoch, perhaps with a part of it;
-    `value` may be nan or inf; `total` is how many steps there will be, where the line says so.
+    """`step` is the global step if the line has one, else the epoch, possibly fractional; `value`
+    may be nan or inf; `total` is the total number of steps if the line has it.
     """
 
     step: float | None = None
@@ -59,7 +59,7 @@ class ParsedMetric:
 
 
 class LogParser:
-    r"""Bytes in, what was said out; keeps the unfinished last line and the last epoch heard.
+    r"""Parses the bytes of a log; keeps the unfinished last line and the last epoch.
 
     >>> LogParser().feed(b"Train Epoch: 2 [15000/60000 (25%)]\tLoss: 2.29\nEpoch 2 took 3 s\n")
     [ParsedMetric(step=1.25, value=2.29, total=None)]
@@ -69,10 +69,10 @@ class LogParser:
 
     def __init__(self, metric: str = "loss", pattern: str | None = None) -> None:
         if not metric.strip():
-            raise ValueError("the metric needs a name")
+            raise ValueError("the name of the metric is empty")
         name = metric.strip().encode(errors="replace").lower()
         self._name, self._named = name, _named(name.decode())
-        self._synonym = b"cost" if name == b"loss" else name  # as TensorFlow 1 tutorials say
+        self._synonym = b"cost" if name == b"loss" else name  # as in TensorFlow 1 tutorials
         self._held_out = _HELD_OUT_NAME.search(name.decode()) is not None
         self._pattern = None if pattern is None else _compiled(pattern)
         self._ends = _ENDS.lower() if pattern is None else _ENDS
@@ -81,11 +81,11 @@ class LogParser:
 
     def feed(self, data: bytes) -> list[ParsedMetric]:
         *lines, rest = (self._rest + data.translate(self._ends)).split(b"\n")
-        self._rest = rest[:_LONGEST]
-        hear = self._hear_metric if self._pattern is None else self._hear_pattern
-        return [said for line in lines if (said := hear(line[:_LONGEST]))]
+        self._rest = rest[:_MAX_LINE]
+        parse = self._parse_metric if self._pattern is None else self._parse_pattern
+        return [metric for line in lines if (metric := parse(line[:_MAX_LINE]))]
 
-    def _hear_metric(self, line: bytes) -> ParsedMetric | None:
+    def _parse_metric(self, line: bytes) -> ParsedMetric | None:
         if self._name not in line:
             if self._synonym in line:
                 line = line.replace(self._synonym, self._name)
@@ -99,7 +99,7 @@ class LogParser:
         step, total = self._progress.reach(text)
         return ParsedMetric(step, value, total)
 
-    def _hear_pattern(self, line: bytes) -> ParsedMetric | None:
+    def _parse_pattern(self, line: bytes) -> ParsedMetric | None:
         text = _text(line)
         found = self._pattern.search(text) if self._pattern else None
         groups = found.groupdict() if found else {}
@@ -113,12 +113,14 @@ class LogParser:
         return ParsedMetric(step, value, _float(groups.get("total")) or total)
 
     def _value(self, text: str) -> float | None:
-        """The exact name wins, then the first that ends with it; `val_loss` is no `loss`."""
+        """Return the value of the exact name, else of the first name that ends with it. Held-out
+        metrics (`val_loss`) do not count.
+        """
         if "train_runtime" in text:
-            return None  # Hugging Face's farewell has the mean of the whole run
+            return None  # Hugging Face's last line has the mean of the whole run
         second = None
         held_out = not self._held_out and _HELD_OUT_LINE.match(text)
-        for found in islice(self._named.finditer(text), 16):  # more of them are noise
+        for found in islice(self._named.finditer(text), 16):  # more are noise
             before = text[max(0, found.start() - 40) : found.start()]
             if held_out and "train" not in before:
                 continue
@@ -132,34 +134,34 @@ class LogParser:
 
 @dataclass(slots=True)
 class _Progress:
-    """One growing number from steps, places within an epoch, and epochs."""
+    """Converts steps, positions in an epoch, and epochs to one growing number."""
 
     epoch: float | None = None
     epochs: float | None = None
-    first: float = 1.0  # the first epoch's number
-    in_parts: bool = False  # whether lines told parts of an epoch
-    count: float | None = None  # the last step as it was printed,
-    count_epoch: float | None = None  # in which epoch,
-    before: float = 0.0  # and the steps before it began anew
+    first: float = 1.0  # number of the first epoch
+    in_parts: bool = False  # whether a line had a position in an epoch
+    count: float | None = None  # the last printed step,
+    count_epoch: float | None = None  # its epoch,
+    before: float = 0.0  # and the steps before the counter was reset
 
     def note(self, text: str) -> tuple[float | None, str]:
-        """Remember the line's epoch, if it has one; return it, and what else there is."""
+        """Store the epoch of a line; return it, and the rest of the line."""
         if text.startswith("["):
             text = _PAIR.sub(r"epoch \1\2 step", text)
         found = _EPOCH.search(text) if "epoch" in text else None
         if found is None:
             return None, text
         rest = text[: found.start()] + text[found.end() :]
-        if found["decimals"]:  # counts as a step does: {'loss': 0.5, 'epoch': 1.25}
+        if found["decimals"]:  # counts as a step: {'loss': 0.5, 'epoch': 1.25}
             return None, f"{rest} step {found['at']}"
         self.epoch = epoch = float(found["at"])
         self.epochs = _float(found["of"]) or self.epochs
-        if epoch == 0 or (found["bar"] and not found["of"]):  # so does Lightning count
+        if epoch == 0 or (found["bar"] and not found["of"]):  # as Lightning counts
             self.first = 0.0
         return epoch, rest
 
     def reach(self, text: str) -> tuple[float | None, float | None]:
-        """Step and total, as far as the line has them."""
+        """Return the step and the total of a line, or None."""
         epoch, rest = self.note(text)
         found = _STEP.search(rest) or (_PART.search(rest) if "/" in rest else None)
         if found is None:
@@ -172,14 +174,14 @@ class _Progress:
         return step, None if self.before else of
 
     def _whole(self, epoch: float) -> float:
-        """An epoch told as a whole, perhaps after its parts or its steps."""
+        """Return the step of an epoch's summary line, which may follow its parts or its steps."""
         if self.in_parts:
             return epoch - self.first + 1
         return epoch if self.count is None else max(epoch, self.before + self.count)
 
     def _steps(self, count: float) -> float:
-        """A counter that each epoch begins anew goes on from where it was. Without an epoch it
-        must fall by half: less is several workers who talk across each other.
+        """Return the total of a counter that is reset in each epoch. Without an epoch, the counter
+        counts as reset if it falls by half; smaller drops come from interleaved workers.
         """
         last, epoch, then = self.count or 0.0, self.epoch, self.count_epoch
         later = epoch is not None and then is not None and epoch > then
@@ -202,7 +204,7 @@ def _float(text: str | None) -> float | None:
 
 
 def _named(name: str) -> re.Pattern[str]:
-    """The name, as a word or the end of one, and its number."""
+    """Return the pattern of a name, as a word or the end of one, and its number."""
     word = re.escape(name)
     return re.compile(rf"{word}(?<![a-z0-9]{word}){_IS}(?P<value>{_NUMBER})")
 
@@ -211,7 +213,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"the pattern {pattern!r} is no regular expression: {error}") from error
+        raise ValueError(f"invalid regular expression {pattern!r}: {error}") from error
     if not compiled.groups:
-        raise ValueError(f"the pattern {pattern!r} has no group for the value: put it in (...)")
+        raise ValueError(f"the pattern {pattern!r} has no group: put the value in (...)")
     return compiled

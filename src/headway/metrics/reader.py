@@ -1,8 +1,7 @@
-"""What a replica says: its log and its `reports.jsonl`, read as they grow.
+"""Read the metrics of a replica from its log and its `reports.jsonl` as they grow.
 
-Both are bounded. A log past 64 MiB is cut to its last piece (it is opened for appending, so the
-script writes on at the new end); and of what a flood brings between two looks only the end is
-understood.
+Both are bounded. A log above 64 MiB is truncated to its last part (it is open for appending, so the
+script continues at the new end); of the bytes between two reads, only the last are parsed.
 """
 
 import json
@@ -14,24 +13,25 @@ from pathlib import Path
 
 from headway.metrics.log_parser import LogParser, ParsedMetric
 
-BOUND = 64 * 2**20
+MAX_LOG = 64 * 2**20
+"""Bytes of a log above which it is truncated."""
 KEPT = 2**20
-"""Bytes of a log that are left when it is cut."""
-LONGEST = 200
-"""Letters of what a job says of itself in words."""
-GULP = 256 * 2**10
-"""Bytes that are understood at one look."""
+"""Bytes that a truncated log keeps."""
+MAX_READ = 256 * 2**10
+"""Bytes that one read parses at most."""
+MAX_MESSAGE = 200
+"""Characters of a message from a job."""
 
 
 class Tail:
-    """The new bytes of a file that grows."""
+    """Reads the new bytes of a file that grows."""
 
     def __init__(self, path: Path, *, back: int = 0, ours: bool = True) -> None:
-        """Begins at its end, or `back` bytes before that. `ours`: it may be cut."""
+        """Start at the end of the file, or `back` bytes before it. `ours`: it may be truncated."""
         self._path, self._file, self._ours = path, -1, ours
         self._at = max(0, self._size() - back)
         self.flooded = False
-        """Did the last look bring more than can be understood?"""
+        """Whether the last read skipped bytes."""
 
     def _size(self) -> int:
         try:
@@ -42,28 +42,28 @@ class Tail:
     def read(self) -> bytes:
         if self._file < 0:
             try:
-                how = os.O_RDWR | os.O_APPEND if self._ours else os.O_RDONLY
-                self._file = os.open(self._path, how | os.O_CLOEXEC)
+                mode = os.O_RDWR | os.O_APPEND if self._ours else os.O_RDONLY
+                self._file = os.open(self._path, mode | os.O_CLOEXEC)
             except OSError:
                 return b""
         size = os.fstat(self._file).st_size
         if size < self._at:
-            self._at = 0  # somebody cut it
+            self._at = 0  # truncated by another process
         if size == self._at:
             self.flooded = False
             return b""
-        self.flooded = size - self._at > GULP
-        self._at = max(self._at, size - GULP)
+        self.flooded = size - self._at > MAX_READ
+        self._at = max(self._at, size - MAX_READ)
         data = os.pread(self._file, size - self._at, self._at)
         self._at += len(data)
-        if self._ours and size > BOUND:
-            self._cut(size)
+        if self._ours and size > MAX_LOG:
+            self._truncate(size)
         return data
 
-    def _cut(self, size: int) -> None:
+    def _truncate(self, size: int) -> None:
         kept = os.pread(self._file, KEPT, size - KEPT)
         os.ftruncate(self._file, 0)
-        note = f"[headway: {size - len(kept)} bytes were cut from here]\n".encode()
+        note = f"[headway: {size - len(kept)} bytes were cut here]\n".encode()
         os.write(self._file, note + kept)
         self._at = len(note) + len(kept)
 
@@ -75,16 +75,16 @@ class Tail:
 
 @dataclass(slots=True)
 class Heard:
-    """What was said since the last report."""
+    """Metrics since the last report."""
 
     count: int = 0
     mean: float = 0.0
     high: float | None = None
     trouble: str = ""
 
-    def take(self, value: float) -> None:
+    def add(self, value: float) -> None:
         if not isfinite(value):
-            self.trouble = f"it reported {value}"
+            self.trouble = f"reported the value {value}"
             return
         self.count += 1
         self.mean += (value - self.mean) / self.count
@@ -93,50 +93,50 @@ class Heard:
 
 @dataclass(slots=True)
 class MetricsReader:
-    """One replica, listened to."""
+    """Reads the metrics of one replica."""
 
     folder: Path
     metric: str = "loss"
     pattern: str | None = None
     log: Path | None = None
-    """Where it writes, if not into its own `out.log`."""
+    """Log file, if not `out.log` in the replica's directory."""
     back: int = 0
-    """Bytes of what it said before that are heard again."""
+    """Number of bytes written earlier that are read again."""
     heard: Heard = field(default_factory=Heard)
     step: float | None = None
     value: float | None = None
-    """The last that was said."""
+    """The last reported value."""
     total: float | None = None
     spoke: bool = False
-    """Has it said anything yet?"""
+    """Whether it has reported anything yet."""
     _sdk: bool = False
     _rest: bytes = b""
     _out: Tail = field(init=False)
     _reports: Tail = field(init=False)
-    _lines: LogParser = field(init=False)
+    _parser: LogParser = field(init=False)
 
     def __post_init__(self) -> None:
         ours = self.log is None
         self._out = Tail(self.log or self.folder / "out.log", back=self.back, ours=ours)
         self._reports = Tail(self.folder / "reports.jsonl", back=self.back)
-        self._lines = LogParser(self.metric, self.pattern)
+        self._parser = LogParser(self.metric, self.pattern)
 
     def listen(self) -> None:
-        """Take in what is new. Who speaks by the SDK is not also read from its log."""
+        """Read what is new. The log of a replica that uses the SDK is not parsed."""
         *lines, self._rest = (self._rest + self._reports.read()).split(b"\n")
         for line in lines:
-            self._told(line)
+            self._read_report(line)
         printed = self._out.read()
         if printed and not self._sdk:
-            for said in self._lines.feed(printed):
-                self._take(said)
+            for metric in self._parser.feed(printed):
+                self._record(metric)
 
     @property
     def flooded(self) -> bool:
         return self._out.flooded
 
     def report(self) -> Heard:
-        """What was said since the last one."""
+        """Return the metrics since the last call."""
         heard, self.heard = self.heard, Heard()
         return heard
 
@@ -144,48 +144,48 @@ class MetricsReader:
         self._out.close()
         self._reports.close()
 
-    def _told(self, line: bytes) -> None:
+    def _read_report(self, line: bytes) -> None:
         try:
-            said = json.loads(line)
-            step, total = said.pop("step", None), said.pop("total_steps", None)
-            trouble = _sayable(said.pop("trouble", ""))
-            value = said.get(self.metric)
-            if value is None and len(said) == 1:
-                (value,) = said.values()  # whatever it calls its only metric
-            found = ParsedMetric(
+            fields = json.loads(line)
+            step, total = fields.pop("step", None), fields.pop("total_steps", None)
+            trouble = _printable(fields.pop("trouble", ""))
+            value = fields.get(self.metric)
+            if value is None and len(fields) == 1:
+                (value,) = fields.values()  # the only metric, whatever its name
+            metric = ParsedMetric(
                 step=None if step is None else float(step),
                 value=None if value is None else float(value),
                 total=None if total is None else float(total),
             )
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-            self.heard.trouble = "a line of reports.jsonl is no report"
+            self.heard.trouble = "invalid line in reports.jsonl"
             return
         self._sdk = True
         if trouble:
             self.heard.trouble = trouble
-        self._take(found)
+        self._record(metric)
 
-    def _take(self, said: ParsedMetric) -> None:
+    def _record(self, metric: ParsedMetric) -> None:
         self.spoke = True
-        if said.total is not None and isfinite(said.total) and said.total > 0:
-            self.total = said.total
-        if said.step is not None and isfinite(said.step):
-            self.step = said.step
-        if said.value is not None:
-            self.heard.take(said.value)
-            if isfinite(said.value):
-                self.value = said.value
+        if metric.total is not None and isfinite(metric.total) and metric.total > 0:
+            self.total = metric.total
+        if metric.step is not None and isfinite(metric.step):
+            self.step = metric.step
+        if metric.value is not None:
+            self.heard.add(metric.value)
+            if isfinite(metric.value):
+                self.value = metric.value
 
 
-def _sayable(text: object) -> str:
-    """What can be written down, and is not too long for a sentence: anybody may have said it."""
-    return str(text)[:LONGEST].encode(errors="replace").decode()
+def _printable(text: object) -> str:
+    """Return the text as valid UTF-8 of limited length; a job may write anything."""
+    return str(text)[:MAX_MESSAGE].encode(errors="replace").decode()
 
 
 def last_line(folder: Path) -> str:
-    """What it said last; mostly that is why it failed."""
+    """Return the last line of a replica's log, which often says why it failed."""
     with suppress(OSError), (folder / "out.log").open("rb") as log:
         log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
         lines = log.read().decode(errors="replace").strip().splitlines()
-        return lines[-1].strip()[-LONGEST:] if lines else ""
+        return lines[-1].strip()[-MAX_MESSAGE:] if lines else ""
     return ""

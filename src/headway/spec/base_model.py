@@ -32,7 +32,7 @@ class Strict(BaseModel):
                         "key": str(key),
                         "hint": f"; did you mean '{close}'?"
                         if close
-                        else f"; known keys: {', '.join(known)}",
+                        else f"; there are: {', '.join(known)}",
                     },
                 )
         return data
