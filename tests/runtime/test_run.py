@@ -11,22 +11,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-import headway
 from headway.backend.cpu_partition import fit_nodes
 from headway.backend.local.enforcement import cgroup
-from headway.backend.transit import mark
 from headway.cli import app
 from headway.cli.display import sparkline
-from headway.core.model.job import Mode
 from headway.errors import BackendError, ConfigError
-from headway.metrics.reader import MetricsReader
 from headway.policy.registry import build
 from headway.report.cpu_timeline import of_run
 from headway.runtime import journal
 from headway.runtime.loop import Loop
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.targets import Machine
-from headway.sdk import Run
 from headway.spec.load import read_workload
 from headway.spec.runnable import Command, environment, to_jobs
 from making import node
@@ -279,118 +274,6 @@ def test_mistakes_have_one_clear_message(data, words, says):
     done = CliRunner().invoke(app, words)
     assert says in str(done.exception)
     assert done.exception.exit_code == 2
-
-
-# -- the SDK and what is heard -----------------------------------------------------------------
-
-
-def test_outside_headway_the_sdk_does_nothing(monkeypatch):
-    monkeypatch.delenv("HEADWAY_DIR", raising=False)
-    run = headway.attach(total_steps=10)
-    run.report(1, loss=0.5)
-    assert not run.managed
-    assert not run.should_checkpoint()
-    assert run.checkpoint_dir is None
-    assert run.latest is None
-    assert run.save(1, lambda folder: 1 / 0) is False
-
-
-def test_reports_are_means_of_a_tenth_of_a_second(tmp_path):
-    run = Run(tmp_path, total_steps=100)
-    for step in range(1000):
-        run.report(step, loss=2.0 if step else 5.0)
-    run.report("nonsense", loss=object())
-    run._flush()
-    lines = [json.loads(x) for x in (tmp_path / "reports.jsonl").read_text().splitlines()]
-    assert lines[0] == {"total_steps": 100}
-    assert lines[1] == {"step": 0, "loss": 5.0}
-    assert len(lines) < 20
-    voice = MetricsReader(tmp_path, back=2**20)
-    voice.listen()
-    assert (voice.total, voice.value, voice.heard.high) == (100, 2.0, 5.0)
-
-
-def test_a_checkpoint_is_complete_or_not_there(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
-    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
-    monkeypatch.setenv("HEADWAY_EPOCH", "2")
-    run = headway.attach()
-    (tmp_path / "ask").touch()
-    assert run.should_checkpoint()
-    for step in (1, 2, 3):
-        assert run.save(step, lambda folder, step=step: (folder / "state").write_text(str(step)))
-        time.sleep(0.01)
-    assert not run.should_checkpoint()
-    assert run.latest.step == 3
-    assert not run.save(4, lambda folder: 1 / 0)
-    assert (run.latest.folder / "state").read_text() == "3"
-    kept = sorted(p.name for p in (tmp_path / "checkpoint").iterdir())
-    assert kept == ["LATEST", "step-2-2", "step-3-2"]
-    (tmp_path / "epoch").write_text("3")
-    assert not run.save(5, lambda folder: None), "an older start must not save over a newer one"
-    assert run.latest.step == 3
-
-
-def test_a_step_that_is_saved_again_has_a_checkpoint_of_its_own(tmp_path, monkeypatch):
-    """The first one stays until the second is complete; and whoever asked sees a newer one."""
-    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
-    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
-    monkeypatch.setenv("HEADWAY_EPOCH", "1")
-    run, seen = headway.attach(), set()
-    for turn in range(4):
-        monkeypatch.setattr(run, "_outdated", bool)
-        assert run.save(5, lambda folder, turn=turn: (folder / "state").write_text(str(turn)))
-        assert (run.latest.step, (run.latest.folder / "state").read_text()) == (5, str(turn))
-        seen.add(mark(tmp_path, Mode.SDK))
-        answers = iter((False, True))  # killed, as it were, before LATEST names the next
-        monkeypatch.setattr(run, "_outdated", lambda answers=answers: next(answers))
-        assert not run.save(5, lambda folder: (folder / "state").write_text("torn"))
-        assert (run.latest.folder / "state").read_text() == str(turn)
-    assert len(seen) == 4
-    left = [p for p in (tmp_path / "checkpoint").iterdir() if p.name != "LATEST"]
-    assert len(left) <= 3
-
-
-def test_the_newest_checkpoint_stays_whatever_its_time(tmp_path, monkeypatch):
-    """Who copies a folder copies its time, too."""
-    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
-    run = Run(tmp_path)
-    for step in range(4):
-        assert run.save(step, lambda folder, step=step: os.utime(folder, (step, 1000 - step)))
-        assert run.latest.step == step
-    assert len(list((tmp_path / "checkpoint").glob("step-*"))) == 2
-
-
-def test_what_is_said_in_trouble_is_no_number(tmp_path):
-    (tmp_path / "reports.jsonl").write_text('{"step": 1, "loss": NaN}\nnonsense\n{"accuracy": 3}\n')
-    voice = MetricsReader(tmp_path, back=2**20)
-    voice.listen()
-    heard = voice.report()
-    assert (heard.count, heard.mean, heard.trouble) == (
-        1,
-        3.0,
-        "invalid line in reports.jsonl",
-    )
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param('{"step": ' + "1" * 400 + "}", id="a number that is none"),
-        pytest.param("[" * 100_000, id="nested without end"),
-        pytest.param('{"trouble": ' + "[" * 20_000 + "]" * 20_000 + "}", id="trouble without end"),
-        pytest.param('{"trouble": "\\ud800' + "x" * 1000 + '"}', id="half a letter"),
-        pytest.param('{"trouble": {"\\ud800": 1}}', id="half a letter within"),
-    ],
-)
-def test_an_odd_report_of_one_job_does_not_end_the_run(tmp_path, line):
-    (tmp_path / "reports.jsonl").write_text(line + '\n{"step": 7, "loss": 2.0}\n')
-    voice = MetricsReader(tmp_path, back=2**20)
-    voice.listen()
-    heard = voice.report()
-    assert (voice.step, heard.mean) == (7, 2.0)
-    assert 0 < len(heard.trouble) <= 200
-    assert heard.trouble.encode()
 
 
 def test_a_torn_journal_is_mended(tmp_path):

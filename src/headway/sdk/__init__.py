@@ -1,4 +1,4 @@
-"""What training scripts import. Standard library only; never blocks, never raises into them.
+"""The SDK for training scripts. It needs only the standard library, never blocks, never raises.
 
     run = headway.attach(total_steps=3000)
     …
@@ -6,8 +6,9 @@
     if run.should_checkpoint():
         run.save(step, lambda folder: torch.save(state, folder / "state.pt"))
 
-Outside Headway every call does nothing. Inside, a report is a line appended to `reports.jsonl`
-in the replica's folder, at most ten a second: what is said in between goes into their means.
+Outside Headway every call does nothing. Inside, a report is a line appended to `reports.jsonl` in
+the replica's directory, at most ten per second; a line holds the means of the reports since the
+last one.
 """
 
 import atexit
@@ -21,9 +22,9 @@ from time import monotonic, time_ns
 from typing import NamedTuple, SupportsFloat
 
 PAUSE = 0.1
-"""Seconds between two lines."""
+"""Seconds between two lines of `reports.jsonl`."""
 KEPT = 2
-"""Complete checkpoints that are kept."""
+"""Number of complete checkpoints that are kept."""
 
 
 class Checkpoint(NamedTuple):
@@ -32,7 +33,7 @@ class Checkpoint(NamedTuple):
 
 
 class Run:
-    """One process of a job, as Headway knows it."""
+    """One process of a job."""
 
     def __init__(self, folder: Path | None, total_steps: float | None = None) -> None:
         self._folder = folder
@@ -49,28 +50,28 @@ class Run:
             self._file = os.open(folder / "reports.jsonl", flags, 0o644)
             if total_steps:
                 self._write({"total_steps": total_steps})
-        atexit.register(self._flush)
+        atexit.register(self.flush)
 
     @property
     def managed(self) -> bool:
-        """Does Headway look after this process?"""
+        """Whether this process runs under Headway."""
         return self._folder is not None
 
     def report(self, step: float, **metrics: SupportsFloat) -> None:
-        """Tell how far the training has come, and how well it does: `report(12, loss=0.43)`."""
+        """Report the progress of the training: `report(12, loss=0.43)`."""
         if self._file < 0:
             return
-        with suppress(Exception):  # a training must not end because we were told nonsense
-            told, means = {name: float(value) for name, value in metrics.items()}, self._means
+        with suppress(Exception):  # an invalid report must not end the training
+            values, means = {name: float(value) for name, value in metrics.items()}, self._means
             self._step = step + 0
-            for name, value in told.items():
+            for name, value in values.items():
                 mean, count = means.get(name, (0.0, 0))
                 means[name] = (mean + (value - mean) / (count + 1), count + 1)
             if monotonic() >= self._due:
-                self._flush()
+                self.flush()
 
     def should_checkpoint(self) -> bool:
-        """Has Headway asked for a checkpoint? Then `save` one soon."""
+        """Whether Headway requests a checkpoint; if so, `save` one soon."""
         return bool(self._ask) and os.path.exists(self._ask)  # noqa: PTH110 - twice as fast
 
     @property
@@ -80,25 +81,25 @@ class Run:
 
     @property
     def latest(self) -> Checkpoint | None:
-        """The newest complete checkpoint, to go on from."""
+        """The newest complete checkpoint, or None."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             folder = self.checkpoint_dir
             if folder is not None:
-                found = json.loads((folder / "LATEST").read_text())
-                there = Checkpoint(folder / found["name"], int(found["step"]))
-                return there if there.folder.is_dir() else None
+                note = json.loads((folder / "LATEST").read_text())
+                newest = Checkpoint(folder / note["name"], int(note["step"]))
+                return newest if newest.folder.is_dir() else None
         return None
 
     def save(self, step: int, write: Callable[[Path], object]) -> bool:
-        """Let `write` put its files into a fresh folder, and make that the newest checkpoint.
+        """Call `write` with a new directory, and make that the newest checkpoint.
 
-        Complete means that it survives a crash at any instant: `LATEST` names it only when all
-        of it is on disk. Returns False, and leaves the last one as it was, if anything failed.
+        A crash at any time leaves a complete checkpoint: `LATEST` names the new one only when all
+        of it is on disk. Returns False, and keeps the previous one, if anything failed.
         """
         folder = self.checkpoint_dir
-        if folder is None or self._outdated():
+        if folder is None or self._superseded():
             return False
-        name = _name(folder, step)
+        name = _checkpoint_name(folder, step)
         fresh = folder / f"{name}.part"
         try:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -107,7 +108,7 @@ class Run:
             self._complete(folder, fresh, name, step)
         except Exception as error:  # noqa: BLE001 - a full disk must not end a training
             shutil.rmtree(fresh, ignore_errors=True)
-            self._write({"trouble": f"could not save a checkpoint: {error!r}"[:200]})
+            self._write({"trouble": f"cannot save a checkpoint: {error!r}"[:200]})
             return False
         return True
 
@@ -116,8 +117,8 @@ class Run:
             _sync(path)
         fresh.rename(folder / name)
         _sync(folder)
-        if self._outdated():
-            raise RuntimeError("another process has taken over this job")
+        if self._superseded():
+            raise RuntimeError("a newer attempt of this replica has started")
         note = folder / "LATEST.part"
         note.write_text(json.dumps({"name": name, "step": step}))
         _sync(note)
@@ -130,16 +131,17 @@ class Run:
         for old in others[: 1 - KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
-    def _outdated(self) -> bool:
-        """Was this job started again elsewhere? Each start counts one epoch up."""
+    def _superseded(self) -> bool:
+        """Whether a newer attempt of this replica has started, possibly on another node."""
         if self._folder is None:
             return True
-        with suppress(OSError, ValueError):
-            newest = int((self._folder / "epoch").read_text())
-            return int(os.environ.get("HEADWAY_EPOCH", "0")) < newest
+        for name in ("attempt", "epoch"):  # remove "epoch" once all platforms write `attempt`
+            with suppress(OSError, ValueError):
+                return int(_attempt()) < int((self._folder / name).read_text())
         return False
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write the reports that wait for the next line; happens by itself at exit."""
         means, self._means = self._means, {}
         if means:
             self._due = monotonic() + PAUSE
@@ -151,16 +153,22 @@ class Run:
 
 
 def attach(total_steps: float | None = None) -> Run:
-    """The run that this process is part of. `total_steps`: how many it will make, if known."""
+    """Return the run of this process. `total_steps`: the number of steps, if known."""
     folder = os.environ.get("HEADWAY_DIR")
     return Run(Path(folder) if folder else None, total_steps)
 
 
-def _name(folder: Path, step: int) -> str:
-    """Of a checkpoint: its own, also if this step was saved before. That one stays until `LATEST`
-    names the new one, and whoever waits for a newer one sees that it is.
+def _attempt() -> str:
+    """Return the number of this start of the replica."""
+    # Remove HEADWAY_EPOCH once all platforms set HEADWAY_ATTEMPT.
+    return os.environ.get("HEADWAY_ATTEMPT") or os.environ.get("HEADWAY_EPOCH", "0")
+
+
+def _checkpoint_name(folder: Path, step: int) -> str:
+    """Return a new name, also for a step that was saved before: that checkpoint stays until
+    `LATEST` names the new one, and the change of `LATEST` shows that there is a newer one.
     """
-    name = f"step-{step}-{os.environ.get('HEADWAY_EPOCH', '0')}"
+    name = f"step-{step}-{_attempt()}"
     return f"{name}-{time_ns()}" if (folder / name).exists() else name
 
 

@@ -1,0 +1,34 @@
+"""The reader of a replica's metrics survives whatever a job writes."""
+
+import pytest
+
+from headway.metrics.reader import MetricsReader
+
+
+def read(folder, text):
+    (folder / "reports.jsonl").write_text(text)
+    reader = MetricsReader(folder, back=2**20)
+    reader.listen()
+    return reader, reader.report()
+
+
+def test_invalid_reports_are_trouble_and_not_values(tmp_path):
+    _, found = read(tmp_path, '{"step": 1, "loss": NaN}\nnonsense\n{"accuracy": 3}\n')
+    assert (found.count, found.mean, found.trouble) == (1, 3.0, "invalid line in reports.jsonl")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param('{"step": ' + "1" * 400 + "}", id="a number that overflows"),
+        pytest.param("[" * 100_000, id="deep nesting"),
+        pytest.param('{"trouble": ' + "[" * 20_000 + "]" * 20_000 + "}", id="deep trouble"),
+        pytest.param('{"trouble": "\\ud800' + "x" * 1000 + '"}', id="half a surrogate pair"),
+        pytest.param('{"trouble": {"\\ud800": 1}}', id="half a surrogate pair in a key"),
+    ],
+)
+def test_an_invalid_report_does_not_hide_the_next(tmp_path, line):
+    reader, found = read(tmp_path, line + '\n{"step": 7, "loss": 2.0}\n')
+    assert (reader.step, found.mean) == (7, 2.0)
+    assert 0 < len(found.trouble) <= 200
+    assert found.trouble.encode()
