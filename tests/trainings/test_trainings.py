@@ -1,4 +1,4 @@
-"""The built-in trainings: right gradients, falling losses, and the same end after any stop."""
+"""The built-in trainings: correct gradients, falling losses, the same weights after any restart."""
 
 import os
 import re
@@ -34,7 +34,7 @@ every_model = pytest.mark.parametrize("name", MODELS)
 
 
 class Run:
-    """As the SDK's, with folders of the test and a stop or a request at chosen steps."""
+    """A run like the SDK's, with a stop or a request for a checkpoint at given steps."""
 
     def __init__(self, folder, *, stop=None, stop_at=0, ask_at=()):
         self.folder, self.stop, self.stop_at, self.ask_at = folder, stop, stop_at, ask_at
@@ -113,14 +113,14 @@ def test_checkpoints_are_written_when_due_and_when_asked_for(tmp_path):
     assert run.saved == [2, 3, 6]
 
 
-def test_a_stop_in_a_step_that_was_saved_saves_no_second_time(tmp_path):
+def test_a_stop_after_a_step_that_was_saved_does_not_save_again(tmp_path):
     stop = Stop()
     run = Run(tmp_path, stop=stop, stop_at=2, ask_at={2})
     assert train(Training(Recipe(model="cnn", batches=1)), run, stop, steps=7) == TERMINATED
     assert run.saved == [2]
 
 
-def test_a_finished_training_that_is_started_again_is_done_at_once(tmp_path, capsys):
+def test_a_finished_training_that_is_started_again_exits_at_once(tmp_path, capsys):
     run, recipe = Run(tmp_path), Recipe(model="cnn", batches=1)
     train(Training(recipe), run, Stop(), steps=2, save_every=2)
     once = capsys.readouterr().out.splitlines()
@@ -135,7 +135,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path):
         train(Training(Recipe(model="cnn", batches=1, seed=3)), run, Stop(), steps=2)
 
 
-def test_data_are_what_they_say():
+def test_generated_data_have_the_documented_shape():
     images, labels = digits(np.random.default_rng(0), 500)
     assert images.shape == (500, SIDE, SIDE)
     assert images.min() == 0
@@ -173,7 +173,7 @@ def command(monkeypatch, capsys):
     signal.signal(signal.SIGTERM, before)
 
 
-def test_the_command_prints_each_step_and_what_came_out(command):
+def test_the_command_prints_each_step_and_the_result(command):
     code, out, _ = command("cnn", "--steps", 2, "--batches", 2)
     first, second, last = out.splitlines()
     assert code == 0
@@ -193,20 +193,20 @@ def test_help_names_every_model(command):
     [
         (["gnu", "--steps", 1], "invalid choice: 'gnu'"),
         (["gru", "--steps", 0], "must be at least 1"),
-        (["gru", "--steps", 1, "--demand", 0], "must lie above 0"),
-        (["gru", "--steps", 1, "--demand", "nan"], "must lie above 0"),
+        (["gru", "--steps", 1, "--demand", 0], "must be above 0"),
+        (["gru", "--steps", 1, "--demand", "nan"], "must be above 0"),
     ],
 )
-def test_a_mistake_is_one_message(command, words, says):
+def test_an_invalid_argument_gives_one_message(command, words, says):
     code, _, err = command(*words)
     assert code == 2
     assert says in err
 
 
-def test_another_trainings_checkpoint_is_a_message_too(command, monkeypatch, tmp_path):
-    run = Run(tmp_path)
-    train(Training(Recipe(model="cnn", batches=1)), run, Stop(), steps=1, save_every=1)
-    monkeypatch.setattr(__main__.sdk, "attach", lambda **_: run)
+def test_a_checkpoint_of_another_training_gives_a_message(command, monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+    command("cnn", "--steps", 1, "--batches", 1, "--save-every", 1)
     code, _, err = command("gru", "--steps", 2)
     assert code == 2
     assert "another training" in err
@@ -232,7 +232,7 @@ def test_a_signal_ends_the_process_after_its_step_even_while_it_waits():
     assert process.returncode == 143
 
 
-def test_demand_is_about_the_part_of_a_core_that_is_used():
+def test_demand_is_about_the_fraction_of_a_core_that_is_used():
     with started("cnn", "--steps", 20, "--batches", 20, "--demand", "0.4") as process:
         process.stdout.readline()
         began, before = os.times(), used_by(process.pid)

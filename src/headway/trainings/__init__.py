@@ -1,8 +1,8 @@
-"""Small real trainings in plain numpy, to run as jobs where nothing else is installed.
+"""Built-in training jobs in plain numpy, for machines without a training framework.
 
     python -m headway.trainings vae --steps 100
 
-Importing this costs nothing: numpy is loaded when a model is made.
+Importing this package is cheap: numpy is imported when a model is created.
 """
 
 from importlib import import_module
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from headway.trainings.model import Model
 
 
-def _named(name: str, kind: str) -> "Callable[[Generator], Model]":
-    def make(rng: "Generator") -> "Model":
-        made: Model = getattr(import_module(f"headway.trainings.{name}"), kind)(rng)
-        return made
+def _lazy(name: str, kind: str) -> "Callable[[Generator], Model]":
+    def create(rng: "Generator") -> "Model":
+        model: Model = getattr(import_module(f"headway.trainings.{name}"), kind)(rng)
+        return model
 
-    return make
+    return create
 
 
 MODELS = {
-    "vae": _named("vae", "VAE"),
-    "gru": _named("gru", "GRU"),
-    "cnn": _named("cnn", "CNN"),
-    "lstm": _named("lstm", "LSTM"),
-    "birnn": _named("birnn", "BiRNN"),
+    "vae": _lazy("vae", "VAE"),
+    "gru": _lazy("gru", "GRU"),
+    "cnn": _lazy("cnn", "CNN"),
+    "lstm": _lazy("lstm", "LSTM"),
+    "birnn": _lazy("birnn", "BiRNN"),
 }
-"""By name: makes the model, with its data and first weights drawn from the generator."""
+"""Functions that create a model, with data and initial weights from the generator."""
 
 UPDATES_PER_SECOND: dict[str, float] = {
     "vae": 350,
@@ -40,5 +40,5 @@ UPDATES_PER_SECOND: dict[str, float] = {
     "lstm": 280,
     "birnn": 290,
 }
-"""Nominal: by this a job of so many core-seconds is sized. Updates in a second of one core of the
-machine on which Headway was written, the median of three runs; another machine has its own."""
+"""Nominal speed, which converts core-seconds to updates: updates per second of one core of the
+reference machine, median of three runs."""

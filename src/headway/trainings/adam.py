@@ -1,12 +1,12 @@
-"""Adam (Kingma and Ba 2015), with the length of the whole gradient kept within bounds."""
+"""Adam (Kingma and Ba 2015), with gradient clipping by global norm."""
 
 import numpy as np
 
 from headway.trainings.model import Arrays
 
 MEAN, SQUARE, TINY = 0.9, 0.999, 1e-8
-LONGEST = 1.0
-"""A longer gradient is shortened to this: one odd batch must not undo what was learnt."""
+MAX_NORM = 1.0
+"""Global norm to which larger gradients are clipped."""
 
 
 class Adam:
@@ -17,9 +17,9 @@ class Adam:
 
     def update(self, grads: Arrays) -> None:
         self.updates += 1
-        length = np.sqrt(sum(float(np.vdot(grad, grad)) for grad in grads.values()))
-        scale = min(1.0, LONGEST / max(length, TINY))
-        # Both averages start at nought; the rate makes up for it.
+        norm = np.sqrt(sum(float(np.vdot(grad, grad)) for grad in grads.values()))
+        scale = min(1.0, MAX_NORM / max(norm, TINY))
+        # Bias correction: both averages start at zero.
         rate = self.rate * np.sqrt(1 - SQUARE**self.updates) / (1 - MEAN**self.updates)
         for name in self.params:
             grad, mean, square = grads[name] * scale, self.mean[name], self.square[name]

@@ -1,4 +1,4 @@
-"""A bidirectional recurrent network (Schuster and Paliwal 1997): tags what past and future tell."""
+"""A bidirectional recurrent network (Schuster and Paliwal 1997) that tags a sequence."""
 
 import numpy as np
 from numpy.random import Generator
@@ -27,21 +27,21 @@ class BiRNN:
     def loss_and_grads(self, batch: Batch) -> tuple[float, Arrays]:
         values, tags = batch
         p, n = self.params, self._hidden
-        before, past = self._read("past", values)
-        after, future = self._read("future", values[::-1])
+        before, past = self._forward("past", values)
+        after, future = self._forward("future", values[::-1])
         states = flat(np.concatenate([past, future[::-1]], axis=2))
         loss, d_logits = cross_entropy(states @ p["tag.w"] + p["tag.b"], tags.ravel())
         d_states = (d_logits @ p["tag.w"].T).reshape(*values.shape, 2 * n)
-        d_past = self._unread("past", past, d_states[..., :n])
-        d_future = self._unread("future", future, d_states[::-1, :, n:])
+        d_past = self._backward("past", past, d_states[..., :n])
+        d_future = self._backward("future", future, d_states[::-1, :, n:])
         return loss, (
             layer("past", flat(before), flat(d_past))
             | layer("future", flat(after), flat(d_future))
             | layer("tag", states, d_logits)
         )
 
-    def _read(self, way: str, values: Array) -> tuple[Array, Array]:
-        """What entered each step, value and state before it; and the state after it."""
+    def _forward(self, way: str, values: Array) -> tuple[Array, Array]:
+        """Return the input of each step (value and previous state), and its state."""
         entered = np.zeros((*values.shape, 1 + self._hidden))
         entered[..., 0] = values
         states = np.empty((*values.shape, self._hidden))
@@ -51,8 +51,8 @@ class BiRNN:
             states[t] = np.tanh(entered[t] @ self.params[f"{way}.w"] + self.params[f"{way}.b"])
         return entered, states
 
-    def _unread(self, way: str, states: Array, d_states: Array) -> Array:
-        """Gradients by the sums of which the states are the tanh."""
+    def _backward(self, way: str, states: Array, d_states: Array) -> Array:
+        """Return the gradients with respect to the pre-activations of the states."""
         d_sums = np.empty_like(states)
         back = self.params[f"{way}.w"][1:].T
         d_state = np.zeros_like(states[0])

@@ -1,13 +1,13 @@
-"""A convolutional classifier: which digit is it? Two convolutions, then a softmax over the ten.
+"""A convolutional classifier of digits: two convolutions and a softmax over ten classes.
 
-A convolution is one product of matrices: every 3 x 3 patch is laid out as a row (im2col).
+A convolution is one matrix product: every 3 x 3 patch is a row (im2col).
 """
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.random import Generator
 
-from headway.trainings.data import CLASSES, SIDE, digits, smudged
+from headway.trainings.data import CLASSES, SIDE, add_noise, digits
 from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, flat, layer
 
 WIDTH, STRIDE = 3, 2
@@ -37,7 +37,7 @@ class CNN:
 
     def batch(self, rng: Generator) -> Batch:
         chosen = rng.integers(len(self._images), size=self._size)
-        return smudged(rng, self._images[chosen], 0.5), self._labels[chosen]
+        return add_noise(rng, self._images[chosen], 0.5), self._labels[chosen]
 
     def loss_and_grads(self, batch: Batch) -> tuple[float, Arrays]:
         images, labels = batch
@@ -50,7 +50,7 @@ class CNN:
         loss, d_logits = cross_entropy(features @ p["class.w"] + p["class.b"], labels)
 
         d_second = (d_logits @ p["class.w"].T).reshape(second.shape) * (second > 0)
-        d_first = scattered(d_second @ p["second.w"].T, first.shape) * (first > 0)
+        d_first = scatter(d_second @ p["second.w"].T, first.shape) * (first > 0)
         return loss, (
             layer("first", flat(first_rows), flat(d_first))
             | layer("second", flat(second_rows), flat(d_second))
@@ -59,14 +59,14 @@ class CNN:
 
 
 def patches(images: Array) -> Array:
-    """Of images (count, row, column, channel) every second patch along both sides, as a row."""
+    """Return every second patch of images (count, row, column, channel), each as a row."""
     padded = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)))
     found = sliding_window_view(padded, (WIDTH, WIDTH), axis=(1, 2))[:, ::STRIDE, ::STRIDE]
     return found.reshape(*found.shape[:3], -1)
 
 
-def scattered(rows: Array, shape: tuple[int, ...]) -> Array:
-    """The transpose of `patches`: each number is added where it was taken from."""
+def scatter(rows: Array, shape: tuple[int, ...]) -> Array:
+    """Return the transpose of `patches`: add each number to the pixel it came from."""
     count, height, width, channels = shape
     padded = np.zeros((count, height + 2, width + 2, channels))
     parts = rows.reshape(*rows.shape[:3], channels, WIDTH, WIDTH)

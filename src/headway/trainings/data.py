@@ -1,6 +1,6 @@
-"""Data drawn from a seed: digits to look at, words, waves and balances to read step by step.
+"""Data generated from a seed: images of digits, and sequences of words, waves and balances.
 
-All of it is noisy, so that a loss has a floor above nought, as it has with real data.
+All data are noisy, so that a loss has a floor above zero, as with real data.
 """
 
 import numpy as np
@@ -13,9 +13,9 @@ CLASSES = 10
 LETTERS = " abcdefghijklmnopqrstuvwxyz"
 TAGS = 8
 WRONG = 0.05
-"""The part of the tags that are drawn by chance."""
+"""Fraction of the tags that are random."""
 
-# The bars of a pocket calculator, as (top, left, bottom, right), and which of them each digit has.
+# The segments of a seven-segment display, as (top, left, bottom, right), and those of each digit.
 BARS = [
     (2, 4, 4, 12), (2, 4, 8, 6), (2, 10, 8, 12), (7, 4, 9, 12),
     (8, 4, 14, 6), (8, 10, 14, 12), (12, 4, 14, 12),
@@ -24,7 +24,7 @@ LIT = ["012456", "25", "02346", "02356", "1235", "01356", "013456", "025", "0123
 
 
 def digits(rng: Generator, count: int) -> tuple[Array, Labels]:
-    """Images of 16 x 16 pixels between 0 and 1, each digit pushed, slanted and dimmed by chance."""
+    """Return images of 16 x 16 pixels in [0, 1], randomly shifted, slanted and dimmed."""
     shapes = np.zeros((CLASSES, SIDE, SIDE))
     for shape, lit in zip(shapes, LIT, strict=True):
         for top, left, bottom, right in (BARS[int(bar)] for bar in lit):
@@ -39,12 +39,12 @@ def digits(rng: Generator, count: int) -> tuple[Array, Labels]:
     return images * rng.uniform(0.6, 1.0, size=(count, 1, 1)), labels
 
 
-def smudged(rng: Generator, images: Array, noise: float) -> Array:
+def add_noise(rng: Generator, images: Array, noise: float) -> Array:
     return images + noise * rng.standard_normal(images.shape)
 
 
 def text(rng: Generator, length: int, vocabulary: int = 80) -> Labels:
-    """Made-up words, some frequent and most rare, as places in `LETTERS`."""
+    """Return a text of random words with Zipf frequencies, as indices into `LETTERS`."""
     lengths = rng.integers(2, 8, size=vocabulary)
     words = [np.append(rng.integers(1, len(LETTERS), size=n), 0) for n in lengths]
     frequency = 1 / np.arange(1.0, vocabulary + 1)  # Zipf's law
@@ -53,21 +53,21 @@ def text(rng: Generator, length: int, vocabulary: int = 80) -> Labels:
 
 
 def windows(rng: Generator, symbols: Labels, length: int, count: int) -> Labels:
-    """Pieces of a text, one in each column."""
+    """Return windows of a text, one per column."""
     begins = rng.integers(len(symbols) - length + 1, size=count)
     return np.asarray(symbols[begins + np.arange(length)[:, None]])
 
 
 def waves(rng: Generator, length: int, count: int) -> Array:
-    """In each column the noisy sum of two waves, whose pace only the past can tell."""
+    """Return noisy sums of two waves of random frequency, one per column."""
     pace = rng.uniform(0.2, 1.2, size=(2, 1, count))
     phase = rng.uniform(0, 2 * np.pi, size=(2, 1, count))
     clean = np.sin(pace * np.arange(length)[:, None] + phase).sum(axis=0)
-    return smudged(rng, clean, 0.1)
+    return add_noise(rng, clean, 0.1)
 
 
 def balances(rng: Generator, length: int, count: int) -> tuple[Array, Labels]:
-    """Numbers in columns, each tagged by how far those that follow outweigh those before it."""
+    """Return numbers in columns, each tagged by the weighted balance of later and earlier ones."""
     values = rng.standard_normal((length, count))
     ahead = np.arange(length) - np.arange(length)[:, None]
     balance = (np.sign(ahead) * 0.7 ** np.abs(ahead)) @ values

@@ -1,4 +1,4 @@
-"""A gated recurrent unit (Cho et al. 2014) that reads a text and guesses each next letter."""
+"""A gated recurrent unit (Cho et al. 2014) that predicts the next letter of a text."""
 
 import numpy as np
 from numpy.random import Generator
@@ -47,7 +47,7 @@ class GRU:
         )
 
     def _forward(self, entered: Array) -> tuple[Array, Array]:
-        """All states, the first of them nought; and of each step the gates and what they gate."""
+        """Return all states, starting with zero, and the gates and candidates of each step."""
         steps, size, _ = entered.shape
         n = self._hidden
         states, kept = np.zeros((steps + 1, size, n)), np.empty((steps, size, 4 * n))
@@ -61,7 +61,7 @@ class GRU:
         return states, kept
 
     def _backward(self, states: Array, kept: Array, d_states: Array) -> tuple[Array, Array]:
-        """Gradients by what entered each step and by what came to it from the state before."""
+        """Return the gradients with respect to the input and the recurrent part of each step."""
         n = self._hidden
         d_input, d_recurrent = np.empty((2, *kept.shape[:2], 3 * n))
         d_state = np.zeros_like(states[0])

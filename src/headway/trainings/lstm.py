@@ -1,4 +1,4 @@
-"""Long short-term memory (Hochreiter and Schmidhuber 1997) that foresees a wave."""
+"""Long short-term memory (Hochreiter and Schmidhuber 1997) that predicts a wave."""
 
 import numpy as np
 from numpy.random import Generator
@@ -15,7 +15,7 @@ class LSTM:
         forgets = np.arange(4 * hidden) // hidden == 1
         self.params: Arrays = {
             "gates.w": dense(rng, 1 + hidden, 4 * hidden),
-            "gates.b": forgets.astype(np.float64),  # at first the memory is kept
+            "gates.b": forgets.astype(np.float64),  # forget gates start open
             "value.w": dense(rng, hidden, 1),
             "value.b": np.zeros(1),
         }
@@ -37,7 +37,7 @@ class LSTM:
         )
 
     def _forward(self, values: Array) -> tuple[Array, Array, Array, Array]:
-        """Of each step what entered it, its memory (and the first, nought), gates and state."""
+        """Return input, memory (with the initial zero), gates and state of each step."""
         (steps, size), n = values.shape, self._hidden
         entered, gates = np.zeros((steps, size, 1 + n)), np.empty((steps, size, 4 * n))
         memories, states = np.zeros((steps + 1, size, n)), np.empty((steps, size, n))
@@ -54,7 +54,7 @@ class LSTM:
         return entered, memories, gates, states
 
     def _backward(self, memories: Array, gates: Array, d_states: Array) -> Array:
-        """Gradients by the sums that the gates are made of."""
+        """Return the gradients with respect to the pre-activations of the gates."""
         d_gates = np.empty_like(gates)
         d_state, d_memory = np.zeros_like(memories[:2])
         back = self.params["gates.w"][1:].T

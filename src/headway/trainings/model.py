@@ -1,4 +1,4 @@
-"""What all models share: the shape of a model, and the few functions that most of them need."""
+"""The interface of models, and functions that several of them use."""
 
 from typing import Any, Protocol
 
@@ -13,10 +13,10 @@ Batch = tuple[NDArray[Any], ...]
 
 
 class Model(Protocol):
-    """A network and its data. Everything random about an update is in its batch."""
+    """A network and its data. All randomness of an update is in its batch."""
 
     params: Arrays
-    """All that is trained, updated in place."""
+    """Parameters, updated in place."""
 
     def batch(self, rng: Generator) -> Batch: ...
 
@@ -24,12 +24,12 @@ class Model(Protocol):
 
 
 def dense(rng: Generator, inputs: int, outputs: int) -> Array:
-    """First weights of a layer: its outputs vary about as much as its inputs."""
+    """Return initial weights that preserve the variance of the inputs."""
     return np.asarray(rng.standard_normal((inputs, outputs)) / np.sqrt(inputs))
 
 
 def layer(name: str, entered: Array, change: Array) -> Arrays:
-    """Gradients of `entered @ w + b`, of which `change` is the gradient by its outcome."""
+    """Return the gradients of `entered @ w + b`, given the gradient `change` of its output."""
     return {f"{name}.w": entered.T @ change, f"{name}.b": change.sum(axis=0)}
 
 
@@ -38,12 +38,12 @@ def sigmoid(x: Array) -> Array:
 
 
 def flat(x: Array) -> Array:
-    """Every row of every time step below the other."""
+    """Merge all axes but the last."""
     return x.reshape(-1, x.shape[-1])
 
 
 def cross_entropy(logits: Array, labels: Labels) -> tuple[float, Array]:
-    """The mean over all labels, and its gradient by the logits."""
+    """Return the mean over all labels, and its gradient with respect to the logits."""
     rows = np.arange(len(labels))
     shifted = logits - logits.max(axis=1, keepdims=True)
     parts = np.exp(shifted)

@@ -1,13 +1,13 @@
-"""Whether the process was asked to end."""
+"""A request to stop the process."""
 
 import time
 
 NAP_S = 0.05
-"""The longest that a waiting process does not look whether it is to stop."""
+"""Longest delay until a waiting process notices a request to stop."""
 
 
 class Stop:
-    """A flag: setting it is all that may safely be done in the handler of a signal."""
+    """A flag, which a signal handler can set safely."""
 
     def __init__(self) -> None:
         self.asked = False

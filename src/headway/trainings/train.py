@@ -1,4 +1,4 @@
-"""One training from its first step to its last, or on from a checkpoint to the same weights."""
+"""Train a model, from the start or from a checkpoint; both end in the same weights."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ DONE, TERMINATED = 0, 143
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What the weights depend on, besides the number of steps."""
+    """Everything that determines the weights, besides the number of steps."""
 
     model: str
     batches: int = 10
@@ -33,7 +33,7 @@ class Checkpoint(Protocol):
 
 
 class Run(Protocol):
-    """What is used of the SDK's run."""
+    """The part of the SDK's run that is used here."""
 
     @property
     def latest(self) -> Checkpoint | None: ...
@@ -53,7 +53,7 @@ class Training:
         self._adam = Adam(self._model.params)
 
     def advance(self) -> float:
-        """One step: some updates, and the mean of their losses."""
+        """Do one step of several updates; return the mean of their losses."""
         losses = []
         for _ in range(self.recipe.batches):
             loss, grads = self._model.loss_and_grads(self._model.batch(self._rng))
@@ -83,10 +83,10 @@ class Training:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         if state["recipe"] != asdict(self.recipe):
             raise ConfigError(
-                "the checkpoint is of another training: "
+                "the checkpoint belongs to another training: "
                 + " ".join(f"{key}={value}" for key, value in state["recipe"].items()),
                 where=str(folder),
-                hint="give the same words as before, or another checkpoint folder",
+                hint="use the same arguments, or another checkpoint directory",
             )
         with np.load(folder / "arrays.npz", allow_pickle=False) as saved:
             for name, values in self._arrays().items():
@@ -95,7 +95,7 @@ class Training:
         self._rng.bit_generator.state = state["generator"]
 
     def _arrays(self) -> dict[str, Any]:
-        """Weights and averages by name, as they are: to be read from or written into."""
+        """Return weights and averages by name, not copied."""
         kinds = {"weight": self._model.params, "mean": self._adam.mean, "square": self._adam.square}
         return {f"{kind}.{name}": kinds[kind][name] for kind in kinds for name in kinds[kind]}
 
@@ -103,13 +103,13 @@ class Training:
 def train(
     training: Training, run: Run, stop: Stop, *, steps: int, demand: float = 1, save_every: int = 0
 ) -> int:
-    """Go on until all is done or a stop is asked for; the exit code."""
+    """Train until the last step or a request to stop; return the exit code."""
     if (latest := run.latest) is not None:
         training.restore(latest.folder)
     while training.step < steps:
         began = time.process_time()
         loss = training.advance()
-        say(f"step {training.step}/{steps} loss {loss:.4f}")
+        print_line(f"step {training.step}/{steps} loss {loss:.4f}")
         run.report(training.step, loss=loss)
         due = run.should_checkpoint() or (save_every and training.step % save_every == 0)
         saved = due and run.save(training.step, training.save)
@@ -119,9 +119,9 @@ def train(
                 run.save(training.step, training.save)
             return TERMINATED
     digest = training.digest()
-    say(f"done: {training.step} steps, loss {training.loss:.4f}, weights sha256 {digest}")
+    print_line(f"done: {training.step} steps, loss {training.loss:.4f}, weights sha256 {digest}")
     return DONE
 
 
-def say(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - it is a program of its own
+def print_line(line: str) -> None:
+    print(line, flush=True)  # noqa: T201 - the output of a program

@@ -1,4 +1,4 @@
-"""A variational autoencoder (Kingma and Welling 2014): digits through a bottleneck of few numbers.
+"""A variational autoencoder (Kingma and Welling 2014) of images of digits.
 
 The loss is the negative evidence lower bound (ELBO), per pixel.
 """
@@ -6,7 +6,7 @@ The loss is the negative evidence lower bound (ELBO), per pixel.
 import numpy as np
 from numpy.random import Generator
 
-from headway.trainings.data import digits, smudged
+from headway.trainings.data import add_noise, digits
 from headway.trainings.model import Arrays, Batch, dense, layer, sigmoid
 
 
@@ -36,7 +36,9 @@ class VAE:
 
     def batch(self, rng: Generator) -> Batch:
         chosen = self._images[rng.integers(len(self._images), size=self._size)]
-        return smudged(rng, chosen, 0.05).clip(0, 1), rng.standard_normal((self._size, self._code))
+        return add_noise(rng, chosen, 0.05).clip(0, 1), rng.standard_normal(
+            (self._size, self._code)
+        )
 
     def loss_and_grads(self, batch: Batch) -> tuple[float, Arrays]:
         images, noise = batch
@@ -44,7 +46,7 @@ class VAE:
         seen = np.tanh(images @ p["encode.w"] + p["encode.b"])
         mean, log_variance = np.split(seen @ p["code.w"] + p["code.b"], 2, axis=1)
         spread = np.exp(0.5 * log_variance)
-        code = mean + spread * noise  # reparametrised: the noise does not depend on the weights
+        code = mean + spread * noise  # reparametrised: the noise is independent of the weights
         drawn = np.tanh(code @ p["decode.w"] + p["decode.b"])
         logits = drawn @ p["pixel.w"] + p["pixel.b"]
         error = np.logaddexp(0, logits) - images * logits
