@@ -1,4 +1,4 @@
-"""Commands are run in this process, with what they print and their exit code."""
+"""Fixtures that run commands in this process and return their output and exit code."""
 
 import sys
 

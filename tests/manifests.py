@@ -1,4 +1,4 @@
-"""Training jobs, right and wrong, for whoever checks them: pydantic, and a real API server."""
+"""Valid and invalid training jobs, for tests of pydantic and of a real API server."""
 
 import copy
 
@@ -69,7 +69,7 @@ WHOLE = {
         ],
     },
 }
-"""Every field that there is."""
+"""A job with every field."""
 
 WRONG = [
     ("spec.priority", 11, "spec.priority"),
@@ -153,7 +153,7 @@ WRONG = [
     ("metadata.name", "Vae", "metadata.name"),
     ("metadata.name", "v" * 64, "metadata.name"),
 ]
-"""Where, what is written there, and the place that must be named. Refused by both."""
+"""Path, value, and the place that the error names. Refused by both."""
 
 WRONG_ON_A_CLUSTER = [
     ("spec.tasks.0.image", "", "spec.tasks[0].image"),
@@ -164,11 +164,11 @@ WRONG_ON_A_CLUSTER = [
     ("metadata.name", "v" * 51, "metadata.name"),
     ("spec", {}, "spec.tasks"),
 ]
-"""Fit for a machine, but not for a cluster."""
+"""Valid locally, but not on a cluster."""
 
 
 def changed(where, to, base=JOB):
-    """That job, with one place of it written anew."""
+    """Return the job with one value changed."""
     found = copy.deepcopy(base)
     *way, last = where.split(".")
     place = found

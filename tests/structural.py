@@ -1,5 +1,5 @@
-"""Is a schema one that an API server takes? By the rules of apiextensions.k8s.io/v1: structural, so
-that values can be pruned and defaulted. Our own reading of them; the real tier asks a server.
+"""Check that a schema is structural by the rules of apiextensions.k8s.io/v1, as an API server needs
+to prune and default values. The real tier asks a server.
 """
 
 TYPES = {"object", "array", "string", "integer", "number", "boolean"}
@@ -11,7 +11,7 @@ FORBIDDEN = {
 
 
 def faults(schema, at=""):
-    """What is wrong with it, each with its place."""
+    """Return the faults of a schema, each with its place."""
     found = [f"{at}: {word} is not allowed" for word in sorted(FORBIDDEN & set(schema))]
     untyped = schema.get("x-kubernetes-int-or-string")
     if untyped and "type" in schema:
@@ -21,7 +21,7 @@ def faults(schema, at=""):
     if "properties" in schema and "additionalProperties" in schema:
         found.append(f"{at}: both properties and additionalProperties")
     if schema.get("type") == "array" and "items" not in schema:
-        found.append(f"{at}: a list of what?")
+        found.append(f"{at}: an array without items")
     if not isinstance(schema.get("exclusiveMinimum", True), bool):
         found.append(f"{at}: exclusiveMinimum is a boolean here")
     found += _keys(schema, at) + _default(schema, at) + _rules(schema, at)

@@ -30,14 +30,7 @@ class HeadwayError(Exception):
 
     def plain(self) -> dict[str, dict[str, str]]:
         """Return the error as the JSON of the command line."""
-        return {
-            "error": {
-                "code": self.code,
-                "message": self.message,
-                "where": self.where,
-                "hint": self.hint,
-            }
-        }
+        return {"error": {k: getattr(self, k) for k in ("code", "message", "where", "hint")}}
 
 
 class ConfigError(HeadwayError):

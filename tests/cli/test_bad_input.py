@@ -48,7 +48,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "    spec: {tasks: [{replicas: 2, minReplicas: 3, maxReplicas: 2}]}\n",
             ["minReplicas: must not exceed maxReplicas, but is 3", "tasks[0].minReplicas"],
             "w.yaml:6, jobs[0].spec.tasks[0]",
-            id="a least above the most",
+            id="a minimum above the maximum",
         ),
         pytest.param(
             "jobs:\n  - name: x\n    profile: {work: 5}\n    spec: {tasks: [{replicas: 0}]}\n",
@@ -95,7 +95,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             " transfer_s: 2}}}]\n",
             ["or transfer_s, not both"],
             "w.yaml:3",
-            id="a transfer said twice",
+            id="two transfer times",
         ),
         pytest.param(
             "nodes: 2\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
@@ -108,13 +108,13 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "arrivals: {load: 0.9, jobs: 3, models: any}\n",
             ["load needs `profile`"],
             "w.yaml:3",
-            id="a load of models",
+            id="a load without a profile",
         ),
         pytest.param(
             "arrivals: {load: 0.9, jobs: 3, profile: {steps: 5}}\n",
             ["give either work or"],
             "w.yaml:3",
-            id="drawn jobs of no size",
+            id="generated jobs without work",
         ),
         pytest.param("nodes: 1\n", ["no jobs"], "w.yaml:1", id="an empty workload"),
         pytest.param(
@@ -127,13 +127,13 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "jobs: [{name: x, model: gru}, {name: x, model: gru}]\n",
             ["two jobs are called 'x'"],
             "w.yaml:3, jobs",
-            id="two of one name",
+            id="two jobs of one name",
         ),
         pytest.param(
             "jobs: [{name: x}]\n",
             ["give one of model, manifest"],
             "w.yaml:3, jobs[0]",
-            id="a job of nothing",
+            id="a job without a source",
         ),
         pytest.param(
             "jobs: [{name: x, spec: {}}]\n",
@@ -145,17 +145,17 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "arrivals: {uniform: [0, 9], every_s: 3, jobs: 2, models: any}\n",
             ["exactly one of uniform, every_s, poisson_s and load"],
             "w.yaml:3, arrivals",
-            id="two kinds of arrivals",
+            id="two arrival processes",
         ),
         pytest.param("nodes: 0\n" + JOB, ["greater than or equal to 1"], "w.yaml:3", id="no nodes"),
         pytest.param(
             "failures: [{at: 3, node: nowhere}]\n" + JOB,
             ["no node is called 'nowhere'"],
             "w.yaml",
-            id="a failure of nothing",
+            id="a failure of an unknown node",
         ),
-        pytest.param("jobs: [}\n", ["invalid YAML"], "w.yaml:3", id="no YAML"),
-        pytest.param("? [a]\n: 1\n", ["invalid YAML"], "w.yaml:3", id="a key of several"),
+        pytest.param("jobs: [}\n", ["invalid YAML"], "w.yaml:3", id="invalid YAML"),
+        pytest.param("? [a]\n: 1\n", ["invalid YAML"], "w.yaml:3", id="a list as a key"),
         pytest.param(
             JOB + "---\n" + JOB, ["more than one document"], "w.yaml:4", id="two documents"
         ),
@@ -178,13 +178,13 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "nodes: [{name: a, cpu: none}]\n" + JOB,
             ["headway: 'none' is not a valid amount of cores"],
             "w.yaml:3, nodes[0].cpu\n",
-            id="one of two forms",
+            id="an invalid member of a union",
         ),
         pytest.param(
             "nodes: some\n" + JOB,
             ["must be a whole number or a list, not 'some'"],
             "w.yaml:3, nodes\n",
-            id="neither form",
+            id="no member of a union",
         ),
         pytest.param(
             "jobs: [{name: x, spec: {tasks: [{command: python train.py}]}}]\n",
@@ -208,14 +208,14 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "jobs:\n  - name: x\n    profile: {speed: {kind: rng, compute: 1}}\n",
             ["must be 'sync', 'async' or 'ring', not 'rng'"],
             "w.yaml:5, jobs[0].profile.speed.kind",
-            id="a word that is not among them",
+            id="an unknown value of an enumeration",
         ),
         pytest.param(
             "jobs: [{name: x, profile: {work: 5}, spec: {tasks: "
             "[{resources: {requests: {cpu: 1, memory: 4000Gi, gpu: 1}}}]}}]\n",
             ["4000Gi of memory and 1 GPU", "the largest node has 64Gi of memory and 0 GPUs"],
             "w.yaml",
-            id="what is short is named",
+            id="only the missing resources are named",
         ),
         pytest.param(
             "nodes: [{cpu: 2}, {gpu: 1}]\njobs: [{name: x, profile: {work: 5}, spec: {tasks: "
@@ -228,17 +228,17 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "arrivals: {every_s: 3, models: [gru, grue]}\n",
             ["no model is called 'grue'"],
             "w.yaml:3, arrivals.models[1]",
-            id="an unknown model to draw",
+            id="an unknown model in arrivals",
         ),
         pytest.param(
             "jobs:\n  - {name: x, profile: {work: -5}}\n  - {name: y, profile: {work: .nan}}\n",
             ["2 problems", "jobs[0].profile.work", "jobs[1].profile.work"],
             "w.yaml",
-            id="several at once",
+            id="several problems at once",
         ),
     ],
 )
-def test_one_message_with_place_and_remedy(headway, workload, body, says, where):
+def test_an_invalid_workload_gives_one_message(headway, workload, body, says, where):
     ran = headway("simulate", workload(body))
     assert ran.code == 2
     assert "Traceback" not in ran.err
@@ -255,7 +255,7 @@ def test_one_message_with_place_and_remedy(headway, workload, body, says, where)
         ("- jobs\n", "the file has no keys"),
     ],
 )
-def test_a_file_of_another_kind_is_called_that(headway, workload, text, says):
+def test_a_file_of_another_kind_is_refused(headway, workload, text, says):
     ran = headway("simulate", workload(text, head=""))
     assert f"not a Workload: {says}" in ran.err
     assert "kind: Workload" in ran.err
@@ -288,13 +288,13 @@ def test_a_curve_file_is_checked_too(headway, workload, tmp_path, rows, says, li
     assert f"loss.csv{line}" in ran.err
 
 
-def test_a_measured_curve_is_taken(headway, workload, tmp_path):
+def test_a_measured_curve_is_used(headway, workload, tmp_path):
     (tmp_path / "loss.csv").write_text("step,loss\n1,0.9\n50,0.3\n100,0.2\n")
     path = workload("jobs: [{name: x, profile: {work: 5, steps: 100, curve: {file: loss.csv}}}]\n")
     assert headway("simulate", path).code == 0
 
 
-def test_files_that_are_not_there(headway, workload, tmp_path):
+def test_missing_files_are_named(headway, workload, tmp_path):
     ran = headway("simulate", tmp_path / "no.yaml")
     assert (ran.code, "cannot read this file" in ran.err) == (2, True)
     path = workload("jobs: [{name: x, profile: {work: 5}, manifest: no.yaml}]\n")
@@ -331,13 +331,13 @@ def test_a_file_that_cannot_be_written(headway, workload):
         assert "/proc/nowhere" in ran.err
 
 
-def test_a_journal_is_of_one_run(headway, workload, tmp_path):
+def test_a_journal_records_one_run(headway, workload, tmp_path):
     ran = headway("simulate", workload(JOB), "--seeds", 2, "--journal", tmp_path / "j")
     assert ran.code == 2
     assert "one run" in ran.err
 
 
-def test_a_gang_larger_than_this_machine_is_not_run(headway, workload, tmp_path):
+def test_a_gang_larger_than_this_machine_is_refused(headway, workload, tmp_path):
     asks = "[{name: worker, replicas: 3, command: [sleep], resources: {requests: {cpu: 1}}}]"
     body = f"nodes: 2\njobs: [{{name: x, spec: {{tasks: {asks}}}}}]\n"
     ran = headway("run", workload(body), "--data", tmp_path / "data")

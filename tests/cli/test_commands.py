@@ -1,4 +1,4 @@
-"""Commands as a user types them."""
+"""The commands of the command line."""
 
 import json
 import re
@@ -8,8 +8,10 @@ import pytest
 import yaml
 from doc_pictures import draw
 
+from headway import __version__
 from headway.bench import suite
 from headway.bench.decide import bench_cluster
+from headway.cli import app
 from headway.runtime.journal import digest, read
 
 ROOT = Path(__file__).parents[2]
@@ -31,11 +33,11 @@ def test_simulate_prints_a_table(headway):
     assert re.search(r"flowcon:paper\s+229\.7\s+-4\.2%", ran.out)
     assert "worst" in ran.out
     alone = headway("simulate", THREE, "-p", "fair").out
-    assert "worst" not in alone, "one policy is compared with nobody"
+    assert "worst" not in alone, "one policy has no baseline"
 
 
 @pytest.mark.parametrize(("width", "lost"), [(120, ""), (72, "p95"), (50, "makespan")])
-def test_a_name_of_a_policy_stays_in_one_line(headway, monkeypatch, width, lost):
+def test_the_name_of_a_policy_stays_on_one_line(headway, monkeypatch, width, lost):
     monkeypatch.setenv("COLUMNS", str(width))
     named = ["fair", "spread", "flowcon:paper", "headway:lag=0.01"]
     out = headway("simulate", THREE, *(w for p in named for w in ("-p", p)), "--seeds", 2).out
@@ -52,12 +54,12 @@ def test_several_policies_have_a_journal_each(headway, tmp_path):
     assert all(path.exists() for path in named)
 
 
-def test_one_job_is_one_job(headway, workload):
+def test_one_job_is_counted_in_the_singular(headway, workload):
     ran = headway("simulate", workload("jobs: [{name: x, profile: {work: 5}}]\n"))
     assert ran.out.startswith("1 job, 1 seed;")
 
 
-def test_simulate_speaks_json(headway):
+def test_simulate_prints_json(headway):
     ran = headway("simulate", THREE, "--json")
     first, second = json.loads(ran.out)
     assert set(first) == KEYS | {"per_job"}
@@ -66,7 +68,7 @@ def test_simulate_speaks_json(headway):
     assert (first["policy"], second["policy"], first["slower"]) == ("fair", "headway", 0)
 
 
-def test_several_seeds_give_their_spread(headway):
+def test_several_seeds_give_mean_and_spread(headway):
     ran = headway("simulate", ROOT / "workloads" / "ten-jobs.yaml", "--seeds", 3, "--json")
     first, _ = json.loads(ran.out)
     assert set(first) == KEYS
@@ -75,12 +77,12 @@ def test_several_seeds_give_their_spread(headway):
     assert first["seed"] == [0, 1, 2]
 
 
-def test_no_backoff_is_a_setting_of_flowcon(headway):
+def test_no_backoff_sets_flowcon_only(headway):
     ran = headway("simulate", THREE, "-p", "fair", "-p", "flowcon", "--no-backoff", "--json")
     assert [r["policy"] for r in json.loads(ran.out)] == ["fair", "flowcon:backoff=off"]
 
 
-def test_a_page_stands_by_itself(headway, tmp_path):
+def test_a_report_page_needs_no_other_file(headway, tmp_path):
     page = tmp_path / "deep" / "page.html"
     ran = headway("simulate", THREE, "--html", page)
     assert ran.code == 0
@@ -90,7 +92,7 @@ def test_a_page_stands_by_itself(headway, tmp_path):
     assert "mnist-tf" in text
 
 
-def test_a_journal_reads_back_and_its_digests_are_true(headway, tmp_path):
+def test_a_journal_reads_back_with_correct_digests(headway, tmp_path):
     path = tmp_path / "journal.jsonl"
     ran = headway("simulate", THREE, "-p", "flowcon", "--journal", path)
     assert ran.code == 0
@@ -110,7 +112,7 @@ def test_one_journal_for_each_policy(headway, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["j-fair.jsonl", "j-headway.jsonl"]
 
 
-def test_expand_writes_out_what_it_draws_and_that_runs_the_same(headway, tmp_path):
+def test_an_expanded_workload_runs_like_the_original(headway, tmp_path):
     ten = ROOT / "workloads" / "ten-jobs.yaml"
     written = tmp_path / "ten.yaml"
     written.write_text(headway("workload", "expand", ten, "--seed", 3).out, encoding="utf-8")
@@ -123,7 +125,7 @@ def test_expand_writes_out_what_it_draws_and_that_runs_the_same(headway, tmp_pat
     assert as_json["kind"] == "Workload"
 
 
-def test_a_manifest_by_path_is_honoured(headway, tmp_path):
+def test_a_manifest_by_path_is_used(headway, tmp_path):
     (tmp_path / "train.yaml").write_text(
         "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: vae}\n"
         "spec:\n  totalSteps: 300\n  priority: 1\n  checkpoint: {mode: sigterm}\n"
@@ -158,10 +160,21 @@ def test_policies_are_listed(headway):
     assert settings["flowcon"]["threshold"] == 0.05
 
 
-def test_help_shows_an_example(headway):
-    for command in (["simulate"], ["policies"], ["bench"], ["workload", "expand"]):
-        assert "headway " + " ".join(command) in headway(*command, "--help").out
-    assert headway("--version").out.strip()
+def commands():
+    for command in app.registered_commands:
+        yield [command.callback.__name__]
+    for group in app.registered_groups:
+        for command in group.typer_instance.registered_commands:
+            yield [group.name, command.callback.__name__]
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+def test_the_help_of_every_command_has_an_example(headway, command):
+    assert "headway " + " ".join(command) in headway(*command, "--help").out
+
+
+def test_the_version_is_printed(headway):
+    assert headway("--version").out.strip() == __version__
 
 
 def test_bench_judges_its_figures(headway, monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""The custom resource says what the manifest says, in a form that an API server takes."""
+"""The custom resource matches the models of the manifest and has a structural schema."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_the_schema_is_structural():
     [
         ({"anyOf": [], "type": "string"}, "anyOf is not allowed"),
         ({"properties": {"a": {}}, "type": "object"}, ".a: no type"),
-        ({"type": "array"}, "a list of what?"),
+        ({"type": "array"}, "an array without items"),
         ({"type": "integer", "default": "1"}, "of another type"),
         ({"type": "string", "enum": ["a"], "default": "b"}, "none of the enum"),
         ({"type": "number", "exclusiveMinimum": 0}, "is a boolean here"),
@@ -40,12 +40,12 @@ def test_the_schema_is_structural():
         ),
     ],
 )
-def test_what_is_not_structural_is_found(broken, fault):
+def test_the_check_finds_what_is_not_structural(broken, fault):
     assert fault in "\n".join(faults(broken))
 
 
 def fields(model, at=""):
-    """Every field of the models, by the way to it."""
+    """Every field of the models, with its path."""
     for name, field in model.model_fields.items():
         way = f"{at}.{field.alias or name}"
         yield way, field
@@ -62,7 +62,7 @@ def properties(found, at=""):
         yield from properties(found["items"], at)
 
 
-def test_every_field_of_the_models_is_in_it_and_no_other():
+def test_the_schema_has_exactly_the_fields_of_the_models():
     ways = {w for w, _ in fields(TrainingJob)} | {
         f".status{w}" for w, _ in fields(TrainingJobStatus)
     }
@@ -72,12 +72,12 @@ def test_every_field_of_the_models_is_in_it_and_no_other():
     assert len(found) > 80
 
 
-def test_every_field_says_what_it_is():
+def test_every_field_has_a_description():
     silent = [w for w, p in properties(schema()) if not p.get("description")]
-    assert silent == [".metadata", ".metadata.name"]  # of which the server knows more than we
+    assert silent == [".metadata", ".metadata.name"]  # documented by the server itself
 
 
-def test_what_people_leave_out_is_filled_in_as_pydantic_does():
+def test_the_defaults_are_those_of_pydantic():
     bare = read(changed("spec.tasks", [{"image": "x"}])).spec
 
     def agree(found, model, at):
@@ -96,12 +96,12 @@ def test_what_people_leave_out_is_filled_in_as_pydantic_does():
     agree(spec["properties"]["tasks"]["items"], bare.tasks[0], "task")
 
 
-def test_the_status_tells_phases_as_the_core_does():
+def test_the_phases_are_those_of_the_core():
     phases = schema()["properties"]["status"]["properties"]["phase"]["enum"]
     assert phases == [str(p) for p in Phase]
 
 
-def test_it_scales_by_elastic_replicas_and_is_called_tj():
+def test_the_resource_scales_by_elastic_replicas_and_is_short_named_tj():
     found = custom_resource()["spec"]
     (version,) = found["versions"]
     assert found["names"]["shortNames"] == ["tj"]
@@ -113,14 +113,14 @@ def test_it_scales_by_elastic_replicas_and_is_called_tj():
 
 
 @pytest.mark.parametrize(("where", "to", "named"), WRONG)
-def test_what_is_wrong_is_refused_with_the_name_of_the_field(where, to, named):
+def test_an_invalid_manifest_is_refused_with_the_name_of_the_field(where, to, named):
     with pytest.raises(ConfigError) as found:
         read(changed(where, to))
     assert f", {named}" in f"{found.value.where}\n{found.value.message}"
 
 
 @pytest.mark.parametrize(("where", "to", "_"), WRONG_ON_A_CLUSTER)
-def test_what_only_a_cluster_refuses_can_be_run_on_a_machine(where, to, _):
+def test_what_only_a_cluster_refuses_can_run_locally(where, to, _):
     assert read(changed(where, to))
 
 
@@ -131,7 +131,7 @@ def test_a_rule_names_the_line_and_the_value():
     assert found.value.where.startswith("job.yaml:11, ")
 
 
-def test_elastic_replicas_stand_for_those_of_the_elastic_task():
+def test_elastic_replicas_override_those_of_the_scalable_task():
     tasks = read(WHOLE).spec.to_core(kind="x").tasks
     assert [(t.name, t.replicas, t.least, t.most) for t in tasks] == [
         ("ps", 1, 1, 1),
@@ -141,17 +141,17 @@ def test_elastic_replicas_stand_for_those_of_the_elastic_task():
 
 
 @pytest.mark.parametrize("key", ["nodeName", "schedulerName", "tolerations", "restartPolicy"])
-def test_a_pod_template_cannot_say_what_headway_says(key):
+def test_a_pod_template_cannot_set_reserved_fields(key):
     with pytest.raises(ConfigError, match=f"{key} cannot be set in a podTemplate"):
         read(changed("spec.tasks.0.podTemplate", {"spec": {key: "x"}}))
 
 
-def test_a_pod_template_with_odd_containers_is_refused():
+def test_a_pod_template_with_invalid_containers_is_refused():
     with pytest.raises(ConfigError, match="containers must be a list of containers"):
         read(changed("spec.tasks.0.podTemplate", {"spec": {"containers": {"name": "x"}}}))
 
 
-def test_what_the_guide_shows_is_a_manifest():
+def test_the_examples_of_the_guide_are_valid_manifests():
     text = (Path(__file__).parents[2] / "docs" / "guide" / "kubernetes.md").read_text()
     job, template = (
         yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)

@@ -1,4 +1,4 @@
-"""What is installed in a cluster: one source, the least rights, nobody special."""
+"""The objects of an installation: one source, least privilege, no root."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from headway.deploy.rbac import AT_HOME, EVERYWHERE, rights
 ROOT = Path(__file__).parents[2]
 
 
-def test_what_is_made_from_the_code_is_up_to_date():
+def test_generated_files_are_up_to_date():
     made = runpy.run_path(str(ROOT / "scripts" / "generate"))["generated"]()
     stale = [
         f"{folder}/{name}"
@@ -28,7 +28,7 @@ def test_what_is_made_from_the_code_is_up_to_date():
 
 
 def rendered(chart, values, namespace):
-    """As helm would, for the words that our chart has: values, the namespace, and `quote`."""
+    """Render like helm, for the expressions of our chart: values, the namespace and `quote`."""
     chosen = yaml.safe_load(chart["values.yaml"]) | values
 
     def word(found):
@@ -48,13 +48,13 @@ def rendered(chart, values, namespace):
 @pytest.mark.parametrize(
     "values", [Values(), Values(namespace="123", image="registry.example/h:2", replicas=3)]
 )
-def test_chart_and_base_are_the_same_objects(values):
+def test_chart_and_base_have_the_same_objects(values):
     chosen = {"image": values.image, "replicas": values.replicas}
     chart = rendered(render.chart(Values()), chosen, values.namespace)
     base = [
         made
         for name, body in render.kustomize(values).items()
-        if name not in ("namespace.yaml", "kustomization.yaml")  # helm makes the release's
+        if name not in ("namespace.yaml", "kustomization.yaml")  # helm creates the namespace
         for made in yaml.safe_load_all(body)
     ]
     assert chart == base
@@ -67,7 +67,7 @@ def test_every_value_of_the_chart_is_used():
     assert all(f".Values.{name} " in whole for name, _ in render.CHOICES.values())
 
 
-def test_the_base_names_every_file_of_its_own():
+def test_the_base_lists_every_file():
     base = render.kustomize(Values())
     listed = yaml.safe_load(base["kustomization.yaml"])["resources"]
     assert set(listed) == set(base) - {"kustomization.yaml"}
@@ -83,7 +83,7 @@ def granted(rules):
     }
 
 
-def test_the_rights_are_these_and_no_others():
+def test_the_operator_has_exactly_these_permissions():
     read = {"get", "list", "watch"}
     assert granted(EVERYWHERE) == {
         ("", "pods"): read | {"create", "delete", "patch"},
@@ -103,7 +103,7 @@ def test_the_rights_are_these_and_no_others():
     assert {resource for _, resource in granted(AT_HOME)} == {"leases"}
 
 
-def test_nobody_is_given_secrets_proxies_or_everything():
+def test_no_role_grants_secrets_proxies_or_wildcards():
     for made in rights("headway", {}):
         for (group, resource), verbs in granted(made.get("rules", ())).items():
             assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log", "configmaps")
@@ -111,7 +111,7 @@ def test_nobody_is_given_secrets_proxies_or_everything():
             assert not verbs & {"escalate", "bind", "impersonate"}
 
 
-def test_the_operator_is_nobody_special():
+def test_the_operator_runs_without_privileges():
     (deployment,) = render.objects.operator(Values())
     assert deployment["spec"]["replicas"] == 2
     pod = deployment["spec"]["template"]["spec"]
@@ -127,7 +127,7 @@ def test_the_operator_is_nobody_special():
     assert all(set(volume) == {"name", "emptyDir"} for volume in pod["volumes"])
 
 
-def test_manifests_are_printed_to_be_applied(headway):
+def test_manifests_are_printed(headway):
     ran = headway("kubernetes", "manifests", "--namespace", "ours", "--image", "i:1")
     found = list(yaml.safe_load_all(ran.out))
     assert ran.code == 0
@@ -145,7 +145,7 @@ def test_manifests_are_printed_to_be_applied(headway):
 @pytest.mark.parametrize(
     ("more", "there"), [([], "kustomization.yaml"), (["--helm"], "Chart.yaml")]
 )
-def test_manifests_are_written_where_one_asks(headway, tmp_path, more, there):
+def test_manifests_are_written_to_a_directory(headway, tmp_path, more, there):
     ran = headway("kubernetes", "manifests", "--out", tmp_path / "x", "--replicas", 3, *more)
     assert ran.code == 0
     assert str(tmp_path / "x" / there) in ran.out.splitlines()
@@ -160,7 +160,7 @@ def test_manifests_are_written_where_one_asks(headway, tmp_path, more, there):
         (["--helm"], "--helm"),
     ],
 )
-def test_what_cannot_be_installed_is_refused(headway, words, where):
+def test_invalid_values_are_refused(headway, words, where):
     ran = headway("kubernetes", "manifests", *words)
     assert (ran.code, f"where: {where}" in ran.err) == (2, True)
     assert "remedy: " in ran.err

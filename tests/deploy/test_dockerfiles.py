@@ -21,12 +21,12 @@ def lines(path):
 
 
 def copied(path):
-    """What is taken from the checkout, and where to."""
+    """Sources and target of each copy from the checkout."""
     return [words[1:] for words in lines(path) if words[0] == "COPY" and "--from" not in words[1]]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_an_image_is_made_in_stages_from_a_small_base_and_runs_as_nobody_special(path):
+def test_an_image_is_built_in_stages_from_a_small_base_and_runs_without_root(path):
     stages = [i for i, words in enumerate(lines(path)) if words[0] == "FROM"]
     assert len(stages) == 2
     assert {lines(path)[i][1] for i in stages} == {"python:3.11-slim"}
@@ -36,7 +36,7 @@ def test_an_image_is_made_in_stages_from_a_small_base_and_runs_as_nobody_special
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_what_an_image_takes_is_there_and_not_ignored(path):
+def test_the_files_of_an_image_exist_and_are_not_ignored(path):
     kept = {w[1:] for w in (ROOT / ".dockerignore").read_text().split() if w[0] == "!"}
     for *sources, _ in copied(path):
         for source in sources:
@@ -44,7 +44,7 @@ def test_what_an_image_takes_is_there_and_not_ignored(path):
             assert source.split("/")[0] in kept
 
 
-def test_the_image_of_the_trainings_takes_all_that_they_need(tmp_path):
+def test_the_image_of_the_trainings_has_all_files_they_need(tmp_path):
     for source, target in copied(ROOT / "deploy" / "docker" / "workloads.Dockerfile"):
         there = tmp_path / target
         there.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def test_the_image_of_the_trainings_takes_all_that_they_need(tmp_path):
     assert str(ROOT / "src") not in done.stderr
 
 
-def test_the_compose_example_labels_what_is_to_be_looked_after():
+def test_the_compose_example_labels_the_jobs_to_adopt():
     services = yaml.safe_load((ROOT / "examples" / "docker-compose.yml").read_text())["services"]
     labelled = {name for name, s in services.items() if JOB in s.get("labels", {})}
     assert labelled == {"vae", "gru", "cnn"}

@@ -1,4 +1,4 @@
-"""A manifest for a cluster runs elsewhere as far as that place can; the rest is refused by name."""
+"""A platform refuses the fields of a manifest that it does not support, by name."""
 
 import pytest
 import yaml
@@ -28,7 +28,7 @@ def beside(tmp_path):
     return write
 
 
-def test_the_file_of_a_cluster_is_a_job_of_this_machine_and_of_the_simulator(beside):
+def test_a_manifest_of_a_cluster_runs_locally_and_in_the_simulator(beside):
     tolerant = changed("spec.tasks.0.tolerations", [{"operator": "Exists"}])
     workload, path = beside(tolerant | {"metadata": {"name": "x", "namespace": "team-a"}})
     (job,) = to_jobs(workload, path, peaks={})
@@ -47,7 +47,7 @@ def test_the_file_of_a_cluster_is_a_job_of_this_machine_and_of_the_simulator(bes
         ("spec.tasks.0.podTemplate", {"spec": {"hostNetwork": True}}, True),
     ],
 )
-def test_what_cannot_be_done_here_is_refused_by_name(beside, where, to, simulated):
+def test_an_unsupported_field_is_refused_by_name(beside, where, to, simulated):
     workload, path = beside(changed(where, to))
     named = where.removeprefix("spec.").replace("tasks.0", r"tasks\[0\]")
     with pytest.raises(ConfigError, match=f"'mine' uses {named}, which this platform"):
@@ -60,13 +60,13 @@ def test_what_cannot_be_done_here_is_refused_by_name(beside, where, to, simulate
             to_scenario(workload, path=path)
 
 
-def test_all_that_is_refused_is_named_at_once(beside):
+def test_all_unsupported_fields_are_named_at_once(beside):
     with pytest.raises(ConfigError) as found:
         to_jobs(*beside(WHOLE), peaks={})
     assert all(name in found.value.message for name in EVERYTHING)
 
 
-def test_to_ask_for_nothing_is_to_ask_for_nothing(beside):
+def test_an_empty_field_is_not_refused(beside):
     assert to_jobs(*beside(changed("spec.tasks.0.mounts", [], JOB)), peaks={})
 
 

@@ -49,21 +49,12 @@ def _root(
     pass
 
 
-app.command()(demo.demo)
-app.command()(run.run)
-app.command()(adopt.adopt)
-app.command()(operator.operator)
-app.command()(ask.move)
-app.command()(ask.pause)
-app.command()(ask.resume)
-app.command()(explain.explain)
-app.command()(explain.report)
-app.command()(replay.replay)
-app.command()(simulate.simulate)
-app.command()(calibrate.calibrate)
-app.command()(policies.policies)
-app.command()(bench.bench)
-app.command()(reproduce.reproduce)
+for command in (
+    demo.demo, run.run, adopt.adopt, operator.operator, ask.move, ask.pause, ask.resume,
+    explain.explain, explain.report, replay.replay, simulate.simulate, calibrate.calibrate,
+    policies.policies, bench.bench, reproduce.reproduce,
+):  # fmt: skip
+    app.command()(command)
 app.add_typer(workload.app, name="workload")
 app.add_typer(kubernetes.app, name="kubernetes")
 

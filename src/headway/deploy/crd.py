@@ -137,10 +137,8 @@ def _default(found: Schema, kept: Schema) -> Schema:
         some = any("default" in v for v in kept["properties"].values())
         return {"default": {}} if some and found.get("default") is not None else {}
     given = found.get("default")
-    if given in (None, "", [], {}) or kept.get("type") == "array" or _is_zero(given):
+    if isinstance(given, float):
+        given = int(given) if given and given == int(given) else given or None
+    if given in (None, "", [], {}) or kept.get("type") == "array":
         return {}
-    return {"default": int(given) if isinstance(given, float) and given == int(given) else given}
-
-
-def _is_zero(given: Any) -> bool:
-    return isinstance(given, float) and given == 0.0
+    return {"default": given}

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headway import __version__
-from headway.deploy.crd import custom_resource
-from headway.deploy.rbac import NAME, rights
+from headway.deploy.rbac import NAME
 
 Plain = dict[str, Any]
 
@@ -23,18 +22,10 @@ class Values:
     most_memory: str = "512Mi"
 
 
-def crd() -> list[Plain]:
-    return [custom_resource()]
-
-
 def namespace(values: Values) -> list[Plain]:
-    labels = {**_labels(), "pod-security.kubernetes.io/enforce": "restricted"}
-    meta = {"name": values.namespace, "labels": labels}
+    restricted = {**labels(), "pod-security.kubernetes.io/enforce": "restricted"}
+    meta = {"name": values.namespace, "labels": restricted}
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": meta}]
-
-
-def rbac(values: Values) -> list[Plain]:
-    return rights(values.namespace, _labels())
 
 
 def operator(values: Values) -> list[Plain]:
@@ -42,11 +33,11 @@ def operator(values: Values) -> list[Plain]:
         {
             "apiVersion": "apps/v1",
             "kind": "Deployment",
-            "metadata": {"name": NAME, "namespace": values.namespace, "labels": _labels()},
+            "metadata": {"name": NAME, "namespace": values.namespace, "labels": labels()},
             "spec": {
                 "replicas": values.replicas,
-                "selector": {"matchLabels": _labels()},
-                "template": {"metadata": {"labels": _labels()}, "spec": _pod(values)},
+                "selector": {"matchLabels": labels()},
+                "template": {"metadata": {"labels": labels()}, "spec": _pod(values)},
             },
         }
     ]
@@ -67,7 +58,7 @@ def _pod(values: Values) -> Plain:
                 "maxSkew": 1,
                 "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": _labels()},
+                "labelSelector": {"matchLabels": labels()},
             }
         ],
         "containers": [_container(values)],
@@ -109,5 +100,5 @@ def _field(name: str, path: str) -> Plain:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def _labels() -> dict[str, str]:
+def labels() -> dict[str, str]:
     return {"app.kubernetes.io/name": NAME, "app.kubernetes.io/component": "operator"}

@@ -13,15 +13,17 @@ import yaml
 
 from headway import __version__
 from headway.deploy import objects
+from headway.deploy.crd import custom_resource
 from headway.deploy.objects import Values
+from headway.deploy.rbac import rights
 from headway.errors import ConfigError
 
 Plain = dict[str, Any]
 
 PARTS: dict[str, Callable[[Values], list[Plain]]] = {
     "namespace": objects.namespace,
-    "crd": lambda _: objects.crd(),
-    "rbac": objects.rbac,
+    "crd": lambda _: [custom_resource()],
+    "rbac": lambda values: rights(values.namespace, objects.labels()),
     "operator": objects.operator,
 }
 """In the order in which to apply them."""
@@ -34,6 +36,17 @@ CHOICES = {
     "most_memory": ("resources.mostMemory", "Memory limit."),
 }
 """Values of the chart: field of `Values`, name in the chart, and description."""
+
+
+CHART = {
+    "apiVersion": "v2",
+    "name": "headway",
+    "description": "A resource manager for deep-learning training jobs",
+    "type": "application",
+    "version": __version__,
+    "appVersion": __version__,
+    "kubeVersion": ">=1.33.0-0",
+}
 
 
 def stream(values: Values) -> list[Plain]:
@@ -60,19 +73,7 @@ def chart(values: Values) -> dict[str, str]:
     words["replicas"] = "{{ .Values.replicas }}"  # a number
     templates = Values(namespace="{{ .Release.Namespace | quote }}", **words)
     return {
-        "Chart.yaml": text(
-            [
-                {
-                    "apiVersion": "v2",
-                    "name": "headway",
-                    "description": "A resource manager for deep-learning training jobs",
-                    "type": "application",
-                    "version": __version__,
-                    "appVersion": __version__,
-                    "kubeVersion": ">=1.33.0-0",
-                }
-            ]
-        ),
+        "Chart.yaml": text([CHART]),
         "values.yaml": _values_file(values),
         "crds/trainingjobs.yaml": text(PARTS["crd"](templates)),
         **{

@@ -74,11 +74,22 @@ class Limits(Manifest):
     """Bytes, such as 512Mi."""
 
 
-def _at_most(what: str) -> str:
-    asked, most = f"self.requests.{what}", f"self.limits.{what}"
-    given = " || ".join(f"!has({x})" for x in ("self.requests", asked, "self.limits", most))
-    amounts = [f"quantity(string({x}).replace(' ', ''))" for x in (asked, most)]
-    return f"{given} || {amounts[0]}.compareTo({amounts[1]}) <= 0"
+def _within_limit(what: str) -> Rule:
+    """Return the rule that the request of this resource does not exceed its limit."""
+    request, limit = f"self.requests.{what}", f"self.limits.{what}"
+    absent = " || ".join(f"!has({x})" for x in ("self.requests", request, "self.limits", limit))
+    amounts = [f"quantity(string({x}).replace(' ', ''))" for x in (request, limit)]
+
+    def holds(spec: "ResourceSpec") -> bool:
+        most = getattr(spec.limits, what)
+        return most is None or getattr(spec.requests, what) <= most
+
+    return Rule(
+        field="requests",
+        message=f"{what} must not exceed limits.{what}",
+        cel=f"{absent} || {amounts[0]}.compareTo({amounts[1]}) <= 0",
+        holds=holds,
+    )
 
 
 class ResourceSpec(Manifest):
@@ -89,20 +100,7 @@ class ResourceSpec(Manifest):
     limits: Limits = Limits()
     """Upper limits."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            field="requests",
-            message="cpu must not exceed limits.cpu",
-            cel=_at_most("cpu"),
-            holds=lambda r: r.limits.cpu is None or r.requests.cpu <= r.limits.cpu,
-        ),
-        Rule(
-            field="requests",
-            message="memory must not exceed limits.memory",
-            cel=_at_most("memory"),
-            holds=lambda r: r.limits.memory is None or r.requests.memory <= r.limits.memory,
-        ),
-    )
+    rules: ClassVar[tuple[Rule, ...]] = (_within_limit("cpu"), _within_limit("memory"))
 
 
 class TaskSpec(Manifest):
