@@ -25,7 +25,7 @@ from headway.errors import ConfigError
 from headway.runtime import journal
 from headway.runtime.run import Run, begin
 from headway.runtime.usage_sampler import UsageSampler, samples
-from headway.spec.arrivals import expand, written
+from headway.spec.arrivals import expand, to_yaml
 from headway.spec.runnable import LiveJob, to_jobs
 from headway.spec.workload import JobEntry, NodeSpec, Profile, Workload
 
@@ -94,7 +94,7 @@ def calibrate(
         found.append(bench.measure(names, seconds, curve))
         measured.update(dict.fromkeys(names, found[-1].profile))
     jobs = tuple(j.model_copy(update={"measured": measured[j.name]}) for j in listed.jobs)
-    to.write_text(written(_absolute(listed.model_copy(update={"jobs": jobs}), path, to)))
+    to.write_text(to_yaml(_absolute(listed.model_copy(update={"jobs": jobs}), path, to)))
     return found
 
 

@@ -19,7 +19,7 @@ from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
 from headway.sim.summary import summary
-from headway.spec.arrivals import expand, occupancy, written
+from headway.spec.arrivals import expand, occupancy, to_yaml
 from headway.spec.load import parse
 from headway.spec.workload import Workload
 from making import GIB, node
@@ -105,7 +105,7 @@ def test_drawn_gangs_keep_their_bounds_and_their_load():
     mean = fmean(occupancy(j, given.to_nodes()) for j in one.jobs)
     span = one.jobs[-1].at / len(one.jobs)
     assert mean / span == pytest.approx(0.9, rel=0.2)
-    assert workload(written(one).partition("kind: Workload\n")[2]).jobs == one.jobs
+    assert workload(to_yaml(one).partition("kind: Workload\n")[2]).jobs == one.jobs
 
 
 def test_a_load_counts_what_a_job_takes_most():

@@ -5,7 +5,7 @@ import yaml
 
 from headway.errors import ConfigError
 from headway.sim.build import to_scenario
-from headway.spec.capabilities import EVERYTHING
+from headway.spec.capabilities import ALL_FEATURES
 from headway.spec.load import read_workload
 from headway.spec.runnable import to_jobs
 from manifests import JOB, WHOLE, changed
@@ -52,7 +52,7 @@ def test_an_unsupported_field_is_refused_by_name(beside, where, to, simulated):
     named = where.removeprefix("spec.").replace("tasks.0", r"tasks\[0\]")
     with pytest.raises(ConfigError, match=f"'mine' uses {named}, which this platform"):
         to_jobs(workload, path, peaks={})
-    assert to_jobs(workload, path, peaks={}, honoured=EVERYTHING)
+    assert to_jobs(workload, path, peaks={}, supported=ALL_FEATURES)
     if simulated:
         assert to_scenario(workload, path=path)
     else:
@@ -63,7 +63,7 @@ def test_an_unsupported_field_is_refused_by_name(beside, where, to, simulated):
 def test_all_unsupported_fields_are_named_at_once(beside):
     with pytest.raises(ConfigError) as found:
         to_jobs(*beside(WHOLE), peaks={})
-    assert all(name in found.value.message for name in EVERYTHING)
+    assert all(name in found.value.message for name in ALL_FEATURES)
 
 
 def test_an_empty_field_is_not_refused(beside):
@@ -71,7 +71,7 @@ def test_an_empty_field_is_not_refused(beside):
 
 
 def test_the_deadline_and_the_time_to_live_become_times_of_the_job(beside):
-    (job,) = to_jobs(*beside(WHOLE), peaks={}, honoured=EVERYTHING)
+    (job,) = to_jobs(*beside(WHOLE), peaks={}, supported=ALL_FEATURES)
     assert (job.time_limit, job.ttl) == (7200.0, 600.0)
     (job,) = to_jobs(*beside(JOB), peaks={})
     assert (job.time_limit, job.ttl) == (None, None)

@@ -29,10 +29,10 @@ def expand(
     from headway.cli.output import print_json
     from headway.sim.build import to_scenario
     from headway.spec.arrivals import expand as expand_arrivals
-    from headway.spec.arrivals import plain, written
+    from headway.spec.arrivals import to_plain, to_yaml
     from headway.spec.load import read_workload
 
     read = read_workload(workload)
     to_scenario(read, seed=seed, path=workload)  # refuse what could not be simulated
     whole = expand_arrivals(read, seed)
-    print_json(plain(whole)) if as_json else typer.echo(written(whole), nl=False)
+    print_json(to_plain(whole)) if as_json else typer.echo(to_yaml(whole), nl=False)

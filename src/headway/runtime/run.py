@@ -31,8 +31,8 @@ from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Platform
 from headway.runtime.usage_sampler import UsageSampler
-from headway.spec.arrivals import expand, written
-from headway.spec.capabilities import EVERYTHING
+from headway.spec.arrivals import expand, to_yaml
+from headway.spec.capabilities import ALL_FEATURES
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.load import read_workload
 from headway.spec.runnable import LiveJob, to_jobs
@@ -147,8 +147,8 @@ def begin(  # noqa: PLR0913 - each is one thing that a user may say
         workload = workload.model_copy(update={"nodes": (equal,)})
     listed = expand(workload)
     image = docker.image if docker else cluster.image if cluster else ""
-    honoured = EVERYTHING if cluster else ()
-    jobs = to_jobs(listed, path, peaks=peaks(data), image=image, honoured=honoured)
+    supported = ALL_FEATURES if cluster else ()
+    jobs = to_jobs(listed, path, peaks=peaks(data), image=image, supported=supported)
     about = {"workload": str(path.resolve()), "observe_only": observe_only}
     platform: Platform = Machine(workload, enforcement)
     if docker is not None:
@@ -159,7 +159,7 @@ def begin(  # noqa: PLR0913 - each is one thing that a user may say
     if platform.nodes is not None:
         refuse_too_large({job.id: job.spec for job in jobs}, platform.nodes, str(path))
     run = _begin(jobs, policy, data, about, platform)
-    run.folder.write("workload.yaml", written(listed))
+    run.folder.write("workload.yaml", to_yaml(listed))
     return run
 
 
@@ -200,8 +200,8 @@ def resume(data: Path, name: str) -> Run:
     docker = Docker(tuple(known["engines"]), known["image"]) if known else None
     there = OnCluster(**about["kubernetes"]) if "kubernetes" in about else None
     image = docker.image if docker else there.image if there else ""
-    honoured = EVERYTHING if there else ()
-    jobs = to_jobs(workload, path, peaks={}, image=image, honoured=honoured)
+    supported = ALL_FEATURES if there else ()
+    jobs = to_jobs(workload, path, peaks={}, image=image, supported=supported)
     platform: Platform = there or Machine(workload, about["enforcement"])
     if docker is not None:
         platform = Engines.of(docker, workload)

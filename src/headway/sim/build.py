@@ -14,7 +14,7 @@ from headway.errors import ConfigError, UnknownName
 from headway.sim.curve import Curve, bent
 from headway.sim.scenario import Arrival, Costs, Failure, Scenario
 from headway.spec.arrivals import expand
-from headway.spec.capabilities import refuse
+from headway.spec.capabilities import refuse_unsupported
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.catalogue import profile_of
 from headway.spec.load import read_manifest
@@ -92,7 +92,7 @@ def _spec(
             _suits(profile.speed, manifest, job, beside)
     if manifest is None:  # simulated jobs can save themselves unless they say otherwise
         manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
-    refuse(manifest, SIMULATED, job=job.name, where=where)
+    refuse_unsupported(manifest, SIMULATED, job=job.name, where=where)
     expected = _known(profile, sizes, dice)
     core = manifest.to_core(kind=job.model or job.manifest, expected=expected)
     core = holding(core, profile.memory)

@@ -30,12 +30,12 @@ def expand(workload: Workload, seed: int | None = None) -> Workload:
     return workload.model_copy(update={"jobs": tuple(jobs), "arrivals": None, "seed": seed})
 
 
-def written(workload: Workload) -> str:
+def to_yaml(workload: Workload) -> str:
     """Return the workload as YAML."""
-    return yaml.safe_dump(plain(workload), sort_keys=False, default_flow_style=None, width=100)
+    return yaml.safe_dump(to_plain(workload), sort_keys=False, default_flow_style=None, width=100)
 
 
-def plain(workload: Workload) -> dict[str, Any]:
+def to_plain(workload: Workload) -> dict[str, Any]:
     """Return the workload as plain data, without defaults."""
     found: dict[str, Any] = workload.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude_none=True

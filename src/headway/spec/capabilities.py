@@ -7,18 +7,20 @@ from pydantic.alias_generators import to_camel
 from headway.errors import ConfigError
 from headway.spec.manifest import TaskSpec, TrainingJobSpec
 
-OF_A_JOB = frozenset({"active_deadline_seconds", "ttl_seconds_after_finished"})
-OF_A_TASK = frozenset({"env_from", "mounts", "node_selector", "pod_template"})
+JOB_FEATURES = frozenset({"active_deadline_seconds", "ttl_seconds_after_finished"})
+TASK_FEATURES = frozenset({"env_from", "mounts", "node_selector", "pod_template"})
 """Tolerations are supported everywhere: they permit nodes and require none."""
-EVERYTHING = frozenset(to_camel(name) for name in OF_A_JOB | OF_A_TASK)
+ALL_FEATURES = frozenset(to_camel(name) for name in JOB_FEATURES | TASK_FEATURES)
 
 
-def refuse(spec: TrainingJobSpec, honoured: Collection[str], *, job: str, where: str) -> None:
-    """Raise if the job uses a feature that is not in `honoured` (named as in a manifest)."""
-    used = list(_given(spec, OF_A_JOB))
+def refuse_unsupported(
+    spec: TrainingJobSpec, supported: Collection[str], *, job: str, where: str
+) -> None:
+    """Raise if the job uses a feature that is not in `supported` (named as in a manifest)."""
+    used = list(_given(spec, JOB_FEATURES))
     for i, task in enumerate(spec.tasks):
-        used += [f"tasks[{i}].{name}" for name in _given(task, OF_A_TASK)]
-    refused = [name for name in used if name.rpartition(".")[2] not in honoured]
+        used += [f"tasks[{i}].{name}" for name in _given(task, TASK_FEATURES)]
+    refused = [name for name in used if name.rpartition(".")[2] not in supported]
     if refused:
         raise ConfigError(
             f"job {job!r} uses {' and '.join(refused)}, which this platform does not support",

@@ -10,7 +10,7 @@ from headway.spec.quantity import Memory
 
 Word = Annotated[str, Field(min_length=1, max_length=253)]
 
-OURS = (
+RESERVED = (
     "activeDeadlineSeconds", "hostname", "nodeName", "nodeSelector", "restartPolicy",
     "schedulerName", "schedulingGates", "subdomain", "terminationGracePeriodSeconds", "tolerations",
 )  # fmt: skip
@@ -130,7 +130,7 @@ class PodTemplate(Manifest):
     @field_validator("spec")
     @classmethod
     def _no_reserved_fields(cls, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        for key in OURS:
+        for key in RESERVED:
             if key in spec:
                 raise ValueError(f"{key} cannot be set in a podTemplate: {_remedy(key)}")
         containers = spec.get("containers", [])

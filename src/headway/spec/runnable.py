@@ -13,7 +13,7 @@ from headway.core.model.units import Bytes, JobId, NodeId, Seconds
 from headway.errors import ConfigError
 from headway.metrics.log_parser import LogParser
 from headway.spec.arrivals import expand
-from headway.spec.capabilities import refuse
+from headway.spec.capabilities import refuse_unsupported
 from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
@@ -38,7 +38,7 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveJob:
+class RunnableJob:
     id: JobId
     at: Seconds
     spec: JobSpec
@@ -60,6 +60,9 @@ class LiveJob:
     """Log file, if not `out.log` in the replica's directory."""
 
 
+LiveJob = RunnableJob  # the old name, for the live backends; remove with their rewrite
+
+
 def to_jobs(
     workload: Workload,
     path: Path,
@@ -67,15 +70,15 @@ def to_jobs(
     peaks: Mapping[str, Bytes],
     seed: int | None = None,
     image: str = "",
-    honoured: Collection[str] = (),
-) -> list[LiveJob]:
+    supported: Collection[str] = (),
+) -> list[RunnableJob]:
     """Return the jobs of a workload.
 
     `peaks`: peak memory of earlier jobs, by kind. `image`: run as containers, of this image where a
-    task names none. `honoured`: the platform-specific features that the platform supports.
+    task names none. `supported`: the platform-specific features that the platform supports.
     """
     expanded = expand(workload, seed)
-    return [_job(expanded, job, path, peaks, image, honoured) for job in expanded.jobs]
+    return [_job(expanded, job, path, peaks, image, supported) for job in expanded.jobs]
 
 
 def _job(
@@ -84,10 +87,10 @@ def _job(
     path: Path,
     peaks: Mapping[str, Bytes],
     image: str,
-    honoured: Collection[str],
-) -> LiveJob:
+    supported: Collection[str],
+) -> RunnableJob:
     manifest, steps = _manifest(workload, job, path, image)
-    refuse(manifest, honoured, job=job.name, where=str(path))
+    refuse_unsupported(manifest, supported, job=job.name, where=str(path))
     _check_commands(manifest, job.name, path)
     kind = job.model or job.manifest or " ".join(manifest.tasks[0].command)
     measured = job.measured
@@ -96,7 +99,7 @@ def _job(
         spec = replace(spec, total_steps=steps)
     spec = holding(spec, measured.memory if measured else peaks.get(kind))
     directory = (path.parent / job.manifest).parent if job.manifest else path.parent
-    return LiveJob(
+    return RunnableJob(
         id=JobId(job.name),
         at=job.at,
         spec=spec,
