@@ -43,7 +43,7 @@ class Run:
     def report(self, step, *, loss):
         self.losses.append(loss)
         if step == self.stop_at:
-            self.stop.ask()
+            self.stop.request()
 
     def should_checkpoint(self):
         return len(self.losses) in self.ask_at

@@ -20,7 +20,7 @@ Engine = Annotated[
 ]
 ObserveOnly = Annotated[
     bool,
-    typer.Option("--observe-only", help="Decide and record, but change no share or placement."),
+    typer.Option("--observe-only", help="Start jobs, but only record all other decisions."),
 ]
 Policy = Annotated[str, typer.Option("--policy", "-p", help="A policy; see `headway policies`.")]
 RunName = Annotated[str, typer.Option("--run", help="The run: its name, or `latest`.")]

@@ -51,7 +51,7 @@ CHART = {
 
 def stream(values: Values) -> list[Plain]:
     """Return every object, in the order in which to apply them."""
-    return [made for part in PARTS.values() for made in part(values)]
+    return [each for part in PARTS.values() for each in part(values)]
 
 
 def kustomize(values: Values) -> dict[str, str]:
@@ -130,8 +130,10 @@ class _WithoutAnchors(yaml.SafeDumper):
 
 
 def text(found: Iterable[Plain]) -> str:
-    whole = [yaml.dump(made, Dumper=_WithoutAnchors, sort_keys=False, width=100) for made in found]
-    return "---\n".join(whole)
+    documents = (
+        yaml.dump(each, Dumper=_WithoutAnchors, sort_keys=False, width=100) for each in found
+    )
+    return "---\n".join(documents)
 
 
 def _unquoted(body: str) -> str:

@@ -26,9 +26,9 @@ MAX_MESSAGE = 200
 class Tail:
     """Reads the new bytes of a file that grows."""
 
-    def __init__(self, path: Path, *, back: int = 0, ours: bool = True) -> None:
-        """Start at the end of the file, or `back` bytes before it. `ours`: it may be truncated."""
-        self._path, self._file, self._ours = path, -1, ours
+    def __init__(self, path: Path, *, back: int = 0, bounded: bool = True) -> None:
+        """Start at the end of the file, or `back` bytes before it. `bounded`: truncate it."""
+        self._path, self._file, self._bounded = path, -1, bounded
         self._at = max(0, self._size() - back)
         self.flooded = False
         """Whether the last read skipped bytes."""
@@ -42,7 +42,7 @@ class Tail:
     def read(self) -> bytes:
         if self._file < 0:
             try:
-                mode = os.O_RDWR | os.O_APPEND if self._ours else os.O_RDONLY
+                mode = os.O_RDWR | os.O_APPEND if self._bounded else os.O_RDONLY
                 self._file = os.open(self._path, mode | os.O_CLOEXEC)
             except OSError:
                 return b""
@@ -56,7 +56,7 @@ class Tail:
         self._at = max(self._at, size - MAX_READ)
         data = os.pread(self._file, size - self._at, self._at)
         self._at += len(data)
-        if self._ours and size > MAX_LOG:
+        if self._bounded and size > MAX_LOG:
             self._truncate(size)
         return data
 
@@ -116,8 +116,8 @@ class MetricsReader:
     _parser: LogParser = field(init=False)
 
     def __post_init__(self) -> None:
-        ours = self.log is None
-        self._out = Tail(self.log or self.folder / "out.log", back=self.back, ours=ours)
+        log = self.log or self.folder / "out.log"
+        self._out = Tail(log, back=self.back, bounded=self.log is None)
         self._reports = Tail(self.folder / "reports.jsonl", back=self.back)
         self._parser = LogParser(self.metric, self.pattern)
 

@@ -91,17 +91,26 @@ def _job(options: JobDistribution, checkpoint: str, rng: Random) -> dict[str, An
 
 
 def _profile(options: JobDistribution, rng: Random) -> Profile:
-    if options.speed is not None:
-        speed = rng.choice(options.speed) if isinstance(options.speed, tuple) else options.speed
-        count = rng.choice(options.steps) if isinstance(options.steps, tuple) else options.steps
-        steps = max(1, round(count * rng.uniform(1 - options.vary, 1 + options.vary)))
-        plain = {"steps": steps, "speed": speed, "demand": rng.choice(options.demand)}
-        return Profile.model_validate({**plain, "work": speed.work * steps, "curve": options.curve})
-    work = rng.choice(options.work or ()) * rng.uniform(1 - options.vary, 1 + options.vary)
+    def choose(values: Any) -> Any:
+        return rng.choice(values) if isinstance(values, tuple) else values
+
+    def vary(value: float) -> float:
+        return value * rng.uniform(1 - options.vary, 1 + options.vary)
+
+    if options.speed is None:
+        return Profile(
+            work=round(vary(choose(options.work)), 3),
+            demand=choose(options.demand),
+            steps=choose(options.steps),
+            curve=options.curve,
+        )
+    speed = choose(options.speed)
+    steps = max(1, round(vary(choose(options.steps))))
     return Profile(
-        work=round(work, 3),
-        demand=rng.choice(options.demand),
-        steps=rng.choice(options.steps) if isinstance(options.steps, tuple) else options.steps,
+        work=speed.work * steps,
+        demand=choose(options.demand),
+        steps=steps,
+        speed=speed,
         curve=options.curve,
     )
 

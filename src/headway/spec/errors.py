@@ -11,29 +11,21 @@ from headway.errors import ConfigError
 Location = tuple[int | str, ...]
 _SHOWN = 5
 
+_MAPPINGS = ("dict_type", "model_type", "model_attributes_type")
 _MESSAGES = {
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(_MAPPINGS, "must be a mapping"),
     "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
     "string_type": "must be text",
     "tuple_type": "must be a list",
-    "dict_type": "must be a mapping",
-    "model_type": "must be a mapping",
-    "model_attributes_type": "must be a mapping",
     "too_short": "must not be empty",
 }
 _REMEDIES = {
+    **dict.fromkeys(("greater_than_equal", "greater_than"), "use a larger value"),
+    **dict.fromkeys(_MAPPINGS, "write {key: value}"),
     "missing": "add the key",
-    "greater_than_equal": "use a larger value",
-    "greater_than": "use a larger value",
-    "dict_type": "write {key: value}",
-    "model_type": "write {key: value}",
-    "model_attributes_type": "write {key: value}",
     "string_type": 'quote it, for example "1"',
 }
 _TYPES = frozenset({*_MESSAGES, "literal_error"}) - {"finite_number", "too_short"}

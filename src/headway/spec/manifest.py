@@ -188,8 +188,8 @@ class TaskSpec(Manifest):
         return self.least < self.most
 
     def to_core(self, replicas: int) -> Task:
-        asked = self.resources.requests
-        request = Resources(cpu=asked.cpu, memory=asked.memory, gpu=asked.gpu)
+        given = self.resources.requests
+        request = Resources(cpu=given.cpu, memory=given.memory, gpu=given.gpu)
         return Task(
             name=self.name,
             replicas=replicas,

@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Train as the arguments say, by default those of the command line; return the exit code."""
     given = _parser().parse_args(arguments)
     stop = Stop()
-    signal.signal(signal.SIGTERM, stop.ask)
+    signal.signal(signal.SIGTERM, stop.request)
     for variable in THREADS:
         os.environ.setdefault(variable, "1")
     # numpy reads these variables when it is first imported, which is here.

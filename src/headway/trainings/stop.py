@@ -10,12 +10,12 @@ class Stop:
     """A flag, which a signal handler can set safely."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
-    def ask(self, *_: object) -> None:
-        self.asked = True
+    def request(self, *_: object) -> None:
+        self.requested = True
 
     def wait(self, seconds: float) -> None:
         end = time.monotonic() + seconds
-        while not self.asked and (left := end - time.monotonic()) > 0:
+        while not self.requested and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, NAP_S))

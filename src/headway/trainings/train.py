@@ -114,7 +114,7 @@ def train(
         due = run.should_checkpoint() or (save_every and training.step % save_every == 0)
         saved = due and run.save(training.step, training.save)
         stop.wait((time.process_time() - began) * (1 / demand - 1))
-        if stop.asked and training.step < steps:
+        if stop.requested and training.step < steps:
             if not saved:
                 run.save(training.step, training.save)
             return TERMINATED
