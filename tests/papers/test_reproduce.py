@@ -1,8 +1,7 @@
-"""`headway reproduce`: the papers' experiments, run again."""
+"""`headway reproduce`: the papers' experiments with single-replica jobs."""
 
 import hashlib
 import json
-from dataclasses import replace
 from importlib.resources import files
 
 import pytest
@@ -12,14 +11,15 @@ from headway.core.model.decision import Move
 from headway.core.model.job import Mode
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
-from headway.papers.claims import Agreement, Figure, judge, published, spelled
-from headway.papers.experiments import OURS, experiments
-from headway.papers.gang_experiments import named
-from headway.papers.html_page import pictures
-from headway.papers.markdown import figure_rows, verdict
-from headway.papers.measures import MEASURES, overlap
-from headway.papers.observed import Moves, Total, Watched, _mark
+from headway.errors import UnknownName
+from headway.papers.claims import WHY, Rule, published
+from headway.papers.experiments import OURS, experiments, select
+from headway.papers.measures import MEASURES, SLOPE, overlap
+from headway.papers.observed import MoveJournal, ObservedRun
+from headway.papers.render.page import charts
+from headway.papers.render.tables import claim_table, verdict
 from headway.papers.runner import reproduce
+from headway.report.step_function import Integral, total
 from headway.runtime.result import JobResult
 from headway.sim.build import to_scenario
 from headway.sim.timeline import Stay
@@ -32,21 +32,20 @@ ARM = {
 }  # fmt: skip
 
 
-def stand_in(name, **changes):
-    """An experiment under policies that are there, whatever those of its paper are."""
-    return replace(experiments()[name], policies=("flowcon",), **changes)
+def single():
+    return {name: e for name, e in experiments().items() if not e.distributed}
 
 
-# -- what is run -------------------------------------------------------------------------------
+# -- experiments --------------------------------------------------------------------------------
 
 
-def test_nobody_touches_the_catalogue():
+def test_the_catalogue_is_unchanged():
     digest = hashlib.sha256((files("headway") / "data" / "catalogue.yaml").read_bytes())
     assert digest.hexdigest() == "1992fdbd1f00c67b0596b8ffa4c674e60c0abbf029be4d6d79d079149786d611"
 
 
 def test_every_experiment_of_the_catalogue_makes_a_scenario():
-    listed = experiments()
+    listed = single()
     assert list(listed) == [
         *(f"E-F{i}" for i in range(1, 5)),
         *(f"E-G{i}" for i in range(1, 4)),
@@ -54,15 +53,19 @@ def test_every_experiment_of_the_catalogue_makes_a_scenario():
     ]
     jobs = {"E-F1": 3, "E-F2": 5, "E-F4": 15, "E-G2": 60, "E-S1": 20, "E-S6": 50, "E-S7": 25}
     for name, experiment in listed.items():
-        scenario = to_scenario(experiment.workload, seed=1)
+        scenario = to_scenario(experiment.workloads[None], seed=1)
         assert len(scenario.jobs) == jobs.get(name, len(scenario.jobs))
         assert all(node.capacity.cpu == 1 for node in scenario.nodes)
-        assert all(job.spec.checkpoint is Mode.SDK for job in scenario.jobs)  # so it can move
+        assert all(job.spec.checkpoint is Mode.SDK for job in scenario.jobs), "jobs can move"
         costs = scenario.costs
         assert (costs.save, costs.restore, costs.sd) == (2.5, 2.5, 1.43)
-    assert [n.speed for n in to_scenario(listed["E-G2"].workload).nodes] == [2, 2, 1, 1, 1] + [
-        0.5
-    ] * 3
+    assert [n.speed for n in to_scenario(listed["E-G2"].workloads[None]).nodes] == [
+        2,
+        2,
+        1,
+        1,
+        1,
+    ] + [0.5] * 3
 
 
 def test_arms_are_baseline_paper_corrected_and_ours():
@@ -73,32 +76,36 @@ def test_arms_are_baseline_paper_corrected_and_ours():
     assert experiments()["E-S7"].arms == ("spread", "specon:paper", "specon", OURS)
 
 
-def test_the_list_of_arrivals_is_numbered_and_its_models_are_known():
-    jobs = experiments()["E-S7"].workload.jobs
+def test_jobs_of_an_arrival_trace_are_numbered_and_their_models_are_known():
+    jobs = experiments()["E-S7"].workloads[None].jobs
     assert [j.at for j in jobs] == sorted(j.at for j in jobs)
     assert (jobs[0].name, jobs[0].model, jobs[-1].name) == ("job-01", "drnn", "job-25")
     assert {j.model for j in jobs} == {"drnn", "gru", "birnn", "rnn", "vae"}
 
 
-# -- what is published -------------------------------------------------------------------------
+# -- claims -------------------------------------------------------------------------------------
 
 
-def test_what_is_published_is_about_arms_and_measures_that_exist():
+def test_claims_are_about_arms_jobs_and_measures_that_exist():
     assert set(published()) == set(experiments())
-    for name, publication in published().items():
-        experiment = experiments()[name]
-        known = {j.id for j in to_scenario(experiment.workload, seed=0).jobs}
-        for figure in publication.figures:
-            assert figure.measure in MEASURES or figure.measure == "slope"
-            assert set(figure.jobs) <= known
-            assert figure.at in (None, "baseline", *experiment.settings)
-            assert (figure.at is None) <= (len(experiment.settings) < 2)
-            assert figure.agrees.lower_than in ("", *experiments())
-            assert spelled(figure)
+    for name, experiment in experiments().items():
+        (workload, *_) = experiment.workloads.values()
+        known = {j.id for j in to_scenario(workload, seed=0).jobs}
+        for claim in published()[name].all_claims(experiment):
+            assert claim.measure in (*MEASURES, SLOPE)
+            assert claim.arm_in(experiment) in experiment.arms
+            assert claim.against in ("", *experiment.arms)
+            assert set(claim.jobs) <= known
+            assert claim.at in (None, "baseline", *experiment.settings)
+            assert (claim.at is None) <= (len(experiment.settings) < 2)
+            assert claim.load in (*experiment.workloads, "best" if experiment.distributed else None)
+            assert claim.agrees.lower_than in ("", *experiments())
+            assert claim.why in ("", *WHY)
+            assert claim.agrees.describe(claim.unit)
 
 
 @pytest.mark.parametrize(
-    ("rule", "told", "ours", "verdict"),
+    ("rule", "value", "ours", "verdict"),
     [
         ({"sign": True}, -2.0, [-0.2], "agrees"),
         ({"sign": True}, -2.0, [0.0], "misses"),
@@ -108,27 +115,44 @@ def test_what_is_published_is_about_arms_and_measures_that_exist():
         ({"points": 5}, -10.0, [-14.0], "agrees"),
         ({"range": [-2, 2]}, (-5.0, -1.0), [1.0, 4.0], "misses"),
         ({"least": 3}, 4.0, [3.0], "agrees"),
+        ({"most": -50}, (-60.0, -40.0), [-60.0, -30.0], "misses"),
         ({"among": True}, -40.0, [-50.0, -10.0], "agrees"),
         ({"among": True}, -40.0, [-30.0, -10.0], "misses"),
         ({"lower_than": "E-G3"}, "more", [1.0], "open"),
     ],
 )
-def test_agreement(rule, told, ours, verdict):
-    figure = Figure(
-        what="x", measure="mean_change", unit="%", published=told, agrees=Agreement(**rule)
-    )
-    assert judge(figure, ours) == verdict
+def test_a_rule_judges_the_mean_over_the_seeds(rule, value, ours, verdict):
+    assert Rule(**rule).judge(value, ours) == verdict
 
 
-def test_a_figure_may_be_held_against_another_experiment():
-    figure = published()["E-G2"].figures[0]
-    assert judge(figure, [-5.0], [-3.0]) == "agrees"
-    assert judge(figure, [-5.0], [-7.0]) == "misses"
+def test_a_claim_may_compare_with_another_experiment():
+    rule = published()["E-G2"].claims[0].agrees
+    assert rule.judge("larger gain", [-5.0], [-3.0]) == "agrees"
+    assert rule.judge("larger gain", [-5.0], [-7.0]) == "misses"
+
+
+def test_a_claim_has_exactly_one_rule():
     with pytest.raises(ValueError, match="one rule"):
-        Agreement(sign=True, points=3)
+        Rule(sign=True, points=3)
 
 
-# -- what is measured --------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("rule", "unit", "text"),
+    [
+        ({"least": 2.5}, "jobs", "at least 2.5"),
+        ({"least": 20}, "%", "at least +20 %"),
+        ({"most": 0}, "%", "lower"),
+        ({"most": -40}, "%", "at most -40 %"),
+        ({"points": 8.5}, "%", "within 8.5 points"),
+        ({"part": 0.1}, "s", "within 10 %"),
+        ({"range": [-2, 2]}, "%", "-2 to 2 %"),
+    ],
+)
+def test_a_rule_describes_itself(rule, unit, text):
+    assert Rule(**rule).describe(unit) == text
+
+
+# -- measures -----------------------------------------------------------------------------------
 
 
 def job(name, began, ended):
@@ -150,13 +174,18 @@ def test_overlap_is_how_long_all_ran_together():
     assert overlap([jobs[0], job("d", 150, 160)]) == 0
 
 
-def test_totals_follow_a_step_function():
-    total = Total([(10.0, 1.0), (20.0, 0.5), (30.0, 0.0)])
-    assert [total.at(t) for t in (0, 15, 20, 26, 99)] == [0, 5, 10, 13, 15]
+def test_an_integral_follows_its_step_function():
+    integral = Integral([(10.0, 1.0), (20.0, 0.5), (30.0, 0.0)])
+    assert [integral.at(t) for t in (0, 15, 20, 26, 99)] == [0, 5, 10, 13, 15]
+
+
+def test_step_functions_add_up():
+    both = total([[(0.0, 1.0), (10.0, 0.0)], [(5.0, 2.0), (20.0, 0.0)]])
+    assert both == [(0.0, 1.0), (5.0, 3.0), (10.0, 2.0), (20.0, 0.0)]
 
 
 def test_a_move_is_marked_by_its_reason():
-    moves = Moves()
+    moves = MoveJournal()
     for at, to, why in ((10.0, "b", "converged: -M"), (50.0, "c", "evened out: -R")):
         move = Move(replica=ReplicaId("j/main-0"), to=to, reason=why)
         seen = Observation(at=at, complete=False)
@@ -164,12 +193,12 @@ def test_a_move_is_marked_by_its_reason():
     moves.settle(())
     stays = [Stay("j", node, at, at + 9, moved_in=node != "a")
              for node, at in (("a", 0.0), ("b", 15.0), ("c", 55.0))]  # fmt: skip
-    assert [_mark(stay, moves) for stay in stays] == ["", "-M", "-R"]
+    assert [moves.mark(stay) for stay in stays] == ["", "-M", "-R"]
 
 
-def test_cpu_of_a_node_counts_until_the_last_job_of_all():
+def test_mean_cpu_of_a_node_covers_the_whole_run():
     cpu = {"a": [(0.0, 1.0), (50.0, 0.0)], "b": [(0.0, 0.5), (100.0, 0.0)]}
-    seen = Watched([], ["a", "b"], 2.0, {}, [], cpu, [(20.0, 0.1), (40.0, 0.3)])
+    seen = ObservedRun([], ["a", "b"], 2.0, {}, [], cpu, [(20.0, 0.1), (40.0, 0.3)])
     assert (seen.mean_cpu("a"), seen.mean_cpu("b")) == (0.5, 0.5)
     assert seen.mean_growth == pytest.approx(0.2)
 
@@ -195,22 +224,21 @@ def test_three_jobs_as_published(headway):
     assert all(p["why"] for p in found["published"][2:7])
 
 
-def test_tables_name_what_is_missed_and_a_page_has_the_pictures(headway, tmp_path):
+def test_the_tables_name_the_misses_and_the_page_has_the_charts(headway, tmp_path):
     page, text = tmp_path / "deep" / "page.html", tmp_path / "reproduced.md"
     ran = headway("reproduce", "E-F1", "E-F2", "--seeds", 1, "--html", page, "--markdown", text)
     assert ran.code == 0
-    assert "of 19 published figures agree. Not counted: 4" in ran.out
+    assert "of 19 published claims agree. Not counted: 4" in ran.out
     assert "Makespan (5 %, 20 s" in ran.out
     drawn = page.read_text(encoding="utf-8")
     for name in ("6.1:", "6.2:", "6.3:", "6.4:", "Figures 6.5 and 6.6", "Figures 6.11 and 6.12"):
         assert name in drawn
     told = text.read_text(encoding="utf-8")
     assert "## E-F2" in told
-    assert "## E-S7" in told
-    assert "Not run yet." in told
+    assert "| makespan | 5 %, 20 s | -2 % |" in told
 
 
-def test_an_unknown_experiment_is_named_with_those_there_are(headway):
+def test_an_unknown_experiment_is_named_with_the_known_ones(headway):
     ran = headway("reproduce", "E-F9")
     assert ran.code == 2
     assert "E-F9" in ran.err
@@ -219,21 +247,25 @@ def test_an_unknown_experiment_is_named_with_those_there_are(headway):
     assert "headway reproduce" in headway("reproduce", "--help").out
 
 
-def test_a_cluster_is_drawn_by_node_and_judged_across_experiments():
-    found = reproduce([stand_in("E-S7"), stand_in("E-G2"), stand_in("E-G3")], [0])
-    drawn = "".join(pictures(found[0]))
+def test_a_cluster_has_charts_by_node_and_claims_across_experiments():
+    found = reproduce(select(["E-S7", "E-G2", "E-G3"]), [0])
+    g2, _, s7 = found
+    drawn = "".join(charts(s7))
     for name in ("6.16 to 6.20", "6.21 and 6.22", "6.23 and 6.24"):
         assert name in drawn
-    assert verdict(found[0]).startswith("Nothing is published")
-    assert [row[-1] for row in figure_rows(found[1])][1] == "open: not run"
-    assert "Not judged: 1" in verdict(found[1])
+    assert verdict(s7).startswith("Nothing is published")
+    assert [row[-1] for row in claim_table(g2).rows][1] == "open: not run"
+    assert "Not judged: 1" in verdict(g2)
 
 
-def test_what_the_models_were_made_from_is_not_counted():
-    given = [f for p in published().values() for f in p.figures if f.given]
+def test_claims_that_the_model_table_was_derived_from_are_baselines():
+    given = [c for p in published().values() for c in p.claims if c.given]
     assert len(given) == 8
-    assert all(f.at == "baseline" for f in given)
+    assert all(c.at == "baseline" for c in given)
 
 
-def test_the_order_is_that_of_the_catalogue():
-    assert [e.id for e in named(["E-S1", "E-F2"])[0]] == ["E-F2", "E-S1"]
+def test_experiments_are_selected_in_the_order_of_the_catalogue():
+    assert [e.id for e in select(["E-K1", "E-S1", "E-F2"])] == ["E-F2", "E-S1", "E-K1"]
+    assert len(select([])) == 17
+    with pytest.raises(UnknownName, match="E-D9"):
+        select(["E-D9"])

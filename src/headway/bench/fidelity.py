@@ -6,11 +6,9 @@ core-seconds that all jobs were given between its submission and its end.
 """
 
 import tempfile
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
-from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
 
@@ -24,6 +22,7 @@ from headway.errors import ConfigError
 from headway.papers.observed import MOVED, REBALANCED
 from headway.policy.registry import build
 from headway.report.cpu_timeline import Recorded, of_run, of_world
+from headway.report.step_function import Integral, total
 from headway.runtime import journal
 from headway.runtime.result import JobResult, Result
 from headway.runtime.run import Run
@@ -91,33 +90,16 @@ def _foretold(measured: Path, policy: str) -> tuple[Times, int]:
 
 
 def _times(jobs: Sequence[JobResult], seen: Recorded) -> Times:
-    given = _Delivered(seen)
+    delivered = Integral(total(seen.shares.values())).at
     first, last = min(j.submitted_s for j in jobs), max(j.finished_s for j in jobs)
     return Times(
         mean_completion=fmean(j.completion_s for j in jobs),
         makespan=last - first,
-        mean_completion_delivered=fmean(given(j.finished_s) - given(j.submitted_s) for j in jobs),
-        makespan_delivered=given(last) - given(first),
+        mean_completion_delivered=fmean(
+            delivered(j.finished_s) - delivered(j.submitted_s) for j in jobs
+        ),
+        makespan_delivered=delivered(last) - delivered(first),
     )
-
-
-class _Delivered:
-    """Core-seconds given to all jobs until a time."""
-
-    def __init__(self, seen: Recorded) -> None:
-        changes = sorted(
-            (at, now - before)
-            for line in seen.shares.values()
-            for (at, now), before in zip(line, (0.0, *(c for _, c in line)), strict=False)
-        )
-        self.at = [at for at, _ in changes]
-        self.rate = list(accumulate(change for _, change in changes))
-        spans = zip(self.rate, self.at, self.at[1:], strict=False)
-        self.sum = list(accumulate((r * (b - a) for r, a, b in spans), initial=0.0))
-
-    def __call__(self, until: float) -> float:
-        i = bisect_right(self.at, until) - 1
-        return self.sum[i] + self.rate[i] * (until - self.at[i]) if i >= 0 else 0.0
 
 
 def _off(name: str, foretold: Times, real: Sequence[Times]) -> list[Figure]:

@@ -1,39 +1,41 @@
-"""The bars for distributed jobs: `dragon` against pod by pod at the highest load."""
+"""Goals for distributed jobs: `dragon` against pod-by-pod placement at the highest load."""
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from headway.bench.figure import Figure
-from headway.papers.gang_claims import value
-from headway.papers.gang_experiments import gang_experiments
-from headway.papers.gang_runner import run_gangs
+from headway.papers.experiments import experiments
+from headway.papers.runner import run_seed
 from headway.runtime.result import Result
 from headway.sim.compare import in_parallel
 
 LOAD = 1.2
-SEEDS = 10
 ELAPSED = 0.5
-"""Of pod by pod's, at most."""
+"""Largest fraction of the elapsed time under pod-by-pod placement."""
 USEFUL = 1.2
-"""Times pod by pod's, at least."""
+"""Smallest multiple of the useful GPUs under pod-by-pod placement."""
 
 
-def bench_gangs(first: int, seeds: int = SEEDS) -> list[Figure]:
-    """`seeds` of them from `first` on; ratios are means of each seed's."""
+def bench_gangs(
+    first: int, seeds: int = 10, names: Sequence[str] = ("E-D1", "E-D2")
+) -> list[Figure]:
+    """Run `seeds` seeds from `first` on; a ratio is the mean of the ratios of each seed."""
     figures = []
-    for name in ("E-D1", "E-D2"):
-        e = gang_experiments()[name].under("spread", "dragon")
+    for name in names:
+        e = experiments()[name].under("spread", "dragon")
         tasks = [(e, LOAD, seed) for seed in range(first, first + seeds)]
-        pairs = [(ran[3][0], ran[3][1]) for ran in in_parallel(run_gangs, tasks)]
-        calm = [pair for pair in pairs if not pair[0].deadlocks]
+        results = [found for _, _, _, found, _ in in_parallel(run_seed, tasks)]
+        pairs = [(spread, dragon) for spread, dragon in results]
+        without = [pair for pair in pairs if not pair[0].deadlocks]
         figures += _figures(f"{name}, {seeds} seeds", pairs)
-        if calm and len(calm) < len(pairs):
-            figures += _figures(f"{name}, {len(calm)} seeds without deadlock", calm)
+        if without and len(without) < len(pairs):
+            figures += _figures(f"{name}, {len(without)} seeds without deadlock", without)
     return figures
 
 
-def _figures(name: str, pairs: list[tuple[Result, Result]]) -> list[Figure]:
+def _figures(name: str, pairs: Sequence[tuple[Result, Result]]) -> list[Figure]:
     elapsed = [b.mean_completion_s / a.mean_completion_s for a, b in pairs]
-    useful = [value(a, "useful", "gpu") / value(b, "useful", "gpu") for a, b in pairs]
+    useful = [(a.gpu_useful or 0.0) / (b.gpu_useful or 1.0) for a, b in pairs]
     return [
         Figure(f"{name}: elapsed, dragon over pod by pod", fmean(elapsed), "x", ELAPSED),
         Figure(f"{name}: the same, worst seed", max(elapsed), "x"),

@@ -1,15 +1,9 @@
 """`headway reproduce`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headway.papers.gang_runner import GangsReproduced
-    from headway.papers.runner import Reproduced
 
 
 def reproduce(
@@ -17,70 +11,42 @@ def reproduce(
         list[str] | None,
         typer.Argument(metavar="ID", help="Such as E-F1, E-S6 or E-D1.", show_default="all"),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="How many draws of each workload.")] = 10,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page with the pictures of the thesis.")
-    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of draws of each workload.")] = 10,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the papers' charts.")] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write the tables, as docs/papers/reproduced.md has them.")
+        Path | None, typer.Option(help="Write the tables, as in docs/papers/reproduced.md.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One object an experiment.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one object for each experiment.")
+    ] = False,
 ) -> None:
-    """Run the papers' experiments again, and print what was published beside what came out.
+    """Run the papers' experiments and compare the results with the published figures.
 
-    Every policy runs on the same drawn jobs, with one table of models and costs for all
-    experiments. A figure that does not agree is named; that is no failure of the command.
+    All policies run the same jobs, and all experiments share one table of models and costs. The
+    output lists the claims that do not agree; the exit code is 0 either way.
 
         headway reproduce E-F1 E-F3 --html reproduced.html
         headway reproduce E-D1 E-D2 E-K1 --html distributed.html
     """
     from headway.cli.output import as_json as to_text
     from headway.cli.progress_bar import shown
-    from headway.papers.gang_experiments import named
-    from headway.papers.gang_runner import plain_gangs, reproduce_gangs
-    from headway.papers.runner import plain
+    from headway.papers.experiments import select
+    from headway.papers.render.figures import to_json
+    from headway.papers.render.markdown import write_markdown
+    from headway.papers.render.page import write_reproductions
     from headway.papers.runner import reproduce as run
 
-    single, distributed = named(names or [])
     with shown("reproducing", quiet=as_json) as progress:
-        found = run(single, range(seeds), progress)
-    with shown("reproducing distributed jobs", quiet=as_json) as progress:
-        gangs = reproduce_gangs(distributed, range(seeds), progress)
-    for path, write in ((html, _write_page), (markdown, _write_markdown)):
-        if path:
-            write(path, found, gangs)
+        found = run(select(names or []), range(seeds), progress)
+    if html:
+        write_reproductions(html, found)
+    if markdown:
+        write_markdown(markdown, found)
     if as_json:
-        typer.echo(to_text([*map(plain, found), *map(plain_gangs, gangs)]))
+        typer.echo(to_text([to_json(one) for one in found]))
         return
-    from headway.cli.reproduced import show_gangs, show_reproduced
+    from headway.cli.reproduced import show_reproductions
 
-    if found:
-        show_reproduced(found)
-    if gangs:
-        show_gangs(gangs)
+    show_reproductions(found)
     for path in filter(None, (html, markdown)):
         typer.echo(f"written: {path}")
-
-
-def _write_page(
-    to: Path, found: "Sequence[Reproduced]", gangs: "Sequence[GangsReproduced]"
-) -> None:
-    from headway.papers.gang_render import gang_sections, write_gang_page
-    from headway.papers.html_page import write_page
-
-    if found:
-        write_page(to, found, gang_sections(gangs) if gangs else ())
-    else:
-        write_gang_page(to, gangs)
-
-
-def _write_markdown(
-    to: Path, found: "Sequence[Reproduced]", gangs: "Sequence[GangsReproduced]"
-) -> None:
-    from headway.papers.gang_render import gang_markdown, write_gang_markdown
-    from headway.papers.markdown import write_markdown
-
-    if found:
-        write_markdown(to, found, gang_markdown(gangs) if gangs else ())
-    else:
-        write_gang_markdown(to, gangs)

@@ -1,50 +1,76 @@
-"""The papers' experiments, from the catalogue: a workload, and the policies to run it under.
+"""The papers' experiments, read from the catalogue: workloads and the policies to run on them.
 
-Nothing is set for one experiment alone: the models' profiles and the costs are one table for all,
-and an arm's settings are those that the paper states for the experiment.
+All experiments share one table of model profiles and costs. An arm has the settings that its paper
+states for the experiment.
 """
 
 import csv
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import product
 from typing import Any
 
+from headway.errors import UnknownName
 from headway.spec.catalogue import catalogue
 from headway.spec.workload import Workload
 
 OURS = "headway"
-"""The arm that every experiment has beside those of its paper."""
+"""An arm of every single-replica experiment, beside those of its paper."""
+DISTRIBUTED_ARMS = (
+    "spread", "gang", "gang+locality", "dragon:paper", "dragon", "dragon:converged=on", "kips",
+    "optimus", "tiresias:quantum=900",
+)  # fmt: skip
+"""The quantum of `tiresias` is the median job of E-D1 and E-D2; its default, for traces of large
+clusters, would never be used up here."""
+TRANSFER_S, PENALTY = 0.01, 4.0
+"""The bandwidth model that the catalogue leaves open: exchange with the parameter server takes
+10 ms for each worker, and four times that from another node. A step with four workers takes 0.29 s
+on one node and 0.41 s across nodes, which is the catalogue's factor of 0.7."""
+CROWDED = 4.0
+"""CPU that a worker without GPUs can use, as a multiple of its request."""
 Setting = tuple[float, float]
 """α, and the interval in seconds."""
+Load = float | None
+"""Offered load; None for experiments that do not vary it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
     id: str
-    workload: Workload
-    baseline: str
-    policies: tuple[str, ...]
-    """Those of the paper."""
-    settings: tuple[Setting, ...]
-    """What the paper ran them with; none: what it does not say."""
+    workloads: dict[Load, Workload]
+    arms: tuple[str, ...]
+    """Policies, the baseline first."""
+    policies: tuple[str, ...] = ()
+    """The policies of the paper, where each runs in several settings."""
+    settings: tuple[Setting, ...] = ()
+    """The paper's settings; empty if it states none."""
 
     @property
-    def arms(self) -> tuple[str, ...]:
-        """The baseline; each policy as in the paper, with each setting; corrected; and ours."""
-        found = [self.baseline]
-        for policy in self.policies:
-            found += [paper_arm(policy, s) for s in self.settings or (None,)]
-            found.append(policy)
-        return (*found, OURS)
+    def baseline(self) -> str:
+        return self.arms[0]
 
-    def arm(self, setting: Setting | None) -> str:
-        """The paper's own policy with this setting; without one, with the first."""
+    @property
+    def distributed(self) -> bool:
+        """Whether its jobs have several replicas and its load varies."""
+        return None not in self.workloads
+
+    @property
+    def resource(self) -> str:
+        """The resource that its jobs compete for: `gpu` or `cpu`."""
+        first = next(iter(self.workloads.values()))
+        return "gpu" if any(n.capacity.gpu for n in first.to_nodes()) else "cpu"
+
+    def paper_arm(self, setting: Setting | None) -> str:
+        """The paper's policy with this setting, or with the first."""
         first = self.settings[0] if self.settings else None
         return paper_arm(self.policies[0], setting or first)
+
+    def under(self, *arms: str) -> "Experiment":
+        """The same experiment with these arms only."""
+        return replace(self, arms=arms)
 
 
 def paper_arm(policy: str, setting: Setting | None) -> str:
@@ -60,29 +86,47 @@ def paper_arm(policy: str, setting: Setting | None) -> str:
 
 @cache
 def experiments() -> dict[str, Experiment]:
-    """By name: those whose jobs are single containers that share CPU."""
+    """All experiments by id, in the order of the catalogue."""
     listed = catalogue()["experiments"]
-    return {name: _read(name, given) for name, given in listed.items() if "pool" in given}
-
-
-def _read(name: str, given: dict[str, Any]) -> Experiment:
-    plain: dict[str, Any] = {
-        "apiVersion": "headway.dev/v1alpha1",
-        "kind": "Workload",
-        "name": name,
-        "pool": given["pool"],
-        "nodes": given["nodes"],
-        "costs": catalogue()["costs"],
-        "jobs": _jobs(given),
+    return {
+        name: _distributed(name, given) if "job" in given else _single(name, given)
+        for name, given in listed.items()
     }
-    if "arrivals" in given:
-        plain["arrivals"] = given["arrivals"]
+
+
+def select(names: Iterable[str]) -> list[Experiment]:
+    """The named experiments in the order of the catalogue; all if none is named."""
+    known, wanted = experiments(), list(names)
+    for name in wanted:
+        if name not in known:
+            raise UnknownName("experiment", name, known)
+    return [e for name, e in known.items() if not wanted or name in wanted]
+
+
+def _workload(name: str, **fields: Any) -> Workload:
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "name": name}
+    return Workload.model_validate({**head, "costs": catalogue()["costs"], **fields})
+
+
+# -- single-replica jobs that share CPU ----------------------------------------------------------
+
+
+def _single(name: str, given: dict[str, Any]) -> Experiment:
+    arrivals = {"arrivals": given["arrivals"]} if "arrivals" in given else {}
+    policies, settings = tuple(given["policies"]), tuple(_settings(given))
+    arms = [given["baseline"]]
+    for policy in policies:
+        arms += [*(paper_arm(policy, s) for s in settings or (None,)), policy]
     return Experiment(
         id=name,
-        workload=Workload.model_validate(plain),
-        baseline=given["baseline"],
-        policies=tuple(given["policies"]),
-        settings=tuple(_settings(given)),
+        workloads={
+            None: _workload(
+                name, pool=given["pool"], nodes=given["nodes"], jobs=_jobs(given), **arrivals
+            )
+        },
+        arms=(*arms, OURS),
+        policies=policies,
+        settings=settings,
     )
 
 
@@ -94,7 +138,7 @@ def _settings(given: dict[str, Any]) -> Iterator[Setting]:
 
 
 def _jobs(given: dict[str, Any]) -> list[dict[str, Any]]:
-    """Listed jobs, named after their models; and those of a list of arrivals, numbered."""
+    """Listed jobs, named after their models, or the numbered jobs of an arrival trace."""
     if "trace" in given:
         return _trace(given["trace"], given.get("models_map", {}))
     listed = given.get("jobs", [])
@@ -117,3 +161,44 @@ def _trace(name: str, renamed: dict[str, str]) -> list[dict[str, Any]]:
         }
         for i, row in enumerate(rows, 1)
     ]
+
+
+# -- distributed jobs ----------------------------------------------------------------------------
+
+
+def _distributed(name: str, given: dict[str, Any]) -> Experiment:
+    nodes, arrivals = [{"name": "node", **given["nodes"]}], given["arrivals"]
+    drawn = {"jobs": arrivals["jobs"], "checkpoint": "sdk", "profile": _profile(given["job"])}
+    return Experiment(
+        id=name,
+        workloads={
+            load: _workload(name, nodes=nodes, arrivals={"load": load, **drawn})
+            for load in arrivals["poisson_load"]
+        },
+        arms=DISTRIBUTED_ARMS,
+    )
+
+
+def _profile(job: dict[str, Any]) -> dict[str, Any]:
+    """A step is one second of a GPU, or a core-second where there are none."""
+    worker, request = job["worker"], job["worker_request"]
+    cores, gpus = request["cpu"], request.get("gpu", 0)
+    most = worker["max"]
+    bounds = {"max_times": float(most[:-1])} if isinstance(most, str) else {"max": [most]}
+    drawn = {"replicas": worker["replicas"], "min": [worker["min"]], **bounds}
+    if not gpus:
+        drawn["limit"] = cores  # tf-operator's pods have a limit equal to their request
+    return {
+        "steps": job["gpu_work" if gpus else "cpu_work"],
+        "demand": [cores if gpus else CROWDED * cores],
+        "speed": {
+            "kind": "sync",
+            "compute": cores if gpus else 1.0,
+            "transfer_s": TRANSFER_S,
+            "penalty": PENALTY,
+        },
+        "tasks": [
+            {"name": "ps", "replicas": [job["ps"]], "cpu": [job["ps_request"]["cpu"]]},
+            {"name": "worker", "cpu": [cores], "gpu": [gpus], **drawn},
+        ],
+    }

@@ -1,15 +1,28 @@
-"""Figures of an arm against the baseline, seed by seed: both had the same jobs."""
+"""Measures of an arm against another, seed by seed: both run the same jobs."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from headway.core.model.units import Seconds
-from headway.papers.claims import SAME, Figure
-from headway.papers.experiments import Experiment
+from headway.papers.experiments import Experiment, Load
 from headway.runtime.result import JobResult, Result
 
-Runs = dict[str, list[Result]]
-"""By arm, in the order of the seeds."""
+NO_CHANGE = 0.1
+"""A smaller change, in % or points, counts as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """The results of an experiment."""
+
+    experiment: Experiment
+    results: dict[Load, dict[str, list[Result]]]
+    """By load and arm, in the order of the seeds."""
+
+    @property
+    def seeds(self) -> list[int]:
+        return [r.seed for r in next(iter(self.results.values()))[self.experiment.baseline]]
 
 
 def change(ours: float, theirs: float) -> float:
@@ -21,103 +34,98 @@ def change(ours: float, theirs: float) -> float:
     return 100 * (ours / theirs - 1) if theirs else 0.0
 
 
-def changes(ours: Result, baseline: Result) -> list[float]:
-    """Of each job's completion, in %."""
-    pairs = zip(ours.per_job, baseline.per_job, strict=True)
+def value(result: Result, field: str) -> float:
+    """A figure of a result; 0 if it is unknown."""
+    return float(getattr(result, field) or 0.0)
+
+
+def job_changes(ours: Result, theirs: Result) -> list[float]:
+    """The change of each job's completion, in %."""
+    pairs = zip(ours.per_job, theirs.per_job, strict=True)
     return [change(a.completion_s, b.completion_s) for a, b in pairs]
 
 
-def better(ours: Result, baseline: Result) -> int:
-    return sum(c < -SAME for c in changes(ours, baseline))
+def count_better(ours: Result, theirs: Result) -> int:
+    return sum(c < -NO_CHANGE for c in job_changes(ours, theirs))
 
 
-def worse(ours: Result, baseline: Result) -> int:
-    return sum(c > SAME for c in changes(ours, baseline))
+def count_worse(ours: Result, theirs: Result) -> int:
+    return sum(c > NO_CHANGE for c in job_changes(ours, theirs))
 
 
 def overlap(jobs: Iterable[JobResult]) -> Seconds:
-    """How long all of these ran at the same time."""
+    """How long all of these jobs ran at the same time."""
     listed = list(jobs)
     began = max(j.submitted_s if j.started_s is None else j.started_s for j in listed)
     return max(0.0, min(j.finished_s for j in listed) - began)
 
 
-def measured(figure: Figure, experiment: Experiment, runs: Runs) -> list[float]:
-    """What is published, as it came out here; one number a seed."""
-    baseline = runs[experiment.baseline]
-    if figure.measure == "slope":
-        return _slope(figure, experiment, runs)
-    ours = runs[arm_of(figure, experiment)]
-    measure = MEASURES[figure.measure]
-    return [measure(a, b, figure.jobs) for a, b in zip(ours, baseline, strict=True)]
-
-
-def arm_of(figure: Figure, experiment: Experiment) -> str:
-    if figure.at == "baseline":
-        return experiment.baseline
-    return experiment.arm(figure.at)
-
-
-def _slope(figure: Figure, experiment: Experiment, runs: Runs) -> list[float]:
-    """By how many points a job's change rises for each second of interval, at one α: the slope
-    of the line that fits best.
+def slope(runs: Runs, alpha: float | None, jobs: Sequence[str]) -> list[float]:
+    """By how many points a job's change rises for each second of interval at one α, by seed: the
+    slope of the least-squares line.
     """
-    alpha = figure.at[0] if isinstance(figure.at, tuple) else experiment.settings[0][0]
-    intervals = [s[1] for s in experiment.settings if s[0] == alpha]
+    e, arms = runs.experiment, runs.results[None]
+    alpha = e.settings[0][0] if alpha is None else alpha
+    intervals = [s[1] for s in e.settings if s[0] == alpha]
     middle = fmean(intervals)
     spread = sum((i - middle) ** 2 for i in intervals)
-    found = []
-    for seed, base in enumerate(runs[experiment.baseline]):
-        ours = [runs[experiment.arm((alpha, i))][seed] for i in intervals]
-        by = [_job_change(one, base, figure.jobs) for one in ours]
-        found.append(sum((i - middle) * c for i, c in zip(intervals, by, strict=True)) / spread)
-    return found
+    slopes = []
+    for seed, base in enumerate(arms[e.baseline]):
+        ours = [arms[e.paper_arm((alpha, i))][seed] for i in intervals]
+        by = [_job_change(one, base, jobs) for one in ours]
+        slopes.append(sum((i - middle) * c for i, c in zip(intervals, by, strict=True)) / spread)
+    return slopes
 
 
 Measure = Callable[[Result, Result, Sequence[str]], float]
+"""Our result, the other's, and the names of the jobs."""
 
 
 def _named(result: Result, names: Sequence[str]) -> list[JobResult]:
     return [j for j in result.per_job if j.name in names]
 
 
-def _seconds(figure: str) -> Measure:
-    return lambda a, b, jobs: float(getattr(a, figure))
+def _seconds(field: str) -> Measure:
+    return lambda a, b, jobs: value(a, field)
 
 
-def _change(figure: str) -> Measure:
-    return lambda a, b, jobs: change(getattr(a, figure), getattr(b, figure))
+def _change(field: str) -> Measure:
+    return lambda a, b, jobs: change(value(a, field), value(b, field))
 
 
 def _job_change(a: Result, b: Result, jobs: Sequence[str]) -> float:
     return change(_named(a, jobs)[0].completion_s, _named(b, jobs)[0].completion_s)
 
 
-def _by(sign: int) -> Measure:
-    """Mean seconds gained by those who gain (-1), or lost by those who lose (+1)."""
+def _mean_difference(sign: int) -> Measure:
+    """Mean seconds that the better jobs gain (-1) or the worse jobs lose (+1)."""
 
     def mean(a: Result, b: Result, _: Sequence[str]) -> float:
         pairs = zip(a.per_job, b.per_job, strict=True)
         by = [sign * (x.completion_s - y.completion_s) for x, y in pairs]
-        told = [s for s, c in zip(by, changes(a, b), strict=True) if sign * c > SAME]
-        return fmean(told) if told else 0.0
+        counted = [s for s, c in zip(by, job_changes(a, b), strict=True) if sign * c > NO_CHANGE]
+        return fmean(counted) if counted else 0.0
 
     return mean
 
 
+SLOPE = "slope"
 MEASURES: dict[str, Measure] = {
     "mean_s": _seconds("mean_completion_s"),
     "mean_change": _change("mean_completion_s"),
     "median_change": _change("median_completion_s"),
     "makespan_s": _seconds("makespan_s"),
     "makespan_change": _change("makespan_s"),
+    "cpu_useful_change": _change("cpu_useful"),
+    "gpu_useful_change": _change("gpu_useful"),
     "job_s": lambda a, b, jobs: _named(a, jobs)[0].completion_s,
     "job_change": _job_change,
-    "better": lambda a, b, jobs: better(a, b),
-    "better_by_s": _by(-1),
-    "worse_by_s": _by(1),
-    "best_change": lambda a, b, jobs: min(changes(a, b)),
-    "worst_change": lambda a, b, jobs: max(changes(a, b)),
+    "better": lambda a, b, jobs: count_better(a, b),
+    "better_by_s": _mean_difference(-1),
+    "worse_by_s": _mean_difference(1),
+    "best_change": lambda a, b, jobs: min(job_changes(a, b)),
+    "worst_change": lambda a, b, jobs: max(job_changes(a, b)),
     "overlap_s": lambda a, b, jobs: overlap(_named(a, jobs)),
     "overlap_change": lambda a, b, jobs: change(overlap(_named(a, jobs)), overlap(_named(b, jobs))),
 }
+"""By the name that a claim has in published.yaml; `slope` needs several arms and stands apart."""

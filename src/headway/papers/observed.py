@@ -1,21 +1,21 @@
-"""One run watched closely: who was where and why it moved, CPU by node, growth efficiency.
+"""A run observed in detail: where jobs ran and why they moved, CPU by node, growth efficiency.
 
-Growth efficiency is that of equations 4.1 to 4.3, over whole intervals of 20 s counted from 0.
-For a job that ran through this interval and the one before it, E is the mean of the losses it
-printed in an interval, over the largest it has printed so far; P = |change of E| / 20 s, R the
-mean part of its node that it used, G = P / R. The figure is the sum of G over the jobs.
+Growth efficiency follows equations 4.1 to 4.3, over whole intervals of 20 s counted from 0. For a
+job that runs through an interval and the one before it, E is the mean of the losses printed in an
+interval divided by the largest printed so far; P = |change of E| / 20 s; R is the mean fraction of
+its node that it uses; G = P / R. The figure is the sum of G over the jobs.
 """
 
-from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Move, Outcome, Plan
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import JobId, NodeId, Seconds
+from headway.report.step_function import Integral
 from headway.sim import timeline
 from headway.sim.curve import Log
 from headway.sim.state import JobState
@@ -24,13 +24,13 @@ from headway.sim.world import World
 
 INTERVAL: Seconds = 20.0
 LEAST_USED = 0.01
-"""Part of a node below which a use is too small to divide by."""
+"""Fraction of a node; growth is not divided by a smaller use."""
 MOVED, REBALANCED = "-M", "-R"
-"""The thesis' marks for a job that was migrated, and for one that was moved to even out."""
+"""The thesis' marks for a migrated job, and for one moved to rebalance the nodes."""
 
 
-class Moves:
-    """A journal that keeps moves alone, with their reasons."""
+class MoveJournal:
+    """A journal that keeps only moves, with their reasons."""
 
     def __init__(self) -> None:
         self.made: list[tuple[Seconds, JobId, NodeId, str]] = []
@@ -47,24 +47,32 @@ class Moves:
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
         pass
 
+    def mark(self, stay: Stay) -> str:
+        """The mark of the move that led to a stay; empty if the job started there."""
+        if not stay.moved_in:
+            return ""
+        there = (stay.job, stay.node)
+        reasons = [r for at, job, to, r in self.made if (job, to) == there and at <= stay.since]
+        return REBALANCED if reasons and REBALANCED in reasons[-1] else MOVED
+
 
 @dataclass(frozen=True, slots=True)
-class Watched:
-    """As plain lists, so that it can come from another process."""
+class ObservedRun:
+    """Plain lists, so that it can be sent from another process."""
 
     jobs: list[JobId]
     nodes: list[NodeId]
     cores: float
     shares: dict[JobId, Line]
     stays: list[tuple[Stay, str]]
-    """With the mark of how it came there."""
+    """Each with the mark of the move that led to it."""
     cpu: dict[NodeId, Line]
-    """Part of each node that is used, as a step function."""
+    """The used fraction of each node, as a step function."""
     growth: Line
-    """Sum of the jobs' growth efficiency, by the end of each interval."""
+    """Growth efficiency summed over the jobs, at the end of each interval."""
 
     def mean_cpu(self, node: NodeId) -> float:
-        """Of what a node has, until the last job of all has ended."""
+        """The used fraction of a node, until the last job of the run finishes."""
         line = self.cpu[node]
         end = max((at for other in self.cpu.values() for at, _ in other), default=0.0)
         used = sum(part * (b - a) for (a, part), (b, _) in pairwise(line))
@@ -75,26 +83,18 @@ class Watched:
         return sum(g for _, g in self.growth) / len(self.growth) if self.growth else 0.0
 
 
-def watch(world: World, moves: Moves) -> Watched:
-    """`world` was recorded, with `moves` for its journal."""
+def observe(world: World, moves: MoveJournal) -> ObservedRun:
+    """`world` is recorded, with `moves` as its journal."""
     nodes = world.scenario.nodes
-    return Watched(
+    return ObservedRun(
         jobs=[j.id for j in world.scenario.jobs],
         nodes=[n.id for n in nodes],
         cores=sum(n.capacity.cpu for n in nodes),
         shares=timeline.shares(world),
-        stays=[(stay, _mark(stay, moves)) for stay in timeline.stays(world)],
+        stays=[(stay, moves.mark(stay)) for stay in timeline.stays(world)],
         cpu=_by_node(world),
         growth=_growth(world),
     )
-
-
-def _mark(stay: Stay, moves: Moves) -> str:
-    if not stay.moved_in:
-        return ""
-    why = [r for at, job, to, r in moves.made if (job, to) == (stay.job, stay.node) and
-           at <= stay.since]  # fmt: skip
-    return REBALANCED if why and REBALANCED in why[-1] else MOVED
 
 
 def _by_node(world: World) -> dict[NodeId, Line]:
@@ -122,44 +122,28 @@ def _growth(world: World) -> Line:
 
 
 def _efficiency(
-    world: World, state: JobState, work: "Total", used: "Total"
+    world: World, state: JobState, work: Integral, used: Integral
 ) -> list[tuple[int, float]]:
-    """G for each interval, by its number, through which the job ran."""
+    """G for each interval through which the job ran, with the index of the interval."""
     arrival = state.arrival
     log = Log(arrival.curve, arrival.steps, (world.scenario.seed, state.index))
     steps = arrival.steps / arrival.work
     began = arrival.at if state.started_at is None else state.started_at
     first, last = -int(-began // INTERVAL), int((state.finished_at or began) // INTERVAL)
-    found, largest, before = [], 0.0, None
+    growth, largest, before = [], 0.0, None
     for i in range(first, last):
         since, until = i * INTERVAL, (i + 1) * INTERVAL
         largest = max(largest, (log.between(0.0, work.at(until) * steps) or (0.0, 0.0))[1])
         said = log.between(work.at(since) * steps, work.at(until) * steps)
         part = (used.at(until) - used.at(since)) / INTERVAL
         if said and before and largest > 0 and part >= LEAST_USED:
-            found.append((i, abs(said[0] - before[0]) / largest / INTERVAL / part))
+            growth.append((i, abs(said[0] - before[0]) / largest / INTERVAL / part))
         before = said
-    return found
+    return growth
 
 
-class Total:
-    """What has been spent by a moment, from a step function of rates."""
-
-    def __init__(self, line: Line) -> None:
-        self._at = [at for at, _ in line]
-        self._rate = [rate for _, rate in line]
-        spent = (rate * (b - a) for (a, rate), (b, _) in pairwise(line))
-        self._sum = list(accumulate(spent, initial=0.0))
-
-    def at(self, moment: Seconds) -> float:
-        i = bisect_right(self._at, moment) - 1
-        if i < 0:
-            return 0.0
-        return self._sum[i] + self._rate[i] * (moment - self._at[i])
-
-
-def _spent(world: World) -> tuple[dict[JobId, Total], dict[JobId, Total]]:
-    """By job: the work it did, and the part of its node that it used."""
+def _spent(world: World) -> tuple[dict[JobId, Integral], dict[JobId, Integral]]:
+    """By job: the work done, and the fraction of its node used, over time."""
     nodes = {n.id: n for n in world.scenario.nodes}
     work: dict[JobId, Line] = defaultdict(list)
     used: dict[JobId, Line] = defaultdict(list)
@@ -168,6 +152,6 @@ def _spent(world: World) -> tuple[dict[JobId, Total], dict[JobId, Total]]:
         work[job].append((at, now * node.speed))
         used[job].append((at, now / node.capacity.cpu))
     return (
-        {j: Total(line) for j, line in work.items()},
-        {j: Total(line) for j, line in used.items()},
+        {j: Integral(line) for j, line in work.items()},
+        {j: Integral(line) for j, line in used.items()},
     )

@@ -1,11 +1,11 @@
 """One self-contained page about a comparison: who finished when, what each job got, and where."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from headway import __version__
-from headway.core.model.units import JobId
+from headway.core.model.units import Cores, JobId
 from headway.policy.registry import build
 from headway.report.charts.plots import Series, Span, bars, gantt, lines, stack
 from headway.report.cpu_timeline import Recorded, of_world
@@ -13,6 +13,7 @@ from headway.report.page import Section, page, table
 from headway.runtime.result import JobResult, Result, over_seeds
 from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
+from headway.sim.timeline import Line, Stay
 from headway.spec.workload import Workload
 
 MOST_CURVES = 12
@@ -143,30 +144,50 @@ def _named(job: JobResult) -> str:
 
 
 def pictures(seen: Recorded) -> str:
-    """CPU by job, jobs on nodes, and loss: as Figures 6.5 and 6.6 of the thesis show them."""
-    colour = {name: i for i, name in enumerate(seen.jobs)}
-    cpu = [Series(name=n, points=seen.shares[n], colour=colour[n]) for n in seen.jobs
-           if n in seen.shares]  # fmt: skip
+    """CPU by job, jobs on nodes, and loss, in the form of Figures 6.5 and 6.6 of the thesis."""
+    stays = [(stay, "M" if stay.moved_in else "") for stay in seen.stays]
     drawn = [
-        stack(cpu, x="time (s)", y="cores", title="CPU by job", capacity=seen.cores),
-        gantt(_spans(seen, colour), x="time (s)", rows=seen.nodes, title="Jobs on nodes"),
+        cpu_chart(seen.jobs, seen.shares, seen.cores),
+        gantt(spans(seen.jobs, stays), x="time (s)", rows=seen.nodes, title="Jobs on nodes"),
     ]
-    said = seen.values
-    losses = [Series(name=n, points=said[n], colour=colour[n]) for n in seen.jobs if said.get(n)]
+    losses = [
+        Series(name=name, points=seen.values[name], colour=i)
+        for i, name in enumerate(seen.jobs)
+        if seen.values.get(name)
+    ]
     if losses and len(seen.jobs) <= MOST_CURVES:
         drawn.append(lines(losses, x="time (s)", y="loss", title="Loss"))
     return "".join(drawn)
 
 
-def _spans(seen: Recorded, colour: dict[JobId, int]) -> list[Span]:
+def cpu_chart(
+    jobs: Sequence[JobId],
+    shares: Mapping[JobId, Line],
+    cores: Cores,
+    *,
+    title: str = "CPU by job",
+    height: int = 300,
+) -> str:
+    """Stacked areas; the colour of a job is its index in `jobs`."""
+    series = [
+        Series(name=name, points=shares[name], colour=i)
+        for i, name in enumerate(jobs)
+        if name in shares
+    ]
+    return stack(series, x="time (s)", y="cores", title=title, capacity=cores, height=height)
+
+
+def spans(jobs: Sequence[JobId], stays: Iterable[tuple[Stay, str]]) -> list[Span]:
+    """Stays with their marks as bars of a Gantt chart; colours as in `cpu_chart`."""
+    colour = {name: i for i, name in enumerate(jobs)}
     return [
         Span(
-            row=s.node,
-            since=s.since,
-            until=s.until,
-            label=s.job,
-            colour=colour[s.job],
-            mark="M" if s.moved_in else "",
+            row=stay.node,
+            since=stay.since,
+            until=stay.until,
+            label=stay.job,
+            colour=colour[stay.job],
+            mark=mark,
         )
-        for s in seen.stays
+        for stay, mark in stays
     ]

@@ -100,6 +100,14 @@ def page(title: str, lead: str, sections: Sequence[Section], footer: str = "") -
 """
 
 
+def write_page(
+    to: Path, title: str, lead: str, sections: Sequence[Section], footer: str = ""
+) -> None:
+    """Write a complete HTML document; missing parent directories are created."""
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(page(title, lead, sections, footer), encoding="utf-8")
+
+
 def _cell(tag: str, text: str, *, number: bool, best: bool = False) -> str:
     looks = " ".join(["number"] * number + ["best"] * best)
     return f'<{tag} class="{looks}">{escape(text)}</{tag}>' if looks else _plain(tag, text)

@@ -1,0 +1,1 @@
+"""Reproduced experiments as JSON, tables, Markdown and HTML."""

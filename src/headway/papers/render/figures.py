@@ -1,0 +1,109 @@
+"""Figures of reproduced experiments as plain data, for `--json` and for tables."""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from headway.papers.claims import JudgedClaim
+from headway.papers.experiments import Experiment, Load
+from headway.papers.measures import change, count_better, count_worse, job_changes, value
+from headway.papers.observed import ObservedRun
+from headway.papers.runner import Reproduction
+from headway.runtime.result import Result, over_seeds
+
+
+def to_json(one: Reproduction) -> dict[str, Any]:
+    """One object for each experiment."""
+    e, results = one.experiment, one.runs.results
+    arms = {load: [arm_figures(one, load, arm) for arm in e.arms] for load in results}
+    figures: dict[str, Any] = {"arms": arms.get(None)}
+    if e.distributed:
+        loads = [{"load": load, "arms": found} for load, found in arms.items()]
+        figures = {"resource": e.resource, "loads": loads}
+    return {
+        "experiment": e.id,
+        "about": one.publication.about,
+        "seeds": one.runs.seeds,
+        "jobs": next(iter(results.values()))[e.baseline][0].jobs,
+        "baseline": e.baseline,
+        **figures,
+        "published": [_claim(j, distributed=e.distributed) for j in one.judged],
+        "misses": len(one.misses),
+    }
+
+
+def _claim(j: JudgedClaim, *, distributed: bool) -> dict[str, Any]:
+    claim, ours = j.claim, over_seeds(j.ours)
+    figures: dict[str, Any] = {
+        "unit": claim.unit,
+        "published": claim.published,
+        "ours": ours,
+        "given": claim.given,
+    }
+    if distributed:
+        figures = {
+            "against": j.against,
+            "load": j.load,
+            "published_percent": claim.published,
+            "ours_percent": ours,
+            "without_deadlocks_percent": over_seeds(j.without_deadlock),
+        }
+    return {
+        "what": claim.what,
+        "arm": j.arm,
+        **figures,
+        "agrees_if": claim.agrees.describe(claim.unit),
+        "verdict": j.verdict,
+        "why": j.why,
+    }
+
+
+def arm_figures(one: Reproduction, load: Load, arm: str) -> dict[str, Any]:
+    """Means over the seeds; a change in % is the mean of the changes of each seed."""
+    e, arms = one.experiment, one.runs.results[load]
+    ours, base = arms[arm], arms[e.baseline]
+    figures: dict[str, Any] = {"arm": arm}
+    for name, field in _fields(e).items():
+        spread = over_seeds([value(r, field) for r in ours]) or {}
+        by = [change(value(a, field), value(b, field)) for a, b in zip(ours, base, strict=True)]
+        figures[name] = {"mean": spread["mean"], "sd": spread["sd"], "change_percent": fmean(by)}
+    if e.distributed:
+        quality = [r.mean_time_to_quality_s for r in ours if r.mean_time_to_quality_s is not None]
+        figures["to_quality_s"] = fmean(quality) if quality else None
+        figures["deadlocks"] = sum(r.deadlocks for r in ours)
+        return figures
+    return figures | _job_figures(ours, base) | _observed_figures(one.observed[arm])
+
+
+def _fields(experiment: Experiment) -> dict[str, str]:
+    """Names of figures, and the fields of a result that they come from."""
+    if not experiment.distributed:
+        times = ("mean_completion_s", "median_completion_s", "p95_completion_s", "makespan_s")
+        return {name: name for name in times}
+    return {
+        "waiting_s": "mean_waiting_s",
+        "running_s": "mean_running_s",
+        "elapsed_s": "mean_completion_s",
+        "makespan_s": "makespan_s",
+        "allocated": f"{experiment.resource}_allocated",
+        "useful": f"{experiment.resource}_useful",
+    }
+
+
+def _job_figures(ours: Sequence[Result], base: Sequence[Result]) -> dict[str, float]:
+    pairs = list(zip(ours, base, strict=True))
+    return {
+        "better": fmean(count_better(a, b) for a, b in pairs),
+        "worse": fmean(count_worse(a, b) for a, b in pairs),
+        "losers": fmean(a.slower for a in ours),
+        "best_change_percent": min(min(job_changes(a, b)) for a, b in pairs),
+        "worst_change_percent": max(max(job_changes(a, b)) for a, b in pairs),
+        "moves": fmean(a.moves for a in ours),
+    }
+
+
+def _observed_figures(run: ObservedRun) -> dict[str, Any]:
+    return {
+        "growth_efficiency": run.mean_growth,
+        "cpu_by_node": {node: run.mean_cpu(node) for node in run.nodes},
+    }
