@@ -1,7 +1,7 @@
-"""Each job of a workload alone on its node: what it is made of, for the simulator.
+"""Measure each job of a workload alone on its node, for the simulator.
 
-A job that occurs several times is measured once. It runs to its end, again and again until there
-is enough to go by; then once more, to be saved, stopped and started again on the way.
+Equal jobs are measured once. A job runs to its end repeatedly until enough time is measured, and
+then once more with a checkpoint, a stop and a restart.
 """
 
 import csv
@@ -29,39 +29,41 @@ from headway.spec.arrivals import expand, to_yaml
 from headway.spec.runnable import LiveJob, to_jobs
 from headway.spec.workload import JobEntry, NodeSpec, Profile, Workload
 
-FINE: Seconds = 0.02
-"""Between two looks for the first report of a job that was started again."""
-EVERY: Seconds = 0.5
-"""One point of the loss curve."""
-SOON: Seconds = 5.0
-"""A job is interrupted after this time, or half way if that is sooner."""
+POLL: Seconds = 0.02
+"""Interval of polling for the first report of a restarted job."""
+INTERVAL: Seconds = 0.5
+"""Interval of the points of the loss curve."""
+INTERRUPT_AFTER: Seconds = 5.0
+"""A job is interrupted after this time, or half-way if that is earlier."""
 POINTS = 200
+"""Points of a curve, at about this number."""
 Progress = Callable[[int, int], None]
 Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solo:
-    """One run of a job alone."""
+    """One run of a job alone on its node."""
 
     used: CoreSeconds
     took: Seconds
     steps: float
     total: float
-    """Steps that it would have made, had it not been cut short."""
+    """Steps of a complete run."""
     peak: Bytes
     points: Points
-    """Mean value of each interval, at the step half way through it."""
+    """Mean value of each interval, at its middle step."""
     noise: float
 
     @property
     def cut(self) -> bool:
+        """Whether the run was stopped before its last step."""
         return self.steps < self.total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What was measured of one kind of job."""
+class Measurement:
+    """The measured profile of one kind of job."""
 
     jobs: tuple[str, ...]
     runs: tuple[Solo, ...]
@@ -81,17 +83,17 @@ def calibrate(
     seconds: Seconds = 30.0,
     most: Seconds = 300.0,
     progress: Progress = lambda done, total: None,
-) -> list[Found]:
-    """Measure, and write the workload with what was found to the file `to`, curves beside it."""
+) -> list[Measurement]:
+    """Measure a workload and write it with the profiles to `to`, with the curves beside it."""
     listed = expand(workload)
     kinds = _kinds(listed, to_jobs(listed, path, peaks={}))
-    found: list[Found] = []
+    found: list[Measurement] = []
     measured: dict[str, Profile] = {}
     for done, (first, names) in enumerate(kinds):
         progress(done, len(kinds))
-        bench = _Bench(_alone(listed, first), path, first, most)
+        probe = _Probe(_alone(listed, first), path, first, most)
         curve = to.with_suffix(f".{first.id}.csv")
-        found.append(bench.measure(names, seconds, curve))
+        found.append(probe.measure(names, seconds, curve))
         measured.update(dict.fromkeys(names, found[-1].profile))
     jobs = tuple(j.model_copy(update={"measured": measured[j.name]}) for j in listed.jobs)
     to.write_text(to_yaml(_absolute(listed.model_copy(update={"jobs": jobs}), path, to)))
@@ -99,19 +101,19 @@ def calibrate(
 
 
 def _kinds(listed: Workload, jobs: Sequence[LiveJob]) -> list[tuple[LiveJob, tuple[str, ...]]]:
-    """Jobs that do the same, by what they run and how many steps of it."""
-    alike: dict[str, list[LiveJob]] = {}
+    """Jobs grouped by their commands and number of steps."""
+    groups: dict[str, list[LiveJob]] = {}
     for entry, job in zip(listed.jobs, jobs, strict=True):
         if len(job.spec.tasks) > 1 or job.spec.tasks[0].replicas > 1:
             raise ConfigError(
-                f"job {entry.name!r} has several replicas", hint="calibrate a job of one replica"
+                f"job {entry.name!r} has several replicas", hint="calibrate jobs of one replica"
             )
-        alike.setdefault(repr((job.commands, job.spec.total_steps)), []).append(job)
-    return [(same[0], tuple(j.id for j in same)) for same in alike.values()]
+        groups.setdefault(repr((job.commands, job.spec.total_steps)), []).append(job)
+    return [(same[0], tuple(j.id for j in same)) for same in groups.values()]
 
 
 def _alone(listed: Workload, job: LiveJob) -> Workload:
-    """That job at once, on the largest node as it would be cut out of this machine."""
+    """A workload of this job only, at time 0, on the largest node that fits this machine."""
     entry = next(j for j in listed.jobs if j.name == job.id)
     update: dict[str, Any] = {"jobs": (entry.model_copy(update={"at": 0.0}),)}
     if "nodes" in listed.model_fields_set:
@@ -121,7 +123,7 @@ def _alone(listed: Workload, job: LiveJob) -> Workload:
 
 
 def _absolute(workload: Workload, source: Path, to: Path) -> Workload:
-    """What it names is looked for beside the new file."""
+    """Make paths of manifests absolute if the new file is in another directory."""
     if source.resolve().parent == to.resolve().parent:
         return workload
 
@@ -134,55 +136,55 @@ def _absolute(workload: Workload, source: Path, to: Path) -> Workload:
     return workload.model_copy(update={"jobs": tuple(moved(j) for j in workload.jobs)})
 
 
-class _Bench:
-    """One job, run alone as often as is needed."""
+class _Probe:
+    """Runs one job alone, as often as needed."""
 
     def __init__(self, workload: Workload, path: Path, job: LiveJob, most: Seconds) -> None:
         self.workload, self.path, self.job, self.most = workload, path, job, most
 
-    def measure(self, names: tuple[str, ...], seconds: Seconds, curve: Path) -> Found:
+    def measure(self, names: tuple[str, ...], seconds: Seconds, curve: Path) -> Measurement:
         runs: list[Solo] = []
         while sum(r.took for r in runs) < seconds and not (runs and runs[-1].cut):
             runs.append(self._solo())
         whole = [r.used * r.total / r.steps for r in runs]
         demand = sum(r.used for r in runs) / sum(r.took for r in runs)
-        points = extended(runs[0], self.job.spec.direction)
+        points = extend(runs[0], self.job.spec.direction)
         known: dict[str, Any] = {
             "work": round(fmean(whole), 3),
             "demand": round(demand, 3),
             "steps": runs[0].total,
             "memory": max(r.peak for r in runs),
         }
-        if len(points) > 1 and points[0][1] != points[-1][1]:  # else there is none to speak of
+        if len(points) > 1 and points[0][1] != points[-1][1]:  # otherwise there is no curve
             _write(curve, points)
             noise = fmean(r.noise for r in runs)
             known["curve"] = {"file": curve.name, "noise": round(noise, 4)}
         if self.job.spec.checkpoint is not Mode.NONE:
             save, restore = self._interrupted(runs)
             known |= {"save_s": round(save, 3), "restore_s": round(restore, 3)}
-        return Found(jobs=names, runs=tuple(runs), profile=Profile.model_validate(known))
+        return Measurement(jobs=names, runs=tuple(runs), profile=Profile.model_validate(known))
 
     def _solo(self) -> Solo:
         def enough(meter: UsageSampler, now: Seconds) -> None:
             if now > self.most:
-                meter.platform.cancel("measured long enough")
+                meter.platform.cancel("time limit of the measurement")
 
         with TemporaryDirectory() as data:
-            run = self._run(data, f"interrupted:at=2,interval={EVERY}", enough)
+            run = self._run(data, f"interrupted:at=2,interval={INTERVAL}", enough)
             work = run.backend.works[self.job.id]
             total = work.spec.total_steps or work.step
             if work.phase is Phase.FAILED or not work.step:
                 raise ConfigError(
-                    f"job {work.id!r} cannot be measured: {work.reason or 'it reported no step'}",
+                    f"job {work.id!r} cannot be measured: {work.reason or 'no step was reported'}",
                     where=str(self.path),
-                    hint="run it by itself first: headway run",
+                    hint="check that it runs: headway run",
                 )
             if work.phase is Phase.CANCELLED and not work.spec.total_steps:
                 raise ConfigError(
-                    f"job {work.id!r} was not done after {self.most:g} s, and it does not say how "
-                    "many steps it makes",
+                    f"job {work.id!r} did not finish within {self.most:g} s, and its number of "
+                    "steps is unknown",
                     where=str(self.path),
-                    hint="declare totalSteps, or give more time: --most",
+                    hint="set totalSteps, or raise --most",
                 )
             points = _points(run)
             ended = (work.finished_at or 0.0) - (work.started_at or 0.0)
@@ -197,22 +199,22 @@ class _Bench:
             )
 
     def _interrupted(self, runs: Sequence[Solo]) -> tuple[Seconds, Seconds]:
-        """How long it takes to leave, and to come back. What it trains meanwhile, half a step
-        before it saves itself and one step until it reports, is no cost.
+        """Seconds to save and to restore. Training in between is not a cost: half a step on average
+        before the checkpoint, and one step until the first report.
         """
         step = fmean(r.took / r.steps for r in runs)
-        at = min(0.5, SOON / (step * runs[0].total))
-        again = _Again()
+        at = min(0.5, INTERRUPT_AFTER / (step * runs[0].total))
+        restart = _RestartProbe()
         with TemporaryDirectory() as data:
-            run = self._run(data, f"interrupted:at={at:g},interval=0.1", again.look)
-            if again.at is None:
+            run = self._run(data, f"interrupted:at={at:g},interval=0.1", restart.look)
+            if restart.at is None:
                 raise ConfigError(
-                    f"job {self.job.id!r} says that it can save itself, and it did not",
+                    f"job {self.job.id!r} declares checkpoints, but saved none",
                     where=str(self.path),
                     hint="checkpoint: {mode: none}",
                 )
-            asked, left, started = _left(run)
-        return max(0.0, left - asked - step / 2), max(0.0, again.at - started - step)
+            asked, left, started = _restart_times(run)
+        return max(0.0, left - asked - step / 2), max(0.0, restart.at - started - step)
 
     def _run(self, data: str, policy: str, look: Callable[[UsageSampler, Seconds], None]) -> Run:
         run = begin(self.workload, self.path, policy, data=Path(data))
@@ -223,22 +225,22 @@ class _Bench:
 
 
 @dataclass(slots=True)
-class _Again:
-    """Waits for the first report of a job that was started again, and ends the run then."""
+class _RestartProbe:
+    """Ends the run at the first report of the restarted job."""
 
     at: Seconds | None = None
 
     def look(self, meter: UsageSampler, now: Seconds) -> None:
         for m in meter.platform.members.values():
             if m.epoch > 1:
-                meter.due = now + FINE
+                meter.due = now + POLL
                 if m.voice.step is not None and self.at is None:
                     self.at = now
                     meter.platform.cancel("measured")
 
 
-def _left(run: Run) -> tuple[Seconds, Seconds, Seconds]:
-    """When a job was asked to leave, had left, and was started again."""
+def _restart_times(run: Run) -> tuple[Seconds, Seconds, Seconds]:
+    """When the job was asked to stop, had stopped, and was started again."""
     (work,) = run.backend.works.values()
     folder, began = work.folder / work.chief().name, run.folder.about["began"]
     lines = journal.read(run.folder.journal)
@@ -250,9 +252,9 @@ def _left(run: Run) -> tuple[Seconds, Seconds, Seconds]:
 
 
 def _points(run: Run) -> Points:
-    heard = [r for line in journal.read(run.folder.journal) for r in line["seen"].reports]
+    reports = [r for line in journal.read(run.folder.journal) for r in line["seen"].reports]
     found, before = [], 0.0
-    for report in heard:
+    for report in reports:
         if report.step is not None and report.step > before:
             if report.value is not None:
                 found.append(((before + report.step) / 2, report.value))
@@ -261,9 +263,9 @@ def _points(run: Run) -> Points:
 
 
 def _noise(run: Run, points: Points) -> float:
-    """Of one value as it is printed, as a part of it, around the mean of its interval."""
-    said = [n for line in samples(run.folder.usage) for n in line["replicas"].values()]
-    known = [(n["step"], n["value"]) for n in said if "step" in n and "value" in n]
+    """Standard deviation of a printed value around the mean of its interval, relative to it."""
+    sampled = [n for line in samples(run.folder.usage) for n in line["replicas"].values()]
+    known = [(n["step"], n["value"]) for n in sampled if "step" in n and "value" in n]
     if len(points) < FEWEST or len(known) < FEWEST:
         return 0.0
     at, means = zip(*points, strict=True)
@@ -272,10 +274,8 @@ def _noise(run: Run, points: Points) -> float:
     return min(1.0, pstdev(away)) if away else 0.0
 
 
-def extended(run: Solo, direction: Direction) -> Points:
-    """The curve to the job's last step: where it was cut short, as the curve through its points
-    goes on.
-    """
+def extend(run: Solo, direction: Direction) -> Points:
+    """The curve up to the job's last step; a cut run is extrapolated by the fitted curve."""
     points = run.points[:: max(1, len(run.points) // POINTS)]
     if not run.cut or not points:
         return points

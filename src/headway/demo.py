@@ -1,4 +1,4 @@
-"""The same real jobs under fair sharing and under another policy, in turn."""
+"""Run the same real jobs alternately under fair sharing and under another policy."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -8,16 +8,16 @@ from statistics import median
 from typing import Any
 
 from headway import __version__
-from headway.report.comparison import completions, explained, figures, pictures
-from headway.report.cpu_timeline import of_run
-from headway.report.page import Section, page
+from headway.report.comparison import describe_change, run_charts, summary_sections
+from headway.report.page import Section, write_page
+from headway.report.run_timeline import read_timeline
 from headway.runtime.result import Result, against
 from headway.runtime.run import Run, begin
 from headway.runtime.run_directory import RunDirectory
 from headway.spec.load import read_workload
 
 Watch = Callable[[Run], AbstractContextManager[Any]]
-"""Shows a run while it lasts; what it gives has a method `show`."""
+"""Displays a run; the context has a method `show`."""
 
 
 def demo_workload() -> Path:
@@ -25,7 +25,9 @@ def demo_workload() -> Path:
         return path
 
 
-def one(workload: Path, policy: str, data: Path, watch: Watch | None = None) -> tuple[Result, Run]:
+def run_once(
+    workload: Path, policy: str, data: Path, watch: Watch | None = None
+) -> tuple[Result, Run]:
     run = begin(read_workload(workload), workload, policy, data=data)
     with watch(run) if watch else nullcontext() as display:
         result = run.go(display.show) if display else run.go()
@@ -37,56 +39,56 @@ def one(workload: Path, policy: str, data: Path, watch: Watch | None = None) -> 
 def alternate(
     workload: Path, policies: Sequence[str], pairs: int, data: Path, watch: Watch | None = None
 ) -> tuple[list[list[Result]], list[list[RunDirectory]]]:
-    """A B A B …: results by policy, each compared with the first policy's run of its turn; and the
-    folders of these runs.
+    """Run A B A B …; return the results and the run directories by policy. Each result is compared
+    with the preceding run of the first policy.
     """
     results: list[list[Result]] = [[] for _ in policies]
     folders: list[list[RunDirectory]] = [[] for _ in policies]
     for _ in range(pairs):
         for i, policy in enumerate(policies):
-            result, run = one(workload, policy, data, watch)
+            result, run = run_once(workload, policy, data, watch)
             folders[i].append(run.folder)
             results[i].append(against(result, results[0][-1]) if i else result)
     return results, folders
 
 
 def medians(results: Sequence[Result]) -> dict[str, float]:
-    """Completion time of each job, the median over runs."""
+    """Completion time of each job, median over the runs."""
     names = [j.name for j in results[0].per_job]
     times = [[j.completion_s for j in r.per_job] for r in results]
     return dict(zip(names, map(median, zip(*times, strict=True)), strict=True))
 
 
-def sentences(results: Sequence[Sequence[Result]]) -> str:
-    """How much earlier on average and whether anybody was later, and who gained most, by the middle
-    run of each policy; and whether that was disturbed.
+def describe(results: Sequence[Sequence[Result]]) -> str:
+    """Compare the median runs of the first and the last policy: the change of the mean, the jobs
+    that finish later, the job that gains most, and whether other programs disturbed the runs.
     """
     first, last = (
-        {j.name: j.completion_s for j in r[middle(r)].per_job} for r in (results[0], results[-1])
+        {j.name: j.completion_s for j in r[median_run(r)].per_job}
+        for r in (results[0], results[-1])
     )
-    mean = sum(last.values()) / sum(first.values())
-    word = "earlier" if mean <= 1 else "later"
+    change = describe_change(sum(last.values()) / sum(first.values()))
     late = [n for n in first if last[n] > 1.01 * first[n] + 1]
-    losers = f"{', '.join(late)} finished later" if late else "nobody finished later"
+    losers = f"{', '.join(late)} finished later" if late else "no job finished later"
     best = min(first, key=lambda n: last[n] / first[n])
     return (
-        f"Under {results[-1][0].policy} the {len(first)} jobs finished {abs(1 - mean):.0%} {word} "
-        f"on average than under {results[0][0].policy}, and {losers}. {best} gained most: "
+        f"Under {results[-1][0].policy}, the {len(first)} jobs finished {change} on average than "
+        f"under {results[0][0].policy}, and {losers}. {best} gained most: "
         f"{last[best]:.0f} s instead of {first[best]:.0f} s.{_disturbed(results)}"
     )
 
 
 DISTURBED = 0.15
-"""The part of the core that others may take before a comparison means little."""
+"""Fraction of the core that other programs may take without a warning."""
 
 
 def _disturbed(results: Sequence[Sequence[Result]]) -> str:
-    """The jobs could use all of the core, and these policies leave nothing of it idle."""
+    """A warning if the core was not fully used, although `fair` and `headway` leave none idle."""
     whole = [x.utilization for r in results for x in r if x.policy in ("fair", "headway")]
     taken = 1 - min(whole, default=1.0)
     if taken < DISTURBED:
         return ""
-    return f" Other programs took {taken:.0%} of the core in a run: this comparison means little."
+    return f" Other programs took {taken:.0%} of the core in a run: the comparison is unreliable."
 
 
 def write_demo(
@@ -95,28 +97,19 @@ def write_demo(
     folders: Sequence[Sequence[RunDirectory]],
     workload: Path,
 ) -> None:
-    shown = [middle(r) for r in results]
+    shown = [median_run(r) for r in results]
     chosen = [r[i] for r, i in zip(results, shown, strict=True)]
-    sections = [
-        Section(title="Figures", body=figures(results), text=explained(results, "runs")),
-        Section(title="Completion time of each job", body=completions(chosen)),
-    ]
+    sections = summary_sections(results, chosen, repeats="runs")
     for result, i, kept in zip(chosen, shown, folders, strict=True):
-        body = pictures(of_run(kept[i]))
+        body = run_charts(read_timeline(kept[i]))
         sections.append(Section(title=f"Under {result.policy}", body=body))
     runs = len(results[0])
-    which = (
-        f"{runs} runs of each; bars and pictures show the middle one"
-        if runs > 1
-        else "a run of each"
-    )
+    which = f"{runs} runs of each; charts show the median run" if runs > 1 else "one run of each"
     made = f"Made by headway {__version__}: {workload.stem}, {which}."
-    to.parent.mkdir(parents=True, exist_ok=True)
-    text = page("Headway, measured on this machine", sentences(results), sections, footer=made)
-    to.write_text(text, encoding="utf-8")
+    write_page(to, "Headway, measured on this machine", describe(results), sections, footer=made)
 
 
-def middle(results: Sequence[Result]) -> int:
-    """Which run has the median of all means."""
+def median_run(results: Sequence[Result]) -> int:
+    """The index of the run with the median mean completion."""
     order = sorted(range(len(results)), key=lambda i: results[i].mean_completion_s)
     return order[(len(order) - 1) // 2]

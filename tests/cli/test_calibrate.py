@@ -1,4 +1,4 @@
-"""Jobs measured alone, and runs foretold from that; with pacing: no platform and no rights."""
+"""Jobs measured alone, and runs predicted from that; with pacing, which needs no privileges."""
 
 import csv
 import json
@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from headway.bench import fidelity
-from headway.calibrate import Solo, extended
+from headway.calibrate import Solo, extend
 from headway.core.model.job import Direction, Mode
-from headway.report.cpu_timeline import Recorded
+from headway.report.run_timeline import RunTimeline
 from headway.runtime.result import JobResult
 from headway.sim.build import to_scenario
 from headway.spec.load import read_workload
@@ -66,20 +66,20 @@ def test_jobs_are_measured_alone_and_can_then_be_simulated(headway, tmp_path):
     path = write(tmp_path, model("a"), script("s", SPINS), model("b", at=1.0), nodes=[{"cpu": 1}])
     ran = headway("calibrate", path, "--seconds", 0.8, "--json")
     gru, spins = json.loads(ran.out)
-    assert (gru["jobs"], spins["jobs"]) == (["a", "b"], ["s"]), "what is the same is measured once"
-    # Forty steps of 20 ms, and its start; pacing does not see what is used in the last moment.
+    assert (gru["jobs"], spins["jobs"]) == (["a", "b"], ["s"]), "equal jobs are measured once"
+    # Forty steps of 20 ms and the start; pacing misses the CPU used last.
     assert 0.2 < spins["work"] < 1.2
-    assert 0 < spins["demand"] < 1.05, "others may be at work on this machine"
+    assert 0 < spins["demand"] < 1.05, "other programs may use this machine"
     assert (gru["steps"], spins["steps"]) == (80, 40)
     assert gru["seconds"] >= 0.8
     assert gru["memory"] > 2**20
     assert 0 < gru["restore_s"] < 5
     assert "save_s" in gru
-    assert "save_s" not in spins, "it cannot save itself"
+    assert "save_s" not in spins, "it has no checkpoints"
 
     measured = tmp_path / "w.measured.yaml"
     rows = curve(tmp_path / "w.measured.a.csv")
-    assert rows[0][1] > rows[-1][1], "it learns"
+    assert rows[0][1] > rows[-1][1], "the loss falls"
     scenario = to_scenario(read_workload(measured), path=measured)
     assert [j.work for j in scenario.jobs] == [gru["work"], spins["work"], gru["work"]]
     assert scenario.jobs[0].costs.restore == gru["restore_s"]
@@ -88,7 +88,7 @@ def test_jobs_are_measured_alone_and_can_then_be_simulated(headway, tmp_path):
     assert headway("simulate", measured, "-p", "fair").code == 0
 
 
-def test_a_measured_job_still_runs_and_its_size_is_known(headway, tmp_path):
+def test_a_measured_job_runs_and_its_size_is_known(headway, tmp_path):
     known = {"work": 3.0, "demand": 0.9, "memory": "100Mi"}
     path = write(tmp_path, script("s", SPINS) | {"measured": known})
     assert headway("run", path).code == 0
@@ -98,7 +98,7 @@ def test_a_measured_job_still_runs_and_its_size_is_known(headway, tmp_path):
     assert job["spec"]["tasks"][0]["request"]["memory"] == 100 * 2**20
 
 
-def test_a_long_job_is_cut_short_and_its_curve_goes_on(headway, tmp_path):
+def test_a_long_job_is_cut_and_its_curve_extrapolated(headway, tmp_path):
     path = write(tmp_path, model("long", work=30.0, steps=3000))
     to = tmp_path / "elsewhere.yaml"
     ran = headway("calibrate", path, "--seconds", 0.5, "--most", 2, "--to", to)
@@ -110,31 +110,33 @@ def test_a_long_job_is_cut_short_and_its_curve_goes_on(headway, tmp_path):
 
 
 @pytest.mark.parametrize("direction", list(Direction))
-def test_a_curve_that_was_cut_short_goes_on_as_it_went(direction):
-    """1/k down to step 100 of 1000, or the same upside down."""
+def test_a_cut_curve_is_extrapolated(direction):
+    """1/k up to step 100 of 1000, or the same with the sign reversed."""
     values = [(k, -direction.sign * (1 / (0.1 * k + 1) + 0.2)) for k in range(1, 101)]
     solo = Solo(used=1, took=1, steps=100, total=1000, peak=0, points=values, noise=0)
-    found = extended(solo, direction)
+    found = extend(solo, direction)
     assert found[: len(values)] == values
     assert found[-1][0] == 1000
-    assert 0.2 < -direction.sign * found[-1][1] < 0.25, "0.29 at step 100, and 0.21 is the truth"
+    assert 0.2 < -direction.sign * found[-1][1] < 0.25, "0.29 at step 100, 0.21 at step 1000"
     whole = replace(solo, total=100)
-    assert extended(whole, direction) == values, "nothing is missing"
+    assert extend(whole, direction) == values, "a complete run is not extended"
     few = replace(solo, points=values[:3])
-    assert extended(few, direction) == values[:3], "too few to go by"
+    assert extend(few, direction) == values[:3], "too few points to fit"
 
 
 @pytest.mark.parametrize(
     ("text", "spec", "says"),
     [
         ("raise SystemExit(3)", {"backoffLimit": 0}, "exit code 3"),
-        (SILENT, {}, "reported no step"),
+        (SILENT, {}, "no step was reported"),
         (UNSURE, {}, "totalSteps"),
-        (SPINS, {"checkpoint": {"mode": "sdk"}}, "it did not"),
+        (SPINS, {"checkpoint": {"mode": "sdk"}}, "saved none"),
     ],
-    ids=["it fails", "it says nothing", "nobody knows its end", "it does not save itself"],
+    ids=["it fails", "it reports nothing", "its steps are unknown", "it saves no checkpoint"],
 )
-def test_what_cannot_be_measured_says_why(headway, tmp_path, text, spec, says):
+def test_a_job_that_cannot_be_measured_is_reported_with_the_reason(
+    headway, tmp_path, text, spec, says
+):
     path = write(tmp_path, script("s", text, **spec))
     ran = headway("calibrate", path, "--seconds", 0.5, "--most", 2)
     assert ran.code == 2
@@ -148,45 +150,38 @@ def test_gangs_are_not_calibrated(headway, tmp_path):
     assert (ran.code, "several replicas" in ran.err) == (2, True)
 
 
-def test_a_real_run_is_foretold(tmp_path):
+def test_a_real_run_is_predicted(tmp_path):
     """Two short jobs on one node: the whole comparison once, whatever it finds."""
     short = [model("a", work=0.5), model("b", at=0.5, work=0.5)]
     path = write(tmp_path, *short, nodes=[{"cpu": 1}])
-    found = {f.name: f for f in fidelity.compared(path, "fair", repetitions=1, seconds=0.1)}
+    found = {f.name: f for f in fidelity.compare(path, "fair", repetitions=1, seconds=0.1)}
     assert len(found) == 16
-    said, real = (found[f"fair: makespan, {x}"].value for x in ("foretold", "measured"))
-    off = found["fair: makespan, off by, worst"]
+    said, real = (found[f"fair: makespan, {x}"].value for x in ("predicted", "measured"))
+    off = found["fair: makespan, relative error, worst"]
     assert off.value == pytest.approx(abs(said / real - 1))
     assert off.bar == 0.25
-    assert said == pytest.approx(real, rel=0.6), "they are about the same thing"
+    assert said == pytest.approx(real, rel=0.6), "both are about the same run"
 
 
-def test_delivered_time_leaves_out_what_others_took():
+def test_delivered_time_excludes_what_other_programs_take():
     """Half the machine is gone from 10 to 20 s: a second of it counts as half."""
     shares = {
         "x": [(0.0, 1.0), (10.0, 0.5), (20.0, 0.0)],
         "y": [(0.0, 0.0), (5.0, 1.0), (6.0, 0.0)],
     }
-    seen = Recorded(jobs=["x", "y"], cores=1, nodes=["a"], shares=shares, stays=[], values={})
+    seen = RunTimeline(jobs=["x", "y"], cores=1, nodes=["a"], shares=shares, stays=[], values={})
     jobs = [
         JobResult(
             name=n, submitted_s=a, started_s=a, finished_s=b, steps=1, moves=0, outcome="succeeded"
         )
         for n, a, b in (("x", 0.0, 20.0), ("y", 5.0, 6.0))
     ]
-    found = fidelity._times(jobs, seen)
+    found = fidelity.times(jobs, seen)
     assert (found.mean_completion, found.makespan) == (10.5, 20.0)
     assert found.makespan_delivered == pytest.approx(10 + 5 + 1)
     assert found.mean_completion_delivered == pytest.approx((16 + 2) / 2)
 
 
-def test_moves_are_counted_beside_the_default():
-    times = fidelity.Times(
-        mean_completion=8.0, makespan=10.0, mean_completion_delivered=1.0, makespan_delivered=1.0
-    )
-
-    class Default:
-        mean_completion_s = 10.0
-
-    found = fidelity._beside(2, [["-M", "-R"], ["-R"]], [times, times], Default)
+def test_moves_are_counted_by_their_marks():
+    found = fidelity.move_figures(2, [["-M", "-R"], ["-R"]], 0.8)
     assert [f.value for f in found] == [2, 1.5, 1, 2, 1, 0.8]

@@ -11,6 +11,8 @@ from doc_pictures import draw
 from headway import __version__
 from headway.bench import suite
 from headway.bench.decide import bench_cluster
+from headway.bench.report import growth_charts
+from headway.bench.simulator import cpu_seconds, crowd
 from headway.cli import app
 from headway.runtime.journal import digest, read
 
@@ -202,7 +204,7 @@ def test_decisions_are_measured_by_the_size_of_the_cluster():
     assert {f.series for f in figures if f.x} >= {"headway", "spread", "fifo", "tiresias"}
     assert [f.x for f in figures if f.series == "headway"] == [10, 20]
     assert all(f.value > 0 for f in figures)
-    assert suite.growth([f for f in figures if f.x]).count("<svg") == 2
+    assert growth_charts(figures).count("<svg") == 2
 
 
 def test_the_pictures_of_the_documentation_are_up_to_date():
@@ -213,5 +215,5 @@ def test_the_pictures_of_the_documentation_are_up_to_date():
 
 def test_the_simulator_is_fast_enough_on_a_small_case():
     """The whole of `headway bench sim` takes a minute; this is its smallest figure."""
-    seconds = min(suite._cpu(suite.crowd(50, 8)) for _ in range(3))
+    seconds = min(cpu_seconds(crowd(50, 8)) for _ in range(3))
     assert seconds * suite.score() / suite.REFERENCE < 0.3

@@ -148,7 +148,7 @@ def test_jobs_run_as_containers_and_leave_nothing_behind(tmp_path, engines):
     assert (run / "jobs" / "prints" / "main-0" / "out.log").read_text().count("loss") == 20
     assert "no difference" in headway("replay", run, data=tmp_path).stdout
     told = json.loads(headway("explain", "gru", "--json", data=tmp_path).stdout)
-    assert [e["what"] for e in told][:4] == ["waits", "placed on a", "starting", "runs"]
+    assert [e["what"] for e in told][:4] == ["pending", "place on a", "starting", "running"]
 
 
 BAD = {

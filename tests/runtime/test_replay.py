@@ -60,7 +60,7 @@ def test_a_changed_journal_is_noticed(tmp_path, workload):
     assert "no difference" in call("replay", journal).stdout, "the same decision"
     said = call("replay", journal, "--reasons", code=1).stdout
     assert "plan differs" in said
-    assert re.search(r"journal: \S+: placed on node-\d \(.*somebody", said)
+    assert re.search(r"journal: \S+: place on node-\d \(.*somebody", said)
     lines[place] = lines[place].replace('"node-1"', '"node-2"').replace('"node-0"', '"node-2"')
     journal.write_text("\n".join(lines) + "\n")
     assert "plan differs" in call("replay", journal, "-p", "headway", code=1).stdout

@@ -79,7 +79,7 @@ def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     assert "move started" in call("move", "able", "--to", to).stdout
     until((there / "pid.2").exists)
     assert (there / "node").read_text() == to
-    until(lambda: told("able")[-1] in ("runs", "leaves") and told("able").count("runs") >= 2)
+    until(lambda: told("able")[-1] in ("running", "leaving") and told("able").count("running") >= 2)
     assert json.loads(call("pause", "able", "--json").stdout)["done"]
     until((there / "exit.2").exists)
     sleep(0.3)
@@ -118,7 +118,7 @@ def test_who_asks_where_nobody_is_hears_so(run):
         there = requests.put(folder, request)
         until(lambda there=there: not there.exists())
     assert child.poll() is None, "whatever is in a request, the run goes on"
-    assert "moves to core: not done" in told("able")
+    assert "move to core: refused" in told("able")
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=30)
     done = CliRunner().invoke(app, ["pause", "able"])

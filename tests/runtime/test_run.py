@@ -17,7 +17,7 @@ from headway.cli import app
 from headway.cli.display import sparkline
 from headway.errors import BackendError, ConfigError
 from headway.policy.registry import build
-from headway.report.cpu_timeline import of_run
+from headway.report.run_timeline import read_timeline
 from headway.runtime import journal
 from headway.runtime.loop import Loop
 from headway.runtime.run_directory import RunDirectory
@@ -81,7 +81,7 @@ def test_a_run_ends_in_a_table_a_result_a_page_and_a_story(tmp_path, data):
     assert [j["steps"] for j in found["per_job"]] == [10, 19]
     assert "<svg" in (folder / "report.html").read_text()
     told = json.loads(call("explain", "x", "--json").stdout)
-    assert [e["what"] for e in told][:3] == ["waits", "placed on machine", "runs"]
+    assert [e["what"] for e in told][:3] == ["pending", "place on machine", "running"]
     assert told[-1]["what"] == "succeeded"
     assert "succeeded" in call("explain", "y").stdout
     assert json.loads(call("report", "--json").stdout)[0]["jobs"] == 2
@@ -116,7 +116,7 @@ def test_who_failed_is_told_with_the_reason_also_afterwards(tmp_path, data):
     assert "1 of 2 jobs under headway did not succeed" in page
     assert "no &lt;data&gt;, after 2 tries" in page
     assert "bad (failed)" in page
-    stays = of_run(RunDirectory(folder)).stays
+    stays = read_timeline(RunDirectory(folder)).stays
     assert [s.job for s in stays].count("bad") == 2
     assert not any(s.moved_in for s in stays), "a retry is no move"
 

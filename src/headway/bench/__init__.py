@@ -1,1 +1,1 @@
-"""Measurements of Headway itself, each with a bar."""
+"""Benchmarks, and the bars that they are judged by."""

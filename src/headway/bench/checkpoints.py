@@ -1,5 +1,5 @@
-"""E-C1: what it costs to save a training and to go on from there, early or late, for each model
-(the thesis' Figures 3.2 and 3.3).
+"""E-C1: the cost of saving and resuming a training job, early or late, for each model (Figures 3.2
+and 3.3 of the thesis).
 """
 
 import json
@@ -14,19 +14,19 @@ from headway.spec.load import parse
 from headway.spec.workload import Workload
 from headway.trainings import MODELS
 
-PARTS = tuple(i / 10 for i in range(1, 10))
+FRACTIONS = tuple(i / 10 for i in range(1, 10))
 STOPPED = "vae"
 """The model of Figure 3.2."""
 NONSTOP = 2.0
+"""A fraction of the steps that is never reached."""
 MOST, SD = 5.0, 1.43
-"""Seconds: what the thesis says that it costs at most, and how much that varies."""
+"""The thesis' largest cost and its standard deviation, in seconds."""
 
 
-def bench_checkpoints(rate: float) -> list[Figure]:
-    """One model at each tenth of its steps, and all of them at 30 and 70 %, against nonstop."""
-    del rate
-    nonstop = median(_took(STOPPED, NONSTOP) for _ in range(3))
-    costs = [_took(STOPPED, part) - nonstop for part in PARTS]
+def bench_checkpoints() -> list[Figure]:
+    """One model at each tenth of its steps and all models at 30 and 70 %, relative to nonstop."""
+    nonstop = median(_completion(STOPPED, NONSTOP) for _ in range(3))
+    costs = [_completion(STOPPED, part) - nonstop for part in FRACTIONS]
     figures = [Figure(f"{STOPPED}: nonstop", nonstop, "s")]
     figures += [
         Figure(
@@ -39,19 +39,19 @@ def bench_checkpoints(rate: float) -> list[Figure]:
             series=STOPPED,
             title="Saved and resumed once",
         )
-        for p, c in zip(PARTS, costs, strict=True)
+        for p, c in zip(FRACTIONS, costs, strict=True)
     ]
-    figures.append(Figure("standard deviation over the parts", pstdev(costs), "s", SD))
+    figures.append(Figure("standard deviation over the tenths", pstdev(costs), "s", SD))
     for model in MODELS:
         if model != STOPPED:
-            whole = _took(model, NONSTOP)
-            cost = fmean(_took(model, part) for part in (0.3, 0.7)) - whole
+            whole = _completion(model, NONSTOP)
+            cost = fmean(_completion(model, part) for part in (0.3, 0.7)) - whole
             figures.append(Figure(f"{model}: at 30 and 70 %, mean", cost, "s more", MOST))
     return figures
 
 
-def _took(model: str, part: float) -> float:
-    """Seconds from start to end of a training that is interrupted after that part."""
+def _completion(model: str, part: float) -> float:
+    """Seconds from start to end of a job that is interrupted after this fraction of its steps."""
     job = {"name": model, "model": model, "profile": {"work": 9, "steps": 500}}
     head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
     text = json.dumps({**head, "nodes": [{"cpu": 1}], "jobs": [job]})

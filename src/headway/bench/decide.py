@@ -1,16 +1,18 @@
-"""What one decision costs in a large cluster: a job comes, or one ends and many wait."""
+"""CPU time of one decision, by the number of jobs on a node and by the size of a cluster."""
 
 import gc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import log10
 from random import Random
 from statistics import median
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 from headway.backend.memory import MemoryBackend
 from headway.bench.figure import Figure
-from headway.core.cycle.policy import Policy
+from headway.bench.promises import Row, workload
+from headway.core.cycle.policy import Chain, PerNode, Policy
 from headway.core.model.decision import Plan
 from headway.core.model.job import (
     Estimate,
@@ -26,26 +28,70 @@ from headway.core.model.job import (
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot, Trigger
 from headway.core.model.units import JobId, NodeId, Resources
+from headway.policy.placement.spread import Spread
 from headway.policy.registry import build
+from headway.policy.share.headway import Headway, HeadwayMemory
 from headway.runtime.journal import NoJournal
 from headway.runtime.loop import Loop
+from headway.sim.build import to_scenario
+from headway.sim.driver import simulate
 
 SIZES = (10, 30, 100, 300, 1000)
-"""Nodes; there are five jobs for each."""
+"""Nodes; there are five jobs for each node."""
 BAR = 50.0
-"""Milliseconds, at a thousand nodes and five thousand jobs."""
-COMES = ("fair", "headway", "flowcon2", "fifo", "tiresias", "dragon", "kips")
-WAIT = ("spread", "fifo", "tiresias", "gang", "gang+locality", "dragon", "kips", "optimus")
+"""Milliseconds, with a thousand nodes and five thousand jobs."""
+ARRIVAL_POLICIES = ("fair", "headway", "flowcon2", "fifo", "tiresias", "dragon", "kips")
+DEPARTURE_POLICIES = (
+    "spread",
+    "fifo",
+    "tiresias",
+    "gang",
+    "gang+locality",
+    "dragon",
+    "kips",
+    "optimus",
+)
+
+
+def bench_decide(scale: float) -> list[Figure]:
+    """A decision of `headway` on one node, and of every policy in a cluster."""
+    costs = {n: _decision_ms(n) * scale for n in (5, 10, 20, 50, 100)}
+    return [
+        *(
+            Figure(f"a decision for {n} jobs, median", ms, "ms", 5.0 if n == 50 else None, x=n)
+            for n, ms in costs.items()
+        ),
+        Figure("growth from 10 to 100 jobs: exponent", log10(costs[100] / costs[10]), ""),
+        *bench_cluster(scale),
+    ]
+
+
+def _decision_ms(jobs: int, most: int = 1000) -> float:
+    """Median over decisions while at least 80 % of the jobs run."""
+    took: list[float] = []
+
+    class Timed(Headway):
+        def decide(self, snapshot: Snapshot, memory: HeadwayMemory) -> tuple[Plan, HeadwayMemory]:
+            began = perf_counter()
+            found = super().decide(snapshot, memory)
+            if len(snapshot.running) >= 0.8 * jobs and len(took) < most:
+                took.append(perf_counter() - began)
+            return found
+
+    for seed in range(8):
+        row = Row(name="", jobs=jobs, mean=1, makespan=1, worst=1)
+        simulate(to_scenario(workload(row), seed=seed), Chain(Spread(), PerNode(Timed())))
+        if len(took) >= most:
+            break
+    return 1000 * median(took)
 
 
 def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:
-    """CPU time of a decision by the size of the cluster, in milliseconds of the reference machine;
-    times are multiplied by `scale`.
-    """
+    """Milliseconds of a decision by the size of the cluster."""
     figures = []
     for axis, policies, case in (
-        ("jobs in the cluster, and one comes", COMES, arrivals),
-        ("jobs in the cluster, most wait, and one ends", WAIT, departures),
+        ("jobs in the cluster, one arrives", ARRIVAL_POLICIES, arrivals),
+        ("jobs in the cluster, most pending, one ends", DEPARTURE_POLICIES, departures),
     ):
         for policy in policies:
             growth = {n: [ms * scale for ms in case(policy, n)] for n in sizes}
@@ -62,13 +108,13 @@ def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:
                 for n, took in growth.items()
             ]
             worst = max(growth[sizes[-1]])
-            figures.append(Figure(f"{policy}: the slowest of those", worst, "ms", BAR))
+            figures.append(Figure(f"{policy}: slowest of these", worst, "ms", BAR))
     return figures
 
 
 def arrivals(policy: str, nodes: int, count: int = 20) -> list[float]:
-    """Five jobs on every node, and another comes, again and again."""
-    dice, timed = Random(1), Timed(build(policy))
+    """Milliseconds of each decision after an arrival, with five jobs on every node."""
+    dice, timed = Random(1), TimedPolicy(build(policy))
     backend = MemoryBackend(_nodes(nodes))
     for i in range(5 * nodes):
         _run(backend, _job(f"job-{i}", dice), NodeId(f"node-{i % nodes}"))
@@ -76,8 +122,8 @@ def arrivals(policy: str, nodes: int, count: int = 20) -> list[float]:
 
 
 def departures(policy: str, nodes: int, count: int = 20) -> list[float]:
-    """Every GPU is taken, gangs of all sizes wait, and a job ends, again and again."""
-    dice, timed = Random(1), Timed(build(policy))
+    """Milliseconds of each decision after a job ends; no GPU is free and gangs are pending."""
+    dice, timed = Random(1), TimedPolicy(build(policy))
     backend = MemoryBackend(_nodes(nodes))
     for i in range(nodes):
         _run(backend, _job(f"job-{i}", dice, devices=4), NodeId(f"node-{i}"))
@@ -87,8 +133,8 @@ def departures(policy: str, nodes: int, count: int = 20) -> list[float]:
     return _measure(backend, timed, ends, lambda i: backend.end(JobId(f"job-{i}")))
 
 
-class Timed:
-    """A policy whose decisions are timed."""
+class TimedPolicy:
+    """Measures the CPU time of each decision of a policy."""
 
     def __init__(self, inner: Policy[Any]) -> None:
         self.inner, self.name, self.listens = inner, inner.name, inner.listens
@@ -105,9 +151,9 @@ class Timed:
 
 
 def _measure(
-    backend: MemoryBackend, timed: Timed, count: int, happen: Callable[[int], None]
+    backend: MemoryBackend, timed: TimedPolicy, count: int, event: Callable[[int], None]
 ) -> list[float]:
-    """Milliseconds of each decision after the first, which sees everything for the first time."""
+    """Milliseconds of each decision after the first, which observes the whole cluster."""
     loop = Loop(backend, timed, NoJournal())
     gc.collect()
     gc.disable()
@@ -116,7 +162,7 @@ def _measure(
             loop.step(Trigger.NODE)
             backend.settle()
             backend.now += 1.0
-            happen(i)
+            event(i)
         loop.step(Trigger.NODE)
     finally:
         gc.enable()
@@ -124,8 +170,8 @@ def _measure(
 
 
 def _nodes(count: int) -> list[Node]:
-    room = Resources(cpu=16.0, memory=64 * 2.0**30, gpu=4.0)
-    return [Node(id=NodeId(f"node-{i}"), capacity=room) for i in range(count)]
+    capacity = Resources(cpu=16.0, memory=64 * 2.0**30, gpu=4.0)
+    return [Node(id=NodeId(f"node-{i}"), capacity=capacity) for i in range(count)]
 
 
 def _job(name: str, dice: Random, devices: int = 0) -> Job:
@@ -139,7 +185,7 @@ def _job(name: str, dice: Random, devices: int = 0) -> Job:
 
 
 def _run(backend: MemoryBackend, job: Job, node: NodeId) -> None:
-    """As if it had been running when we came."""
+    """Submit a job that already runs."""
     backend.submit(replace(job, phase=Phase.RUNNING))
     for name in gang(job):
         backend.host(Replica(id=name, job=job.id, task=name.task, node=node))

@@ -1,8 +1,8 @@
-"""Does the simulator say what will happen? Jobs are measured alone, runs with all of them are
-foretold from that and nothing else, and then they are run for real, several times.
+"""Accuracy of the simulator: each job is measured alone, a run of all jobs is predicted from these
+measurements only, and then the run is made several times.
 
-Delivered time leaves out what others took from the machine meanwhile: for each job the
-core-seconds that all jobs were given between its submission and its end.
+Delivered time excludes what other programs take from the machine: it is the core-seconds that all
+jobs receive between a job's submission and its end.
 """
 
 import tempfile
@@ -17,11 +17,11 @@ from headway.bench.local import undisturbed
 from headway.calibrate import calibrate
 from headway.core.model.decision import Move
 from headway.core.model.units import JobId
-from headway.demo import one
+from headway.demo import run_once
 from headway.errors import ConfigError
 from headway.papers.observed import MOVED, REBALANCED
 from headway.policy.registry import build
-from headway.report.cpu_timeline import Recorded, of_run, of_world
+from headway.report.run_timeline import RunTimeline, read_timeline, world_timeline
 from headway.report.step_function import Integral, total
 from headway.runtime import journal
 from headway.runtime.result import JobResult, Result
@@ -35,17 +35,17 @@ ARMS = (
     ("fidelity-one.yaml", "flowcon:interval=10"),
     ("fidelity-four.yaml", "specon:interval=5,threshold=0.05,unconverged=0"),
 )
-"""The papers' intervals of 20 to 60 s, for runs that are some four times as short as theirs."""
+"""The papers' intervals of 20 to 60 s, shortened as the runs are, by a factor of about four."""
 DEFAULT = "spread"
-LONG_ENOUGH = 40.0
-"""No job is measured longer alone."""
+LONGEST = 40.0
+"""Seconds; a job is not measured longer alone."""
 MEAN, WORST = 0.15, 0.25
-"""How far a prediction may be off, in the mean over the repetitions and at worst."""
+"""Largest relative error of a prediction: mean over the repetitions, and at worst."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """What is foretold, and measured."""
+    """Predicted or measured times of a run."""
 
     mean_completion: float
     makespan: float
@@ -53,44 +53,45 @@ class Times:
     makespan_delivered: float
 
 
-def bench_fidelity(rate: float) -> list[Figure]:
-    """Each arm: what was foretold, what was measured, and how far apart they are."""
-    del rate
+def bench_fidelity() -> list[Figure]:
+    """Predicted and measured times of each arm, and their relative error."""
     figures = []
     for name, policy in ARMS:
         with as_file(files("headway") / "data" / name) as source:
-            figures += compared(source, policy)
+            figures += compare(source, policy)
     return figures
 
 
-def compared(source: Path, policy: str, repetitions: int = 5, seconds: float = 30) -> list[Figure]:
+def compare(source: Path, policy: str, repetitions: int = 5, seconds: float = 30) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         measured = data / source.name
-        calibrate(read_workload(source), source, measured, seconds=seconds, most=LONG_ENOUGH)
-        foretold, moves = _foretold(measured, policy)
-        real, said = [], []
+        calibrate(read_workload(source), source, measured, seconds=seconds, most=LONGEST)
+        predicted, moves = _predict(measured, policy)
+        real, marks = [], []
         for _ in range(repetitions):
-            result, run = undisturbed(lambda: one(source, policy, data))
-            _all_steps(result, run)
-            real.append(_times(result.per_job, of_run(run.folder)))
-            said.append(_moves(run))
-        found = _off(policy.partition(":")[0], foretold, real)
-        if moves or any(said):
-            default, _ = one(source, DEFAULT, data)
-            found += _beside(moves, said, real, default)
+            result, run = undisturbed(lambda: run_once(source, policy, data))
+            _require_all_steps(result, run)
+            real.append(times(result.per_job, read_timeline(run.folder)))
+            marks.append(_move_marks(run))
+        found = _errors(policy.partition(":")[0], predicted, real)
+        if moves or any(marks):
+            default, _ = run_once(source, DEFAULT, data)
+            mean = fmean(r.mean_completion for r in real)
+            found += move_figures(moves, marks, mean / default.mean_completion_s)
     return found
 
 
-def _foretold(measured: Path, policy: str) -> tuple[Times, int]:
+def _predict(measured: Path, policy: str) -> tuple[Times, int]:
     scenario = to_scenario(read_workload(measured), path=measured)
     world = simulate(scenario, build(policy), record=True)
     result = summary(world, policy, None)
-    return _times(result.per_job, of_world(world)), result.moves
+    return times(result.per_job, world_timeline(world)), result.moves
 
 
-def _times(jobs: Sequence[JobResult], seen: Recorded) -> Times:
-    delivered = Integral(total(seen.shares.values())).at
+def times(jobs: Sequence[JobResult], run: RunTimeline) -> Times:
+    """Times of a run, elapsed and delivered."""
+    delivered = Integral(total(run.shares.values())).at
     first, last = min(j.submitted_s for j in jobs), max(j.finished_s for j in jobs)
     return Times(
         mean_completion=fmean(j.completion_s for j in jobs),
@@ -102,48 +103,47 @@ def _times(jobs: Sequence[JobResult], seen: Recorded) -> Times:
     )
 
 
-def _off(name: str, foretold: Times, real: Sequence[Times]) -> list[Figure]:
-    """By how much each prediction was off, as a part of what was measured."""
+def _errors(name: str, predicted: Times, real: Sequence[Times]) -> list[Figure]:
+    """Errors of each prediction, relative to the measurement."""
     figures = []
     for what in Times.__slots__:
-        said = getattr(foretold, what)
-        off = [abs(said / getattr(r, what) - 1) for r in real]
+        value = getattr(predicted, what)
+        errors = [abs(value / getattr(r, what) - 1) for r in real]
         label = f"{name}: {what.replace('_', ' ')}"
         figures += [
-            Figure(f"{label}, foretold", said, "s"),
+            Figure(f"{label}, predicted", value, "s"),
             Figure(f"{label}, measured", fmean(getattr(r, what) for r in real), "s"),
-            Figure(f"{label}, off by, mean", fmean(off), "", MEAN),
-            Figure(f"{label}, off by, worst", max(off), "", WORST),
+            Figure(f"{label}, relative error, mean", fmean(errors), "", MEAN),
+            Figure(f"{label}, relative error, worst", max(errors), "", WORST),
         ]
     return figures
 
 
-def _moves(run: Run) -> list[str]:
-    """The mark of each move that was accepted."""
+def _move_marks(run: Run) -> list[str]:
+    """The mark of each planned move."""
     lines = journal.read(run.folder.journal)
     made = [d.reason for x in lines for d in x["plan"].decisions if isinstance(d, Move)]
     return [mark for reason in made for mark in (MOVED, REBALANCED) if mark in reason]
 
 
-def _all_steps(result: Result, run: Run) -> None:
+def _require_all_steps(result: Result, run: Run) -> None:
     for job in result.per_job:
         wanted = run.backend.works[JobId(job.name)].spec.total_steps
         if job.outcome != "succeeded" or job.steps != wanted:
-            said = f"{job.name} {job.outcome} after {job.steps:g} of {wanted} steps"
-            raise ConfigError(said, where=str(run.folder.path))
+            text = f"job {job.name} {job.outcome} after {job.steps:g} of {wanted} steps"
+            raise ConfigError(text, where=str(run.folder.path))
 
 
-def _beside(
-    moves: int, said: Sequence[list[str]], real: Sequence[Times], default: Result
+def move_figures(
+    predicted: int, marks: Sequence[Sequence[str]], against_default: float
 ) -> list[Figure]:
-    """What the moves were, and what came of them against the default."""
-    marks = [mark for one in said for mark in one]
-    mean = fmean(r.mean_completion for r in real)
+    """The moves of each run by their marks, and mean completion relative to the default policy."""
+    every = [mark for run in marks for mark in run]
     return [
-        Figure("moves foretold", moves, ""),
-        Figure("moves made, mean", len(marks) / len(said), ""),
-        Figure(f"all runs: moves {MOVED}", marks.count(MOVED), ""),
-        Figure(f"all runs: moves {REBALANCED}", marks.count(REBALANCED), ""),
-        Figure("runs without a move of either kind", sum(len(set(s)) < 2 for s in said), ""),
-        Figure("mean completion against the default", mean / default.mean_completion_s, "x"),
+        Figure("moves predicted", predicted, ""),
+        Figure("moves made, mean", len(every) / len(marks), ""),
+        Figure(f"all runs: moves {MOVED}", every.count(MOVED), ""),
+        Figure(f"all runs: moves {REBALANCED}", every.count(REBALANCED), ""),
+        Figure("runs without both kinds of move", sum(len(set(run)) < 2 for run in marks), ""),
+        Figure("mean completion against the default", against_default, "x"),
     ]

@@ -1,4 +1,4 @@
-"""One figure of a benchmark."""
+"""A figure of a benchmark."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +10,12 @@ class Figure:
     value: float
     unit: str
     bar: float | None = None
-    """At most this; None: for information."""
+    """The largest value that passes; None: not judged."""
     x: float | None = None
-    """Where it stands on the axis of a plot of growth."""
+    """Its place on the axis of a chart; None: not drawn."""
     axis: str = "jobs on the node"
     series: str = "measured"
-    """Of which plot, and of which line in it."""
+    """Its line in the chart of its axis."""
     title: str = "Cost of one decision"
 
     def plain(self) -> dict[str, Any]:

@@ -1,6 +1,4 @@
-"""Benchmarks of this machine under Headway: are shares really enforced, how soon does it react,
-what does it cost, and what is it good for.
-"""
+"""Benchmarks of the local backend: enforcement of shares, reaction time, overhead and gain."""
 
 import json
 import os
@@ -23,7 +21,7 @@ from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Outcome, Plan
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Observation, Trigger
-from headway.demo import demo_workload, medians, one
+from headway.demo import demo_workload, medians, run_once
 from headway.runtime.journal import Journal
 from headway.runtime.result import Result, percentile
 from headway.runtime.run import begin
@@ -31,7 +29,7 @@ from headway.spec.load import parse
 from headway.spec.workload import Workload
 
 SECONDS = 30.0
-"""How long each measurement of shares takes."""
+"""Duration of each measurement of shares."""
 BUSY = """
 import hashlib, sys, threading
 block = bytes(1 << 20)
@@ -45,25 +43,24 @@ work()
 # -- enforcement -------------------------------------------------------------------------------
 
 
-def bench_enforcement(rate: float) -> list[Figure]:
-    """Jobs with one thread more than there are cores; CPU by the kernel's own accounting."""
-    del rate
+def bench_enforcement() -> list[Figure]:
+    """Jobs with one thread more than cores; CPU as accounted by the kernel."""
     cores = len(os.sched_getaffinity(0))
     chosen = choose(f"bench-{os.getpid()}")
     pacing = chosen.name == "nice"
     chosen.add_node("machine", float(cores), None)
     try:
-        free = _without_us(cores)
-        (alone,) = _held(chosen, [(None, 1.0)])
-        (quarter,) = _held(chosen, [(cores / 4, 1.0)])
-        heavy, light = _held(chosen, [(None, 3.0), (None, 1.0)])
+        free = _unmanaged(cores)
+        (alone,) = _managed(chosen, [(None, 1.0)])
+        (quarter,) = _managed(chosen, [(cores / 4, 1.0)])
+        heavy, light = _managed(chosen, [(None, 3.0), (None, 1.0)])
     finally:
         chosen.close()
     by = chosen.name
     return [
-        Figure(f"{by}: alone, against without us", alone / free, "x"),
+        Figure(f"{by}: alone, relative to unmanaged", alone / free, "x"),
         Figure(f"{by}: alone, lost", max(0.0, 1 - alone / free), "", 0.05),
-        Figure(f"{by}: limit a quarter, part of the machine", quarter / cores, ""),
+        Figure(f"{by}: limit of a quarter, fraction of the machine", quarter / cores, ""),
         Figure(f"{by}: off by", abs(quarter / cores - 0.25), "", 0.06 if pacing else 0.03),
         Figure(f"{by}: weights 3:1, ratio", heavy / light, "x"),
         Figure(f"{by}: off by", abs(heavy / light / 3 - 1), "", 0.30 if pacing else 0.15),
@@ -74,8 +71,8 @@ def _busy(cores: int) -> list[str]:
     return [sys.executable, "-c", BUSY, str(cores + 1)]
 
 
-def _without_us(cores: int) -> float:
-    """Cores that such a job gets when nobody manages it."""
+def _unmanaged(cores: int) -> float:
+    """Cores that a busy job uses without Headway."""
     child = subprocess.Popen(_busy(cores))
     try:
         sleep(1.0)
@@ -89,8 +86,8 @@ def _without_us(cores: int) -> float:
         child.wait()
 
 
-def _held(chosen: Enforcement, shares: Sequence[tuple[float | None, float]]) -> list[float]:
-    """Cores that such jobs get beside each other under these limits and weights."""
+def _managed(chosen: Enforcement, shares: Sequence[tuple[float | None, float]]) -> list[float]:
+    """Cores that concurrent busy jobs use under these limits and weights."""
     with tempfile.TemporaryDirectory() as folder:
         running = [_start(chosen, Path(folder) / f"busy-{i}") for i in range(len(shares))]
         try:
@@ -104,7 +101,7 @@ def _held(chosen: Enforcement, shares: Sequence[tuple[float | None, float]]) -> 
             for group, child in running:
                 group.signal(9)
                 child.wait()
-            while not all([group.close() for group, _ in running]):  # noqa: C419 - each of them
+            while not all([group.close() for group, _ in running]):  # noqa: C419 - close every group
                 sleep(0.02)
         return [(b - a) / took for a, b in zip(before, after, strict=True)]
 
@@ -121,7 +118,7 @@ def _start(chosen: Enforcement, folder: Path) -> tuple[Group, subprocess.Popen[b
 
 
 def _wait(running: list[tuple[Group, Any]], seconds: float) -> None:
-    """Let time pass; pacing looks at its jobs once a second, as it does in a run."""
+    """Sleep, and read the groups once a second as a run does, which pacing needs."""
     until = monotonic() + seconds
     while monotonic() < until:
         sleep(min(1.0, max(0.0, until - monotonic())))
@@ -132,8 +129,8 @@ def _wait(running: list[tuple[Group, Any]], seconds: float) -> None:
 # -- reaction ----------------------------------------------------------------------------------
 
 
-class _Stamped:
-    """A journal that also notes when what was first seen had been answered."""
+class _TimedJournal:
+    """Records when the plan after the first observation of an event is settled."""
 
     def __init__(self, inner: Journal) -> None:
         self.inner = inner
@@ -153,29 +150,32 @@ class _Stamped:
             self.answered.setdefault(what, time())
 
 
-def bench_reaction(rate: float, count: int = 50) -> list[Figure]:
-    """Busy jobs come and go: from the kernel's event (the time stamps of what the job's shell
-    wrote) until every share has been written.
+def bench_reaction(count: int = 50) -> list[Figure]:
+    """Time from the start or exit of a busy job, by the timestamps of the files that its shell
+    writes, until all shares are written.
     """
-    del rate
     spin = "import time; end = time.time() + 2\nwhile time.time() < end: pass"
     jobs = [_inline(f"j{i}", [sys.executable, "-S", "-c", spin], at=0.4 * i) for i in range(count)]
     with tempfile.TemporaryDirectory() as data:
         run = begin(_workload(jobs), Path(data) / "w.yaml", "headway", data=Path(data))
-        run.loop.journal = stamped = _Stamped(run.loop.journal)
+        run.loop.journal = timed = _TimedJournal(run.loop.journal)
         run.go()
-        late: dict[str, list[float]] = {"pid": [], "exit": []}
-        for (what, job), answered in stamped.answered.items():
+        delays: dict[str, list[float]] = {"pid": [], "exit": []}
+        for (what, job), answered in timed.answered.items():
             event = run.folder.path / "jobs" / job / "main-0" / f"{what}.1"
-            late[what].append(1000 * (answered - event.stat().st_mtime))
-    starts, exits = sorted(late["pid"]), sorted(late["exit"])
+            delays[what].append(1000 * (answered - event.stat().st_mtime))
+    starts, exits = sorted(delays["pid"]), sorted(delays["exit"])
     return [
         Figure("starts", len(starts), ""),
-        Figure("start to finished write, median", median(starts), "ms"),
-        Figure("start to finished write, 95th percentile", percentile(starts, 0.95), "ms", 100),
+        Figure("start until shares are written, median", median(starts), "ms"),
+        Figure(
+            "start until shares are written, 95th percentile", percentile(starts, 0.95), "ms", 100
+        ),
         Figure("exits", len(exits), ""),
-        Figure("exit to finished write, median", median(exits), "ms"),
-        Figure("exit to finished write, 95th percentile", percentile(exits, 0.95), "ms", 100),
+        Figure("exit until shares are written, median", median(exits), "ms"),
+        Figure(
+            "exit until shares are written, 95th percentile", percentile(exits, 0.95), "ms", 100
+        ),
     ]
 
 
@@ -210,9 +210,8 @@ print(json.dumps([took[len(took) // 2] / 1000, took[int(0.99 * len(took))] / 100
 """
 
 
-def bench_overhead(rate: float, seconds: int = 120) -> list[Figure]:
-    """Twenty jobs that each print ten lines and a loss a second, watched on a terminal."""
-    del rate
+def bench_overhead(seconds: int = 120) -> list[Figure]:
+    """Twenty jobs that each print ten lines and a loss a second, displayed on a terminal."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         chatty = [sys.executable, "-S", "-c", CHATTY, str(seconds + 25)]
@@ -221,22 +220,22 @@ def bench_overhead(rate: float, seconds: int = 120) -> list[Figure]:
         path = data / "w.yaml"
         head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "jobs": jobs}
         path.write_text(json.dumps(head))
-        with _on_a_terminal(["run", str(path), "--data", str(data)]) as pid:
+        with _on_terminal(["run", str(path), "--data", str(data)]) as pid:
             sleep(8.0)
-            before, began = _headway(pid, data), monotonic()
+            before, began = _headway_cpu(pid, data), monotonic()
             sleep(seconds)
-            after, took = _headway(pid, data), monotonic() - began
+            after, took = _headway_cpu(pid, data), monotonic() - began
         sdk = json.loads(next(data.glob("runs/2*/jobs/sdk/main-0/out.log")).read_text())
     return [
-        Figure("20 jobs: all of Headway, part of a core", (after - before) / took, "", 0.01),
-        Figure("SDK: a report inside a managed job, median", sdk[0], "µs", 20),
-        Figure("SDK: a report inside a managed job, 99th percentile", sdk[1], "µs", 200),
+        Figure("20 jobs: all of Headway, fraction of a core", (after - before) / took, "", 0.01),
+        Figure("SDK: one report in a managed job, median", sdk[0], "µs", 20),
+        Figure("SDK: one report in a managed job, 99th percentile", sdk[1], "µs", 200),
     ]
 
 
 @contextmanager
-def _on_a_terminal(words: list[str]) -> Iterator[int]:
-    """Headway with its live display, which somebody reads."""
+def _on_terminal(words: list[str]) -> Iterator[int]:
+    """Run Headway with its live display on a terminal that is read."""
     import pty  # noqa: PLC0415 - only this benchmark needs it
     import threading  # noqa: PLC0415
 
@@ -265,15 +264,15 @@ def _drain(file: int) -> None:
         os.close(file)
 
 
-def _headway(pid: int, data: Path) -> float:
-    """Core-seconds of Headway, of its pacer and of the shells that wait for the jobs."""
+def _headway_cpu(pid: int, data: Path) -> float:
+    """Core-seconds of Headway, its pacer and the shells that wait for the jobs."""
     shells = [int(p.read_text()) for p in data.glob("runs/2*/jobs/*/*/pid.1")]
     below = [p for p in procfs.descendants(pid) if not procfs.environment(p).get("HEADWAY_DIR")]
-    return sum(_own(p) for p in dict.fromkeys([*below, *shells]))
+    return sum(_own_cpu(p) for p in dict.fromkeys([*below, *shells]))
 
 
-def _own(pid: int) -> float:
-    """Of a process itself: among its children, once buried, are the jobs."""
+def _own_cpu(pid: int) -> float:
+    """Core-seconds of a process without its children, which include reaped jobs."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -281,28 +280,28 @@ def _own(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) * procfs.TICK
 
 
-# -- what it is good for -----------------------------------------------------------------------
+# -- gain ----------------------------------------------------------------------------------------
 
 
-def bench_real(rate: float, pairs: int = 5) -> list[Figure]:
-    """Five mixed jobs for real: A A for the noise, then A B A B …; per-job medians."""
-    del rate
+def bench_real(pairs: int = 5) -> list[Figure]:
+    """Five real jobs: A A for the noise, then A B A B …; medians of each job."""
     workload = demo_workload()
     with tempfile.TemporaryDirectory() as data:
 
         def measure(policy: str) -> Result:
-            return undisturbed(lambda: one(workload, policy, Path(data))[0])
+            return undisturbed(lambda: run_once(workload, policy, Path(data))[0])
 
         same = [measure("fair"), measure("fair")]
         fair, ours = [], []
         for _ in range(pairs):
             fair.append(measure("fair"))
             ours.append(measure("headway"))
-    noise = [_ratio(b, a) for a, b in zip(*(_times(r) for r in same), strict=True)]
-    band = max(abs(1 - r) for r in noise)
+    times = ([j.completion_s for j in result.per_job] for result in same)
+    band = max(abs(1 - b / a) for a, b in zip(*times, strict=True))
     before, after = medians(fair), medians(ours)
     ratios = {n: after[n] / before[n] for n in before}
     mean = sum(after.values()) / sum(before.values())
+    makespans = [median(r.makespan_s for r in results) for results in (fair, ours)]
     return [
         Figure("mean completion against fair", mean, "x", 0.80),
         Figure("noise band: fair against itself, worst job", band, ""),
@@ -310,27 +309,15 @@ def bench_real(rate: float, pairs: int = 5) -> list[Figure]:
             "worst job against fair, beyond the band", max(ratios.values()) - 1 - band, "", 0.05
         ),
         *(Figure(f"{n} against fair", ratio, "x") for n, ratio in ratios.items()),
-        Figure("makespan against fair", _median(ours) / _median(fair), "x"),
+        Figure("makespan against fair", makespans[1] / makespans[0], "x"),
     ]
-
-
-def _times(result: Result) -> list[float]:
-    return [j.completion_s for j in result.per_job]
-
-
-def _ratio(a: float, b: float) -> float:
-    return a / b
-
-
-def _median(results: list[Result]) -> float:
-    return median(r.makespan_s for r in results)
 
 
 T = TypeVar("T")
 
 
 def undisturbed(measure: Callable[[], T], most: float = 0.03) -> T:
-    """Once more if other guests of this machine took more than a little of it meanwhile."""
+    """Repeat a measurement, at most twice, if other virtual machines took CPU during it."""
     for _ in range(3):
         before, began = _stolen(), monotonic()
         found = measure()
@@ -341,5 +328,6 @@ def undisturbed(measure: Callable[[], T], most: float = 0.03) -> T:
 
 
 def _stolen() -> float:
+    """CPU seconds that the hypervisor gave to others."""
     fields = Path("/proc/stat").read_text().splitlines()[0].split()
     return int(fields[8]) * procfs.TICK

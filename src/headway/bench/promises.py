@@ -1,125 +1,71 @@
-"""Does nobody lose? `headway` against fair sharing, over many seeds and all that may be known
-of a job's size. The workloads and bars are those that the policy was asked to meet.
+"""The guarantee of `headway`: no job finishes later than under fair sharing.
+
+Each row is a workload, drawn with many seeds, and the bars that hold on it. Rows differ in what is
+known about job sizes.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
-from multiprocessing import get_context
-from os import sched_getaffinity
+from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any
 
+from headway.bench.figure import Figure
 from headway.policy.registry import build
 from headway.sim.build import to_scenario
+from headway.sim.compare import in_parallel
 from headway.sim.driver import simulate
 from headway.spec.workload import Workload
 
 WORK = [40, 60, 90, 130, 200, 270]
 DEMAND = {"full": [1.0], "mixed": [1, 1, 1, 0.5, 0.2]}
+SEEDS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of the table: a workload, and what must hold on it."""
+    """A workload and its bars. Times are relative to fair sharing."""
 
     name: str
-    demand: str = "mixed"
     jobs: int
-    sizes: dict[str, float | bool]
+    demand: str = "mixed"
+    sizes: dict[str, float | bool] = field(default_factory=dict)
     mean: float
-    """Mean completion, as a part of fair sharing's."""
+    """Mean completion."""
     makespan: float
     slower: float = 1.0
-    """Part of the jobs that may be slower by more than 1 % and a second."""
+    """Fraction of jobs that may be slower by more than 1 % and one second."""
     worst: float
-    """Largest ratio of a job's completion to that under fair sharing."""
+    """Completion of a single job."""
     beyond: float = 0.0
-    """Part of the jobs that may be beyond even that."""
+    """Fraction of jobs that may exceed `worst`."""
 
 
-def _both(row: Row) -> list[Row]:
-    """With ten jobs and with fifteen."""
-    return [replace(row, name=f"{row.name}, {n} jobs", jobs=n) for n in (10, 15)]
+def _both(name: str, **bars: Any) -> list[Row]:
+    """A row with ten jobs and one with fifteen."""
+    return [Row(name=f"{name}, {n} jobs", jobs=n, **bars) for n in (10, 15)]
 
 
+# fmt: off
 ROWS = [
-    Row(
-        name="full, 10 jobs",
-        demand="full",
-        jobs=10,
-        sizes={},
-        mean=0.57,
-        makespan=1.0,
-        slower=0.0,
-        worst=1.01,
-    ),
-    Row(
-        name="full, 15 jobs",
-        demand="full",
-        jobs=15,
-        sizes={},
-        mean=0.55,
-        makespan=1.0,
-        slower=0.0,
-        worst=1.01,
-    ),
-    Row(
-        name="mixed, 10 jobs", jobs=10, sizes={}, mean=0.69, makespan=1.0, slower=0.003, worst=1.03
-    ),
-    Row(
-        name="mixed, 15 jobs", jobs=15, sizes={}, mean=0.63, makespan=1.0, slower=0.003, worst=1.03
-    ),
-    *_both(
-        Row(name="wrong by 1.5", jobs=0, sizes={"wrong": 1.5}, mean=0.85, makespan=1.02, worst=1.15)
-    ),
-    *_both(
-        Row(
-            name="wrong by 3",
-            jobs=0,
-            sizes={"wrong": 3},
-            mean=0.95,
-            makespan=1.05,
-            worst=1.25,
-            beyond=0.01,
-        )
-    ),
-    *_both(
-        Row(
-            name="from an earlier run",
-            jobs=0,
-            sizes={"earlier": 0.1},
-            mean=0.75,
-            makespan=1.01,
-            slower=0.02,
-            worst=1.10,
-        )
-    ),
-    *_both(
-        Row(
-            name="loss curves alone",
-            jobs=0,
-            sizes={"curves": True},
-            mean=1.02,
-            makespan=1.05,
-            worst=1.25,
-        )
-    ),
-    *_both(
-        Row(
-            name="nothing known",
-            jobs=0,
-            sizes={"nothing": True},
-            mean=1.02,
-            makespan=1.05,
-            worst=1.10,
-        )
-    ),
+    Row(name="full, 10 jobs", jobs=10, demand="full", mean=0.57, makespan=1.0, slower=0.0,
+        worst=1.01),
+    Row(name="full, 15 jobs", jobs=15, demand="full", mean=0.55, makespan=1.0, slower=0.0,
+        worst=1.01),
+    Row(name="mixed, 10 jobs", jobs=10, mean=0.69, makespan=1.0, slower=0.003, worst=1.03),
+    Row(name="mixed, 15 jobs", jobs=15, mean=0.63, makespan=1.0, slower=0.003, worst=1.03),
+    *_both("wrong by 1.5", sizes={"wrong": 1.5}, mean=0.85, makespan=1.02, worst=1.15),
+    *_both("wrong by 3", sizes={"wrong": 3}, mean=0.95, makespan=1.05, worst=1.25, beyond=0.01),
+    *_both("from an earlier run", sizes={"earlier": 0.1}, mean=0.75, makespan=1.01, slower=0.02,
+           worst=1.10),
+    *_both("loss curves alone", sizes={"curves": True}, mean=1.02, makespan=1.05, worst=1.25),
+    *_both("nothing known", sizes={"nothing": True}, mean=1.02, makespan=1.05, worst=1.10),
 ]
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Over all seeds of a row."""
+    """Figures over all seeds of a row."""
 
     mean: float
     worst_seed: float
@@ -127,6 +73,23 @@ class Outcome:
     slower: float
     worst: float
     beyond: float
+
+
+def bench_promises(first: int) -> list[Figure]:
+    """Every row with 20 seeds from `first` on."""
+    figures = []
+    for row in ROWS:
+        found = evaluate(row, range(first, first + SEEDS))
+        name = f"{row.name}: "
+        figures += [
+            Figure(name + "mean completion against fair", found.mean, "x", row.mean),
+            Figure(name + "the same, worst seed", found.worst_seed, "x"),
+            Figure(name + "makespan against fair", found.makespan, "x", row.makespan + 1e-6),
+            Figure(name + "slower jobs", found.slower, "", row.slower),
+            Figure(name + f"jobs beyond {row.worst:g}", found.beyond, "", row.beyond),
+            Figure(name + "worst job", found.worst, "x"),
+        ]
+    return figures
 
 
 def workload(row: Row) -> Workload:
@@ -142,12 +105,9 @@ def workload(row: Row) -> Workload:
 
 
 def evaluate(row: Row, seeds: Sequence[int], policy: str = "headway") -> Outcome:
-    """One row, all seeds, in parallel processes."""
-    tasks = [(row, seed, policy) for seed in seeds]
-    with ProcessPoolExecutor(len(sched_getaffinity(0)), mp_context=get_context("spawn")) as pool:
-        runs = list(pool.map(_one, *zip(*tasks, strict=True)))
+    """Run a row with all seeds in parallel processes."""
     means, spans, ratios, slower = [], [], [], 0
-    for fair, ours in runs:
+    for fair, ours in in_parallel(_run_seed, [(row, seed, policy) for seed in seeds]):
         pairs = [(ours[n] - at, end - at) for n, (at, end) in fair.items()]
         means.append(fmean(a for a, _ in pairs) / fmean(b for _, b in pairs))
         spans.append(max(ours.values()) / max(end for _, end in fair.values()))
@@ -163,7 +123,7 @@ def evaluate(row: Row, seeds: Sequence[int], policy: str = "headway") -> Outcome
     )
 
 
-def _one(
+def _run_seed(
     row: Row, seed: int, policy: str
 ) -> tuple[dict[str, tuple[float, float]], dict[str, float]]:
     """Arrival and end of each job under fair sharing, and its end under the policy."""

@@ -1,4 +1,4 @@
-"""How fast traces of real clusters run, and how the jobs fare. Files are looked for by name."""
+"""Simulation of traces of real clusters: CPU time and completion times. Files are found by name."""
 
 import gc
 from pathlib import Path
@@ -16,16 +16,16 @@ from headway.sim.world import World
 PHILLY, ITP = "philly.csv", "itp-cluster04.csv"
 KS = 1000.0
 FIFO_MEAN = 233.3
-"""Thousand seconds, of strict first come first served on philly-5k (AccaSim)."""
+"""Mean completion in thousand seconds under strict FIFO on philly-5k (AccaSim)."""
 
 
 def bench_traces(scale: float, folder: Path | None) -> list[Figure]:
-    """CPU times are multiplied by `scale`, which makes them those of the reference machine."""
+    """CPU times are multiplied by `scale`."""
     if folder is None or not all((folder / name).is_file() for name in (PHILLY, ITP)):
         raise ConfigError(
-            f"the traces {PHILLY} and {ITP} are looked for in a folder",
+            f"traces {PHILLY} and {ITP} not found",
             where=str(folder or ""),
-            hint="headway bench traces FOLDER, or HEADWAY_TRACES=FOLDER",
+            hint="headway bench traces DIRECTORY, or HEADWAY_TRACES=DIRECTORY",
         )
     few = Cluster(nodes=128, devices=4, first=5000, shortest=60, largest=32)
     began = process_time()
@@ -40,14 +40,14 @@ def bench_traces(scale: float, folder: Path | None) -> list[Figure]:
 
 
 def _small(scenario: Scenario, scale: float) -> list[Figure]:
-    """philly-5k: jobs of a minute and more and of at most 32 GPUs, the first 5,000."""
+    """philly-5k: the first 5,000 jobs of at least a minute and at most 32 GPUs."""
     fifo, first = _best(scenario, "fifo", scale)
     las, second = _best(scenario, "tiresias", scale)
     off = abs(_mean(first) / FIFO_MEAN - 1)
     return [
         Figure("philly-5k, fifo", fifo, "s", 1.0),
         Figure("philly-5k, fifo: mean completion", _mean(first), "ks"),
-        Figure(f"philly-5k, fifo: that is off {FIFO_MEAN} ks by", off, "", 0.03),
+        Figure(f"philly-5k, fifo: relative difference from {FIFO_MEAN} ks", off, "", 0.03),
         Figure("philly-5k, tiresias", las, "s", 2.0),
         Figure("philly-5k, tiresias: mean completion", _mean(second), "ks", 49.6),
     ]
@@ -67,7 +67,7 @@ def _large(name: str, scenario: Scenario, scale: float, bar: float | None = None
 
 
 def _best(scenario: Scenario, policy: str, scale: float, runs: int = 3) -> tuple[float, World]:
-    """The least CPU time of a few runs, and what came of it."""
+    """The shortest CPU time of a few runs, and the resulting world."""
     best = float("inf")
     for _ in range(runs):
         gc.collect()

@@ -7,23 +7,25 @@ import typer
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="Which one, or `all`.")] = "all",
+    name: Annotated[str, typer.Argument(help="A benchmark, or `all`.")] = "all",
     traces: Annotated[
         Path | None,
         typer.Argument(
-            help="For `traces`: the folder that holds them.",
+            help="For `traces`: the directory of the trace files.",
             envvar="HEADWAY_TRACES",
             show_default=False,
         ),
     ] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with plots of growth.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One object a benchmark.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Write a page with charts.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one object for each benchmark.")
+    ] = False,
 ) -> None:
-    """Measure this machine and this program, and judge the figures by their bars.
+    """Run benchmarks of this program on this machine and judge them by their bars.
 
-    Bars on CPU time are for a machine whose heap makes 1.5 million pops and pushes a second;
-    this machine's rate is measured in the same run (`score`) and the times are scaled by it.
-    Exit code 1 if a bar is missed.
+    CPU times are scaled to a reference machine with 1.5 million heap operations a second; the
+    rate of this machine (`score`) is measured in the same run. The exit code is 1 if a bar is
+    missed.
 
         headway bench sim
 
@@ -38,17 +40,17 @@ def bench(
     if name != "all" and name not in known:
         raise UnknownName("benchmark", name, [*BENCHES, TRACES, "all"])
     chosen = known if name == "all" else [name]
-    results, plots = [], []
+    results, charts = [], []
     with shown("measuring", quiet=as_json) as progress:
         for done, each in enumerate(chosen):
             progress(done, len(chosen))
-            found, plot = run(each, traces)
+            found, chart = run(each, traces)
             results.append(found)
-            plots.append(plot)
+            charts.append(chart)
     if html:
-        from headway.report.comparison import write_bench
+        from headway.bench.report import write_bench
 
-        write_bench(html, results, plots)
+        write_bench(html, results, charts)
     if as_json:
         typer.echo(to_text(results if name == "all" else results[0]))
     else:

@@ -29,7 +29,7 @@ def demo(
     """
     from headway.cli.display import Display
     from headway.cli.output import print_json, show_results
-    from headway.demo import alternate, demo_workload, sentences, write_demo
+    from headway.demo import alternate, demo_workload, describe, write_demo
     from headway.runtime.result import to_json
     from headway.runtime.run_directory import data_folder
 
@@ -45,5 +45,5 @@ def demo(
         print_json([to_json(r) for r in results])
         return
     show_results(results)
-    typer.echo(sentences(results))
+    typer.echo(describe(results))
     typer.echo(f"report: {page}")

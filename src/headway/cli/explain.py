@@ -20,10 +20,10 @@ def explain(
     from dataclasses import asdict
 
     from headway.cli.output import print_json, show_story
-    from headway.report.explain import story
+    from headway.report.explain import job_events
     from headway.runtime.run_directory import RunDirectory, data_folder
 
-    events = story(RunDirectory.find(data_folder(data), run), job)
+    events = job_events(RunDirectory.find(data_folder(data), run), job)
     if as_json:
         print_json([asdict(event) for event in events])
     else:
@@ -42,15 +42,15 @@ def report(
     headway report latest
     """
     from headway.cli.output import print_json, show_outcomes, show_results
-    from headway.report.run_page import outcomes, read_plain, read_result, write_run
+    from headway.report.run_page import describe_failures, read_json, read_result, write_run
     from headway.runtime.run_directory import RunDirectory, data_folder
 
     folder = RunDirectory.find(data_folder(data), run)
     result = read_result(folder)
     page = write_run(folder)
     if as_json:
-        print_json([read_plain(folder)])
+        print_json([read_json(folder)])
         return
     show_results([[result]])
-    show_outcomes(outcomes(folder))
+    show_outcomes(describe_failures(folder))
     typer.echo(f"report: {page}")

@@ -14,7 +14,7 @@ from rich.table import Table
 from headway.runtime.result import Result, over_seeds
 
 if TYPE_CHECKING:
-    from headway.calibrate import Found
+    from headway.calibrate import Measurement
     from headway.core.model.decision import Decision
     from headway.report.explain import Event
     from headway.runtime.replay import Difference
@@ -199,10 +199,10 @@ def show_differences(cycles: int, found: Sequence["Difference"], policy: str) ->
 
 
 def _decided(decision: "Decision") -> str:
-    from headway.report.explain import spell
+    from headway.report.explain import describe
 
     subject = getattr(decision, "replica", None) or getattr(decision, "job", "")
-    return f"{subject}: {spell(decision)}" + (f" ({decision.reason})" if decision.reason else "")
+    return f"{subject}: {describe(decision)}" + (f" ({decision.reason})" if decision.reason else "")
 
 
 def show_policies(found: Sequence[dict[str, Any]]) -> None:
@@ -242,7 +242,7 @@ def show_bench(result: dict[str, Any]) -> None:
     Console().print(table)
 
 
-def show_measured(found: "Sequence[Found]") -> None:
+def show_measured(found: "Sequence[Measurement]") -> None:
     """Print one row per kind of job."""
     table = plain_table("job", overflow="fold")
     for name in ("work", "demand", "steps", "save", "restore", "memory", "runs"):

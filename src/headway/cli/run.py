@@ -82,7 +82,7 @@ def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> N
     """Show a run until it ends, write its report and print its result."""
     from headway.cli.display import Display
     from headway.cli.output import print_json, show_outcomes, show_results
-    from headway.report.run_page import outcomes, would_have, write_run
+    from headway.report.run_page import describe_failures, estimate_gain, write_run
 
     with Display(live, quiet=as_json) as display:
         result = live.go(display.show)
@@ -91,9 +91,9 @@ def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> N
         print_json([live.plain(result)])
     else:
         show_results([[result]])
-        show_outcomes(outcomes(live.folder))
+        show_outcomes(describe_failures(live.folder))
         if live.observed:
-            typer.echo(would_have(live.folder))
+            typer.echo(estimate_gain(live.folder))
         typer.echo(f"report: {html or page}")
     if live.interrupted:
         raise typer.Exit(130)

@@ -1,15 +1,15 @@
-"""One self-contained page about a comparison: who finished when, what each job got, and where."""
+"""The HTML report of a comparison: completion times, CPU of each job, and jobs on nodes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import fmean
 
 from headway import __version__
 from headway.core.model.units import Cores, JobId
 from headway.policy.registry import build
 from headway.report.charts.plots import Series, Span, bars, gantt, lines, stack
-from headway.report.cpu_timeline import Recorded, of_world
-from headway.report.page import Section, page, table
+from headway.report.page import Section, table, write_page
+from headway.report.run_timeline import RunTimeline, world_timeline
 from headway.runtime.result import JobResult, Result, over_seeds
 from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
@@ -17,7 +17,7 @@ from headway.sim.timeline import Line, Stay
 from headway.spec.workload import Workload
 
 MOST_CURVES = 12
-"""More loss curves than this in one picture say nothing."""
+"""A chart with more loss curves is unreadable."""
 
 
 def write_report(
@@ -28,61 +28,57 @@ def write_report(
     *,
     path: Path | None = None,
 ) -> None:
-    """Run the first seed once more, recorded, and draw it; figures are over all seeds."""
+    """Figures cover all seeds; the first seed runs again, recorded, for the charts."""
     seed = results[0][0].seed
     scenario = to_scenario(workload, seed=seed, path=path)
-    worlds = [simulate(scenario, build(p), record=True) for p in policies]
-    sections = [
-        Section(title="Figures", body=figures(results), text=explained(results)),
-        Section(title="Completion time of each job", body=completions([r[0] for r in results])),
+    sections = summary_sections(results, [r[0] for r in results])
+    for policy in policies:
+        run = world_timeline(simulate(scenario, build(policy), record=True))
+        sections.append(Section(title=f"Under {policy}", body=run_charts(run)))
+    title = workload.name or (path.stem if path else "Workload")
+    made = f"Made by headway {__version__} simulate; charts show seed {seed}."
+    write_page(to, title, lead(results), sections, footer=made)
+
+
+def summary_sections(
+    results: Sequence[Sequence[Result]], shown: Sequence[Result], repeats: str = "seeds"
+) -> list[Section]:
+    """Figures of all results, and completion times of one result for each policy."""
+    return [
+        Section(title="Figures", body=figure_table(results), text=figure_notes(results, repeats)),
+        Section(title="Completion time of each job", body=completion_chart(shown)),
     ]
-    for policy, world in zip(policies, worlds, strict=True):
-        sections.append(Section(title=f"Under {policy}", body=pictures(of_world(world))))
-    title = workload.name or (path.stem if path else "A workload")
-    made = f"Made by headway {__version__} simulate; pictures show seed {seed}."
-    to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text(page(title, lead(results), sections, footer=made), encoding="utf-8")
-
-
-def write_bench(to: Path, results: Sequence[dict[str, Any]], plots: Sequence[str]) -> None:
-    """Benchmarks as a page: their figures, and a plot where cost grows with something."""
-    sections = []
-    for result, plot in zip(results, plots, strict=True):
-        rows = [
-            [
-                f["name"],
-                f"{f['value']:.4g} {f['unit']}",
-                "" if f["bar"] is None else f"{f['bar']:g}",
-            ]
-            for f in result["figures"]
-        ]
-        figures = table(["figure", "value", "bar"], rows, numeric=(1, 2))
-        about = f"{result['cores']} cores, score {result['score']:.2f} M/s."
-        sections.append(Section(title=result["bench"], body=plot + figures, text=about))
-    missed = [f["name"] for r in results for f in r["figures"] if not f["pass"]]
-    verdict = f"Missed: {', '.join(missed)}." if missed else "Every bar is met."
-    to.parent.mkdir(parents=True, exist_ok=True)
-    to.write_text(page("Benchmarks", verdict, sections), encoding="utf-8")
 
 
 def lead(results: Sequence[Sequence[Result]]) -> str:
-    """Two sentences that say who finished how much earlier."""
+    """The change of the mean completion time, and how many jobs finish later."""
     first, last = results[0], results[-1]
     jobs = f"{first[0].jobs} job{'s' * (first[0].jobs != 1)}"
     if first is last:
-        mean = sum(r.mean_completion_s for r in first) / len(first)
+        mean = fmean(r.mean_completion_s for r in first)
         return f"{jobs} under {first[0].policy} took {mean:.0f} s on average."
-    gain = 1 - _mean(last, "mean_completion_s") / _mean(first, "mean_completion_s")
-    word = "earlier" if gain >= 0 else "later"
-    slower = sum(r.slower for r in last)
-    total = sum(r.jobs for r in last)
-    losers = "no job finished later" if not slower else f"{slower} of {total} jobs finished later"
+    change = describe_change(_mean(last, "mean_completion_s") / _mean(first, "mean_completion_s"))
+    slower, total = sum(r.slower for r in last), sum(r.jobs for r in last)
     worst = max(r.worst_ratio for r in last)
-    tail = f" (at worst {worst:.2f} times as long)" if slower else ""
-    return (
-        f"Under {last[0].policy}, {jobs} finished {abs(gain):.0%} {word} on average than "
-        f"under {first[0].policy}. By more than 1 % and a second, {losers}{tail}."
+    losers = (
+        f"{slower} of {total} jobs finished later by more than 1 % and one second (at worst "
+        f"{worst:.2f} times as long)"
+        if slower
+        else "No job finished later by more than 1 % and one second"
     )
+    return (
+        f"Under {last[0].policy}, {jobs} finished {change} on average than under "
+        f"{first[0].policy}. {losers}."
+    )
+
+
+def describe_change(ratio: float) -> str:
+    """A ratio of completion times in words.
+
+    >>> describe_change(0.75), describe_change(1.1)
+    ('25% earlier', '10% later')
+    """
+    return f"{abs(1 - ratio):.0%} {'earlier' if ratio <= 1 else 'later'}"
 
 
 def _mean(results: Sequence[Result], name: str) -> float:
@@ -90,72 +86,68 @@ def _mean(results: Sequence[Result], name: str) -> float:
     return found["mean"] if found else 0.0
 
 
-def explained(results: Sequence[Sequence[Result]], what: str = "seeds") -> str:
-    many = len(results[0])
-    spread = f" Means over {many} {what}." if many > 1 else ""
-    first = results[0][0].policy
-    times = (
-        "Mean, median and 95th percentile of the jobs' completion times (finish minus "
-        "submission), in seconds; to quality: the mean time until 95 % of a job's improvement is "
-        "reached"
+def figure_notes(results: Sequence[Sequence[Result]], repeats: str = "seeds") -> str:
+    """What the columns of `figure_table` mean."""
+    count = len(results[0])
+    notes = (
+        "Mean, median, p95: completion times of the jobs (finish minus submission), in seconds. "
+        "To quality: mean time until 95 % of a job's improvement."
     )
-    if len(results) == 1:
-        return f"{times}.{spread}"
-    return (
-        f"{times}; faster and slower: jobs, by more than 1 % and a second, against {first}.{spread}"
-    )
+    if len(results) > 1:
+        first = results[0][0].policy
+        notes += f" Faster, slower: jobs, by more than 1 % and one second, relative to {first}."
+    return notes + (f" Means over {count} {repeats}." if count > 1 else "")
 
 
-def figures(results: Sequence[Sequence[Result]]) -> str:
+def figure_table(results: Sequence[Sequence[Result]]) -> str:
+    """One row for each policy."""
     header = ["policy", "mean", "median", "p95", "makespan", "to quality", "faster", "slower",
               "worst", "moves", "CPU used"]  # fmt: skip
-    rows = []
-    for r in results:
-        quality = over_seeds([x.mean_time_to_quality_s for x in r])
-        rows.append(
-            [
-                r[0].policy,
-                *(f"{_mean(r, n):.1f}" for n in _TIMES),
-                f"{quality['mean']:.1f}" if quality else "-",
-                f"{_mean(r, 'faster'):g}",
-                f"{_mean(r, 'slower'):g}",
-                f"{max(x.worst_ratio for x in r):.2f}",
-                f"{_mean(r, 'moves'):g}",
-                f"{_mean(r, 'utilization'):.0%}",
-            ]
-        )
-    if len(results) == 1:  # there is nobody to be faster or slower than
+    rows = [_row(r) for r in results]
+    if len(results) == 1:  # faster, slower and worst need another policy
         header, rows = header[:6] + header[9:], [row[:6] + row[9:] for row in rows]
     best = min(range(len(results)), key=lambda i: _mean(results[i], "mean_completion_s"))
     return table(header, rows, numeric=range(1, len(header)), highlight=[(best, 1)])
 
 
-_TIMES = ("mean_completion_s", "median_completion_s", "p95_completion_s", "makespan_s")
+def _row(results: Sequence[Result]) -> list[str]:
+    times = ("mean_completion_s", "median_completion_s", "p95_completion_s", "makespan_s")
+    quality = over_seeds([r.mean_time_to_quality_s for r in results])
+    return [
+        results[0].policy,
+        *(f"{_mean(results, name):.1f}" for name in times),
+        f"{quality['mean']:.1f}" if quality else "-",
+        f"{_mean(results, 'faster'):g}",
+        f"{_mean(results, 'slower'):g}",
+        f"{max(r.worst_ratio for r in results):.2f}",
+        f"{_mean(results, 'moves'):g}",
+        f"{_mean(results, 'utilization'):.0%}",
+    ]
 
 
-def completions(results: Sequence[Result]) -> str:
-    names = [_named(j) for j in results[0].per_job]
+def completion_chart(results: Sequence[Result]) -> str:
+    names = [_label(j) for j in results[0].per_job]
     series = {r.policy: [j.completion_s for j in r.per_job] for r in results}
     return bars(names, series, y="completion time (s)", baseline=results[0].policy)
 
 
-def _named(job: JobResult) -> str:
+def _label(job: JobResult) -> str:
     return job.name if job.outcome == "succeeded" else f"{job.name} ({job.outcome})"
 
 
-def pictures(seen: Recorded) -> str:
+def run_charts(run: RunTimeline) -> str:
     """CPU by job, jobs on nodes, and loss, in the form of Figures 6.5 and 6.6 of the thesis."""
-    stays = [(stay, "M" if stay.moved_in else "") for stay in seen.stays]
+    stays = [(stay, "M" if stay.moved_in else "") for stay in run.stays]
     drawn = [
-        cpu_chart(seen.jobs, seen.shares, seen.cores),
-        gantt(spans(seen.jobs, stays), x="time (s)", rows=seen.nodes, title="Jobs on nodes"),
+        cpu_chart(run.jobs, run.shares, run.cores),
+        gantt(spans(run.jobs, stays), x="time (s)", rows=run.nodes, title="Jobs on nodes"),
     ]
     losses = [
-        Series(name=name, points=seen.values[name], colour=i)
-        for i, name in enumerate(seen.jobs)
-        if seen.values.get(name)
+        Series(name=name, points=run.values[name], colour=i)
+        for i, name in enumerate(run.jobs)
+        if run.values.get(name)
     ]
-    if losses and len(seen.jobs) <= MOST_CURVES:
+    if losses and len(run.jobs) <= MOST_CURVES:
         drawn.append(lines(losses, x="time (s)", y="loss", title="Loss"))
     return "".join(drawn)
 

@@ -1,4 +1,4 @@
-"""The story of one job, told from the journal: what was seen of it, what was decided, and why."""
+"""The events of one job, from the journal: observations, decisions and their reasons."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,6 @@ from headway.core.model.decision import (
     Suspend,
     job_of,
 )
-from headway.core.model.job import Phase
 from headway.core.model.units import Seconds
 from headway.errors import UnknownName
 from headway.runtime import journal
@@ -28,7 +27,7 @@ class Event:
     why: str = ""
 
 
-def story(folder: RunDirectory, job: str) -> list[Event]:
+def job_events(folder: RunDirectory, job: str) -> list[Event]:
     cycles = list(journal.read(folder.journal))
     names = {j.id for cycle in cycles for j in cycle["seen"].jobs}
     if job not in names:
@@ -38,43 +37,39 @@ def story(folder: RunDirectory, job: str) -> list[Event]:
 
 def _cycle(cycle: dict[str, Any], job: str) -> list[Event]:
     at, seen = cycle["at_s"], cycle["seen"]
-    heard = [r for r in seen.reports if r.replica.job == job and r.trouble]
-    found = [Event(at, "trouble", r.trouble) for r in heard]
+    troubles = [r for r in seen.reports if r.replica.job == job and r.trouble]
+    found = [Event(at, "trouble", r.trouble) for r in troubles]
     phases = [j for j in seen.jobs if j.id == job]
-    found += [Event(at, _PHASES.get(j.phase, str(j.phase)), j.reason) for j in phases]
+    found += [Event(at, j.phase.value, j.reason) for j in phases]
     known = cycle.get("outcomes")
     if known is None:
-        doubt = [d for d in cycle["plan"].decisions if job_of(d) == job]
-        found += [Event(at, f"in doubt: {spell(d)}", "Headway died here") for d in doubt]
+        planned = [d for d in cycle["plan"].decisions if job_of(d) == job]
+        why = "Headway stopped before it recorded the outcome"
+        found += [Event(at, f"{describe(d)}: outcome unknown", why) for d in planned]
     else:
         found += [_outcome(at, o) for o in known if job_of(o.decision) == job]
     refused = [r for r in cycle.get("refused", ()) if job_of(r.decision) == job]
     return found + [_outcome(at, r) for r in refused]
 
 
-_PHASES = {
-    Phase.PENDING: "waits", Phase.RUNNING: "runs", Phase.LEAVING: "leaves",
-    Phase.MIGRATING: "moves", Phase.SUSPENDING: "is being suspended", Phase.STOPPING: "stops",
-}  # fmt: skip
-
-
 def _outcome(at: Seconds, outcome: Outcome) -> Event:
     if isinstance(outcome, Refused | Failed):
-        return Event(at, f"{spell(outcome.decision)}: not done", outcome.why)
-    return Event(at, spell(outcome.decision), outcome.decision.reason)
+        verdict = "refused" if isinstance(outcome, Refused) else "failed"
+        return Event(at, f"{describe(outcome.decision)}: {verdict}", outcome.why)
+    return Event(at, describe(outcome.decision), outcome.decision.reason)
 
 
-def spell(decision: Any) -> str:
+def describe(decision: Any) -> str:
     match decision:
         case SetShare(limit=limit, weight=weight):
-            ceiling = "" if limit is None else f", at most {limit:.2f} cores"
+            ceiling = "" if limit is None else f", limit {limit:.2f} cores"
             return f"weight {weight:.3g}{ceiling}"
         case Place(where=where):
-            return f"placed on {', '.join(dict.fromkeys(node for _, node in where))}"
+            return f"place on {', '.join(dict.fromkeys(node for _, node in where))}"
         case Move(to=to):
-            return f"moves to {to}"
+            return f"move to {to}"
         case Scale(add=add, remove=remove):
-            return f"grows by {len(add)}, shrinks by {len(remove)}"
+            return f"scale: add {len(add)}, remove {len(remove)}"
         case _:
-            assert isinstance(decision, Suspend)  # noqa: S101 - the type checker's
-            return "suspended"
+            assert isinstance(decision, Suspend)  # noqa: S101 - for the type checker
+            return "suspend"

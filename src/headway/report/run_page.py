@@ -1,4 +1,4 @@
-"""Real runs, afterwards: their page, and what another policy would have made of them."""
+"""Finished runs: their report, and a simulation of them under another policy."""
 
 import json
 from collections import Counter
@@ -13,9 +13,9 @@ from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Resources
 from headway.errors import ConfigError
 from headway.policy.registry import build
-from headway.report.comparison import completions, explained, figures, lead, pictures
-from headway.report.cpu_timeline import Recorded, of_run
-from headway.report.page import Section, page, table
+from headway.report.comparison import describe_change, lead, run_charts, summary_sections
+from headway.report.page import Section, table, write_page
+from headway.report.run_timeline import RunTimeline, read_timeline
 from headway.runtime.result import JobResult, Result, from_json
 from headway.runtime.run_directory import RunDirectory
 from headway.sim.driver import simulate
@@ -23,49 +23,48 @@ from headway.sim.scenario import Arrival, Scenario
 from headway.sim.summary import summary
 
 
-def read_plain(folder: RunDirectory) -> dict[str, Any]:
-    """The result as it was written, with the reasons of those who did not succeed."""
+def read_json(folder: RunDirectory) -> dict[str, Any]:
+    """The result as written, with the reasons of jobs that did not succeed."""
     if not folder.ended:
         if folder.locked:
-            said, hint = "is still running", "wait for its end; of a job: headway explain JOB"
+            state, hint = "is still running", "wait until it ends, or use: headway explain JOB"
         else:
-            said, hint = "has not ended", f"headway run --resume {folder.id}"
-        raise ConfigError(f"run {folder.id} {said}", where=str(folder.path), hint=hint)
+            state, hint = "has not ended", f"headway run --resume {folder.id}"
+        raise ConfigError(f"run {folder.id} {state}", where=str(folder.path), hint=hint)
     (found,) = json.loads((folder.path / "result.json").read_text())
     return dict(found)
 
 
 def read_result(folder: RunDirectory) -> Result:
-    return from_json(read_plain(folder))
+    return from_json(read_json(folder))
 
 
-def others(folder: RunDirectory) -> list[tuple[JobResult, str]]:
-    """Those who did not succeed, and why."""
-    reasons = read_plain(folder).get("reasons", {})
+def unsuccessful(folder: RunDirectory) -> list[tuple[JobResult, str]]:
+    """The jobs that did not succeed, each with its reason."""
+    reasons = read_json(folder).get("reasons", {})
     jobs = [j for j in read_result(folder).per_job if j.outcome != "succeeded"]
-    return [(j, reasons.get(j.name, "no reason is known")) for j in jobs]
+    return [(j, reasons.get(j.name, "unknown reason")) for j in jobs]
 
 
-def outcomes(folder: RunDirectory) -> list[str]:
-    """A line on how many did not succeed, then one for each of them; nothing if all did."""
-    found = others(folder)
+def describe_failures(folder: RunDirectory) -> list[str]:
+    """One line on how many jobs did not succeed, then one for each; empty if all succeeded."""
+    found = unsuccessful(folder)
     if not found:
         return []
     total = len(read_result(folder).per_job)
     counts = Counter(job.outcome for job, _ in found)
-    said = ", ".join(f"{n} of {total} {outcome}" for outcome, n in counts.items())
+    text = ", ".join(f"{n} of {total} {outcome}" for outcome, n in counts.items())
     each = [f"{job.name} {job.outcome}: {why}" for job, why in found]
-    return [f"{said}; the times above count them too", *each]
+    return [f"{text}; the times above include them", *each]
 
 
 def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:
     """Write the run's page, `report.html` in its directory, and a copy of it."""
-    result, bad = read_result(folder), others(folder)
+    result, bad = read_result(folder), unsuccessful(folder)
     title = Path(folder.about.get("workload", "Adopted processes")).stem
     sections = [
-        Section(title="Figures", body=figures([[result]]), text=explained([[result]])),
-        Section(title="Completion time of each job", body=completions([result])),
-        Section(title=f"Under {result.policy}", body=pictures(of_run(folder))),
+        *summary_sections([[result]], [result]),
+        Section(title=f"Under {result.policy}", body=run_charts(read_timeline(folder))),
     ]
     if bad:
         rows = [[job.name, job.outcome, f"{job.completion_s:.1f}", why] for job, why in bad]
@@ -73,7 +72,7 @@ def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:
         sections.insert(0, Section(title="Jobs that did not succeed", body=shown))
     made = f"Made by headway {__version__} from run {folder.id}, measured on this machine."
     to = folder.path / "report.html"
-    to.write_text(page(title, _lead(result, len(bad)), sections, footer=made), encoding="utf-8")
+    write_page(to, title, _lead(result, len(bad)), sections, footer=made)
     if copy_to:
         copy_to.write_bytes(to.read_bytes())
     return to
@@ -83,32 +82,31 @@ def _lead(result: Result, bad: int) -> str:
     if not bad:
         return lead([[result]])
     took = [j.completion_s for j in result.per_job if j.outcome == "succeeded"]
-    mean = f" Those that did took {fmean(took):.0f} s on average." if took else ""
+    mean = f" The others took {fmean(took):.0f} s on average." if took else ""
     return f"{bad} of {result.jobs} jobs under {result.policy} did not succeed.{mean}"
 
 
-def would_have(folder: RunDirectory) -> str:
-    """One sentence on what the policy, which only observed, would have made of this run: the
-    jobs as they were measured, simulated under fair sharing and under it.
+def estimate_gain(folder: RunDirectory) -> str:
+    """One sentence on the effect of the policy of an observe-only run: the measured jobs are
+    simulated under fair sharing and under the policy.
     """
-    result, seen = read_result(folder), of_run(folder)
+    result, seen = read_result(folder), read_timeline(folder)
     done = [j for j in result.per_job if j.outcome == "succeeded" and j.name in seen.shares]
     if not done:
-        return "No job ended that was seen at work, so there is nothing to compare."
-    scenario = measured(seen, done)
+        return "No observed job finished, so there is nothing to compare."
+    scenario = measured_scenario(seen, done)
     fair = summary(simulate(scenario, build("fair")), "fair", None)
     ours = summary(simulate(scenario, build(result.policy)), result.policy, fair)
-    gain = 1 - ours.mean_completion_s / fair.mean_completion_s
-    word = "earlier" if gain >= 0 else "later"
-    losers = "nobody later" if not ours.slower else f"{ours.slower} of {ours.jobs} later"
+    change = describe_change(ours.mean_completion_s / fair.mean_completion_s)
+    losers = f"{ours.slower} of {ours.jobs} jobs" if ours.slower else "no job"
     return (
-        f"Under {result.policy} these jobs would have finished {abs(gain):.0%} {word} on average, "
-        f"{losers} (simulated from what was measured)."
+        f"Under {result.policy}, these jobs would have finished {change} on average, {losers} "
+        "later (simulated from measurements)."
     )
 
 
-def measured(seen: Recorded, jobs: list[JobResult]) -> Scenario:
-    """A scenario of the work and the demand that each job showed."""
+def measured_scenario(seen: RunTimeline, jobs: list[JobResult]) -> Scenario:
+    """A scenario with the measured work and demand of each job."""
     arrivals = []
     for job in sorted(jobs, key=lambda j: j.submitted_s):
         line = seen.shares[JobId(job.name)]

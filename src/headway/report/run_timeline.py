@@ -1,4 +1,4 @@
-"""What a run looked like, simulated or real: shares over time, stays on nodes, values reported."""
+"""The timeline of a simulated or real run: CPU shares, stays on nodes, reported values."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from headway.sim.world import World
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RunTimeline:
     jobs: list[JobId]
     """In order of arrival."""
     cores: Cores
@@ -25,9 +25,9 @@ class Recorded:
     values: dict[JobId, Line]
 
 
-def of_world(world: World) -> Recorded:
+def world_timeline(world: World) -> RunTimeline:
     nodes = world.scenario.nodes
-    return Recorded(
+    return RunTimeline(
         jobs=[j.id for j in world.scenario.jobs],
         cores=sum(n.capacity.cpu for n in nodes),
         nodes=[n.id for n in nodes],
@@ -37,8 +37,8 @@ def of_world(world: World) -> Recorded:
     )
 
 
-def of_run(folder: RunDirectory) -> Recorded:
-    """From what a real run left in its folder, be it over or not."""
+def read_timeline(folder: RunDirectory) -> RunTimeline:
+    """The timeline of a real run, finished or not, from its directory."""
     cycles = list(journal.read(folder.journal))
     nodes = {n.id: n.capacity.cpu for c in cycles for n in c["seen"].nodes}
     jobs: dict[JobId, Seconds | None] = {}
@@ -48,7 +48,7 @@ def of_run(folder: RunDirectory) -> Recorded:
     last = cycles[-1]["at_s"] if cycles else 0.0
     ends = {job: last if end is None else end for job, end in jobs.items()}
     shares, values = _sampled(folder, ends)
-    return Recorded(
+    return RunTimeline(
         jobs=list(jobs),
         cores=sum(nodes.values()),
         nodes=list(nodes),
@@ -61,7 +61,7 @@ def of_run(folder: RunDirectory) -> Recorded:
 def _sampled(
     folder: RunDirectory, ends: dict[JobId, Seconds]
 ) -> tuple[dict[JobId, Line], dict[JobId, Line]]:
-    """Cores of each job as a step function that ends at 0, and the values it reported."""
+    """Cores of each job as a step function that ends at 0, and its reported values."""
     shares: dict[JobId, Line] = defaultdict(list)
     values: dict[JobId, Line] = defaultdict(list)
     before = 0.0
@@ -81,8 +81,8 @@ def _sampled(
 
 
 def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
-    """Of each replica on each node, by what was seen of it. Only who was bound for a node has
-    moved there: a retry is no move.
+    """The stays of each replica on each node, as observed. A replica has moved to a node only if
+    the node was its destination: a retry is no move.
     """
     open_: dict[ReplicaId, tuple[Seconds, NodeId, bool]] = {}
     bound_for: dict[ReplicaId, NodeId | None] = {}
