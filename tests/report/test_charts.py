@@ -1,4 +1,4 @@
-"""The charts and the page are well formed, true to their numbers, and the same every time."""
+"""Charts and pages are well formed, accurate and reproducible."""
 
 import math
 import re
@@ -7,9 +7,9 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from headway.report.charts.axes import log_ticks, rounded, ticks
-from headway.report.charts.curves import thin, value_at
-from headway.report.charts.labels import breadth, elide, number, tick_labels
+from headway.report.charts.axes import log_ticks, round_range, ticks
+from headway.report.charts.curves import downsample, value_at
+from headway.report.charts.labels import elide, number, text_width, tick_labels
 from headway.report.charts.plots import (
     STYLE,
     Mark,
@@ -129,13 +129,13 @@ def test_values_that_are_not_finite_are_skipped() -> None:
     assert gantt(spans, x="x", rows=["r"]) == gantt(spans[:1], x="x", rows=["r"])
 
 
-def test_a_logarithm_leaves_out_what_is_not_positive() -> None:
+def test_a_logarithmic_axis_omits_values_that_are_not_positive() -> None:
     svg = lines([Series(name="a", points=[(0, 0), (1, 1), (2, 10)])], x="x", y="y", log_y=True)
     (line,) = [e for e in by_class(svg, "line") if "h14" not in e.get("d", "")]
     assert len(vertices(line.get("d", ""))[0]) == 2
 
 
-def test_empty_input_says_that_there_is_nothing_to_show() -> None:
+def test_empty_input_gives_a_chart_without_data() -> None:
     empty = [
         lines([], x="x", y="y"),
         lines([Series(name="a", points=[(0, math.nan)])], x="x", y="y"),
@@ -145,7 +145,7 @@ def test_empty_input_says_that_there_is_nothing_to_show() -> None:
         gantt([], x="x", rows=[]),
     ]
     for svg in empty:
-        assert "nothing to show" in "".join(parse(svg).itertext())
+        assert "no data" in "".join(parse(svg).itertext())
 
 
 def test_stacked_areas_lie_on_each_other_and_add_up() -> None:
@@ -206,11 +206,11 @@ def test_a_bar_too_short_for_its_label_keeps_it_as_hover_text_only() -> None:
     assert any((e.text or "").startswith("slim") for e in root.iter(SVG + "title"))
 
 
-def test_thinning_keeps_the_extremes_and_the_ends() -> None:
+def test_downsampling_keeps_the_extremes_and_the_ends() -> None:
     points = [(float(i), math.sin(i)) for i in range(50_000)]
     points[12_345] = (12_345.0, 9.0)
     points[33_333] = (33_333.0, -9.0)
-    kept = thin(points, 700)
+    kept = downsample(points, 700)
     assert len(kept) <= 4 * 701
     assert {(12_345.0, 9.0), (33_333.0, -9.0), points[0], points[-1]} <= set(kept)
     assert all(a < b for (a, _), (b, _) in pairwise(kept))
@@ -222,7 +222,7 @@ def test_a_large_series_is_drawn_small() -> None:
     assert len(stack([Series(name="a", points=points)], x="x", y="y")) < 150_000
 
 
-def test_a_name_has_the_colour_that_was_asked_for_in_every_chart() -> None:
+def test_a_series_has_its_requested_colour_in_every_chart() -> None:
     series = Series(name="a", points=[(0, 1), (1, 2)], colour=7)
     assert len(by_class(lines([series], x="x", y="y"), "s7")) == 2
     assert by_class(stack([series], x="x", y="y"), "f7")
@@ -243,19 +243,19 @@ def test_bar_heights_are_in_proportion() -> None:
     assert tall == pytest.approx(2 * short, abs=0.03)
 
 
-def test_names_turn_when_there_are_many_groups() -> None:
+def test_names_are_rotated_when_there_are_many_groups() -> None:
     few, many = [bars(["g"] * n, {"s": [1.0] * n}, y="y") for n in (12, 13)]
     assert "rotate(" not in few
     assert "rotate(" in many
 
 
-def test_pointing_at_a_chart_tells_the_values_there() -> None:
+def test_hovering_over_a_chart_shows_the_values_there() -> None:
     series = [Series(name="a", points=[(0, 10), (4, 20)]), Series(name="b", points=[(4, 7)])]
     told = [e[0].text for e in by_class(lines(series, x="t", y="y"), "hit")]
     assert told == ["t: 0\na: 10", "t: 4\na: 20\nb: 7"]
 
 
-def test_a_value_between_points_is_held_or_drawn_straight() -> None:
+def test_a_value_between_points_is_held_or_interpolated() -> None:
     points = [(0.0, 10.0), (4.0, 20.0)]
     assert value_at(points, 1, step=True) == 10
     assert value_at(points, 1, step=False) == 12.5
@@ -265,7 +265,7 @@ def test_a_value_between_points_is_held_or_drawn_straight() -> None:
 
 def test_ticks_are_round() -> None:
     assert ticks(0, 394, 8) == [0, 50, 100, 150, 200, 250, 300, 350]
-    assert rounded(3, 97, 5) == (0, 100)
+    assert round_range(3, 97, 5) == (0, 100)
     assert log_ticks(0.5, 2000, 5) == [1, 10, 100, 1000]
     assert tick_labels([0, 0.1, 0.2, 0.1 * 3]) == ["0.0", "0.1", "0.2", "0.3"]
     assert tick_labels([0, 2.5e6, 5e6]) == ["0.0", "2.5M", "5.0M"]
@@ -283,7 +283,7 @@ def test_a_single_value_still_has_axes(value: float) -> None:
 def test_a_long_name_is_shortened_with_the_whole_name_on_hover() -> None:
     name = "a-very-long-training-job-name-that-does-not-fit-anywhere-17"
     short = elide(name, 100)
-    assert breadth(short) <= 100
+    assert text_width(short) <= 100
     assert short.startswith("a-v")
     assert short.endswith("17")
     root = parse(lines([Series(name=name, points=[(0, 1)])], x="x", y="y"))
@@ -296,7 +296,7 @@ def test_sixty_legend_entries_wrap_within_the_width() -> None:
     entries = [e for e in parse(svg).iter(SVG + "text") if "job number" in "".join(e.itertext())]
     assert len(entries) == 60
     assert len({e.get("y") for e in entries}) > 5
-    assert all(float(e.get("x", "")) + breadth(e.text or "") <= 600 for e in entries)
+    assert all(float(e.get("x", "")) + text_width(e.text or "") <= 600 for e in entries)
     lowest = max(float(e.get("y", "")) for e in entries)
     tops = [vertices(e.get("d", ""))[0] for e in by_class(svg, "area")]
     assert min(y for piece in tops for _, y in piece) > lowest
@@ -319,7 +319,7 @@ def test_the_page_is_one_complete_escaped_document() -> None:
     html.encode("utf-8")
 
 
-def test_contents_are_listed_for_more_than_three_sections_and_lead_to_them() -> None:
+def test_contents_link_to_more_than_three_sections() -> None:
     sections = [Section(title=f"Part {i}", body="") for i in range(4)]
     assert "<nav" not in page("t", "", sections[:3])
     html = page("t", "", sections)

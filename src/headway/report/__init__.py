@@ -1,1 +1,1 @@
-"""Pages and charts about runs and comparisons."""
+"""HTML reports and charts of runs and comparisons."""

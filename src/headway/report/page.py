@@ -1,4 +1,4 @@
-"""The report page: sections of text, tables and charts in one HTML file that needs no other."""
+"""HTML reports: sections of text, tables and charts in one self-contained file."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ svg,tr{{break-inside:avoid}}h2{{break-after:avoid}}.body,.scroll{{overflow:visib
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of the page: its body is HTML, its title and explaining text are plain."""
+    """A section of a page: the body is HTML, title and text are plain."""
 
     title: str
     body: str
@@ -109,8 +109,8 @@ def write_page(
 
 
 def _cell(tag: str, text: str, *, number: bool, best: bool = False) -> str:
-    looks = " ".join(["number"] * number + ["best"] * best)
-    return f'<{tag} class="{looks}">{escape(text)}</{tag}>' if looks else _plain(tag, text)
+    css = " ".join(["number"] * number + ["best"] * best)
+    return f'<{tag} class="{css}">{escape(text)}</{tag}>' if css else _plain(tag, text)
 
 
 def _plain(tag: str, text: str) -> str:

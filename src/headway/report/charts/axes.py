@@ -1,10 +1,18 @@
-"""What every chart stands in: scales, round ticks, the frame with its grid, title and legend."""
+"""Parts that all charts share: scales, ticks, and the frame with grid, title and legend."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from headway.report.charts.labels import breadth, elide, escape, number, place, tick_labels, words
+from headway.report.charts.labels import (
+    coord,
+    elide,
+    escape,
+    number,
+    text_element,
+    text_width,
+    tick_labels,
+)
 from headway.report.charts.style import colour
 
 ROW = 19
@@ -40,16 +48,16 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One entry of a legend: how its sample looks and what it stands for."""
+    """One entry of a legend: a name, and the shape and CSS class of its sample."""
 
     name: str
     sample: str
-    looks: str
+    css: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Where the drawing area of a chart lies, and what is written around it."""
+    """The drawing area of a chart, and the elements around it."""
 
     width: int
     height: float
@@ -62,7 +70,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plane:
-    """A frame with a scale along each side."""
+    """A frame with a horizontal and a vertical scale."""
 
     area: Frame
     x: Scale
@@ -87,7 +95,7 @@ def ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def log_ticks(low: float, high: float, count: int) -> list[float]:
-    """Return powers of ten, or 1-2-5 steps where those are too few; nothing if all are."""
+    """Return powers of ten, or 1-2-5 steps if those are too few; empty if both are."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     every = max(1, math.ceil((last - first) / max(count, 1)))
     powers = [10.0**e for e in range(first, last + 1, every)]
@@ -100,7 +108,7 @@ def log_ticks(low: float, high: float, count: int) -> list[float]:
 
 
 def extent(values: Iterable[float], *, zero: bool = False) -> tuple[float, float]:
-    """Return the least and the greatest value, never the same two."""
+    """Return the least and the greatest value, widened if they are equal."""
     found = list(values)
     low, high = min(found, default=0.0), max(found, default=1.0)
     if zero:
@@ -111,9 +119,9 @@ def extent(values: Iterable[float], *, zero: bool = False) -> tuple[float, float
     return low, high
 
 
-def rounded(low: float, high: float, count: int) -> tuple[float, float]:
-    """Return the range widened so that it begins and ends at a tick."""
-    for _ in range(3):  # a wider range may need a larger step, which widens it again
+def round_range(low: float, high: float, count: int) -> tuple[float, float]:
+    """Return the range widened to ticks at both ends."""
+    for _ in range(3):  # a wider range can need a larger step, which widens it again
         step = step_size(low, high, count)
         low, high = math.floor(low / step + 1e-6) * step, math.ceil(high / step - 1e-6) * step
     return low, high
@@ -122,29 +130,29 @@ def rounded(low: float, high: float, count: int) -> tuple[float, float]:
 def key(name: str, sample: str, index: int) -> Key:
     """Return the legend entry of a palette colour."""
     letter = "s" if sample in {"line", "dash"} else "f"
-    return Key(name=name, sample=sample, looks=f"{letter}{colour(index)}")
+    return Key(name=name, sample=sample, css=f"{letter}{colour(index)}")
 
 
 def _sample(entry: Key, x: float, y: float) -> str:
-    left, middle = place(x), place(y - 4)
+    left, middle = coord(x), coord(y - 4)
     if entry.sample in {"line", "dash"}:
         dash = " dash" if entry.sample == "dash" else ""
-        return f'<path class="line{dash} {entry.looks}" d="M{left} {middle}h14"/>'
+        return f'<path class="line{dash} {entry.css}" d="M{left} {middle}h14"/>'
     if entry.sample == "dot":
-        return f'<circle class="{entry.looks}" cx="{place(x + 8)}" cy="{middle}" r="4.5"/>'
-    box = f'x="{place(x + 3)}" y="{place(y - 9)}" width="11" height="11" rx="2"'
-    return f'<rect class="{entry.looks}" {box}/>'
+        return f'<circle class="{entry.css}" cx="{coord(x + 8)}" cy="{middle}" r="4.5"/>'
+    box = f'x="{coord(x + 3)}" y="{coord(y - 9)}" width="11" height="11" rx="2"'
+    return f'<rect class="{entry.css}" {box}/>'
 
 
 def legend(entries: Sequence[Key], width: float, top: float) -> tuple[list[str], float]:
-    """Return the legend, wrapped to the width, and where it ends.
+    """Return the legend, wrapped to the width, and its lower end.
 
-    More than one row of entries stands in columns, because ragged rows are hard to scan.
+    Several rows are aligned in columns.
     """
     named = [entry for entry in entries if entry.name]
-    room = _NAME if len(named) <= _MANY_NAMES else width / 5 - _SAMPLE
-    names = [elide(entry.name, room) for entry in named]
-    sizes = [breadth(name) + _SAMPLE for name in names]
+    longest = _NAME if len(named) <= _MANY_NAMES else width / 5 - _SAMPLE
+    names = [elide(entry.name, longest) for entry in named]
+    sizes = [text_width(name) + _SAMPLE for name in names]
     if sum(sizes) > width:
         columns = max(1, int((width + 0.01) // max(sizes)))
         sizes = [width / columns] * len(sizes)
@@ -152,15 +160,15 @@ def legend(entries: Sequence[Key], width: float, top: float) -> tuple[list[str],
     for entry, name, size in zip(named, names, sizes, strict=True):
         if x and x + size > width + 0.01:
             x, y = 0.0, y + ROW
-        parts += [_sample(entry, x, y), words(x + 20, y, name, whole=entry.name)]
+        parts += [_sample(entry, x, y), text_element(x + 20, y, name, full=entry.name)]
         x += size
     return parts, y + 7 if named else top
 
 
-def head(title: str, entries: Sequence[Key], width: int) -> tuple[list[str], float]:
-    """Return title and legend, and where they end."""
+def heading(title: str, entries: Sequence[Key], width: int) -> tuple[list[str], float]:
+    """Return title and legend, and their lower end."""
     short = elide(title, width, 14)
-    parts = [words(0, 16, short, "title", whole=title)] if title else []
+    parts = [text_element(0, 16, short, "title", full=title)] if title else []
     found, end = legend(entries, width, _TITLE if title else 0.0)
     return parts + found, end
 
@@ -175,11 +183,11 @@ def frame(
     height: float,
     foot: float = _FOOT,
 ) -> Frame:
-    """Return the frame of a chart; legend rows past the first make it taller, not its area."""
-    parts, end = head(title, entries, width)
+    """Return the frame; more legend rows make the chart taller, not its area smaller."""
+    parts, end = heading(title, entries, width)
     grown = height + max(0.0, end - _TITLE - ROW if title else end - ROW)
     if y:
-        parts.append(words(0, end + 13, y, "muted"))
+        parts.append(text_element(0, end + 13, y, "muted"))
     top = end + (27 if y else 8)
     return Frame(
         width=width,
@@ -192,21 +200,21 @@ def frame(
     )
 
 
-def upright(low: float, high: float, height: float, *, log: bool = False) -> Scale:
+def vertical_scale(low: float, high: float, height: float, *, log: bool = False) -> Scale:
     """Return a vertical scale from 0 to the height."""
     if not log:
-        low, high = rounded(low, high, max(2, int(height / _PITCH)))
+        low, high = round_range(low, high, max(2, int(height / _PITCH)))
     return Scale(low=low, high=high, start=height, end=0, log=log)
 
 
-def margin(scale: Scale) -> float:
-    """Return the room that the labels of a vertical axis need."""
-    return max(breadth(text) for _, text in _labelled(scale, _PITCH)) + 10
+def label_margin(scale: Scale) -> float:
+    """Return the width of the labels of a vertical axis."""
+    return max(text_width(text) for _, text in _labelled(scale, _PITCH)) + 10
 
 
 def _labelled(scale: Scale, pitch: float) -> list[tuple[float, str]]:
     found = scale.ticks(pitch)
-    # Along a logarithm each label has its own digits: 0.05, 0.1, 10 and not 10.00.
+    # Labels of a logarithmic axis have their own digits: 0.05, 0.1, 10 and not 10.00.
     texts = [number(tick) for tick in found] if scale.log else tick_labels(found)
     return list(zip(found, texts, strict=True))
 
@@ -215,29 +223,29 @@ def y_axis(area: Frame, scale: Scale) -> list[str]:
     """Return horizontal grid lines with their values."""
     parts = []
     for tick, text in _labelled(scale, _PITCH):
-        y, looks = scale.at(tick), "axis" if tick == 0 else "grid"
+        y, css = scale.at(tick), "axis" if tick == 0 else "grid"
         parts.append(
-            f'<path class="{looks}" d="M{place(area.left)} {place(y)}H{place(area.right)}"/>'
+            f'<path class="{css}" d="M{coord(area.left)} {coord(y)}H{coord(area.right)}"/>'
         )
-        parts.append(words(area.left - 7, y + 4, text, "muted end"))
+        parts.append(text_element(area.left - 7, y + 4, text, "muted end"))
     return parts
 
 
 def x_axis(area: Frame, scale: Scale, title: str, *, grid: bool = False) -> list[str]:
-    """Return the values along the bottom, with ticks or, if asked, with grid lines."""
+    """Return the values along the bottom, with ticks or with grid lines."""
     parts = [
-        f'<path class="axis" d="M{place(area.left)} {place(area.bottom)}H{place(area.right)}"/>'
+        f'<path class="axis" d="M{coord(area.left)} {coord(area.bottom)}H{coord(area.right)}"/>'
     ]
     for tick, text in _labelled(scale, 85):
         x = scale.at(tick)
-        rise, looks = (area.top, "grid") if grid else (area.bottom + 4, "axis")
-        line = f'<path class="{looks}" d="M{place(x)} {place(area.bottom)}V{place(rise)}"/>'
-        parts += [line, words(x, area.bottom + 17, text, "muted mid")]
+        rise, css = (area.top, "grid") if grid else (area.bottom + 4, "axis")
+        line = f'<path class="{css}" d="M{coord(x)} {coord(area.bottom)}V{coord(rise)}"/>'
+        parts += [line, text_element(x, area.bottom + 17, text, "muted mid")]
     middle = (area.left + area.right) / 2
-    return [*parts, words(middle, area.bottom + 36, title, "muted mid")]
+    return [*parts, text_element(middle, area.bottom + 36, title, "muted mid")]
 
 
-def plane(  # noqa: PLR0913 - a chart has many knobs
+def plane(  # noqa: PLR0913 - options of a chart
     *,
     title: str,
     entries: Sequence[Key],
@@ -249,8 +257,8 @@ def plane(  # noqa: PLR0913 - a chart has many knobs
     log: bool = False,
 ) -> Plane:
     """Return a drawing area with both axes around it."""
-    up = upright(*ys, height - _TITLE - ROW - _FOOT - 27, log=log)
-    left = margin(up)
+    up = vertical_scale(*ys, height - _TITLE - ROW - _FOOT - 27, log=log)
+    left = label_margin(up)
     area = frame(title=title, entries=entries, y=names[1], left=left, width=width, height=height)
     down = replace(up, start=area.bottom, end=area.top)
     across = Scale(low=xs[0], high=xs[1], start=area.left, end=area.right)
@@ -259,16 +267,16 @@ def plane(  # noqa: PLR0913 - a chart has many knobs
 
 
 def chart(area: Frame, parts: Iterable[str], name: str) -> str:
-    """Return the whole picture."""
-    size = f"{area.width} {place(area.height)}"
-    box = f'width="{area.width}" height="{place(area.height)}" viewBox="0 0 {size}"'
+    """Return the complete SVG element."""
+    size = f"{area.width} {coord(area.height)}"
+    box = f'width="{area.width}" height="{coord(area.height)}" viewBox="0 0 {size}"'
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" class="hw" {box} role="img"'
     lines = "\n".join([*area.parts, *parts])
     return f'{opening} aria-label="{escape(name)}">\n{lines}\n</svg>'
 
 
-def nothing(title: str, width: int) -> str:
-    """Return the chart of no data."""
+def empty_chart(title: str, width: int) -> str:
+    """Return a chart without data."""
     area = frame(title=title, entries=(), y="", left=0, width=width, height=90, foot=0)
-    note = words(width / 2, 62, "nothing to show", "muted mid")
-    return chart(area, [note], title or "nothing to show")
+    note = text_element(width / 2, 62, "no data", "muted mid")
+    return chart(area, [note], title or "no data")

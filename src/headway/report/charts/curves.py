@@ -1,26 +1,26 @@
-"""From measured points to paths: clean them, thin them to what pixels can show, join them."""
+"""From points to SVG paths: filter, downsample to the pixels, join."""
 
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
-from headway.report.charts.labels import place
+from headway.report.charts.labels import coord
 
 Point = tuple[float, float]
 MANY = 2000
 
 
 def finite(points: Iterable[Point], *, positive: bool = False) -> list[Point]:
-    """Return the points that can be drawn, by x; a logarithm needs positive values."""
+    """Return the finite points in order of x; ``positive`` keeps only those with y > 0."""
     kept = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
     return sorted((p for p in kept if p[1] > 0 or not positive), key=itemgetter(0))
 
 
-def thin(points: Sequence[Point], columns: int) -> list[Point]:
-    """Return what a column of pixels can show: its first, least, greatest and last point.
+def downsample(points: Sequence[Point], columns: int) -> list[Point]:
+    """Return the first, least, greatest and last point of each column of pixels.
 
-    The first and the last keep the joints to the neighbouring columns where they were.
+    The first and the last preserve the joints to the neighbouring columns.
     """
     if len(points) <= MANY:
         return list(points)
@@ -38,7 +38,7 @@ def thin(points: Sequence[Point], columns: int) -> list[Point]:
 
 
 def corners(points: Sequence[Point], *, step: bool) -> list[Point]:
-    """Return the vertices of a line; of a step function, a value holds until the next x."""
+    """Return the vertices of a line; with ``step`` a value holds until the next x."""
     if not step:
         return list(points)
     found: list[Point] = []
@@ -50,11 +50,11 @@ def corners(points: Sequence[Point], *, step: bool) -> list[Point]:
 
 
 def path(vertices: Iterable[Point], *, closed: bool = False) -> str:
-    """Return SVG path data through the pixels, in the short form where x or y stays."""
+    """Return SVG path data through the vertices; H and V shorten straight segments."""
     parts: list[str] = []
     before = ("", "")
     for vertex in vertices:
-        here = (place(vertex[0]), place(vertex[1]))
+        here = (coord(vertex[0]), coord(vertex[1]))
         if not parts:
             parts.append(f"M{here[0]} {here[1]}")
         elif here[1] == before[1] and here != before:
@@ -68,7 +68,7 @@ def path(vertices: Iterable[Point], *, closed: bool = False) -> str:
 
 
 def value_at(points: Sequence[Point], x: float, *, step: bool) -> float | None:
-    """Return the value of a curve at x, nothing outside its points."""
+    """Return the value of a curve at x; None outside its points."""
     after = bisect_right(points, x, key=itemgetter(0))
     if after == 0 or (after == len(points) and x > points[-1][0]):
         return None

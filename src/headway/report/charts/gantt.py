@@ -1,12 +1,22 @@
-"""The Gantt chart: which job was where and when, one row for each node or job."""
+"""The Gantt chart: one row for each node or job."""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headway.report.charts.axes import Frame, Key, Scale, chart, extent, frame, key, nothing, x_axis
-from headway.report.charts.labels import breadth, elide, escape, number, place, words
+from headway.report.charts.axes import (
+    Frame,
+    Key,
+    Scale,
+    chart,
+    empty_chart,
+    extent,
+    frame,
+    key,
+    x_axis,
+)
+from headway.report.charts.labels import coord, elide, escape, number, text_element, text_width
 from headway.report.charts.style import colour
 
 _LABEL = 150.0
@@ -15,7 +25,7 @@ _GAP = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch of time in a row; a faint one (waiting) is hollow, a mark stands at its start."""
+    """A period in a row; a faint one is hollow, a mark is drawn at its start."""
 
     row: str
     since: float
@@ -28,7 +38,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """Where a span lies: from its row's first lane downwards, and how tall a lane is."""
+    """The vertical position of a span."""
 
     top: float
     height: float
@@ -37,15 +47,15 @@ class Lane:
 def gantt(
     spans: Sequence[Span], *, x: str, rows: Sequence[str], title: str = "", width: int = 760
 ) -> str:
-    """Return the spans along time; those of one row that overlap lie in lanes under each other."""
+    """Return the spans along time; overlapping spans of a row are in separate lanes."""
     rows = list(dict.fromkeys(rows))
     shown = _shown(spans, rows)
     if not shown:
-        return nothing(title, width)
+        return empty_chart(title, width)
     order = {label: i for i, label in enumerate(dict.fromkeys(s.label for s in shown))}
-    left = min(max(map(breadth, rows)), _LABEL) + 12
+    left = min(max(map(text_width, rows)), _LABEL) + 12
     low, high = extent(t for span in shown for t in (span.since, span.until))
-    # A study begins at 0; a row of dates far from it does not.
+    # Start at 0 unless all times are far from it.
     low = 0.0 if 0 < low < high / 4 else low
     across = Scale(low=low, high=high, start=left, end=width - 14.0)
     lanes = {row: sub_lanes([s for s in shown if s.row == row]) for row in rows}
@@ -69,7 +79,7 @@ def gantt(
 
 
 def sub_lanes(spans: Sequence[Span]) -> list[tuple[Span, int]]:
-    """Return a lane for each span, the first that is free, so that no two in a lane overlap."""
+    """Return the first free lane for each span, so that spans in a lane do not overlap."""
     ends: list[float] = []
     lanes: list[tuple[Span, int]] = []
     for span in sorted(spans, key=lambda s: (s.since, s.until, s.label)):
@@ -93,7 +103,7 @@ def _shown(spans: Sequence[Span], rows: Sequence[str]) -> list[Span]:
 
 
 def _tint(span: Span, order: Mapping[str, int]) -> int:
-    """Return the colour of a span; without one of its own, that of its label's place."""
+    """Return the colour of a span, or of the index of its label."""
     return colour(order[span.label] if span.colour is None else span.colour)
 
 
@@ -107,48 +117,48 @@ def _heights(rows: Sequence[str], lanes: Mapping[str, list[tuple[Span, int]]]) -
 
 
 def _entries(spans: Sequence[Span], order: Mapping[str, int], across: Scale) -> list[Key]:
-    """Return a legend only where bars are too short for their names and a colour has one name."""
+    """Return a legend if bars are too short for their names and each colour has one name."""
     names: dict[int, set[str]] = defaultdict(set)
     for span in spans:
         names[_tint(span, order)].add(span.label)
-    told = all(s.label == s.row or _fits(s, across) for s in spans)
-    if told or any(len(labels) > 1 for labels in names.values()):
+    labelled = all(s.label == s.row or _fits(s, across) for s in spans)
+    if labelled or any(len(labels) > 1 for labels in names.values()):
         return []
     return [key(min(labels), "box", tint) for tint, labels in names.items()]
 
 
-def _room(span: Span, across: Scale) -> float:
-    taken = breadth(span.mark, 9) / 2 + 4 if span.mark else 0
+def _label_width(span: Span, across: Scale) -> float:
+    taken = text_width(span.mark, 9) / 2 + 4 if span.mark else 0
     return across.at(span.until) - across.at(span.since) - taken - 10
 
 
 def _fits(span: Span, across: Scale) -> bool:
-    return breadth(span.label, 11) <= _room(span, across)
+    return text_width(span.label, 11) <= _label_width(span, across)
 
 
 def _row(row: str, area: Frame, top: float, height: float) -> Iterator[str]:
     if top > area.top:
-        yield f'<path class="grid" d="M0 {place(top)}H{place(area.right)}"/>'
+        yield f'<path class="grid" d="M0 {coord(top)}H{coord(area.right)}"/>'
     short = elide(row, area.left - 12)
-    yield words(area.left - 10, top + height / 2 + 4, short, "end", whole=row)
+    yield text_element(area.left - 10, top + height / 2 + 4, short, "end", full=row)
 
 
 def _span(span: Span, spot: Lane, across: Scale, tint: int) -> str:
     start, end = across.at(span.since), across.at(span.until)
-    told = f"{span.label}\n{number(span.since)} to {number(span.until)}"
-    told += f" ({number(span.until - span.since)})" + (f"\n{span.mark}" if span.mark else "")
+    hover = f"{span.label}\n{number(span.since)} to {number(span.until)}"
+    hover += f" ({number(span.until - span.since)})" + (f"\n{span.mark}" if span.mark else "")
     inset = 0.6 if span.faint else 0
-    size = f'width="{place(max(end - start - 2 * inset - 0.4, 1))}"'
-    size += f' height="{place(spot.height - 2 * inset)}"'
-    looks = f"hollow s{tint}" if span.faint else f"f{tint}"
-    rect = f'<rect class="{looks}" x="{place(start + inset)}" y="{place(spot.top + inset)}" {size}'
-    bar = f'{rect} rx="2"><title>{escape(told)}</title></rect>'
+    size = f'width="{coord(max(end - start - 2 * inset - 0.4, 1))}"'
+    size += f' height="{coord(spot.height - 2 * inset)}"'
+    css = f"hollow s{tint}" if span.faint else f"f{tint}"
+    rect = f'<rect class="{css}" x="{coord(start + inset)}" y="{coord(spot.top + inset)}" {size}'
+    bar = f'{rect} rx="2"><title>{escape(hover)}</title></rect>'
     if not span.label or spot.height < 11 or not _fits(span, across):
         return bar
     ink = "muted" if span.faint else f"o{tint}"
-    at = end - 5 - _room(span, across)
-    # The bar under the text has the hover text, hence no pointer on the words.
-    text = words(at, spot.top + spot.height / 2 + 4, span.label, f"small still {ink}")
+    at = end - 5 - _label_width(span, across)
+    # The bar has the hover text, so the label ignores the pointer.
+    text = text_element(at, spot.top + spot.height / 2 + 4, span.label, f"small still {ink}")
     return bar + text
 
 
@@ -156,12 +166,12 @@ def _mark(span: Span, spot: Lane, across: Scale) -> list[str]:
     if not span.mark:
         return []
     x, y = across.at(span.since), spot.top + spot.height / 2
-    half = max(breadth(span.mark, 9) / 2 + 2.5, 5.5)
+    half = max(text_width(span.mark, 9) / 2 + 2.5, 5.5)
     tall = min(spot.height, 13.0)
-    box = f'x="{place(x - half)}" y="{place(y - tall / 2)}" width="{place(2 * half)}"'
-    told = f"{span.mark}: {span.label} at {number(span.since)}"
-    rect = f'<rect class="mark" {box} height="{place(tall)}" rx="{place(tall / 2)}">'
+    box = f'x="{coord(x - half)}" y="{coord(y - tall / 2)}" width="{coord(2 * half)}"'
+    hover = f"{span.mark}: {span.label} at {number(span.since)}"
+    rect = f'<rect class="mark" {box} height="{coord(tall)}" rx="{coord(tall / 2)}">'
     return [
-        f"{rect}<title>{escape(told)}</title></rect>",
-        words(x, y + 3.2, span.mark, "badge still mid"),
+        f"{rect}<title>{escape(hover)}</title></rect>",
+        text_element(x, y + 3.2, span.mark, "badge still mid"),
     ]

@@ -1,10 +1,10 @@
-"""Words and numbers in a chart: escaping, fitting into a width, rounding for reading."""
+"""Text in a chart: escaping, shortening to a width, number formats."""
 
 import html
 import re
 from collections.abc import Sequence
 
-# XML 1.0 has no way to write these, and UTF-8 none for lone surrogates.
+# XML 1.0 cannot represent these characters, and UTF-8 cannot represent lone surrogates.
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NARROW = frozenset("ijltfrI.,:;|!'()[]{} /-")
 _WIDE = frozenset("mwMW@%")
@@ -17,8 +17,8 @@ def escape(text: str) -> str:
     return html.escape(_UNWRITABLE.sub("\N{REPLACEMENT CHARACTER}", text))
 
 
-def breadth(text: str, size: float = 12) -> float:
-    """Estimate how wide a text is; fonts differ, so this leans to the wide side."""
+def text_width(text: str, size: float = 12) -> float:
+    """Estimate the width of a text; fonts differ, so this is an upper estimate."""
     return size * sum(_share(char) for char in text)
 
 
@@ -30,32 +30,32 @@ def _share(char: str) -> float:
     return 0.92 if char in _WIDE else 0.7 if char.isupper() else 0.6
 
 
-def elide(text: str, room: float, size: float = 12) -> str:
-    """Shorten a text to the room it has; what differs between names is often at the end."""
-    if breadth(text, size) <= room:
+def elide(text: str, width: float, size: float = 12) -> str:
+    """Shorten a text to a width in its middle: names often differ at their end."""
+    if text_width(text, size) <= width:
         return text
     for kept in range(len(text) - 1, 0, -1):
         tail = kept // 3
         short = text[: kept - tail] + "…" + text[len(text) - tail :]
-        if breadth(short, size) <= room:
+        if text_width(short, size) <= width:
             return short
     return "…"
 
 
-def place(value: float) -> str:
+def coord(value: float) -> str:
     """Return a coordinate with at most two decimals."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
 
 def number(value: float) -> str:
-    """Return a value as a person reads it: five digits are enough."""
+    """Return a value with five significant digits."""
     text = f"{value:,.0f}" if 1e5 <= abs(value) < 1e6 else f"{value:,.5g}"
     return text.replace("-", _MINUS)
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """Return the labels of an axis: one unit, and just enough decimals to be exact."""
+    """Return the labels of an axis, with one unit and the fewest exact decimals."""
     largest = max((abs(tick) for tick in ticks), default=0.0)
     if largest >= 1e15 or 0 < largest < 1e-4:
         return [number(tick) for tick in ticks]
@@ -69,9 +69,11 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
     return [text + suffix * (tick != 0) for text, tick in zip(texts, ticks, strict=True)]
 
 
-def words(x: float, y: float, text: str, looks: str = "", *, whole: str = "", turn: int = 0) -> str:
-    """Return a text element; ``whole`` is the full name shown on hover if it was shortened."""
-    hover = f"<title>{escape(whole)}</title>" if whole and whole != text else ""
-    turned = f' transform="rotate({turn} {place(x)} {place(y)})"' if turn else ""
-    looks = f' class="{looks}"' if looks else ""
-    return f'<text x="{place(x)}" y="{place(y)}"{looks}{turned}>{hover}{escape(text)}</text>'
+def text_element(
+    x: float, y: float, text: str, css: str = "", *, full: str = "", rotate: int = 0
+) -> str:
+    """Return a text element; ``full`` is shown on hover if ``text`` is a shortened form."""
+    hover = f"<title>{escape(full)}</title>" if full and full != text else ""
+    transform = f' transform="rotate({rotate} {coord(x)} {coord(y)})"' if rotate else ""
+    css = f' class="{css}"' if css else ""
+    return f'<text x="{coord(x)}" y="{coord(y)}"{css}{transform}>{hover}{escape(text)}</text>'

@@ -1,7 +1,7 @@
-"""Charts of a study as SVG text: lines, stacked areas and dots; bars and Gantt join them here.
+"""Charts as SVG: lines, stacked areas and scatter plots; bar and Gantt charts are exported too.
 
-A chart is a plain string that can stand in an HTML page which has ``STYLE``, or be written to a
-file of its own by ``standalone``. The same input always gives the same bytes.
+A chart is a string for an HTML page with ``STYLE``, or for a file by ``standalone``. The same input
+gives the same bytes.
 """
 
 import math
@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
-from headway.report.charts.axes import Key, Plane, chart, extent, key, nothing, plane
+from headway.report.charts.axes import Key, Plane, chart, empty_chart, extent, key, plane
 from headway.report.charts.bars import bars
-from headway.report.charts.curves import MANY, Point, corners, finite, path, thin, value_at
+from headway.report.charts.curves import MANY, Point, corners, downsample, finite, path, value_at
 from headway.report.charts.gantt import Span, gantt
-from headway.report.charts.labels import breadth, escape, number, place, words
+from headway.report.charts.labels import coord, escape, number, text_element, text_width
 from headway.report.charts.style import LIGHT, STYLE, colour, rules
 
 __all__ = [
@@ -31,12 +31,12 @@ __all__ = [
 ]
 
 _STRIPS = 90
-_TOLD = 24
+_MOST_VALUES = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A named row of (x, y) points; the band is (x, low, high), shaded behind the line."""
+    """A named series of (x, y) points; the band is (x, low, high), shaded behind the line."""
 
     name: str
     points: Sequence[Point]
@@ -54,7 +54,7 @@ class Mark:
     text: str
 
 
-def lines(  # noqa: PLR0913 - a chart has many knobs
+def lines(  # noqa: PLR0913 - options of a chart
     series: Sequence[Series],
     *,
     x: str,
@@ -67,13 +67,13 @@ def lines(  # noqa: PLR0913 - a chart has many knobs
     marks: Sequence[Mark] = (),
     y_from_zero: bool = True,
 ) -> str:
-    """Return a line chart, or with ``step`` one whose values hold until the next point."""
+    """Return a line chart; with ``step`` a value holds until the next point."""
     clean = _clean(series, positive=log_y)
     shown = [m for m in marks if finite([(m.x, m.y)], positive=log_y)]
     points = [p for s in clean for p in s.points] + [(m.x, m.y) for m in shown]
     edges = [(at, v) for s in clean for at, low, high in s.band for v in (low, high)]
     if not points + edges:
-        return nothing(title, width)
+        return empty_chart(title, width)
     ys = extent((v for _, v in points + edges), zero=y_from_zero and not log_y)
     on = plane(
         title=title,
@@ -101,10 +101,10 @@ def stack(
     height: int = 300,
     capacity: float | None = None,
 ) -> str:
-    """Return step functions as areas on top of each other; the last values hold to the end."""
+    """Return step functions as stacked areas; the last values hold to the end."""
     clean = [s for s in _clean(series) if s.points]
     if not clean:
-        return nothing(title, width)
+        return empty_chart(title, width)
     xs = _breaks(clean, width)
     layers = _layers(clean, xs)
     top = max(*(high for _, high in layers[-1]), capacity or 0.0)
@@ -125,7 +125,7 @@ def stack(
     return chart(on.area, parts, title or f"{y} over {x}")
 
 
-def scatter(  # noqa: PLR0913 - a chart has many knobs
+def scatter(  # noqa: PLR0913 - options of a chart
     series: Sequence[Series],
     *,
     x: str,
@@ -136,10 +136,10 @@ def scatter(  # noqa: PLR0913 - a chart has many knobs
     width: int = 760,
     height: int = 360,
 ) -> str:
-    """Return a chart of dots; with the diagonal both axes have one range, so it means x = y."""
+    """Return a scatter plot; with ``diagonal`` both axes have one range, and x = y is drawn."""
     clean = [s for s in _clean(series) if s.points]
     if not clean:
-        return nothing(title, width)
+        return empty_chart(title, width)
     xs = extent((at for s in clean for at, _ in s.points), zero=from_zero)
     ys = extent((v for s in clean for _, v in s.points), zero=from_zero)
     if diagonal:
@@ -158,18 +158,18 @@ def scatter(  # noqa: PLR0913 - a chart has many knobs
     if diagonal:
         ends = [on.at(v, v) for v in (max(on.x.low, on.y.low), min(on.x.high, on.y.high))]
         parts.append(f'<path class="limit" d="{path(ends)}"/>')
-    parts += [_dot(on, s, at, (x, y)) for s in clean for at in _apart(on, s.points)]
+    parts += [_dot(on, s, at, (x, y)) for s in clean for at in _distinct(on, s.points)]
     return chart(on.area, parts, title or f"{y} against {x}")
 
 
 def standalone(svg: str) -> str:
-    """Return the chart as a complete SVG file: its own light colours on its own background."""
+    """Return the chart as a complete SVG file with light colours and a background."""
     used = {int(i) for i in re.findall(r'class="[^"]*\b[fso](\d+)\b', svg)}
     style = re.sub(r"var\(--(\w+)\)", lambda found: LIGHT[found[1]], rules(sorted(used)))
     opening, rest = svg.split(">", 1)
     wide, high = (float(v) for v in re.findall(r'viewBox="0 0 (\S+) (\S+)"', opening)[0])
     edge = 16
-    box = f"{-edge} {-edge} {place(wide + 2 * edge)} {place(high + 2 * edge)}"
+    box = f"{-edge} {-edge} {coord(wide + 2 * edge)} {coord(high + 2 * edge)}"
     opening = re.sub(r'width=.*viewBox="[^"]*"', _size(wide, high, edge, box), opening)
     back = f'<rect x="{-edge}" y="{-edge}" width="100%" height="100%" fill="{LIGHT["surface"]}"/>'
     header = '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -177,11 +177,11 @@ def standalone(svg: str) -> str:
 
 
 def _size(wide: float, high: float, edge: int, box: str) -> str:
-    return f'width="{place(wide + 2 * edge)}" height="{place(high + 2 * edge)}" viewBox="{box}"'
+    return f'width="{coord(wide + 2 * edge)}" height="{coord(high + 2 * edge)}" viewBox="{box}"'
 
 
 def _clean(series: Sequence[Series], *, positive: bool = False) -> list[Series]:
-    """Return the series with a colour each and only with what can be drawn."""
+    """Return the series with a colour each and only finite points."""
     found = []
     for i, s in enumerate(series):
         band = [
@@ -204,10 +204,10 @@ def _entries(clean: Sequence[Series], sample: str) -> list[Key]:
 
 
 def _line(on: Plane, s: Series, *, step: bool) -> str:
-    points = thin(s.points, int(on.area.right - on.area.left))
+    points = downsample(s.points, int(on.area.right - on.area.left))
     pixels = [on.at(*p) for p in corners(points, step=step)]
     if len(pixels) == 1:
-        x, y = map(place, pixels[0])
+        x, y = map(coord, pixels[0])
         return f'<circle class="f{s.colour}" cx="{x}" cy="{y}" r="2.5"/>'
     dash = " dash" if s.dashed else ""
     return f'<path class="line{dash} s{s.colour}" d="{path(pixels)}"/>'
@@ -217,7 +217,7 @@ def _band(on: Plane, s: Series, *, step: bool) -> str:
     columns = int(on.area.right - on.area.left)
     sides = []
     for side in (1, 2):
-        points = thin([(b[0], b[side]) for b in s.band], columns)
+        points = downsample([(b[0], b[side]) for b in s.band], columns)
         sides.append([on.at(*p) for p in corners(points, step=step)])
     outline = path([*sides[1], *reversed(sides[0])], closed=True)
     return f'<path class="band f{s.colour}" d="{outline}"/>'
@@ -226,57 +226,57 @@ def _band(on: Plane, s: Series, *, step: bool) -> str:
 def _strips(
     on: Plane, x: str, clean: Sequence[Series], *, step: bool, zeros: bool = True
 ) -> Iterator[str]:
-    """Yield invisible upright strips that tell all values at their x when pointed at."""
+    """Yield invisible vertical strips that show all values at their x on hover."""
     xs = sorted({at for s in clean for at, _ in s.points})
     if not xs:
         return
     if len(xs) > _STRIPS:
         pitch = (xs[-1] - xs[0]) / _STRIPS
         xs = [xs[0] + i * pitch for i in range(_STRIPS + 1)]
-    # A held value belongs to the time after its point, any other to both sides of it.
+    # With `step`, a value covers the time after its point, otherwise both sides of it.
     inner = xs[1:] if step else [(a + b) / 2 for a, b in pairwise(xs)]
     area = on.area
     edges = [area.left, *map(on.x.at, inner), area.right]
     for at, (left, right) in zip(xs, pairwise(edges), strict=True):
         values = [(s.name, value_at(s.points, at, step=step)) for s in clean]
-        told = [f"{name}: {number(v)}" for name, v in values if v or (zeros and v == 0)]
-        if right - left < 0.01 or not told:
+        texts = [f"{name}: {number(v)}" for name, v in values if v or (zeros and v == 0)]
+        if right - left < 0.01 or not texts:
             continue
-        rest = [f"and {len(told) - _TOLD} more"] if len(told) > _TOLD else []
-        text = "\n".join([f"{x}: {number(at)}", *told[:_TOLD], *rest])
-        box = f'x="{place(left)}" y="{place(area.top)}" width="{place(right - left)}"'
+        rest = [f"and {len(texts) - _MOST_VALUES} more"] if len(texts) > _MOST_VALUES else []
+        text = "\n".join([f"{x}: {number(at)}", *texts[:_MOST_VALUES], *rest])
+        box = f'x="{coord(left)}" y="{coord(area.top)}" width="{coord(right - left)}"'
         yield (
-            f'<rect class="hit" {box} height="{place(area.bottom - area.top)}">'
+            f'<rect class="hit" {box} height="{coord(area.bottom - area.top)}">'
             f"<title>{escape(text)}</title></rect>"
         )
 
 
 def _marks(on: Plane, marks: Sequence[Mark]) -> Iterator[str]:
-    """Yield the dots and, each in the first free corner around its dot, their texts."""
+    """Yield the dots, and their texts in the first free corner around each dot."""
     taken: list[Point] = []
     for mark in marks:
         x, y = on.at(mark.x, mark.y)
-        wide = breadth(mark.text)
+        wide = text_width(mark.text)
         corner = [(x + dx, y + dy) for dy in (-7, 16) for dx in (7, -7 - wide)]
         inside = [c for c in corner if on.area.left <= c[0] and c[0] + wide <= on.area.right + 8]
         free = [c for c in inside if all(_clear(c, wide, t) for t in taken)]
         spot = (free or inside or corner)[0]
         taken += [spot, (spot[0] + wide, spot[1])]
-        told = f"{mark.text}\n{number(mark.x)}, {number(mark.y)}"
+        hover = f"{mark.text}\n{number(mark.x)}, {number(mark.y)}"
         yield (
-            f'<circle class="mark" cx="{place(x)}" cy="{place(y)}" r="4">'
-            f"<title>{escape(told)}</title></circle>"
+            f'<circle class="mark" cx="{coord(x)}" cy="{coord(y)}" r="4">'
+            f"<title>{escape(hover)}</title></circle>"
         )
-        yield words(*spot, mark.text, "halo")
+        yield text_element(*spot, mark.text, "halo")
 
 
 def _clear(spot: Point, wide: float, end: Point) -> bool:
-    """Return whether the end of an earlier text stays out of a text at this spot."""
+    """Return whether the end of an earlier text is outside a text at this position."""
     return abs(end[1] - spot[1]) > 14 or not spot[0] - 6 < end[0] < spot[0] + wide + 6
 
 
 def _breaks(clean: Sequence[Series], columns: int) -> list[float]:
-    """Return where anything changes, or the changes of the total that pixels can show."""
+    """Return the x of all changes, downsampled by the total to the pixels."""
     changes = sorted((x, i, y) for i, s in enumerate(clean) for x, y in s.points)
     now = [0.0] * len(clean)
     total = 0.0
@@ -285,11 +285,11 @@ def _breaks(clean: Sequence[Series], columns: int) -> list[float]:
         total += y - now[i]
         now[i] = y
         totals[x] = total
-    return [x for x, _ in thin(list(totals.items()), columns)]
+    return [x for x, _ in downsample(list(totals.items()), columns)]
 
 
 def _layers(clean: Sequence[Series], xs: Sequence[float]) -> list[list[Point]]:
-    """Return for each series its lower and upper edge from each x on."""
+    """Return the lower and upper edge of each series from each x on."""
     held = [[*s.points, (xs[-1], s.points[-1][1])] for s in clean]
     sums = [
         list(accumulate((max(value_at(p, x, step=True) or 0.0, 0.0) for p in held), initial=0.0))
@@ -299,7 +299,7 @@ def _layers(clean: Sequence[Series], xs: Sequence[float]) -> list[list[Point]]:
 
 
 def _area(on: Plane, s: Series, xs: Sequence[float], layer: Sequence[Point]) -> str:
-    """Return one layer; where it has no height it is left out, so that no hairline stays."""
+    """Return one layer, without the parts of no height, which would be drawn as hairlines."""
     pieces: list[str] = []
     upper: list[Point] = []
     lower: list[Point] = []
@@ -317,12 +317,12 @@ def _area(on: Plane, s: Series, xs: Sequence[float], layer: Sequence[Point]) -> 
 
 def _limit(on: Plane, capacity: float) -> list[str]:
     y, area = on.y.at(capacity), on.area
-    line = f'<path class="limit" d="M{place(area.left)} {place(y)}H{place(area.right)}"/>'
-    return [line, words(area.right, y - 6, f"capacity {number(capacity)}", "small end halo")]
+    line = f'<path class="limit" d="M{coord(area.left)} {coord(y)}H{coord(area.right)}"/>'
+    return [line, text_element(area.right, y - 6, f"capacity {number(capacity)}", "small end halo")]
 
 
-def _apart(on: Plane, points: Sequence[Point]) -> list[Point]:
-    """Return the points; of very many, one for each pixel."""
+def _distinct(on: Plane, points: Sequence[Point]) -> list[Point]:
+    """Return the points; if there are very many, one for each pixel."""
     if len(points) <= MANY:
         return list(points)
     cells = {(round(on.x.at(x)), round(on.y.at(y))): (x, y) for x, y in points}
@@ -330,7 +330,7 @@ def _apart(on: Plane, points: Sequence[Point]) -> list[Point]:
 
 
 def _dot(on: Plane, s: Series, at: Point, names: tuple[str, str]) -> str:
-    x, y = map(place, on.at(*at))
-    told = f"{s.name}\n{names[0]}: {number(at[0])}\n{names[1]}: {number(at[1])}".lstrip("\n")
+    x, y = map(coord, on.at(*at))
+    hover = f"{s.name}\n{names[0]}: {number(at[0])}\n{names[1]}: {number(at[1])}".lstrip("\n")
     dot = f'<circle class="dot f{s.colour}" cx="{x}" cy="{y}" r="4">'
-    return f"{dot}<title>{escape(told)}</title></circle>"
+    return f"{dot}<title>{escape(hover)}</title></circle>"

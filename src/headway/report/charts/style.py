@@ -1,13 +1,13 @@
-"""The colours of the charts and of the page, as CSS: one style sheet for light and dark.
+"""Colours of the charts and the page as CSS: one style sheet for light and dark mode.
 
-A chart names colours only by class (``f3`` fills with palette colour 3, ``s3`` strokes with it,
-``o3`` is text on top of it), so that the page decides how they look.
+A chart refers to colours only by class (``f3`` fills with palette colour 3, ``s3`` strokes with it,
+``o3`` is text on top of it), so the page defines how they look.
 """
 
 from collections.abc import Iterable
 
-# Ordered so that the first few are the furthest apart, also for colour-blind readers:
-# neighbours differ in lightness as well as in hue.
+# The first colours differ most, also for colour-blind readers: neighbours differ in lightness and
+# in hue.
 _LIGHT = [
     "#3f66d4",
     "#eba40c",
@@ -88,12 +88,12 @@ _SHAPES = f"""
 
 
 def colour(index: int) -> int:
-    """Return the palette place of a name's index: past the last colour it starts again."""
+    """Return the palette index; past the last colour it starts again."""
     return index % COLOURS
 
 
 def rules(used: Iterable[int] = range(COLOURS)) -> str:
-    """Return the CSS rules of the charts, with the colour classes of the used indexes only."""
+    """Return the CSS rules of the charts, with colour classes only for the used indexes."""
     colours = (
         f".hw .f{i}{{fill:var(--c{i})}}.hw .s{i}{{stroke:var(--c{i})}}.hw .o{i}{{fill:var(--o{i})}}"
         for i in used
@@ -124,7 +124,7 @@ def _ink_on(colour: str) -> str:
 
 
 def _variables(basics: dict[str, str], palette: list[str]) -> dict[str, str]:
-    """Return every variable of one mode; colours past the palette are paler and deeper ones."""
+    """Return the variables of one mode; colours past the palette are paler and deeper variants."""
     paler = [_blend(c, basics["surface"], 0.45) for c in palette]
     deeper = [_blend(c, basics["ink"], 0.4) for c in palette]
     every = palette + paler + deeper
@@ -143,7 +143,7 @@ def _root(scheme: str, variables: dict[str, str]) -> str:
 
 STYLE = (
     _root("light", LIGHT)
-    # Paper is white whatever the screen is, hence "screen".
+    # Print always uses the light mode, hence "screen".
     + f"@media screen and (prefers-color-scheme: dark){{{_root('dark', DARK)}}}\n"
     + rules()
 )
