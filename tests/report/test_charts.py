@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from headway.report.charts.axes import log_ticks, round_range, ticks
+from headway.report.charts.axes import round_range, ticks
 from headway.report.charts.curves import downsample, value_at
 from headway.report.charts.labels import elide, number, text_width, tick_labels
 from headway.report.charts.plots import (
@@ -30,21 +30,20 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def every_chart(name: str = "job") -> dict[str, str]:
     series = [
-        Series(name=name, points=[(0, 1), (5, 3), (10, 2)], band=[(0, 0.5, 2), (10, 1, 3)]),
-        Series(name=name + "2", points=[(0, 2), (4, 1), (10, 0.5)], dashed=True),
+        Series(name=name, points=[(0, 1), (5, 3), (10, 2)]),
+        Series(name=name + "2", points=[(0, 2), (4, 1), (10, 0.5)]),
     ]
     spans = [
         Span(row=name, since=0, until=9, label=name, mark="M"),
-        Span(row=name, since=3, until=4, label=name, faint=True),
+        Span(row=name, since=3, until=4, label=name),
     ]
     marks = [Mark(x=5, y=3, text=name)]
     return {
         "lines": lines(series, x=name, y=name, title=name, marks=marks),
-        "log": lines(series, x=name, y=name, title=name, log_y=True),
         "stack": stack(series, x=name, y=name, title=name, capacity=5),
         "scatter": scatter(series, x=name, y=name, title=name, diagonal=True),
         "gantt": gantt(spans, x=name, rows=[name], title=name),
-        "bars": bars([name], {name: [1.5]}, y=name, title=name, errors={name: [(1, 2)]}),
+        "bars": bars([name], {name: [1.5]}, y=name, title=name),
     }
 
 
@@ -127,12 +126,6 @@ def test_values_that_are_not_finite_are_skipped() -> None:
     assert len(by_class(drawn, "f0")) == 2  # the legend's sample and the only bar
     spans = [Span(row="r", since=0, until=v, label="a") for v in (5.0, math.inf, math.nan)]
     assert gantt(spans, x="x", rows=["r"]) == gantt(spans[:1], x="x", rows=["r"])
-
-
-def test_a_logarithmic_axis_omits_values_that_are_not_positive() -> None:
-    svg = lines([Series(name="a", points=[(0, 0), (1, 1), (2, 10)])], x="x", y="y", log_y=True)
-    (line,) = [e for e in by_class(svg, "line") if "h14" not in e.get("d", "")]
-    assert len(vertices(line.get("d", ""))[0]) == 2
 
 
 def test_empty_input_gives_a_chart_without_data() -> None:
@@ -266,7 +259,6 @@ def test_a_value_between_points_is_held_or_interpolated() -> None:
 def test_ticks_are_round() -> None:
     assert ticks(0, 394, 8) == [0, 50, 100, 150, 200, 250, 300, 350]
     assert round_range(3, 97, 5) == (0, 100)
-    assert log_ticks(0.5, 2000, 5) == [1, 10, 100, 1000]
     assert tick_labels([0, 0.1, 0.2, 0.1 * 3]) == ["0.0", "0.1", "0.2", "0.3"]
     assert tick_labels([0, 2.5e6, 5e6]) == ["0.0", "2.5M", "5.0M"]
     assert number(-1234.5678) == "\N{MINUS SIGN}1,234.6"
@@ -274,10 +266,9 @@ def test_ticks_are_round() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 1e-9, 5.0, -3.0, 1e12])
 def test_a_single_value_still_has_axes(value: float) -> None:
-    for zero in (True, False):
-        svg = lines([Series(name="a", points=[(1, value)])], x="x", y="y", y_from_zero=zero)
-        assert by_class(svg, "f0")
-        assert len(by_class(svg, "end")) >= 2
+    svg = lines([Series(name="a", points=[(1, value)])], x="x", y="y")
+    assert by_class(svg, "f0")
+    assert len(by_class(svg, "end")) >= 2
 
 
 def test_a_long_name_is_shortened_with_the_whole_name_on_hover() -> None:

@@ -8,7 +8,6 @@ from headway.report.charts.labels import (
     coord,
     elide,
     escape,
-    number,
     text_element,
     text_width,
     tick_labels,
@@ -32,18 +31,13 @@ class Scale:
     high: float
     start: float
     end: float
-    log: bool = False
 
     def at(self, value: float) -> float:
-        low, high = self.low, self.high
-        if self.log:
-            low, high, value = math.log10(low), math.log10(high), math.log10(value)
-        return self.start + (value - low) / (high - low) * (self.end - self.start)
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self, pitch: float) -> list[float]:
         count = max(2, int(abs(self.end - self.start) / pitch))
-        found = log_ticks(self.low, self.high, count) if self.log else []
-        return found or ticks(self.low, self.high, count)
+        return ticks(self.low, self.high, count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,19 +88,6 @@ def ticks(low: float, high: float, count: int) -> list[float]:
     return [i * step for i in range(first, last + 1)]
 
 
-def log_ticks(low: float, high: float, count: int) -> list[float]:
-    """Return powers of ten, or 1-2-5 steps if those are too few; empty if both are."""
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = max(1, math.ceil((last - first) / max(count, 1)))
-    powers = [10.0**e for e in range(first, last + 1, every)]
-    finer = [f * 10.0**e for e in range(first, last + 1) for f in (1, 2, 5)]
-    for found in (powers, finer):
-        shown = [tick for tick in found if low * 0.999 <= tick <= high * 1.001]
-        if len(shown) >= 3:
-            return shown
-    return []
-
-
 def extent(values: Iterable[float], *, zero: bool = False) -> tuple[float, float]:
     """Return the least and the greatest value, widened if they are equal."""
     found = list(values)
@@ -129,15 +110,14 @@ def round_range(low: float, high: float, count: int) -> tuple[float, float]:
 
 def key(name: str, sample: str, index: int) -> Key:
     """Return the legend entry of a palette colour."""
-    letter = "s" if sample in {"line", "dash"} else "f"
+    letter = "s" if sample == "line" else "f"
     return Key(name=name, sample=sample, css=f"{letter}{colour(index)}")
 
 
 def _sample(entry: Key, x: float, y: float) -> str:
     left, middle = coord(x), coord(y - 4)
-    if entry.sample in {"line", "dash"}:
-        dash = " dash" if entry.sample == "dash" else ""
-        return f'<path class="line{dash} {entry.css}" d="M{left} {middle}h14"/>'
+    if entry.sample == "line":
+        return f'<path class="line {entry.css}" d="M{left} {middle}h14"/>'
     if entry.sample == "dot":
         return f'<circle class="{entry.css}" cx="{coord(x + 8)}" cy="{middle}" r="4.5"/>'
     box = f'x="{coord(x + 3)}" y="{coord(y - 9)}" width="11" height="11" rx="2"'
@@ -200,11 +180,10 @@ def frame(
     )
 
 
-def vertical_scale(low: float, high: float, height: float, *, log: bool = False) -> Scale:
+def vertical_scale(low: float, high: float, height: float) -> Scale:
     """Return a vertical scale from 0 to the height."""
-    if not log:
-        low, high = round_range(low, high, max(2, int(height / _PITCH)))
-    return Scale(low=low, high=high, start=height, end=0, log=log)
+    low, high = round_range(low, high, max(2, int(height / _PITCH)))
+    return Scale(low=low, high=high, start=height, end=0)
 
 
 def label_margin(scale: Scale) -> float:
@@ -214,9 +193,7 @@ def label_margin(scale: Scale) -> float:
 
 def _labelled(scale: Scale, pitch: float) -> list[tuple[float, str]]:
     found = scale.ticks(pitch)
-    # Labels of a logarithmic axis have their own digits: 0.05, 0.1, 10 and not 10.00.
-    texts = [number(tick) for tick in found] if scale.log else tick_labels(found)
-    return list(zip(found, texts, strict=True))
+    return list(zip(found, tick_labels(found), strict=True))
 
 
 def y_axis(area: Frame, scale: Scale) -> list[str]:
@@ -245,7 +222,7 @@ def x_axis(area: Frame, scale: Scale, title: str, *, grid: bool = False) -> list
     return [*parts, text_element(middle, area.bottom + 36, title, "muted mid")]
 
 
-def plane(  # noqa: PLR0913 - options of a chart
+def plane(
     *,
     title: str,
     entries: Sequence[Key],
@@ -254,10 +231,9 @@ def plane(  # noqa: PLR0913 - options of a chart
     ys: tuple[float, float],
     width: int,
     height: int,
-    log: bool = False,
 ) -> Plane:
     """Return a drawing area with both axes around it."""
-    up = vertical_scale(*ys, height - _TITLE - ROW - _FOOT - 27, log=log)
+    up = vertical_scale(*ys, height - _TITLE - ROW - _FOOT - 27)
     left = label_margin(up)
     area = frame(title=title, entries=entries, y=names[1], left=left, width=width, height=height)
     down = replace(up, start=area.bottom, end=area.top)

@@ -1,4 +1,4 @@
-"""The bar chart: groups of bars, one bar of each series in a group, with whiskers."""
+"""The bar chart: groups of bars, one bar of each series in a group."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,32 +28,30 @@ _FOOT = 26.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One bar: its group, series, value and whisker."""
+    """One bar: its group, series, value and colour."""
 
     group: int
     series: int
     value: float
     css: str
     name: str
-    whisker: tuple[float, float] | None
 
 
-def bars(  # noqa: PLR0913 - options of a chart
+def bars(
     groups: Sequence[str],
     series: Mapping[str, Sequence[float | None]],
     *,
     y: str,
     title: str = "",
-    errors: Mapping[str, Sequence[tuple[float, float] | None]] | None = None,
     baseline: str | None = None,
     width: int = 760,
     height: int = 300,
 ) -> str:
     """Return grouped bars; the baseline series is grey."""
-    found = list(_bars(groups, series, errors or {}, baseline))
+    found = list(_bars(groups, series, baseline))
     if not found:
         return empty_chart(title, width)
-    ends = [v for bar in found for v in (bar.value, *(bar.whisker or ()))]
+    ends = [bar.value for bar in found]
     if min(ends) < 0:  # space for the value under the lowest bar
         ends.append(min(ends) - (max(*ends, 0) - min(ends)) * 0.08)
     up = vertical_scale(*extent(ends, zero=True), height - 115)
@@ -90,18 +88,13 @@ def _entries(series: Mapping[str, Sequence[float | None]], baseline: str | None)
 def _bars(
     groups: Sequence[str],
     series: Mapping[str, Sequence[float | None]],
-    errors: Mapping[str, Sequence[tuple[float, float] | None]],
     baseline: str | None,
 ) -> Iterator[Bar]:
     for i, (name, values) in enumerate(series.items()):
-        whiskers = [*errors.get(name, ()), *[None] * len(groups)]
         css = "base" if name == baseline else f"f{colour(i)}"
         for group, value in enumerate(values[: len(groups)]):
-            if value is None or not math.isfinite(value):
-                continue
-            whisker = whiskers[group]
-            known = whisker if whisker and all(map(math.isfinite, whisker)) else None
-            yield Bar(group=group, series=i, value=value, css=css, name=name, whisker=known)
+            if value is not None and math.isfinite(value):
+                yield Bar(group=group, series=i, value=value, css=css, name=name)
 
 
 def _bar(bar: Bar, left: float, pitch: float, scale: Scale, group: str) -> list[str]:
@@ -109,27 +102,15 @@ def _bar(bar: Bar, left: float, pitch: float, scale: Scale, group: str) -> list[
     zero, end = scale.at(0), scale.at(bar.value)
     top, bottom = min(zero, end), max(zero, end)
     hover = f"{group}\n{bar.name}: {number(bar.value)}"
-    if bar.whisker:
-        hover += f" ({number(bar.whisker[0])} to {number(bar.whisker[1])})"
     size = f'width="{coord(max(wide, 0.8))}" height="{coord(max(bottom - top, 0.5))}"'
     rect = f'<rect class="{bar.css}" x="{coord(left)}" y="{coord(top)}" {size} rx="1">'
     parts = [f"{rect}<title>{escape(hover)}</title></rect>"]
     middle = left + wide / 2
-    if bar.whisker:
-        low, high = scale.at(bar.whisker[0]), scale.at(bar.whisker[1])
-        cap = min(4.0, wide / 3)
-        parts.append(_whisker(middle, low, high, cap))
-        top, bottom = min(top, low, high), max(bottom, low, high)
     text = number(float(f"{bar.value:.3g}"))
     if text_width(text, 11) <= pitch:
         spot = top - 4 if bar.value >= 0 else bottom + 12
         parts.append(text_element(middle, spot, text, "small muted mid halo"))
     return parts
-
-
-def _whisker(x: float, low: float, high: float, cap: float) -> str:
-    ends = "".join(f"M{coord(x - cap)} {coord(y)}h{coord(2 * cap)}" for y in (low, high))
-    return f'<path class="whisker" d="M{coord(x)} {coord(low)}V{coord(high)}{ends}"/>'
 
 
 def _rotated(groups: Sequence[str], slot: float) -> bool:

@@ -11,10 +11,10 @@ Point = tuple[float, float]
 MANY = 2000
 
 
-def finite(points: Iterable[Point], *, positive: bool = False) -> list[Point]:
-    """Return the finite points in order of x; ``positive`` keeps only those with y > 0."""
+def finite(points: Iterable[Point]) -> list[Point]:
+    """Return the finite points in order of x."""
     kept = [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
-    return sorted((p for p in kept if p[1] > 0 or not positive), key=itemgetter(0))
+    return sorted(kept, key=itemgetter(0))
 
 
 def downsample(points: Sequence[Point], columns: int) -> list[Point]:

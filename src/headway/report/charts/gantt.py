@@ -25,7 +25,7 @@ _GAP = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A period in a row; a faint one is hollow, a mark is drawn at its start."""
+    """A period in a row; a mark is drawn at its start."""
 
     row: str
     since: float
@@ -33,7 +33,6 @@ class Span:
     label: str
     colour: int | None = None
     mark: str = ""
-    faint: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,18 +146,14 @@ def _span(span: Span, spot: Lane, across: Scale, tint: int) -> str:
     start, end = across.at(span.since), across.at(span.until)
     hover = f"{span.label}\n{number(span.since)} to {number(span.until)}"
     hover += f" ({number(span.until - span.since)})" + (f"\n{span.mark}" if span.mark else "")
-    inset = 0.6 if span.faint else 0
-    size = f'width="{coord(max(end - start - 2 * inset - 0.4, 1))}"'
-    size += f' height="{coord(spot.height - 2 * inset)}"'
-    css = f"hollow s{tint}" if span.faint else f"f{tint}"
-    rect = f'<rect class="{css}" x="{coord(start + inset)}" y="{coord(spot.top + inset)}" {size}'
+    size = f'width="{coord(max(end - start - 0.4, 1))}" height="{coord(spot.height)}"'
+    rect = f'<rect class="f{tint}" x="{coord(start)}" y="{coord(spot.top)}" {size}'
     bar = f'{rect} rx="2"><title>{escape(hover)}</title></rect>'
     if not span.label or spot.height < 11 or not _fits(span, across):
         return bar
-    ink = "muted" if span.faint else f"o{tint}"
     at = end - 5 - _label_width(span, across)
     # The bar has the hover text, so the label ignores the pointer.
-    text = text_element(at, spot.top + spot.height / 2 + 4, span.label, f"small still {ink}")
+    text = text_element(at, spot.top + spot.height / 2 + 4, span.label, f"small still o{tint}")
     return bar + text
 
 

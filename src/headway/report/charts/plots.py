@@ -36,13 +36,11 @@ _MOST_VALUES = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """A named series of (x, y) points; the band is (x, low, high), shaded behind the line."""
+    """A named series of (x, y) points."""
 
     name: str
     points: Sequence[Point]
     colour: int | None = None
-    dashed: bool = False
-    band: Sequence[tuple[float, float, float]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,32 +59,26 @@ def lines(  # noqa: PLR0913 - options of a chart
     y: str,
     title: str = "",
     step: bool = False,
-    log_y: bool = False,
     width: int = 760,
     height: int = 300,
     marks: Sequence[Mark] = (),
-    y_from_zero: bool = True,
 ) -> str:
     """Return a line chart; with ``step`` a value holds until the next point."""
-    clean = _clean(series, positive=log_y)
-    shown = [m for m in marks if finite([(m.x, m.y)], positive=log_y)]
+    clean = _clean(series)
+    shown = [m for m in marks if finite([(m.x, m.y)])]
     points = [p for s in clean for p in s.points] + [(m.x, m.y) for m in shown]
-    edges = [(at, v) for s in clean for at, low, high in s.band for v in (low, high)]
-    if not points + edges:
+    if not points:
         return empty_chart(title, width)
-    ys = extent((v for _, v in points + edges), zero=y_from_zero and not log_y)
     on = plane(
         title=title,
         entries=_entries(clean, "line"),
         names=(x, y),
-        xs=extent(at for at, _ in points + edges),
-        ys=(ys[0] / 1.1, ys[1] * 1.1) if log_y else ys,
+        xs=extent(at for at, _ in points),
+        ys=extent((v for _, v in points), zero=True),
         width=width,
         height=height,
-        log=log_y,
     )
-    parts = [_band(on, s, step=step) for s in clean if s.band]
-    parts += [_line(on, s, step=step) for s in clean if s.points]
+    parts = [_line(on, s, step=step) for s in clean]
     parts += [*_strips(on, x, clean, step=step), *_marks(on, shown)]
     return chart(on.area, parts, title or f"{y} over {x}")
 
@@ -102,7 +94,7 @@ def stack(
     capacity: float | None = None,
 ) -> str:
     """Return step functions as stacked areas; the last values hold to the end."""
-    clean = [s for s in _clean(series) if s.points]
+    clean = _clean(series)
     if not clean:
         return empty_chart(title, width)
     xs = _breaks(clean, width)
@@ -125,26 +117,25 @@ def stack(
     return chart(on.area, parts, title or f"{y} over {x}")
 
 
-def scatter(  # noqa: PLR0913 - options of a chart
+def scatter(
     series: Sequence[Series],
     *,
     x: str,
     y: str,
     title: str = "",
     diagonal: bool = False,
-    from_zero: bool = False,
     width: int = 760,
     height: int = 360,
 ) -> str:
     """Return a scatter plot; with ``diagonal`` both axes have one range, and x = y is drawn."""
-    clean = [s for s in _clean(series) if s.points]
+    clean = _clean(series)
     if not clean:
         return empty_chart(title, width)
-    xs = extent((at for s in clean for at, _ in s.points), zero=from_zero)
-    ys = extent((v for s in clean for _, v in s.points), zero=from_zero)
+    xs = extent(at for s in clean for at, _ in s.points)
+    ys = extent(v for s in clean for _, v in s.points)
     if diagonal:
         xs = ys = min(xs[0], ys[0]), max(xs[1], ys[1])
-    pad = 0.0 if from_zero else (xs[1] - xs[0]) * 0.03
+    pad = (xs[1] - xs[0]) * 0.03
     on = plane(
         title=title,
         entries=_entries(clean, "dot"),
@@ -180,27 +171,17 @@ def _size(wide: float, high: float, edge: int, box: str) -> str:
     return f'width="{coord(wide + 2 * edge)}" height="{coord(high + 2 * edge)}" viewBox="{box}"'
 
 
-def _clean(series: Sequence[Series], *, positive: bool = False) -> list[Series]:
-    """Return the series with a colour each and only finite points."""
-    found = []
-    for i, s in enumerate(series):
-        band = [
-            (x, low, high)
-            for x, low, high in s.band
-            if len(finite([(x, low), (x, high)], positive=positive)) == 2
-        ]
-        points = finite(s.points, positive=positive)
-        tint = i if s.colour is None else s.colour
-        found.append(replace(s, points=points, band=sorted(band), colour=colour(tint)))
-    return found
+def _clean(series: Sequence[Series]) -> list[Series]:
+    """Return the series that have finite points, with these only, and a colour each."""
+    found = [
+        replace(s, points=finite(s.points), colour=colour(i if s.colour is None else s.colour))
+        for i, s in enumerate(series)
+    ]
+    return [s for s in found if s.points]
 
 
 def _entries(clean: Sequence[Series], sample: str) -> list[Key]:
-    return [
-        key(s.name, "dash" if sample == "line" and s.dashed else sample, s.colour or 0)
-        for s in clean
-        if s.points or s.band
-    ]
+    return [key(s.name, sample, s.colour or 0) for s in clean]
 
 
 def _line(on: Plane, s: Series, *, step: bool) -> str:
@@ -209,18 +190,7 @@ def _line(on: Plane, s: Series, *, step: bool) -> str:
     if len(pixels) == 1:
         x, y = map(coord, pixels[0])
         return f'<circle class="f{s.colour}" cx="{x}" cy="{y}" r="2.5"/>'
-    dash = " dash" if s.dashed else ""
-    return f'<path class="line{dash} s{s.colour}" d="{path(pixels)}"/>'
-
-
-def _band(on: Plane, s: Series, *, step: bool) -> str:
-    columns = int(on.area.right - on.area.left)
-    sides = []
-    for side in (1, 2):
-        points = downsample([(b[0], b[side]) for b in s.band], columns)
-        sides.append([on.at(*p) for p in corners(points, step=step)])
-    outline = path([*sides[1], *reversed(sides[0])], closed=True)
-    return f'<path class="band f{s.colour}" d="{outline}"/>'
+    return f'<path class="line s{s.colour}" d="{path(pixels)}"/>'
 
 
 def _strips(

@@ -9,53 +9,21 @@ from collections.abc import Iterable
 # The first colours differ most, also for colour-blind readers: neighbours differ in lightness and
 # in hue.
 _LIGHT = [
-    "#3f66d4",
-    "#eba40c",
-    "#0a9b8f",
-    "#741a5e",
-    "#86c1f0",
-    "#b0403c",
-    "#22308f",
-    "#a8740f",
-    "#c67bdc",
-    "#3f3a14",
-    "#b0ae75",
-    "#70668a",
-]
+    "#3f66d4", "#eba40c", "#0a9b8f", "#741a5e", "#86c1f0", "#b0403c",
+    "#22308f", "#a8740f", "#c67bdc", "#3f3a14", "#b0ae75", "#70668a",
+]  # fmt: skip
 _DARK = [
-    "#7690f5",
-    "#f2c51f",
-    "#1fbab2",
-    "#bd3b8e",
-    "#b8e2f8",
-    "#d96863",
-    "#6a56d2",
-    "#cc9320",
-    "#e6a1f2",
-    "#88672f",
-    "#c0cb96",
-    "#a67db4",
-]
+    "#7690f5", "#f2c51f", "#1fbab2", "#bd3b8e", "#b8e2f8", "#d96863",
+    "#6a56d2", "#cc9320", "#e6a1f2", "#88672f", "#c0cb96", "#a67db4",
+]  # fmt: skip
 _LIGHT_BASICS = {
-    "surface": "#ffffff",
-    "ink": "#1f2328",
-    "muted": "#59636e",
-    "grid": "#e7eaee",
-    "axis": "#a8b1bb",
-    "base": "#a9b1bb",
-    "soft": "#f5f7f9",
-    "link": "#1f5fae",
-}
+    "surface": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#e7eaee",
+    "axis": "#a8b1bb", "base": "#a9b1bb", "soft": "#f5f7f9", "link": "#1f5fae",
+}  # fmt: skip
 _DARK_BASICS = {
-    "surface": "#14181d",
-    "ink": "#e6eaef",
-    "muted": "#9ba6b2",
-    "grid": "#282f37",
-    "axis": "#55606c",
-    "base": "#727d89",
-    "soft": "#1c2229",
-    "link": "#7db4f0",
-}
+    "surface": "#14181d", "ink": "#e6eaef", "muted": "#9ba6b2", "grid": "#282f37",
+    "axis": "#55606c", "base": "#727d89", "soft": "#1c2229", "link": "#7db4f0",
+}  # fmt: skip
 COLOURS = 36
 FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
 
@@ -73,14 +41,10 @@ _SHAPES = f"""
 .hw .grid{{stroke:var(--grid);shape-rendering:crispEdges}}
 .hw .axis{{stroke:var(--axis);shape-rendering:crispEdges}}
 .hw .limit{{stroke:var(--ink);stroke-width:1.25;stroke-dasharray:5 4}}
-.hw .whisker{{fill:none;stroke:var(--ink);stroke-width:1.1}}
 .hw .line{{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}}
-.hw .dash{{stroke-dasharray:5 4;stroke-linecap:butt}}
-.hw .band{{fill-opacity:.16}}
 .hw .area{{fill-opacity:.94;stroke:var(--surface);stroke-width:.6}}
 .hw .dot{{fill-opacity:.75;stroke:var(--surface);stroke-width:.75}}
 .hw .mark{{fill:var(--ink);stroke:var(--surface);stroke-width:1.5}}
-.hw .hollow{{fill:var(--surface);stroke-width:1.2}}
 .hw .base{{fill:var(--base)}}
 .hw .hit{{fill:transparent}}
 .hw .hit:hover{{fill:var(--ink);fill-opacity:.07}}
