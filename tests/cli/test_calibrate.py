@@ -156,11 +156,11 @@ def test_a_real_run_is_predicted(tmp_path):
     path = write(tmp_path, *short, nodes=[{"cpu": 1}])
     found = {f.name: f for f in fidelity.compare(path, "fair", repetitions=1, seconds=0.1)}
     assert len(found) == 16
-    said, real = (found[f"fair: makespan, {x}"].value for x in ("predicted", "measured"))
+    predicted, real = (found[f"fair: makespan, {x}"].value for x in ("predicted", "measured"))
     off = found["fair: makespan, relative error, worst"]
-    assert off.value == pytest.approx(abs(said / real - 1))
+    assert off.value == pytest.approx(abs(predicted / real - 1))
     assert off.bar == 0.25
-    assert said == pytest.approx(real, rel=0.6), "both are about the same run"
+    assert predicted == pytest.approx(real, rel=0.6), "both are about the same run"
 
 
 def test_delivered_time_excludes_what_other_programs_take():

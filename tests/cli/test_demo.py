@@ -28,9 +28,9 @@ def test_the_description_is_about_the_median_runs():
 
 def test_a_disturbed_comparison_says_so():
     fair, ours = [result("fair", 20)], [result("headway", 30, used=0.75)]
-    said = describe([fair, ours])
-    assert "50% later" in said
-    assert said.endswith(
+    text = describe([fair, ours])
+    assert "50% later" in text
+    assert text.endswith(
         "Other programs took 25% of the core in a run: the comparison is unreliable."
     )
     idle = [result("flowcon:paper", 30, used=0.5)]

@@ -233,9 +233,9 @@ def test_the_tables_name_the_misses_and_the_page_has_the_charts(headway, tmp_pat
     drawn = page.read_text(encoding="utf-8")
     for name in ("6.1:", "6.2:", "6.3:", "6.4:", "Figures 6.5 and 6.6", "Figures 6.11 and 6.12"):
         assert name in drawn
-    told = text.read_text(encoding="utf-8")
-    assert "## E-F2" in told
-    assert "| makespan | 5 %, 20 s | -2 % |" in told
+    written = text.read_text(encoding="utf-8")
+    assert "## E-F2" in written
+    assert "| makespan | 5 %, 20 s | -2 % |" in written
 
 
 def test_an_unknown_experiment_is_named_with_the_known_ones(headway):

@@ -244,8 +244,8 @@ def test_names_are_rotated_when_there_are_many_groups() -> None:
 
 def test_hovering_over_a_chart_shows_the_values_there() -> None:
     series = [Series(name="a", points=[(0, 10), (4, 20)]), Series(name="b", points=[(4, 7)])]
-    told = [e[0].text for e in by_class(lines(series, x="t", y="y"), "hit")]
-    assert told == ["t: 0\na: 10", "t: 4\na: 20\nb: 7"]
+    texts = [e[0].text for e in by_class(lines(series, x="t", y="y"), "hit")]
+    assert texts == ["t: 0\na: 10", "t: 4\na: 20\nb: 7"]
 
 
 def test_a_value_between_points_is_held_or_interpolated() -> None:

@@ -18,12 +18,13 @@ from headway.backend.local.enforcement.cgroup import Group
 from headway.backend.local.enforcement.select import Enforcement, choose
 from headway.bench.figure import Figure
 from headway.core.cycle.validate import Verdict
+from headway.core.estimate.progress import percentile
 from headway.core.model.decision import Outcome, Plan
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Observation, Trigger
 from headway.demo import demo_workload, medians, run_once
 from headway.runtime.journal import Journal
-from headway.runtime.result import Result, percentile
+from headway.runtime.result import Result
 from headway.runtime.run import begin
 from headway.spec.load import parse
 from headway.spec.workload import Workload

@@ -134,11 +134,11 @@ def _efficiency(
     for i in range(first, last):
         since, until = i * INTERVAL, (i + 1) * INTERVAL
         largest = max(largest, (log.between(0.0, work.at(until) * steps) or (0.0, 0.0))[1])
-        said = log.between(work.at(since) * steps, work.at(until) * steps)
-        part = (used.at(until) - used.at(since)) / INTERVAL
-        if said and before and largest > 0 and part >= LEAST_USED:
-            growth.append((i, abs(said[0] - before[0]) / largest / INTERVAL / part))
-        before = said
+        losses = log.between(work.at(since) * steps, work.at(until) * steps)
+        fraction = (used.at(until) - used.at(since)) / INTERVAL
+        if losses and before and largest > 0 and fraction >= LEAST_USED:
+            growth.append((i, abs(losses[0] - before[0]) / largest / INTERVAL / fraction))
+        before = losses
     return growth
 
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean, median, pstdev
 from typing import Any
 
+from headway.core.estimate.progress import percentile
 from headway.core.model.units import CoreSeconds, Seconds
 
 
@@ -136,18 +137,6 @@ def _against(ours: Sequence[JobResult], theirs: Sequence[JobResult]) -> tuple[in
         if other.completion_s > 0:
             worst = max(worst, mine.completion_s / other.completion_s)
     return faster, slower, worst
-
-
-def percentile(ordered: Sequence[float], q: float) -> float:
-    """Between the two nearest, in proportion.
-
-    >>> percentile([1.0, 2.0, 3.0], 0.75)
-    2.5
-    """
-    place = q * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
 
 def to_json(results: Sequence[Result]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ largest one seen; that needs positive, minimised values. Ours divides an improve
 range seen, so that neither scale, offset nor direction of a metric matters.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from headway.core.model.report import MetricHistory, Window
 from headway.core.model.serialization import record
@@ -67,10 +67,15 @@ def progress(
 def value_range(track: MetricHistory) -> float:
     """From the 5th to the 95th percentile of the values seen."""
     values = sorted(w.value for w in track.windows if w.value is not None)
-    return _percentile(values, 0.95) - _percentile(values, 0.05)
+    return percentile(values, 0.95) - percentile(values, 0.05)
 
 
-def _percentile(ordered: list[float], q: float) -> float:
+def percentile(ordered: Sequence[float], q: float) -> float:
+    """The q-quantile of sorted values, interpolated linearly; 0 if there are none.
+
+    >>> percentile([1.0, 2.0, 3.0], 0.75)
+    2.5
+    """
     if not ordered:
         return 0.0
     place = q * (len(ordered) - 1)
