@@ -1,4 +1,4 @@
-"""Jobs measured alone, and runs predicted from that; with pacing, which needs no privileges."""
+"""Jobs measured alone, with pacing, which needs no privileges."""
 
 import csv
 import json
@@ -8,11 +8,8 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from headway.bench import fidelity
 from headway.calibrate import Solo, extend
 from headway.core.model.job import Direction, Mode
-from headway.report.run_timeline import RunTimeline
-from headway.runtime.result import JobResult
 from headway.sim.build import to_scenario
 from headway.spec.load import read_workload
 
@@ -148,40 +145,3 @@ def test_gangs_are_not_calibrated(headway, tmp_path):
     job["spec"]["tasks"][0]["replicas"] = 2
     ran = headway("calibrate", write(tmp_path, job))
     assert (ran.code, "several replicas" in ran.err) == (2, True)
-
-
-def test_a_real_run_is_predicted(tmp_path):
-    """Two short jobs on one node: the whole comparison once, whatever it finds."""
-    short = [model("a", work=0.5), model("b", at=0.5, work=0.5)]
-    path = write(tmp_path, *short, nodes=[{"cpu": 1}])
-    found = {f.name: f for f in fidelity.compare(path, "fair", repetitions=1, seconds=0.1)}
-    assert len(found) == 16
-    predicted, real = (found[f"fair: makespan, {x}"].value for x in ("predicted", "measured"))
-    off = found["fair: makespan, relative error, worst"]
-    assert off.value == pytest.approx(abs(predicted / real - 1))
-    assert off.bar == 0.25
-    assert predicted == pytest.approx(real, rel=0.6), "both are about the same run"
-
-
-def test_delivered_time_excludes_what_other_programs_take():
-    """Half the machine is gone from 10 to 20 s: a second of it counts as half."""
-    shares = {
-        "x": [(0.0, 1.0), (10.0, 0.5), (20.0, 0.0)],
-        "y": [(0.0, 0.0), (5.0, 1.0), (6.0, 0.0)],
-    }
-    seen = RunTimeline(jobs=["x", "y"], cores=1, nodes=["a"], shares=shares, stays=[], values={})
-    jobs = [
-        JobResult(
-            name=n, submitted_s=a, started_s=a, finished_s=b, steps=1, moves=0, outcome="succeeded"
-        )
-        for n, a, b in (("x", 0.0, 20.0), ("y", 5.0, 6.0))
-    ]
-    found = fidelity.times(jobs, seen)
-    assert (found.mean_completion, found.makespan) == (10.5, 20.0)
-    assert found.makespan_delivered == pytest.approx(10 + 5 + 1)
-    assert found.mean_completion_delivered == pytest.approx((16 + 2) / 2)
-
-
-def test_moves_are_counted_by_their_marks():
-    found = fidelity.move_figures(2, [["-M", "-R"], ["-R"]], 0.8)
-    assert [f.value for f in found] == [2, 1.5, 1, 2, 1, 0.8]

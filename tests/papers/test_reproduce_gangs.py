@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from headway.bench.gangs import bench_gangs
 from headway.papers.claims import WHY, Claim, Publication, judge, published
 from headway.papers.experiments import DISTRIBUTED_ARMS, experiments
 from headway.papers.measures import Runs
@@ -154,13 +153,3 @@ def test_single_and_distributed_experiments_share_a_page(headway, tmp_path):
         assert "E-F1" in part
         assert "E-K1" in part
         assert "published claims agree" in part
-
-
-# -- the benchmark -------------------------------------------------------------------------------
-
-
-def test_the_benchmark_reports_seeds_with_and_without_deadlocks():
-    found = bench_gangs(0, seeds=1, names=["E-D1"])
-    assert [(f.bar is None, f.name.split(":")[0]) for f in found] == [
-        (False, "E-D1, 1 seeds"), (True, "E-D1, 1 seeds"), (False, "E-D1, 1 seeds"),
-    ]  # fmt: skip

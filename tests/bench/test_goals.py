@@ -1,0 +1,28 @@
+"""Benchmarks that compare policies in simulations."""
+
+from headway.bench.gangs import bench_gangs
+from headway.bench.promises import ROWS, evaluate
+
+
+def test_dragon_is_compared_with_pod_by_pod_placement():
+    found = bench_gangs(0, seeds=1, names=["E-D1"])
+    assert [f.name.partition(": ")[2] for f in found] == [
+        "elapsed, dragon over pod by pod",
+        "the same, worst seed",
+        "useful GPUs, pod by pod over dragon",
+    ]
+    assert [f.bar is None for f in found] == [False, True, False]
+
+
+def test_seeds_without_a_deadlock_are_listed_apart():
+    found = bench_gangs(7, seeds=2, names=["E-D1"])  # seed 7 has a deadlock, seed 8 has none
+    names = dict.fromkeys(f.name.partition(":")[0] for f in found)
+    assert list(names) == ["E-D1, 2 seeds", "E-D1, 1 seeds without deadlock"]
+
+
+def test_headway_meets_its_bars_on_a_few_seeds():
+    row = ROWS[0]
+    found = evaluate(row, range(2))
+    assert found.worst <= row.worst
+    assert found.slower == found.beyond == 0
+    assert found.makespan <= row.makespan + 1e-6
