@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import log10
 from random import Random
 from statistics import median
-from time import perf_counter, process_time
+from time import process_time
 from typing import Any
 
 from headway.backend.memory import MemoryBackend
@@ -30,7 +30,7 @@ from headway.core.model.snapshot import Snapshot, Trigger
 from headway.core.model.units import JobId, NodeId, Resources
 from headway.policy.placement.spread import Spread
 from headway.policy.registry import build
-from headway.policy.share.headway import Headway, HeadwayMemory
+from headway.policy.share.headway import Headway
 from headway.runtime.journal import NoJournal
 from headway.runtime.loop import Loop
 from headway.sim.build import to_scenario
@@ -68,22 +68,13 @@ def bench_decide(scale: float) -> list[Figure]:
 
 def _decision_ms(jobs: int, most: int = 1000) -> float:
     """Median over decisions while at least 80 % of the jobs run."""
-    took: list[float] = []
-
-    class Timed(Headway):
-        def decide(self, snapshot: Snapshot, memory: HeadwayMemory) -> tuple[Plan, HeadwayMemory]:
-            began = perf_counter()
-            found = super().decide(snapshot, memory)
-            if len(snapshot.running) >= 0.8 * jobs and len(took) < most:
-                took.append(perf_counter() - began)
-            return found
-
+    timed = TimedPolicy(Headway(), counts=lambda snapshot: len(snapshot.running) >= 0.8 * jobs)
     for seed in range(8):
         row = Row(name="", jobs=jobs, mean=1, makespan=1, worst=1)
-        simulate(to_scenario(workload(row), seed=seed), Chain(Spread(), PerNode(Timed())))
-        if len(took) >= most:
+        simulate(to_scenario(workload(row), seed=seed), Chain(Spread(), PerNode(timed)))
+        if len(timed.took) >= most:
             break
-    return 1000 * median(took)
+    return median(timed.took[:most])
 
 
 def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:
@@ -134,10 +125,13 @@ def departures(policy: str, nodes: int, count: int = 20) -> list[float]:
 
 
 class TimedPolicy:
-    """Measures the CPU time of each decision of a policy."""
+    """Measures the CPU milliseconds of each decision of a policy on a snapshot that counts."""
 
-    def __init__(self, inner: Policy[Any]) -> None:
+    def __init__(
+        self, inner: Policy[Any], counts: Callable[[Snapshot], bool] = lambda snapshot: True
+    ) -> None:
         self.inner, self.name, self.listens = inner, inner.name, inner.listens
+        self.counts = counts
         self.took: list[float] = []
 
     def begin(self) -> Any:
@@ -146,7 +140,8 @@ class TimedPolicy:
     def decide(self, snapshot: Snapshot, memory: Any) -> tuple[Plan, Any]:
         began = process_time()
         found = self.inner.decide(snapshot, memory)
-        self.took.append(1000 * (process_time() - began))
+        if self.counts(snapshot):
+            self.took.append(1000 * (process_time() - began))
         return found
 
 

@@ -62,9 +62,16 @@ def bench_enforcement() -> list[Figure]:
         Figure(f"{by}: alone, relative to unmanaged", alone / free, "x"),
         Figure(f"{by}: alone, lost", max(0.0, 1 - alone / free), "", 0.05),
         Figure(f"{by}: limit of a quarter, fraction of the machine", quarter / cores, ""),
-        Figure(f"{by}: off by", abs(quarter / cores - 0.25), "", 0.06 if pacing else 0.03),
+        Figure(
+            f"{by}: limit, deviation", abs(quarter / cores - 0.25), "", 0.06 if pacing else 0.03
+        ),
         Figure(f"{by}: weights 3:1, ratio", heavy / light, "x"),
-        Figure(f"{by}: off by", abs(heavy / light / 3 - 1), "", 0.30 if pacing else 0.15),
+        Figure(
+            f"{by}: weights, relative deviation",
+            abs(heavy / light / 3 - 1),
+            "",
+            0.30 if pacing else 0.15,
+        ),
     ]
 
 
