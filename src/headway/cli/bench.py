@@ -17,9 +17,7 @@ def bench(
         ),
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with charts.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one object for each benchmark.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One object per benchmark.")] = False,
 ) -> None:
     """Run benchmarks of this program on this machine and judge them by their bars.
 
@@ -32,7 +30,7 @@ def bench(
         headway bench traces FOLDER
     """
     from headway.bench.suite import BENCHES, TRACES, run
-    from headway.cli.output import as_json as to_text
+    from headway.cli.output import print_json
     from headway.cli.progress_bar import shown
     from headway.errors import UnknownName
 
@@ -52,7 +50,7 @@ def bench(
 
         write_bench(html, results, charts)
     if as_json:
-        typer.echo(to_text(results if name == "all" else results[0]))
+        print_json(results if name == "all" else results[0])
     else:
         from headway.cli.output import show_bench
 

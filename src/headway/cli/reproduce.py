@@ -16,9 +16,7 @@ def reproduce(
     markdown: Annotated[
         Path | None, typer.Option(help="Write the tables, as in docs/papers/reproduced.md.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one object for each experiment.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One object per experiment.")] = False,
 ) -> None:
     """Run the papers' experiments and compare the results with the published figures.
 
@@ -28,7 +26,7 @@ def reproduce(
         headway reproduce E-F1 E-F3 --html reproduced.html
         headway reproduce E-D1 E-D2 E-K1 --html distributed.html
     """
-    from headway.cli.output import as_json as to_text
+    from headway.cli.output import print_json
     from headway.cli.progress_bar import shown
     from headway.papers.experiments import select
     from headway.papers.render.figures import to_json
@@ -43,7 +41,7 @@ def reproduce(
     if markdown:
         write_markdown(markdown, found)
     if as_json:
-        typer.echo(to_text([to_json(one) for one in found]))
+        print_json([to_json(one) for one in found])
         return
     from headway.cli.reproduced import show_reproductions
 
