@@ -6,8 +6,10 @@ import pytest
 
 from fake_cluster import FakeCluster, Headway
 from headway.backend.clock import Clock
-from headway.backend.kubernetes.platform.platform import KubernetesBackend
+from headway.backend.kubernetes.platform.platform import KubernetesPlatform
+from headway.backend.live import LiveBackend
 from headway.cli import main
+from headway.controller.records import Config
 
 
 class Ran:
@@ -54,8 +56,11 @@ def backends(fake, tmp_path):
     """Those that a test starts; one after the other on one cluster, as leaders are."""
     made = []
 
-    def start(**more):
-        made.append(KubernetesBackend(tmp_path, fake.api(), (), Clock(), **more))
+    def start(namespace="", **config):
+        jobs, clock = {}, Clock()
+        platform = KubernetesPlatform(fake.api(), jobs, clock, namespace=namespace)
+        config = Config(**{"retry_removal": 0.2, "retry_command": 0.2, **config})
+        made.append(LiveBackend(platform, tmp_path, jobs, clock, endless=True, config=config))
         return made[-1]
 
     yield start

@@ -269,8 +269,15 @@ class Handler(BaseHTTPRequestHandler):
         self._say(201, self.fake.put(kind, body, space))
 
     def _patch(self, kind, space, name, sub, query, body):  # noqa: ARG002
-        if self.fake.get(kind, name, space) is None:
+        there = self.fake.get(kind, name, space)
+        if there is None:
             self._no(404, f"{kind} {name} not found")
+        elif isinstance(body, list):  # a JSON patch: a test of the uid, and a new status
+            same, status = body
+            if there["metadata"]["uid"] != same["value"]:
+                self._no(422, f"testing value {same['path']} failed: test failed")
+            else:
+                self._say(200, self.fake.put(kind, {**there, "status": status["value"]}, space))
         else:
             self._say(200, self.fake.change(kind, name, body, space))
 

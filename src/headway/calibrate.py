@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from headway.backend.cpu_partition import fit_nodes
+from headway.backend.job_store import JobStore
 from headway.core.estimate.curve_fit import FEWEST, fit
 from headway.core.model.decision import Suspend
 from headway.core.model.job import Direction, Mode, Phase
@@ -26,7 +27,7 @@ from headway.runtime import journal
 from headway.runtime.run import Run, begin
 from headway.runtime.usage_sampler import UsageSampler, samples
 from headway.spec.arrivals import expand, to_yaml
-from headway.spec.runnable import LiveJob, to_jobs
+from headway.spec.runnable import RunnableJob, to_jobs
 from headway.spec.workload import JobEntry, NodeSpec, Profile, Workload
 
 POLL: Seconds = 0.02
@@ -100,9 +101,11 @@ def calibrate(
     return found
 
 
-def _kinds(listed: Workload, jobs: Sequence[LiveJob]) -> list[tuple[LiveJob, tuple[str, ...]]]:
+def _kinds(
+    listed: Workload, jobs: Sequence[RunnableJob]
+) -> list[tuple[RunnableJob, tuple[str, ...]]]:
     """Jobs grouped by their commands and number of steps."""
-    groups: dict[str, list[LiveJob]] = {}
+    groups: dict[str, list[RunnableJob]] = {}
     for entry, job in zip(listed.jobs, jobs, strict=True):
         if len(job.spec.tasks) > 1 or job.spec.tasks[0].replicas > 1:
             raise ConfigError(
@@ -112,7 +115,7 @@ def _kinds(listed: Workload, jobs: Sequence[LiveJob]) -> list[tuple[LiveJob, tup
     return [(same[0], tuple(j.id for j in same)) for same in groups.values()]
 
 
-def _alone(listed: Workload, job: LiveJob) -> Workload:
+def _alone(listed: Workload, job: RunnableJob) -> Workload:
     """A workload of this job only, at time 0, on the largest node that fits this machine."""
     entry = next(j for j in listed.jobs if j.name == job.id)
     update: dict[str, Any] = {"jobs": (entry.model_copy(update={"at": 0.0}),)}
@@ -139,7 +142,7 @@ def _absolute(workload: Workload, source: Path, to: Path) -> Workload:
 class _Probe:
     """Runs one job alone, as often as needed."""
 
-    def __init__(self, workload: Workload, path: Path, job: LiveJob, most: Seconds) -> None:
+    def __init__(self, workload: Workload, path: Path, job: RunnableJob, most: Seconds) -> None:
         self.workload, self.path, self.job, self.most = workload, path, job, most
 
     def measure(self, names: tuple[str, ...], seconds: Seconds, curve: Path) -> Measurement:
@@ -167,13 +170,13 @@ class _Probe:
     def _solo(self) -> Solo:
         def enough(meter: UsageSampler, now: Seconds) -> None:
             if now > self.most:
-                meter.platform.cancel("time limit of the measurement")
+                meter.backend.cancel("time limit of the measurement")
 
         with TemporaryDirectory() as data:
             run = self._run(data, f"interrupted:at=2,interval={INTERVAL}", enough)
-            work = run.backend.works[self.job.id]
-            total = work.spec.total_steps or work.step
-            if work.phase is Phase.FAILED or not work.step:
+            work, totals = run.backend.controller.jobs[self.job.id], run.backend.totals(self.job.id)
+            total = work.spec.total_steps or totals.step
+            if work.phase is Phase.FAILED or not totals.step:
                 raise ConfigError(
                     f"job {work.id!r} cannot be measured: {work.reason or 'no step was reported'}",
                     where=str(self.path),
@@ -189,11 +192,11 @@ class _Probe:
             points = _points(run)
             ended = (work.finished_at or 0.0) - (work.started_at or 0.0)
             return Solo(
-                used=work.used,
+                used=totals.used,
                 took=ended,
-                steps=work.step,
-                total=max(total, work.step),
-                peak=work.peak,
+                steps=totals.step,
+                total=max(total, totals.step),
+                peak=totals.peak,
                 points=points,
                 noise=_noise(run, points),
             )
@@ -231,18 +234,18 @@ class _RestartProbe:
     at: Seconds | None = None
 
     def look(self, meter: UsageSampler, now: Seconds) -> None:
-        for m in meter.platform.members.values():
-            if m.epoch > 1:
+        for w in meter.backend.monitor.replicas.values():
+            if w.attempt > 1:
                 meter.due = now + POLL
-                if m.voice.step is not None and self.at is None:
+                if w.reader.step is not None and self.at is None:
                     self.at = now
-                    meter.platform.cancel("measured")
+                    meter.backend.cancel("measured")
 
 
 def _restart_times(run: Run) -> tuple[Seconds, Seconds, Seconds]:
     """When the job was asked to stop, had stopped, and was started again."""
-    (work,) = run.backend.works.values()
-    folder, began = work.folder / work.chief().name, run.folder.about["began"]
+    (job,) = run.backend.controller.jobs.values()
+    folder, began = JobStore(run.folder.path).replica(job.chief()), run.folder.about["began"]
     lines = journal.read(run.folder.journal)
     asked = next(
         x["at_s"] for x in lines if any(isinstance(d, Suspend) for d in x["plan"].decisions)

@@ -4,27 +4,25 @@ there is none.
 
 import json
 import os
-import signal
 import threading
-from dataclasses import replace
 from time import monotonic, sleep
 
 import pytest
 import yaml
-from containers import IMAGE, DockerPlatform
+from containers import IMAGE
 from typer.testing import CliRunner
 
 from fake_engine import FakeEngine
 from headway.backend.clock import Clock
-from headway.backend.docker import adopt, operations, stats
+from headway.backend.docker import adopt, operations
 from headway.backend.docker.client import Client
-from headway.backend.docker.discovery import spots
+from headway.backend.docker.discovery import engine_targets
 from headway.backend.docker.engine import Engine
-from headway.backend.docker.platform import DockerBackend
+from headway.backend.docker.platform import DockerPlatform
+from headway.backend.live import LiveBackend
 from headway.cli import app
-from headway.core.model.decision import Failed, Move, Place, Refused, SetShare, Started
-from headway.core.model.job import Phase
-from headway.core.model.units import ReplicaId, Resources
+from headway.core.model.decision import SetShare
+from headway.core.model.units import ReplicaId
 from headway.errors import BackendError, ConfigError, Declined, Denied, Unreachable
 from headway.spec.load import read_workload
 
@@ -88,7 +86,7 @@ def test_a_run_of_containers_ends_in_a_result_a_story_and_a_journal(tmp_path, en
     assert engine.containers == {}
     assert engine.made[0].made["Labels"]["headway.dev/job"] == "x"
     assert engine.made[0].host["Init"] is True
-    assert "placed on docker" in call("explain", "x").stdout
+    assert "place on docker" in call("explain", "x").stdout
     assert "no difference" in call("replay", tmp_path / "data" / "runs" / "latest").stdout
 
 
@@ -97,7 +95,7 @@ def test_a_command_that_fails_says_why(tmp_path, engine):
     jobs = [job("bad", "raise SystemExit('no data')"), job("good")]
     jobs.append({"name": "none", "spec": {"tasks": [{"command": ["no-such-thing"]}]}})
     (found,) = json.loads(run(write(tmp_path, *jobs), "--json", code=1).stdout)
-    assert "exit code 1: no data" in found["reasons"]["bad"]
+    assert "exited with code 1: no data" in found["reasons"]["bad"]
     assert "could not be started" in found["reasons"]["none"]
     assert [j["outcome"] for j in found["per_job"]] == ["failed", "succeeded", "failed"]
 
@@ -136,29 +134,52 @@ def test_containers_are_adopted_by_name_and_by_label(tmp_path, engine):
     assert [(j["name"], j["outcome"]) for j in found["per_job"]] == [("twice", "succeeded")]
 
 
-def test_what_somebody_else_started_is_never_stopped_or_removed(engine, monkeypatch):
-    """Whatever goes wrong: here the engine cannot say what it has."""
-    made = {"Cmd": ["python3", "-c", "import time; time.sleep(60)"], "HostConfig": {}}
-    mine = engine.create("mine", {**made, "Image": "any"})
+def adopted(engine, name, **host):
+    """A platform that manages one foreign container."""
+    made = {"Cmd": ["python3", "-c", "import time; time.sleep(60)"], "HostConfig": host}
+    mine = engine.create(name, {**made, "Image": "any"})
     mine.start()
-    found, jobs = Engine("a", Client(engine.url)), []
-    jobs += adopt.by_name([found], ["mine"])
+    found = Engine("a", Client(engine.url))
+    jobs = {job.id: job for job in adopt.by_name([found], [name])}
+    folder = engine.folder / "run"
+    platform = DockerPlatform(folder, [found], jobs, clock := Clock())
+    return mine, LiveBackend(platform, folder, jobs, clock)
+
+
+def test_a_foreign_container_is_never_stopped_or_removed(engine, monkeypatch):
+    """Whatever goes wrong: here the engine cannot describe its container."""
     inspect, asked = operations.inspect, []
 
-    def broken(m):
-        asked.append(m)
+    def broken(c):
+        asked.append(c)
         raise Declined("no", status=500)
 
     monkeypatch.setattr(operations, "inspect", broken)
-    backend = DockerBackend(engine.folder / "run", [found], jobs, Clock())
-    until(lambda: backend.wait(0.01) or backend.over)
+    mine, backend = adopted(engine, "mine")
+    drive(backend, lambda: backend.over)
     assert asked
     monkeypatch.setattr(operations, "inspect", inspect)
-    m = asked[0]
-    operations.kill(m, "SIGKILL")
-    operations.remove(m)
+    c = asked[0]
+    operations.kill(c, "SIGKILL")
+    operations.remove(c)
     backend.close()
     assert (mine.state, engine.containers) == ("running", {mine.id: mine})
+
+
+def test_a_foreign_container_keeps_its_limits_and_gets_them_back(engine):
+    mine, backend = adopted(engine, "mine", NanoCpus=5 * 10**8, CpuShares=2048)
+    name = ReplicaId("mine/main-0")
+    r = backend.controller.records.replica(name)
+    drive(backend, lambda: r.running)
+    assert (r.limit, r.weight) == (0.5, 2.0)
+    backend.act(SetShare(replica=name, limit=0.25, weight=1.0))
+    drive(backend, lambda: r.in_effect == (0.25, 1.0))
+    assert mine.host["NanoCpus"] == 25 * 10**7
+    backend.cancel("interrupted")
+    drive(backend, lambda: backend.over)
+    backend.close()
+    assert (mine.host["NanoCpus"], mine.host["CpuShares"]) == (5 * 10**8, 2048)
+    assert mine.state == "running"
 
 
 def test_a_container_that_comes_later_with_the_label_is_adopted_too(tmp_path, engine):
@@ -183,7 +204,7 @@ def test_a_container_that_comes_later_with_the_label_is_adopted_too(tmp_path, en
         (["adopt", "ghost"], "no container is called 'ghost'"),
         (["adopt", "--label", "nobody"], "no running container has the label"),
         (["adopt", "made"], "is not running"),
-        (["adopt", "made", "--engine", "ssh://host"], "no address of a Docker engine"),
+        (["adopt", "made", "--engine", "ssh://host"], "is not the address of a Docker engine"),
         (["adopt", "made", "--engine", "=x"], "names no engine"),
     ],
 )
@@ -217,14 +238,14 @@ def test_no_engine_is_said(tmp_path):
         Client("tcp://127.0.0.1:9").hello()
 
 
-def test_an_engine_that_is_not_ours_to_use_is_said(engine):
-    """A socket without rights stops everybody but root: so for a moment we are somebody else."""
+def test_a_denied_socket_is_reported(engine):
+    """Permissions do not stop root, so the effective user changes for a moment."""
     engine.path.chmod(0)
     root = os.geteuid() == 0
     if root:
         os.seteuid(65534)
     try:
-        with pytest.raises(Denied, match="is not yours to use") as error:
+        with pytest.raises(Denied, match="permission denied") as error:
             Client(engine.url).hello()
     finally:
         if root:
@@ -235,7 +256,7 @@ def test_an_engine_that_is_not_ours_to_use_is_said(engine):
 
 def test_an_engine_that_is_too_old_is_said(tmp_path):
     old = FakeEngine(tmp_path / "old", version="1.40")
-    with pytest.raises(BackendError, match=r"too old: it speaks API 1\.40") as error:
+    with pytest.raises(BackendError, match=r"too old: its API version is 1\.40") as error:
         Client(old.url).hello()
     assert "1.41" in error.value.hint
     old.close()
@@ -243,7 +264,7 @@ def test_an_engine_that_is_too_old_is_said(tmp_path):
 
 def test_what_is_no_engine_is_said(tmp_path):
     odd = FakeEngine(tmp_path / "odd", version="")
-    with pytest.raises(Unreachable, match="no Docker engine"):
+    with pytest.raises(Unreachable, match="invalid response"):
         Client(odd.url).hello()
     odd.close()
 
@@ -261,15 +282,15 @@ def test_certificates_that_are_not_there_are_said(tmp_path, monkeypatch):
 def test_engines_are_nodes_by_name_or_by_the_workload(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///usual")
     plain = read_workload(write(tmp_path, job("x")))
-    assert [(s.name, s.url) for s in spots((), plain)] == [("docker", "unix:///usual")]
+    assert [(s.name, s.url) for s in engine_targets((), plain)] == [("docker", "unix:///usual")]
     two = ("a=unix:///a", "unix:///b")
-    assert [s.name for s in spots(two, plain)] == ["a", "docker-1"]
+    assert [s.name for s in engine_targets(two, plain)] == ["a", "docker-1"]
     nodes = [{"name": "a", "cpu": 1, "engine": "unix:///A"}, {"name": "b", "cpu": 1}]
     told = read_workload(write(tmp_path, job("x"), nodes=nodes))
-    assert [s.url for s in spots((), told)] == ["unix:///A", "unix:///usual"]
-    assert [s.url for s in spots(("b=unix:///B",), told)] == ["unix:///A", "unix:///B"]
+    assert [s.url for s in engine_targets((), told)] == ["unix:///A", "unix:///usual"]
+    assert [s.url for s in engine_targets(("b=unix:///B",), told)] == ["unix:///A", "unix:///B"]
     with pytest.raises(ConfigError, match="no engine is given for node 'b'"):
-        spots(("a=unix:///a", "c=unix:///c"), told)
+        engine_targets(("a=unix:///a", "c=unix:///c"), told)
 
 
 def test_nodes_of_one_engine_lie_side_by_side_on_its_cpus(tmp_path, engine):
@@ -278,171 +299,12 @@ def test_nodes_of_one_engine_lie_side_by_side_on_its_cpus(tmp_path, engine):
     assert {c.host["CpusetCpus"] for c in engine.made} == {"0", "1"}
 
 
-# -- what happens to engines and containers ------------------------------------------------------
+def drive(backend, claim):
+    def driven():
+        backend.wait(0.01)
+        return claim()
 
-
-@pytest.fixture
-def platform(tmp_path, engine):
-    other = FakeEngine(tmp_path / "other")
-    made = DockerPlatform(tmp_path, (engine, other))
-    yield made
-    made.close()
-    other.close()
-
-
-def start(platform, name="x"):
-    platform.submit(name)
-    where = ((ReplicaId.of(name, "worker", 0), "a"),)
-    assert isinstance(platform.backend.act(Place(job=name, where=where)), Started)
-    platform.settle()
-    return platform.backend.works[name]
-
-
-def test_an_engine_that_goes_away_and_comes_back_is_waited_for(platform, engine):
-    work = start(platform)
-    engine.away()
-    platform.until(lambda: not platform.backend.nodes["a"].up)
-    for act in (SetShare(replica=ReplicaId("x/worker-0"), limit=0.5), Place(job="x", where=())):
-        assert isinstance(platform.backend.act(act), Refused)
-    platform.submit("y")
-    outcome = platform.backend.act(Place(job="y", where=((ReplicaId("y/worker-0"), "a"),)))
-    assert "does not answer" in outcome.why
-    engine.go()
-    platform.until(lambda: platform.backend.nodes["a"].up)
-    platform.settle()
-    assert (work.phase, work.tries, len(engine.made)) == (Phase.RUNNING, 0, 1)
-
-
-def test_who_went_down_with_its_engine_is_put_back_through_no_fault_of_its_own(platform, engine):
-    work = start(platform)
-    engine.away()
-    platform.until(lambda: not platform.backend.nodes["a"].up)
-    engine.made[0].kill(signal.SIGKILL)
-    until(lambda: engine.made[0].state == "exited")
-    engine.go()
-    platform.until(lambda: work.phase is Phase.PENDING)
-    assert (work.tries, work.reason) == (0, "its engine stopped, and it with it")
-
-
-def test_a_container_that_somebody_removes_is_said(platform, engine):
-    work = start(platform)
-    engine.tell("die", engine.made[0], exitCode="137")
-    engine.containers.clear()
-    engine.made[0].kill(signal.SIGKILL)
-    platform.until(lambda: work.finished_at is not None)
-    assert (work.phase, work.reason) == (Phase.FAILED, "somebody removed its container")
-
-
-def test_a_share_that_the_engine_will_not_set_is_told_and_not_believed(platform, monkeypatch):
-    start(platform)
-    m = platform.backend.members["x/worker-0"]
-
-    def declines(*_):
-        raise BackendError("No such container: x")
-
-    monkeypatch.setattr("headway.backend.docker.operations.set_share", declines)
-    outcome = platform.backend.act(SetShare(replica=ReplicaId("x/worker-0"), limit=0.5))
-    assert isinstance(outcome, Failed | Started), "at once, or as soon as the engine answers"
-    platform.until(lambda: "No such container" in m.voice.heard.trouble)
-    assert (m.limit, m.weight) == (None, 1.0)
-
-
-def test_usage_is_asked_of_the_engine_where_no_group_is_ours(platform):
-    start(platform)
-    m = platform.backend.members["x/worker-0"]
-    assert isinstance(m.gauge, stats.ByEngine)
-    platform.until(lambda: m.measure().memory == 2**20)
-
-
-def test_after_a_crash_what_ended_and_what_runs_is_found(platform, engine):
-    start(platform, "ends")
-    start(platform, "runs")
-    before = platform.backend
-    jobs = [w.job for w in before.works.values()]
-    for each in before.engines.values():
-        each.close()
-    (before.members["ends/worker-0"].folder / "enough").touch()
-    until(lambda: engine.made[0].state == "exited")
-    platform.backend = platform.look(jobs)
-    works = platform.backend.works
-    assert works["ends"].phase is Phase.SUCCEEDED
-    assert works["runs"].phase is Phase.RUNNING
-    platform.settle()
-    assert len(engine.made) == 2
-
-
-def test_what_was_created_and_never_started_is_removed_after_a_crash(platform, engine):
-    platform.submit("x")
-    (platform.folder / "jobs" / "x" / "worker-0").mkdir(parents=True)
-    (platform.folder / "jobs" / "x" / "worker-0" / "claim.1").write_text("a")
-    labels = {"run": platform.folder.name, "job": "x", "replica": "x/worker-0", "epoch": "1"}
-    made = {"Labels": {f"headway.dev/{k}": v for k, v in labels.items()}, "HostConfig": {}}
-    engine.create("half", made)
-    jobs = [w.job for w in platform.backend.works.values()]
-    for each in platform.backend.engines.values():
-        each.close()
-    platform.backend = platform.look(jobs)
-    assert engine.containers == {}
-    platform.until(lambda: platform.backend.works["x"].phase is Phase.PENDING)
-
-
-def test_who_is_told_twice_to_stop_leaves_an_engine_that_is_away(platform, engine):
-    work = start(platform)
-    engine.away()
-    platform.until(lambda: not platform.backend.nodes["a"].up)
-    move = Move(replica=ReplicaId("x/worker-0"), to="a")
-    assert "does not answer" in platform.backend.act(move).why
-    platform.backend.cancel("interrupted")
-    platform.backend.wait(0.02)
-    assert work.finished_at is None
-    platform.backend.cancel("interrupted", now=True)
-    platform.backend.wait(0.02)
-    assert work.phase is Phase.CANCELLED
-    assert "it may still run there" in work.reason
-
-
-def test_memory_that_was_kept_for_one_that_has_gone_is_given_to_the_others(platform, engine):
-    start(platform, "big")
-    big = platform.backend.works["big"]
-    task = replace(big.spec.tasks[0], request=Resources(memory=2.0**32))
-    big.spec = replace(big.spec, tasks=(task,))
-    start(platform, "small")
-    small = platform.backend.members["small/worker-0"]
-    assert small.most == 2**32
-    platform.end("big")
-    platform.until(lambda: engine.made[1].host["Memory"] == 2**33)
-    assert engine.made[1].host["MemorySwap"] == 2**33
-
-
-def test_an_engine_that_does_not_answer_once_is_asked_again(platform, engine, monkeypatch):
-    platform.submit("x")
-    platform.until(lambda: engine.listening)
-    for _ in range(10):
-        platform.backend.wait(0.02)  # it has said that it is up
-    client, post = platform.backend.engines["a"].client, Client.post
-
-    def silent(self, path, *words, **more):
-        if self is client and path.endswith("create"):
-            monkeypatch.setattr(Client, "post", post)
-            raise Unreachable("not now")
-        return post(self, path, *words, **more)
-
-    monkeypatch.setattr(Client, "post", silent)
-    work = platform.backend.works["x"]
-    platform.backend.act(Place(job="x", where=((ReplicaId("x/worker-0"), "a"),)))
-    platform.until(lambda: work.phase is Phase.PENDING)
-    assert (work.tries, engine.made) == (0, [])
-
-
-def test_a_log_whose_line_was_cut_is_followed_again(platform):
-    start(platform)
-    m = platform.backend.members["x/worker-0"]
-    before = m.log
-    before.close()
-    platform.until(lambda: m.log is not before and not m.log.over.is_set())
-    m.log.trouble = "no such driver"
-    m.log.close()
-    platform.until(lambda: "log cannot be read" in m.voice.heard.trouble)
+    until(driven)
 
 
 def until(claim):

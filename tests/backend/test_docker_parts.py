@@ -1,9 +1,14 @@
 """Small parts of the Docker backend: limits, logs, statistics."""
 
+import io
+import tarfile
+from contextlib import contextmanager
+
 import pytest
 
+from headway.backend.checkpoints import newest
 from headway.backend.docker import cpu_limits, log_follower, stats
-from headway.backend.transit import mark
+from headway.backend.docker.file_sync import FileSync
 from headway.core.model.job import Mode
 
 
@@ -19,7 +24,7 @@ from headway.core.model.job import Mode
     ],
 )
 def test_a_ceiling_is_asked_for_in_the_way_in_which_it_was_first_given(host, limit, asked):
-    found = cpu_limits.asked(host, 2.0, limit, 1.0)
+    found = cpu_limits.share_body(host, 2.0, limit, 1.0)
     assert found == {"CpuShares": 1024, **asked}
     read = cpu_limits.share({**host, **found}, 2.0)[0]
     assert read is None if limit is None or limit > 2 else read is not None
@@ -27,14 +32,14 @@ def test_a_ceiling_is_asked_for_in_the_way_in_which_it_was_first_given(host, lim
 
 def test_no_ceiling_is_never_zero():
     for host in ({}, {"CpuQuota": 50_000}):
-        asked = cpu_limits.asked(host, 2.0, None, 1.0)
+        asked = cpu_limits.share_body(host, 2.0, None, 1.0)
         assert 0 not in asked.values()
         assert cpu_limits.share({**host, **asked}, 2.0) == (None, 1.0)
 
 
 def test_memory_is_never_told_without_swap():
-    assert cpu_limits.memory({}, 100) == {"Memory": 100, "MemorySwap": 100}
-    assert cpu_limits.memory({"Memory": 100, "MemorySwap": -1}, 50) == {
+    assert cpu_limits.memory_body({}, 100) == {"Memory": 100, "MemorySwap": 100}
+    assert cpu_limits.memory_body({"Memory": 100, "MemorySwap": -1}, 50) == {
         "Memory": 50,
         "MemorySwap": -1,
     }
@@ -43,8 +48,8 @@ def test_memory_is_never_told_without_swap():
 def test_pieces_of_a_log_are_put_together_wherever_they_are_cut():
     said = b"".join(b"\1\0\0\0" + len(t).to_bytes(4, "big") + t for t in (b"one\n", b"two\n", b""))
     for at in range(len(said)):
-        assert list(log_follower.pieces([said[:at], said[at:]])) == [b"one\n", b"two\n", b""]
-    assert list(log_follower.raw_pieces([b"on", b"e\ntwo"])) == [b"one\n", b"two"]
+        assert list(log_follower.frames([said[:at], said[at:]])) == [b"one\n", b"two\n", b""]
+    assert list(log_follower.raw_lines([b"on", b"e\ntwo"])) == [b"one\n", b"two"]
 
 
 def test_statistics_of_both_versions_are_understood():
@@ -70,9 +75,55 @@ def test_by_the_sdk_a_checkpoint_counts_only_when_latest_names_it(tmp_path):
     """Else who saves itself for the first time would be stopped before it has."""
     part = tmp_path / "checkpoint" / "step-1-1.part"
     part.mkdir(parents=True)
-    assert mark(tmp_path, Mode.SIGTERM) == ""
+    assert newest(tmp_path, Mode.SIGTERM).mark == ""
     (part / "weights").touch()
-    assert mark(tmp_path, Mode.SDK) == ""
-    assert mark(tmp_path, Mode.SIGTERM)
+    assert newest(tmp_path, Mode.SDK).mark == ""
+    assert newest(tmp_path, Mode.SIGTERM).mark
     (tmp_path / "checkpoint" / "LATEST").write_text("1")
-    assert mark(tmp_path, Mode.SDK) == "1"
+    assert newest(tmp_path, Mode.SDK).mark == "1"
+
+
+class Archive:
+    """A client whose containers hold one checkpoint."""
+
+    def __init__(self, *entries):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for name, link in entries:
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = (
+                    (tarfile.SYMTYPE, link) if link else (tarfile.REGTYPE, "")
+                )
+                info.mtime = 1000
+                tar.addfile(info, io.BytesIO(b""))
+        self.data = buffer.getvalue()
+
+    def stat(self, container, path):
+        del container, path
+        return ""
+
+    @contextmanager
+    def fetch(self, container, path):
+        del container, path
+        yield io.BytesIO(self.data)
+
+
+def downloaded(folder, *entries):
+    (folder / "checkpoint").mkdir()
+    FileSync(Archive(*entries), "x", folder, "", 1).download()
+    return sorted(p.name for p in (folder / "checkpoint").rglob("*"))
+
+
+def test_files_and_links_of_a_checkpoint_are_downloaded_with_their_times(tmp_path):
+    entries = [("checkpoint/a/weights", ""), ("checkpoint/last", "a/weights")]
+    assert downloaded(tmp_path, *entries) == ["a", "last", "weights"]
+    assert (tmp_path / "checkpoint" / "last").stat().st_mtime == 1000
+
+
+def test_nothing_is_extracted_outside_of_a_checkpoint(tmp_path):
+    up = [("checkpoint/p/q/up", "../.."), ("checkpoint/p/q/out", "up/../.."), ("../evil", "")]
+    deep = [("checkpoint/p/q/out/evil", ""), ("checkpoint/etc", "/etc")]
+    assert downloaded(tmp_path, ("checkpoint/a", ""), *up, *deep, ("/evil", "")).count("evil") <= 1
+    assert not list(tmp_path.parent.glob("evil"))
+    assert not (tmp_path / "evil").exists()
+    assert not (tmp_path / "checkpoint" / "etc").exists()

@@ -6,10 +6,9 @@ import pytest
 
 from headway.backend.kubernetes.client import fatal_thread
 from headway.backend.kubernetes.client import leader_election as leases
-from headway.backend.kubernetes.client.api_worker import ApiWorker
 from headway.backend.kubernetes.client.informer import Kind, Reflector, Store
 from headway.backend.kubernetes.client.leader_election import LeaderElection
-from headway.backend.worker import LoopQueue
+from headway.backend.worker import EventQueue, Worker
 
 
 @pytest.fixture
@@ -30,12 +29,12 @@ def broken(*_, **__):
 
 
 def of_a_lane(api):
-    ApiWorker(LoopQueue()).do(api.list)
+    Worker("kubernetes", EventQueue(), crashed=fatal_thread.exit_process).do(api.list)
 
 
 def of_a_watch(api):
     store = Store(Kind("nodes", "/api/v1/nodes"), lambda before, new: None)
-    Reflector(api, store, LoopQueue(), down=broken, up=broken).begin()
+    Reflector(api, store, EventQueue(), down=broken, up=broken).begin()
 
 
 def of_the_lease(api):

@@ -67,13 +67,13 @@ def test_a_pod_that_nobody_can_take_says_why(fake, leader):
 def test_who_leaves_before_it_is_placed_is_not_waited_for(fake, leader):
     for i in range(3):
         stranger(fake, f"w{i}", cpu="800m", labels={"job-name": "train"})
-    leader.until(lambda: "default/train.pods" in leader.backend.works)
+    leader.until(lambda: "default/train.pods" in leader.backend.controller.jobs)
     fake.drop("pods", "w2")
     leader.until(lambda: all_bound(fake, 2))
     stranger(fake, "big", cpu="9")
-    leader.until(lambda: "default/big.pods" in leader.backend.works)
+    leader.until(lambda: "default/big.pods" in leader.backend.controller.jobs)
     fake.drop("pods", "big")
-    leader.until(lambda: "default/big.pods" not in leader.backend.works)
+    leader.until(lambda: "default/big.pods" not in leader.backend.controller.jobs)
 
 
 def test_ends_are_their_own_and_free_the_room(fake, leader):
@@ -87,7 +87,7 @@ def test_ends_are_their_own_and_free_the_room(fake, leader):
     leader.until(lambda: bound(fake)["next"])
     assert not fake.get("pods", "w1")["metadata"].get("deletionTimestamp")
     fake.pod("w1", "Failed")
-    leader.until(lambda: "default/train.pods" not in leader.backend.works)
+    leader.until(lambda: "default/train.pods" not in leader.backend.controller.jobs)
 
 
 def test_a_pod_that_is_made_again_does_not_wait_for_the_others_to_end(fake, leader):
@@ -106,11 +106,11 @@ def test_nothing_is_kept_of_whoever_has_gone(fake, leader):
     leader.until(lambda: all_bound(fake, 3))
     for i in range(3):
         fake.drop("pods", f"x{i}")
-    leader.until(lambda: not leader.backend.works)
-    strangers = leader.backend.strangers
-    assert (strangers.groups, strangers.placed, strangers._in, strangers._told) == ({}, {}, {}, {})
-    assert not leader.backend.cluster._assumed
-    assert not leader.backend.members
+    leader.until(lambda: not leader.backend.controller.jobs)
+    foreign = leader.backend.platform.foreign
+    assert (foreign.groups, foreign.placed, foreign._in, foreign._told) == ({}, {}, {}, {})
+    assert not leader.backend.platform.cluster._assumed
+    assert not foreign.started
 
 
 def tried(fake, method, sub=""):
@@ -124,22 +124,13 @@ def test_a_pod_that_could_not_be_bound_waits_again(fake, leader, status):
     leader.until(lambda: tried(fake, "POST", "binding"))
     leader.calm(0.8)
     assert len(tried(fake, "POST", "binding")) == 1, "it is tried again, but not at once"
-    assert not leader.backend.cluster._assumed, "its room is free for others"
+    assert not leader.backend.platform.cluster._assumed, "its room is free for others"
     fake.refuse.clear()
     leader.until(lambda: all_bound(fake, 1))
     assert fake.get("pods", "x")["metadata"]["uid"] == uid
     assert not tried(fake, "DELETE")
     fake.pod("x", "Running")
-    leader.until(lambda: leader.backend.works["default/x.pods"].phase is Phase.RUNNING)
-
-
-def test_a_server_that_has_gone_is_asked_again_what_was_bound(fake, leader):
-    fake.refuse["POST", "pods", "binding"] = fake.refuse["GET", "pods", ""] = (503, "gone")
-    stranger(fake, "x")
-    leader.until(lambda: len(tried(fake, "GET")) >= 4)
-    fake.refuse.clear()
-    leader.until(lambda: all_bound(fake, 1))
-    assert not tried(fake, "DELETE")
+    leader.until(lambda: leader.backend.controller.jobs["default/x.pods"].phase is Phase.RUNNING)
 
 
 @pytest.mark.parametrize("after", [0.0, 1.2])
@@ -161,7 +152,7 @@ def test_of_a_group_that_was_bound_in_part_only_the_bound_ones_are_made_again(fa
 
 
 def test_a_binding_whose_answer_was_lost_holds(fake, leader):
-    api = leader.backend.cluster.api
+    api = leader.backend.platform.cluster.api
     create = api.create
 
     def lost(path, body, **more):
@@ -171,10 +162,10 @@ def test_a_binding_whose_answer_was_lost_holds(fake, leader):
     api.create = lost
     stranger(fake, "x")
     leader.until(lambda: all_bound(fake, 1))
-    leader.calm(0.3)
     fake.pod("x", "Running")
-    leader.until(lambda: leader.backend.works["default/x.pods"].phase is Phase.RUNNING)
+    leader.calm(1.5)
     assert not tried(fake, "DELETE")
+    assert not leader.backend.platform.foreign.groups
 
 
 def test_who_goes_while_its_binding_fails_is_not_waited_for(fake, leader):
@@ -182,8 +173,8 @@ def test_who_goes_while_its_binding_fails_is_not_waited_for(fake, leader):
     stranger(fake, "x")
     leader.until(lambda: tried(fake, "POST", "binding"))
     fake.drop("pods", "x")
-    leader.until(lambda: not leader.backend.works)
+    leader.until(lambda: not leader.backend.controller.jobs)
     leader.calm(0.3)
-    strangers = leader.backend.strangers
-    assert (strangers.groups, strangers.placed, strangers._in, strangers._told) == ({}, {}, {}, {})
-    assert not leader.backend.members
+    foreign = leader.backend.platform.foreign
+    assert (foreign.groups, foreign.placed, foreign._in, foreign._told) == ({}, {}, {}, {})
+    assert not foreign.started

@@ -7,12 +7,13 @@ import pytest
 from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client import informer
-from headway.backend.kubernetes.platform.platform import KubernetesBackend
+from headway.backend.kubernetes.platform.platform import KubernetesPlatform
+from headway.backend.live import LiveBackend
 from headway.core.model.decision import Move, Place, Refused, SetShare, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId
 from headway.spec.manifest import TrainingJobSpec
-from headway.spec.runnable import LiveJob
+from headway.spec.runnable import RunnableJob
 
 GANG = {"tasks": [task("ps", cpu="200m"), task("worker", 2)]}
 
@@ -25,17 +26,17 @@ def test_a_gang_is_placed_runs_and_succeeds_with_its_chief(fake, leader):
     leader.until(lambda: all_bound(fake, 3))
     assert set(status(fake, "g")["placement"]) == {"ps-0", "worker-0", "worker-1"}
     run_all(fake)
-    leader.until(lambda: status(fake, "g").get("phase") == "running")
+    leader.until(lambda: status(fake, "g").get("phase") == "Running")
     assert condition(fake, "g", "Running")["status"] == "True"
     fake.pod("g-worker-0-1", "Succeeded")
     leader.until(lambda: fake.get("pods", "g-ps-0-1")["metadata"].get("deletionTimestamp"))
     for name in ("g-ps-0-1", "g-worker-1-1"):
         fake.drop("pods", name)
     done = leader.until(lambda: status(fake, "g").get("finishTime") and status(fake, "g"))
-    assert done["phase"] == "succeeded"
+    assert done["phase"] == "Succeeded"
     assert condition(fake, "g", "Succeeded")["status"] == "True"
-    told = [e["reason"] for e in fake.all("events")]
-    assert told == ["Placed", "Started", "Succeeded"]
+    leader.until(lambda: len(fake.all("events")) == 3)
+    assert [e["reason"] for e in fake.all("events")] == ["Placed", "Started", "Succeeded"]
     assert "worker-0 on" in fake.all("events")[0]["message"]
 
 
@@ -54,9 +55,9 @@ def test_a_gang_that_does_not_fit_makes_nothing_until_it_does(fake, leader):
     inside = [{"name": "c", "resources": {"requests": {"cpu": "900m"}}}]
     other = {"metadata": taken, "spec": {"containers": inside, "nodeName": "a"}}
     fake.put("pods", {**other, "status": {"phase": "Running"}}, "default")
-    leader.until(lambda: leader.backend.cluster.others("a"))
+    leader.until(lambda: leader.backend.platform.cluster.others("a"))
     fake.submit("g", spec={"tasks": [task("worker", 3)]})
-    leader.until(lambda: condition(fake, "g", "Placed").get("message") == "it waits for room")
+    leader.until(lambda: condition(fake, "g", "Placed").get("message") == "waiting for capacity")
     leader.calm(0.3)
     assert set(bound(fake)) == {"other"}
     fake.drop("pods", "other")
@@ -91,7 +92,7 @@ def test_a_pod_that_the_cluster_calls_invalid_fails_the_job_for_good(fake, leade
     fake.refuse["POST", "pods", ""] = (422, "spec.containers[0].image: Required value")
     fake.submit("x")
     leader.until(lambda: status(fake, "x").get("finishTime"))
-    assert status(fake, "x")["phase"] == "failed"
+    assert status(fake, "x")["phase"] == "Failed"
     assert "Required value" in status(fake, "x")["reason"]
 
 
@@ -117,11 +118,11 @@ def test_where_the_total_suffices_but_no_placement_does_others_are_not_starved(f
 
 def test_half_a_gang_is_refused_whatever_the_policy(fake, leader):
     fake.submit("g", spec={"tasks": [task("worker", 5)]})
-    leader.until(lambda: "default/g" in leader.backend.works)
+    leader.until(lambda: "default/g" in leader.backend.controller.jobs)
     half = tuple((ReplicaId.of("default/g", "worker", i), "a") for i in range(2))
     outcome = leader.backend.act(Place(job="default/g", where=half))
     assert isinstance(outcome, Refused)
-    assert outcome.why == "a gang is started whole: too few of worker"
+    assert "too few of worker" in outcome.why
 
 
 @pytest.mark.parametrize("how", ["gone", "not ready"])
@@ -146,13 +147,13 @@ def test_a_gang_whose_node_is_lost_before_it_runs_holds_nothing(fake, leader, ho
 def test_a_replica_that_fails_is_tried_again_as_often_as_it_may(fake, leader):
     fake.submit("x", spec={"tasks": [task()], "backoffLimit": 1})
     ended = {"exitCode": 3, "message": "Traceback\nValueError: no data"}
-    for epoch in (1, 2):
-        leader.until(lambda epoch=epoch: fake.get("pods", f"x-worker-0-{epoch}"))
+    for attempt in (1, 2):
+        leader.until(lambda attempt=attempt: fake.get("pods", f"x-worker-0-{attempt}"))
         statuses = [{"name": "training", "state": {"terminated": ended}}]
-        fake.pod(f"x-worker-0-{epoch}", "Failed", containerStatuses=statuses)
+        fake.pod(f"x-worker-0-{attempt}", "Failed", containerStatuses=statuses)
     leader.until(lambda: status(fake, "x").get("finishTime"))
-    assert status(fake, "x")["phase"] == "failed"
-    assert "exit code 3: ValueError: no data, after 2 tries" in status(fake, "x")["reason"]
+    assert status(fake, "x")["phase"] == "Failed"
+    assert "exited with code 3: ValueError: no data (attempt 2 of 2)" in status(fake, "x")["reason"]
 
 
 def test_memory_and_deleted_pods_are_told_in_words(fake, leader):
@@ -162,27 +163,25 @@ def test_memory_and_deleted_pods_are_told_in_words(fake, leader):
     statuses = [{"name": "training", "state": {"terminated": ended}}]
     fake.pod("x-worker-0-1", "Failed", containerStatuses=statuses)
     leader.until(lambda: status(fake, "x").get("finishTime"))
-    assert "more memory" in status(fake, "x")["reason"]
+    assert "OOMKilled" in status(fake, "x")["reason"]
     fake.submit("y", spec={"tasks": [task()], "backoffLimit": 0})
     leader.until(lambda: fake.get("pods", "y-worker-0-1"))
     run_all(fake)
-    leader.until(lambda: status(fake, "y").get("phase") == "running")
+    leader.until(lambda: status(fake, "y").get("phase") == "Running")
     fake.drop("pods", "y-worker-0-1")
     leader.until(lambda: status(fake, "y").get("finishTime"))
     assert "deleted" in status(fake, "y")["reason"]
 
 
-def test_a_container_that_does_not_start_becomes_a_condition_and_then_a_failure(
-    fake, leader, monkeypatch
-):
-    monkeypatch.setattr("headway.backend.kubernetes.platform.start_timeout.SLOW", 0.3)
+def test_a_container_that_does_not_start_becomes_a_condition_and_then_a_failure(fake, backends):
+    leader = Headway(backends(stuck_timeout=0.3))
     fake.submit("x", spec={"tasks": [task()], "backoffLimit": 0})
     leader.until(lambda: all_bound(fake, 1))
     waits = {"reason": "ImagePullBackOff", "message": "Back-off pulling image x:1"}
     statuses = [{"name": "training", "state": {"waiting": waits}}]
     fake.pod("x-worker-0-1", "Pending", containerStatuses=statuses)
     leader.until(lambda: condition(fake, "x", "Running").get("reason") == "ImagePullBackOff")
-    assert "check the image's name" in condition(fake, "x", "Running")["message"]
+    assert "check the name of the image" in condition(fake, "x", "Running")["message"]
     leader.until(lambda: status(fake, "x").get("finishTime"))
     assert "did not start" in status(fake, "x")["reason"]
 
@@ -190,7 +189,7 @@ def test_a_container_that_does_not_start_becomes_a_condition_and_then_a_failure(
 def test_a_claim_that_is_not_there_is_asked_for(fake, leader):
     mounts = [{"path": "/data", "claim": "data"}]
     fake.submit("x", spec={"tasks": [task(mounts=mounts)]})
-    leader.until(lambda: condition(fake, "x", "Placed").get("reason") == "NoNodeFits")
+    leader.until(lambda: condition(fake, "x", "Placed").get("reason") == "Unschedulable")
     assert (
         "no persistent volume claim 'data': create it" in condition(fake, "x", "Placed")["message"]
     )
@@ -212,7 +211,7 @@ def test_a_job_goes_only_where_its_pods_may(fake, leader):
     assert leader.until(lambda: all_bound(fake, 1)) == {"x-worker-0-1": "b"}
     nowhere = {"kubernetes.io/hostname": "moon"}
     fake.submit("y", spec={"tasks": [task(nodeSelector=nowhere)]})
-    leader.until(lambda: condition(fake, "y", "Placed").get("reason") == "NoNodeFits")
+    leader.until(lambda: condition(fake, "y", "Placed").get("reason") == "Unschedulable")
     assert "not labelled kubernetes.io/hostname=moon" in condition(fake, "y", "Placed")["message"]
     fake.submit("z", spec={"tasks": [task(cpu="20")]})
     leader.until(lambda: "more cpu" in condition(fake, "z", "Placed").get("message", ""))
@@ -245,13 +244,25 @@ def test_a_name_can_be_used_again(fake, leader):
     fake.submit("x")
     leader.until(lambda: all_bound(fake, 1))
     run_all(fake)
-    leader.until(lambda: status(fake, "x").get("phase") == "running")
+    leader.until(lambda: status(fake, "x").get("phase") == "Running")
     fake.drop("trainingjobs", "x")
     fake.submit("x", spec={"tasks": [task("main", 2)]})
     leader.until(lambda: fake.get("pods", "x-main-1-2") or fake.get("pods", "x-main-1-1"))
     leader.until(lambda: all_bound(fake, 2))
-    assert leader.backend.works["default/x"].reason == ""
-    assert not leader.backend.finished
+    assert leader.backend.controller.jobs["default/x"].reason == ""
+
+
+@pytest.mark.parametrize("ttl", [{}, {"ttlSecondsAfterFinished": 600}])
+def test_the_name_of_an_ended_job_can_be_used_again(fake, leader, ttl):
+    fake.submit("x", spec={"tasks": [task()], **ttl})
+    leader.until(lambda: all_bound(fake, 1))
+    fake.pod("x-worker-0-1", "Succeeded")
+    leader.until(lambda: status(fake, "x").get("finishTime"))
+    idle = monotonic() + 0.3
+    leader.until(lambda: monotonic() > idle)
+    fake.drop("trainingjobs", "x")
+    fake.submit("x", spec={"tasks": [task("main")]})
+    leader.until(lambda: fake.get("pods", "x-main-0-1"))
 
 
 def test_a_waiting_job_may_be_changed(fake, leader):
@@ -282,7 +293,7 @@ def test_a_placement_that_is_stale_is_refused(fake, backends):
     backend = backends()
     fake.submit("x")
     end = monotonic() + 10
-    while "default/x" not in backend.works:
+    while not all(j.arrived for j in backend.controller.jobs.values()) or not backend.jobs:
         assert monotonic() < end
         backend.wait(0.05)
     backend.observe()
@@ -292,7 +303,7 @@ def test_a_placement_that_is_stale_is_refused(fake, backends):
         late = {"metadata": about, "spec": {"containers": inside, "nodeName": "a"}}
         fake.put("pods", {**late, "status": {"phase": "Running"}}, "default")
         end = monotonic() + 10
-        while len(backend.cluster.on_node.get("a", ())) < 1:
+        while len(backend.platform.cluster.on_node.get("a", ())) < 1:
             assert monotonic() < end
             backend.wait(0.05)
         outcome = backend.act(
@@ -317,9 +328,9 @@ def test_a_new_leader_completes_a_placement(fake, backends):
             fake.put("pods", pod, "default")
     new = Headway(backends())
     new.until(lambda: all_bound(fake, 3))
-    assert status(fake, "g")["epoch"] == 1
+    assert status(fake, "g")["attempt"] == 1
     run_all(fake)
-    new.until(lambda: status(fake, "g").get("phase") == "running")
+    new.until(lambda: status(fake, "g").get("phase") == "Running")
 
 
 def test_a_new_leader_finds_what_runs_and_what_has_ended(fake, backends):
@@ -328,10 +339,10 @@ def test_a_new_leader_finds_what_runs_and_what_has_ended(fake, backends):
     fake.submit("y")
     old.until(lambda: all_bound(fake, 2))
     run_all(fake)
-    old.until(lambda: [status(fake, n).get("phase") for n in "xy"] == ["running"] * 2)
+    old.until(lambda: [status(fake, n).get("phase") for n in "xy"] == ["Running"] * 2)
     fake.drop("pods", "y-worker-0-1")
     new = Headway(backends())
-    assert new.backend.works["default/x"].phase is Phase.RUNNING
+    assert new.backend.controller.jobs["default/x"].phase is Phase.RUNNING
     new.until(lambda: fake.get("pods", "y-worker-0-2"))
     assert status(fake, "y")["failures"] == 1
     assert fake.get("pods", "x-worker-0-2") is None
@@ -339,9 +350,10 @@ def test_a_new_leader_finds_what_runs_and_what_has_ended(fake, backends):
 
 def test_pods_of_which_no_status_tells_are_deleted(fake, backends):
     fake.submit("x", spec={"tasks": [task(cpu="20")]})
-    labels = {"job": "x", "replica": "worker-0", "epoch": "1"}
+    labels = {"job": "x", "replica": "worker-0", "attempt": "1"}
     about = {"name": "x-worker-0-1", "namespace": "default"}
     about["labels"] = {f"headway.dev/{k}": v for k, v in labels.items()}
+    about["ownerReferences"] = [{"uid": fake.get("trainingjobs", "x")["metadata"]["uid"]}]
     inside = {"containers": [{"name": "training"}]}
     fake.put("pods", {"metadata": about, "spec": inside, "status": {"phase": "Pending"}}, "default")
     fake.refuse["DELETE", "pods", ""] = (503, "busy")
@@ -357,11 +369,18 @@ def test_a_status_that_could_not_be_written_is_written_later(fake, leader, refus
     leader.until(lambda: all_bound(fake, 1))
     fake.refuse["PATCH", "trainingjobs", "status"] = refusal
     run_all(fake)
-    leader.until(lambda: leader.backend.herald.untold)
-    assert status(fake, "x")["phase"] == "starting"
+    tried = len(fake.calls)
+    leader.until(
+        lambda: (
+            ("PATCH", "trainingjobs", "x", "status") in fake.calls[tried:]
+            and len([r for r in caplog.records if refusal[1] in r.message]) == 1
+        )
+    )
+    leader.calm(0.5)
+    assert status(fake, "x")["phase"] == "Starting"
     assert len([r for r in caplog.records if refusal[1] in r.message]) == 1
     fake.refuse.clear()
-    leader.until(lambda: status(fake, "x")["phase"] == "running")
+    leader.until(lambda: status(fake, "x")["phase"] == "Running")
 
 
 def test_what_a_node_has_once_is_given_to_the_next(fake, leader):
@@ -423,23 +442,29 @@ def test_a_line_that_is_dead_is_given_up(fake, backends, monkeypatch):
 def test_a_run_makes_its_jobs_and_takes_them_away(fake, tmp_path):
     spec = TrainingJobSpec.model_validate({"tasks": [task()], "totalSteps": 5})
     jobs = [
-        LiveJob(id=n, at=at, spec=spec.to_core(kind=""), commands={}, manifest=spec)
+        RunnableJob(id=n, at=at, spec=spec.to_core(kind=""), commands={}, manifest=spec)
         for n, at in (("x", 0.0), ("taken", 0.1))
     ]
     fake.submit("taken")
-    api = fake.api()
-    backend = KubernetesBackend(tmp_path, api, jobs, Clock(), namespace="default", run="r1")
+
+    def start():
+        shared, clock = {job.id: job for job in jobs}, Clock()
+        made = KubernetesPlatform(fake.api(), shared, clock, namespace="default", run="r1")
+        return LiveBackend(made, tmp_path, shared, clock)
+
+    backend = start()
     leader = Headway(backend)
     leader.until(lambda: all_bound(fake, 1))
     assert fake.get("trainingjobs", "x")["metadata"]["labels"] == {"headway.dev/run": "r1"}
     assert (
         fake.get("trainingjobs", "x")["spec"]["tasks"][0]["resources"]["requests"]["cpu"] == "0.4"
     )
-    again = KubernetesBackend(tmp_path, api, jobs, Clock(), namespace="default", run="r1")
-    assert again.works["x"].phase is Phase.STARTING
+    again = start()
+    assert again.controller.jobs["x"].phase is Phase.STARTING
+    again.platform.cluster.close()
     fake.pod("x-worker-0-1", "Succeeded")
     leader.until(lambda: backend.over)
-    outcomes = {w.id: (w.phase, w.reason) for w in backend.finished}
+    outcomes = {j.id: (j.phase, j.reason) for j in backend.controller.jobs.values()}
     assert outcomes["x"] == (Phase.SUCCEEDED, "")
     assert "already exists" in outcomes["taken"][1]
     backend.close()

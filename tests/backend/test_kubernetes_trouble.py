@@ -25,12 +25,12 @@ def test_who_was_done_when_the_leader_died_has_succeeded(fake, backends):
     fake.submit("g", spec={**GANG, "backoffLimit": 0})
     old.until(lambda: all_bound(fake, 3))
     run_all(fake)
-    old.until(lambda: status(fake, "g").get("phase") == "running")
+    old.until(lambda: status(fake, "g").get("phase") == "Running")
     fake.pod("g-worker-0-1", "Succeeded")
     fake.drop("pods", "g-ps-0-1")
     new = Headway(backends())
     new.until(lambda: status(fake, "g").get("finishTime"))
-    assert status(fake, "g")["phase"] == "succeeded"
+    assert status(fake, "g")["phase"] == "Succeeded"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_nonsense_in_a_pod_template_is_refused_and_harms_nobody(fake, leader, in
     fake.submit("bad", spec={"tasks": [task(podTemplate={"spec": inside})]})
     leader.until(lambda: status(fake, "bad").get("finishTime"))
     assert condition(fake, "bad", "Accepted")["status"] == "False"
-    assert "podTemplate is no pod" in status(fake, "bad")["reason"]
+    assert "podTemplate is not a valid pod" in status(fake, "bad")["reason"]
     fake.submit("good")
     leader.until(lambda: fake.get("pods", "good-worker-0-1"))
 
@@ -89,19 +89,19 @@ def test_pods_of_other_namespaces_and_runs_are_left_alone(fake, backends):
     fake.submit("x", spec={"tasks": [task()], "backoffLimit": 0})
     leader.until(lambda: all_bound(fake, 1))
     run_all(fake)
-    leader.until(lambda: status(fake, "x").get("phase") == "running")
+    leader.until(lambda: status(fake, "x").get("phase") == "Running")
     labels = {"headway.dev/job": "x", "headway.dev/replica": "worker-0"}
-    for epoch in ("1", "7"):
-        made = other(f"x-worker-0-{epoch}", "b", space="team", **labels)
-        made["metadata"]["labels"]["headway.dev/epoch"] = epoch
+    for attempt in ("1", "7"):
+        made = other(f"x-worker-0-{attempt}", "b", space="team", **labels)
+        made["metadata"]["labels"]["headway.dev/attempt"] = attempt
         fake.put("pods", made)
     run = other("x-worker-0-9", "b", **labels)
-    run["metadata"]["labels"] |= {"headway.dev/epoch": "1", "headway.dev/run": "another"}
+    run["metadata"]["labels"] |= {"headway.dev/attempt": "1", "headway.dev/run": "another"}
     fake.put("pods", run)
     fake.change("pods", "x-worker-0-1", {"status": {"phase": "Failed"}}, "team")
     fake.pod("x-worker-0-9", "Failed")
     leader.calm(0.5)
-    assert status(fake, "x")["phase"] == "running"
+    assert status(fake, "x")["phase"] == "Running"
     assert len(fake.all("pods")) == 4
 
 
@@ -109,7 +109,7 @@ def test_a_limit_without_a_request_is_room_too(fake, leader):
     """Node a has less left than it would take, and looks emptier by requests alone."""
     fake.put("pods", other("full", "a", cpu="700m"))
     fake.put("pods", other("busy", "b", cpu="100m"))
-    leader.until(lambda: leader.backend.cluster.others("a"))
+    leader.until(lambda: leader.backend.platform.cluster.others("a"))
     asks = {"name": "worker", "image": "x:1", "command": ["x"]}
     fake.submit("x", spec={"tasks": [{**asks, "resources": {"limits": {"cpu": "500m"}}}]})
     leader.until(lambda: bound(fake).get("x-worker-0-1") == "b")
@@ -119,7 +119,7 @@ def test_a_node_that_takes_no_more_pods_is_passed_by(fake, leader):
     fake.change("nodes", "a", {"status": {"allocatable": {"pods": "1"}}}, "")
     fake.put("pods", other("small", "a", cpu="1m"))
     fake.put("pods", other("large", "b", cpu="400m"))
-    leader.until(lambda: leader.backend.cluster.others("a"))
+    leader.until(lambda: leader.backend.platform.cluster.others("a"))
     fake.submit("x")
     leader.until(lambda: bound(fake).get("x-worker-0-1") == "b")
     fake.submit("y")
@@ -135,9 +135,9 @@ def test_a_new_leader_counts_our_own_pods_once(fake, backends):
     fake.submit("x")
     old.until(lambda: all_bound(fake, 1))
     run_all(fake)
-    old.until(lambda: status(fake, "x").get("phase") == "running")
+    old.until(lambda: status(fake, "x").get("phase") == "Running")
     new = Headway(backends())
-    assert new.backend.nodes["a"].capacity.cpu == 1.0
+    assert new.backend.controller.nodes["a"].capacity.cpu == 1.0
     fake.submit("y")
     new.until(lambda: all_bound(fake, 2))
 
@@ -154,19 +154,31 @@ def test_a_new_leader_does_not_complete_what_was_to_go_to_a_lost_node(fake, back
     assert bound(fake) == {"x-worker-0-2": ({"a", "b"} - {gone}).pop()}
 
 
-def test_who_is_not_started_is_told_of_and_gives_up_in_the_end(fake, leader, monkeypatch):
-    monkeypatch.setattr("headway.backend.kubernetes.platform.start_timeout.SLOW", 0.2)
+def test_a_pod_that_never_starts_fails_its_job_after_the_start_timeout(fake, backends):
+    leader = Headway(backends(start_timeout=0.5))
     fake.submit("x", spec={"tasks": [task()], "backoffLimit": 0})
     leader.until(lambda: all_bound(fake, 1))
     waits = {"name": "training", "state": {"waiting": {"reason": "ContainerCreating"}}}
     fake.pod("x-worker-0-1", "Pending", containerStatuses=[waits])
-    leader.until(lambda: condition(fake, "x", "Running").get("reason") == "NotStarted")
     said = condition(fake, "x", "Running")["message"]
-    assert "kubectl describe pod x-worker-0-1 -n default" in said
-    assert status(fake, "x")["phase"] == "starting"
-    monkeypatch.setattr("headway.backend.kubernetes.platform.start_timeout.SLOWEST", 0.5)
+    assert "kubectl describe pods -n default -l headway.dev/job=x" in said
     leader.until(lambda: status(fake, "x").get("finishTime"))
-    assert "did not start" in status(fake, "x")["reason"]
+    assert "did not start: not running after 0.5 s" in status(fake, "x")["reason"]
+
+
+def test_disruptions_do_not_count_as_failures_and_deleted_pods_do_not_succeed(fake, leader):
+    fake.submit("x", spec={"tasks": [task()], "backoffLimit": 1})
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    leader.until(lambda: all_bound(fake, 1))
+    fake.pod("x-worker-0-1", "Running", conditions=[target])
+    fake.drop("pods", "x-worker-0-1")
+    leader.until(lambda: bound(fake).get("x-worker-0-2"))
+    assert status(fake, "x")["failures"] == 0
+    fake.pod("x-worker-0-2", "Running")
+    leader.until(lambda: status(fake, "x")["phase"] == "Running")
+    leaving = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    fake.change("pods", "x-worker-0-2", {**leaving, "status": {"phase": "Succeeded"}})
+    leader.until(lambda: status(fake, "x")["failures"] == 1)
 
 
 def test_what_runs_is_given_its_time_when_its_job_is_deleted(fake, leader):
@@ -174,7 +186,7 @@ def test_what_runs_is_given_its_time_when_its_job_is_deleted(fake, leader):
     fake.submit("x")
     leader.until(lambda: all_bound(fake, 1))
     run_all(fake)
-    leader.until(lambda: status(fake, "x").get("phase") == "running")
+    leader.until(lambda: status(fake, "x").get("phase") == "Running")
     fake.refuse["DELETE", "pods", ""] = (503, "busy")
     fake.drop("trainingjobs", "x")
     leader.until(lambda: ("DELETE", "pods", "x-worker-0-1", "") in fake.calls)
@@ -182,12 +194,12 @@ def test_what_runs_is_given_its_time_when_its_job_is_deleted(fake, leader):
     leader.until(lambda: fake.get("pods", "x-worker-0-1")["metadata"].get("deletionTimestamp"))
 
 
-def test_a_job_that_is_declined_for_good_leaves_no_heap_of_pods(fake, leader, monkeypatch):
-    monkeypatch.setattr("headway.backend.kubernetes.platform.platform.LONGEST", 0.01)
+def test_a_job_that_is_rejected_for_good_leaves_only_its_last_pods(fake, backends):
+    leader = Headway(backends(longest_backoff=0.01))
     fake.submit("x")
-    for epoch in range(1, 6):
-        leader.until(lambda epoch=epoch: bound(fake).get(f"x-worker-0-{epoch}"))
-        fake.pod(f"x-worker-0-{epoch}", "Failed", reason="SysctlForbidden", message="no")
+    for attempt in range(1, 6):
+        leader.until(lambda attempt=attempt: bound(fake).get(f"x-worker-0-{attempt}"))
+        fake.pod(f"x-worker-0-{attempt}", "Failed", reason="SysctlForbidden", message="no")
     leader.until(lambda: fake.get("pods", "x-worker-0-6"))
     leader.until(lambda: len(fake.all("pods")) <= 3)
 
@@ -197,7 +209,7 @@ def test_a_job_may_be_scaled_while_it_waits_for_its_next_try(fake, leader):
     fake.submit("x", spec={"tasks": elastic})
     leader.until(lambda: all_bound(fake, 1))
     run_all(fake)
-    leader.until(lambda: status(fake, "x").get("phase") == "running")
+    leader.until(lambda: status(fake, "x").get("phase") == "Running")
     assert status(fake, "x")["replicas"] == 1
     ended = {"name": "training", "state": {"terminated": {"exitCode": 3}}}
     fake.pod("x-worker-0-1", "Failed", containerStatuses=[ended])

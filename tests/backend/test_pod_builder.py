@@ -11,7 +11,7 @@ OWNER = Owner(name="vae", namespace="team-a", uid="1-2-3")
 
 def pod(manifest, task=0, **told):
     spec = TrainingJob.model_validate(manifest).spec
-    return to_pod(OWNER, spec, spec.tasks[task], 1, epoch=2, env=told)
+    return to_pod(OWNER, spec, spec.tasks[task], 1, attempt=2, env=told)
 
 
 def training(made):
@@ -82,7 +82,7 @@ def test_a_template_comes_first_and_we_go_over_it():
     assert made["spec"]["serviceAccountName"] == "trainer"
     assert made["spec"]["automountServiceAccountToken"] is True
     assert made["metadata"]["labels"]["team"] == "a"
-    assert made["metadata"]["annotations"] == {"note": "b", "headway.dev/epoch": "2"}
+    assert made["metadata"]["annotations"] == {"note": "b", "headway.dev/attempt": "2"}
     assert training(made)["tty"] is True
     assert [c["name"] for c in made["spec"]["containers"]] == ["training", "side"]
     own = {

@@ -124,7 +124,7 @@ def test_a_cut_curve_is_extrapolated(direction):
 @pytest.mark.parametrize(
     ("text", "spec", "says"),
     [
-        ("raise SystemExit(3)", {"backoffLimit": 0}, "exit code 3"),
+        ("raise SystemExit(3)", {"backoffLimit": 0}, "exited with code 3"),
         (SILENT, {}, "no step was reported"),
         (UNSURE, {}, "totalSteps"),
         (SPINS, {"checkpoint": {"mode": "sdk"}}, "saved none"),

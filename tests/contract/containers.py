@@ -1,17 +1,16 @@
 """A Docker backend of two engines under test, and the hands that a test needs."""
 
-from time import monotonic
+from typing import ClassVar
+
+from live_hands import LiveHands
 
 from headway.backend.clock import Clock
 from headway.backend.docker import cpu_limits
 from headway.backend.docker.client import Client
 from headway.backend.docker.engine import Engine
-from headway.backend.docker.platform import DockerBackend
-from headway.backend.state import Work
-from headway.core.model.job import JobSpec, Mode, Phase, Task
-from headway.spec.runnable import Command, LiveJob
+from headway.backend.docker.platform import DockerPlatform
+from headway.spec.runnable import Command
 
-PATIENCE = 30.0
 IMAGE = "headway-workloads:test"
 TRAINS = """
 import os, time, headway.sdk as sdk
@@ -26,79 +25,64 @@ while not os.path.exists(os.environ["HEADWAY_DIR"] + "/enough"):
 """
 
 
-class DockerPlatform:
-    must = frozenset({"place", "share", "move", "suspend"})
+class DockerHands(LiveHands):
+    commands: ClassVar = {"worker": Command(argv=("python3", "-c", TRAINS), image=IMAGE)}
 
-    def __init__(self, folder, engines, jobs=()):
-        self.folder, self.urls = folder, [e.url for e in engines]
-        self.engines = engines
-        self.backend = self.look(jobs)
+    def __init__(self, folder, engines):
+        self.urls, self.engines = [e.url for e in engines], engines
+        jobs, clock = {}, Clock()
+        super().__init__(self.connect(folder, jobs, clock), clock, folder, jobs)
 
-    def look(self, jobs):
+    def connect(self, folder, jobs, clock):
         nodes = [Engine(n, Client(u)) for n, u in zip("ab", self.urls, strict=True)]
-        return DockerBackend(self.folder, nodes, jobs, Clock())
+        return DockerPlatform(folder, nodes, jobs, clock)
 
-    def submit(self, name, *, workers=1, limit=None):
-        task = Task(name="worker", replicas=workers, least=1, most=3, limit=limit)
-        spec = JobSpec(tasks=(task,), checkpoint=Mode.SDK, grace=10.0, backoff_limit=0)
-        command = Command(argv=("python3", "-c", TRAINS), image=IMAGE)
-        made = LiveJob(id=name, at=0.0, spec=spec, commands={"worker": command})
-        self.backend.works[name] = Work(made, self.folder / "jobs" / name)
-        self.backend.set_phase(self.backend.works[name], Phase.PENDING)
-
-    def until(self, claim):
-        end = monotonic() + PATIENCE
-        while not claim():
-            assert monotonic() < end, "it never came true"
-            self.backend.wait(0.02)
+    def crash(self):
+        """As if Headway had died; another takes over."""
+        self.platform.close()
+        platform = self.connect(self.folder, self.jobs, self.clock)
+        LiveHands.__init__(self, platform, self.clock, self.folder, self.jobs)
 
     def settle(self):
-        """Until who is in transit has arrived, and who has started has said something."""
-        self.until(lambda: not self._in_transit() and self._all_spoke())
+        """Also until every replica has reported."""
+        self.until(lambda: not self.under_way() and self.all_reported())
 
-    def _in_transit(self):
-        works = self.backend.works.values()
-        shares = [m for m in self.backend.members.values() if m.wanted is not None]
-        return shares or any(w.phase in (Phase.LEAVING, Phase.STARTING) for w in works)
+    def all_reported(self):
+        watched = self.backend.monitor.replicas.values()
+        for w in watched:
+            w.reader.listen()
+        return all(w.reader.spoke for w in watched)
 
-    def _all_spoke(self):
-        for m in self.backend.members.values():
-            m.voice.listen()
-        return all(m.voice.spoke for m in self.backend.members.values())
+    def container(self, replica):
+        return self.platform.containers.current[replica]
 
-    def end(self, name):
-        work = self.backend.works[name]
-        for m in work.members.values():
-            (m.folder / "enough").touch()
-            if m.mirror is not None:
-                m.mirror._bring("enough")
-        self.until(lambda: work.finished_at is not None)
+    def finish(self, replica):
+        c = self.container(replica)
+        (c.folder / "enough").touch()
+        if c.sync is not None:
+            c.sync.upload_file("enough")
 
     def inspect(self, replica):
-        m = self.backend.members[replica]
-        return m.engine.client.get(f"/containers/{m.container}/json")
+        c = self.container(replica)
+        return c.engine.client.get(f"/containers/{c.name}/json")
 
     def share(self, replica):
         return cpu_limits.share(self.inspect(replica)["HostConfig"], 2.0)
 
     def step(self, name):
-        members = self.backend.works[name].members.values()
-        for m in members:
-            m.voice.listen()
-        return max(m.voice.step for m in members)
+        watched = [w for w in self.backend.monitor.replicas.values() if w.id.job == name]
+        for w in watched:
+            w.reader.listen()
+        return max(w.reader.step for w in watched)
 
-    def containers(self):
+    def left_on_platform(self):
         wanted = {"label": [f"headway.dev/run={self.folder.name}"]}
         clients = [Client(url) for url in dict.fromkeys(self.urls)]
         return [
             x["Names"] for c in clients for x in c.get("/containers/json", all=True, filters=wanted)
         ]
 
-    def leftovers(self):
-        self.until(lambda: not self.backend._closing)
-        return [*self.backend.members, *self.containers()]
-
     def close(self):
-        self.backend.cancel("the test is over", now=True)
-        self.until(lambda: not self.backend.members and not self.backend._closing)
+        self.backend.cancel("the test is over", force=True)
+        self.until(lambda: self.backend.controller.finished)
         self.backend.close()

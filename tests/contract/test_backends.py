@@ -1,53 +1,40 @@
 """The backends that need no platform."""
 
 import pytest
+from live_hands import LiveHands, long_job
 
-from contract import EVERYTHING, BackendContract
-from headway.backend.memory import MemoryBackend
-from headway.core.model.job import Job, JobSpec, Mode, Phase, Task
+from contract import BackendContract, Seen
+from headway.backend.memory import MemoryPlatform
+from headway.core.model.capabilities import ALL
+from headway.core.model.job import Phase
 from headway.sim.scenario import Arrival, Costs, Scenario
 from headway.sim.world import World
 from making import node
 
 
-def long_job(workers, limit):
-    task = Task(name="worker", replicas=workers, least=1, most=3, limit=limit)
-    return JobSpec(tasks=(task,), checkpoint=Mode.SDK)
-
-
-class MemoryPlatform:
-    must = EVERYTHING
-
+class MemoryHands(LiveHands):
     def __init__(self):
-        self.backend = MemoryBackend([node("a", cpu=2.0), node("b", cpu=2.0)])
-
-    def submit(self, name, *, workers=1, limit=None):
-        job = Job(id=name, spec=long_job(workers, limit), submitted_at=0.0, phase=Phase.PENDING)
-        self.backend.submit(job)
-        return job
-
-    def settle(self):
-        self.backend.settle()
-
-    def end(self, name):
-        self.backend.end(name)
+        super().__init__(MemoryPlatform.of([node("a", cpu=2.0), node("b", cpu=2.0)]))
 
     def share(self, replica):
-        r = self.backend.replicas[replica]
-        return r.limit, r.weight
+        (found,) = [p for (name, _), p in self.platform.processes.items() if name == replica]
+        return found.limit, found.weight
+
+    def finish(self, replica):
+        self.platform.exit(replica)
 
     def step(self, name):
         del name
         return 0.0  # nothing trains here
 
-    def leftovers(self):
-        return [*self.backend.jobs, *self.backend.replicas]
+    def left_on_platform(self):
+        return list(self.platform.processes)
 
 
 class SimPlatform:
     """The world of the simulator. A submitted job arrives at once; time passes by `settle`."""
 
-    must = EVERYTHING
+    capabilities = ALL
 
     def __init__(self):
         scenario = Scenario(nodes=(node("a", cpu=2.0), node("b", cpu=2.0)), jobs=(), costs=Costs())
@@ -91,19 +78,21 @@ class SimPlatform:
 class TestMemory(BackendContract):
     @pytest.fixture
     def platform(self):
-        return MemoryPlatform()
+        return MemoryHands()
 
     def test_a_restart_finds_everything(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
-        platform.backend.forget()
-        seen.history = type(seen.history)()
-        assert [r.node for r in seen.look().running] == ["a"]
+        again = Seen(platform.restarted())
+        assert [r.node for r in again.look().running] == ["a"]
 
     def test_a_failed_node_sends_its_jobs_back_into_the_queue(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
-        platform.backend.fail_node("a")
+        platform.platform.lose("a")
+        platform.until(lambda: platform.phase("x") is Phase.BACKOFF)
+        platform.clock.now += 1.0
+        platform.until(lambda: platform.phase("x") is Phase.PENDING)
         s = seen.look()
         assert [j.id for j in s.waiting] == ["x"]
         assert not s.nodes["a"].up

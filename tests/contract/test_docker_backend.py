@@ -1,7 +1,7 @@
-"""The Docker backend against an engine of processes: its own ways, quickly."""
+"""The Docker platform against an engine of processes: its own ways, quickly."""
 
 import pytest
-from containers import DockerPlatform
+from containers import DockerHands
 
 from contract import BackendContract
 from fake_engine import FakeEngine
@@ -12,9 +12,9 @@ class TestDocker(BackendContract):
     def platform(self, request, tmp_path):
         hidden = str(tmp_path) if request.param == "apart" else ""
         engines = [FakeEngine(tmp_path / n, hidden=hidden) for n in "ab"]
-        made = DockerPlatform(tmp_path, engines)
+        made = DockerHands(tmp_path, engines)
         yield made
         made.close()
-        assert made.containers() == []
+        assert made.left_on_platform() == []
         for each in engines:
             each.close()

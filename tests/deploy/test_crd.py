@@ -98,7 +98,7 @@ def test_the_defaults_are_those_of_pydantic():
 
 def test_the_phases_are_those_of_the_core():
     phases = schema()["properties"]["status"]["properties"]["phase"]["enum"]
-    assert phases == [str(p) for p in Phase]
+    assert phases == [p.capitalize() for p in Phase]
 
 
 def test_the_resource_scales_by_elastic_replicas_and_is_short_named_tj():

@@ -6,12 +6,12 @@ from time import monotonic, sleep
 
 import image
 import pytest
-from containers import DockerPlatform
+from containers import DockerHands
 from local import workload
 from test_local import headway
 
 from contract import BackendContract
-from headway.backend.docker import stats
+from headway.backend.docker import operations, stats
 from headway.core.model.decision import Applied, Move, Place, SetShare, Started, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId
@@ -20,24 +20,20 @@ from headway.core.model.units import ReplicaId
 class TestDocker(BackendContract):
     @pytest.fixture
     def platform(self, tmp_path, engines):
-        made = DockerPlatform(tmp_path, engines)
+        made = DockerHands(tmp_path, engines)
         yield made
         made.close()
-        assert made.containers() == []
+        assert made.left_on_platform() == []
 
     def test_a_restart_finds_everything(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
         found = platform.inspect("x/worker-0")
-        before = platform.backend
-        jobs = [w.job for w in before.works.values()]
-        for engine in before.engines.values():
-            engine.close()  # as if Headway had died
-        platform.backend = platform.look(jobs)
+        platform.crash()
         platform.settle()
-        m = platform.backend.members["x/worker-0"]
-        assert (m.id_there, m.node, m.phase) == (found["Id"], "a", Phase.RUNNING)
-        assert platform.backend.works["x"].tries == 0
+        c = platform.container("x/worker-0")
+        assert (c.id, c.node, platform.phase("x")) == (found["Id"], "a", Phase.RUNNING)
+        assert platform.record("x").failures == 0
 
     def test_every_act_returns_within_50_ms(self, platform, seen):
         acts = []
@@ -63,11 +59,10 @@ class TestDocker(BackendContract):
         assert max(acts, key=itemgetter(0))[0] < 0.05
         assert all(isinstance(o, Started | Applied) for _, _, o in acts)
 
-    def test_who_is_asked_again_while_the_engine_is_busy_gets_the_last(self, platform, seen):
+    def test_the_last_of_several_shares_stays_in_effect(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
-        m = platform.backend.members["x/worker-0"]
-        m.engine.do(lambda: sleep(0.3))
+        platform.container("x/worker-0").engine.worker.do(lambda: sleep(0.3))
         for limit in (0.2, 0.4, 0.8):
             outcome = seen.act(SetShare(replica=ReplicaId("x/worker-0"), limit=limit))
             assert isinstance(outcome, Started)
@@ -79,20 +74,20 @@ class TestDocker(BackendContract):
         del name
         platform.submit("x")
         seen.start("x", "a")
-        m = platform.backend.members["x/worker-0"]
+        c = platform.container("x/worker-0")
         for most in (old, 2**28):
-            platform.backend.set_memory(m, most)
+            operations.set_memory(c, most)
             platform.until(lambda most=most: memory(platform.inspect("x/worker-0")) == (most, most))
         assert platform.inspect("x/worker-0")["State"]["Running"]
 
     def test_what_the_engine_says_of_usage_is_what_the_group_says(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
-        m = platform.backend.members["x/worker-0"]
-        assert isinstance(m.gauge, stats.ByGroup)
-        told = stats.ByEngine(m.engine.client, m.container)
+        c = platform.container("x/worker-0")
+        assert isinstance(c.gauge, stats.ByGroup)
+        told = stats.ByEngine(c.engine.client, c.name)
         platform.until(lambda: told.read(None).cpu > 0)
-        by_engine, by_group = told.read(None), m.gauge.read(None)
+        by_engine, by_group = told.read(None), c.gauge.read(None)
         told.close()
         assert by_engine.cpu == pytest.approx(by_group.cpu, abs=0.2)
         assert by_engine.memory == pytest.approx(by_group.memory, rel=0.2)
@@ -152,12 +147,15 @@ def test_jobs_run_as_containers_and_leave_nothing_behind(tmp_path, engines):
 
 
 BAD = {
-    "no-such-command": (["no-such-command-at-all"], "cannot be found"),
-    "exits": (["python3", "-c", "raise SystemExit('no data here')"], "exit code 1: no data here"),
+    "no-such-command": (["no-such-command-at-all"], "not found"),
+    "exits": (
+        ["python3", "-c", "raise SystemExit('no data here')"],
+        "exited with code 1: no data here",
+    ),
     "killed": (["python3", "-c", "import os; os.kill(os.getpid(), 9)"], "SIGKILL"),
     "hungry": (
         ["python3", "-c", "x = []\nwhile True: x.append(bytearray(2**20))"],
-        "more memory than it may",
+        "OOMKilled",
     ),
 }
 

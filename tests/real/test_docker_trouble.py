@@ -7,7 +7,7 @@ import signal
 from subprocess import TimeoutExpired
 
 import image
-from containers import DockerPlatform
+from containers import DockerHands
 from engines import until
 from local import result, workload
 from test_docker import docker_job
@@ -77,7 +77,7 @@ def test_an_engine_that_takes_its_containers_down_is_waited_for_and_they_go_on(
     assert "from 10" in said or "from 20" in said, "it did not go on from its checkpoint"
     assert any("engine" in t for t in troubles(tmp_path))
     assert nodes(tmp_path) == [True, False, True]
-    assert "its engine stopped, and it with it" in headway("explain", "x", data=tmp_path).stdout
+    assert "the engine of node a stopped" in headway("explain", "x", data=tmp_path).stdout
     assert engine.containers() == []
 
 
@@ -104,29 +104,29 @@ def test_a_container_that_somebody_removes_begins_anew_and_it_is_said(tmp_path, 
     found = ended(running, tmp_path)
     assert found["per_job"][0]["outcome"] == "succeeded"
     assert "from 10" in log(tmp_path, "x")
-    assert "somebody removed its container" in headway("explain", "x", data=tmp_path).stdout
+    assert "container was removed" in headway("explain", "x", data=tmp_path).stdout
     assert engine.containers() == []
 
 
 def test_nothing_is_decided_about_an_engine_that_is_away(tmp_path, private_engine, engines):
     engine = private_engine()
-    platform = DockerPlatform(tmp_path, (engine, engines[1]))
+    platform = DockerHands(tmp_path, (engine, engines[1]))
     for name in ("x", "y"):
         platform.submit(name)
     place = Place(job="x", where=((ReplicaId("x/worker-0"), "a"),))
     assert isinstance(platform.backend.act(place), Started)
     platform.settle()
     engine.stop()
-    platform.until(lambda: not platform.backend.nodes["a"].up)
+    platform.until(lambda: not platform.backend.controller.nodes["a"].up)
     for act in (
         SetShare(replica=ReplicaId("x/worker-0"), limit=0.5),
         Place(job="y", where=((ReplicaId("y/worker-0"), "a"),)),
     ):
         outcome = platform.backend.act(act)
         assert isinstance(outcome, Refused)
-        assert "does not answer" in outcome.why
+        assert "does not answer" in outcome.why or "is down" in outcome.why
     engine.start()
-    platform.until(lambda: platform.backend.nodes["a"].up)
+    platform.until(lambda: platform.backend.controller.nodes["a"].up)
     platform.close()
 
 
@@ -135,7 +135,7 @@ def test_a_move_to_an_engine_that_cannot_see_our_folder_takes_the_files_along(
 ):
     here = engines[0]
     far = private_engine(hidden=tmp_path, tcp=23750 + os.getpid() % 1000)
-    platform = DockerPlatform(tmp_path, (here, far))
+    platform = DockerHands(tmp_path, (here, far))
     platform.submit("x")
     platform.backend.act(Place(job="x", where=((ReplicaId("x/worker-0"), "a"),)))
     platform.settle()
@@ -145,15 +145,15 @@ def test_a_move_to_an_engine_that_cannot_see_our_folder_takes_the_files_along(
             platform.backend.act(Move(replica=ReplicaId("x/worker-0"), to=node)), Started
         )
         platform.settle()
-        m = platform.backend.members["x/worker-0"]
-        assert (m.node, m.phase) == (node, Phase.RUNNING)
-        assert (m.mirror is not None) == (node == "b")
+        c = platform.container("x/worker-0")
+        assert (c.node, platform.phase("x")) == (node, Phase.RUNNING)
+        assert (c.sync is not None) == (node == "b")
         before = platform.step("x")
         platform.until(lambda before=before: platform.step("x") > before)
         steps.append(platform.step("x"))
     assert steps == sorted(steps)
     platform.close()
-    assert platform.containers() == []
+    assert platform.left_on_platform() == []
 
 
 def test_jobs_outlive_a_killed_headway_and_are_found_again(tmp_path, engines):

@@ -18,8 +18,8 @@ from headway.spec.manifest import NAME
 
 HOME = "headway-system"
 LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
-CRASHES = range(1, 31) if LONG else [7]
-"""At which write the operator is killed. Which calls come when: lease, status, pods, bindings."""
+CRASHES = range(1, 46) if LONG else [7, 14]
+"""At which write the operator is killed: commands and calls (lease, status, pods, bindings)."""
 NUMPY = Path(__file__).parents[2] / "examples" / "distributed.yaml"
 SLEEPS = ["python3", "-c", "import time; time.sleep(600)"]
 ENDS = ["python3", "-c", "import time; time.sleep(1)"]
@@ -148,16 +148,16 @@ def test_a_gang_of_three_where_two_fit_holds_nothing_until_it_starts_whole(clust
     jobs.occupy("other-2", second, "200m")
     cluster.until(lambda: len(cluster.get("pods")["items"]) == 2)
     jobs.submit("gang", task(replicas=3))
-    cluster.until(lambda: jobs.condition("gang", "Placed").get("reason") == "Waiting")
+    cluster.until(lambda: jobs.condition("gang", "Placed").get("reason") == "WaitingForCapacity")
     sleep(2)
     assert jobs.pods("gang") == []
     assert jobs.status("gang").get("placement") is None
     jobs.submit("small", task(command=ENDS))  # what waits blocks nobody who fits
-    cluster.until(lambda: jobs.phase("small") == "succeeded")
+    cluster.until(lambda: jobs.phase("small") == "Succeeded")
     cluster("delete", "pod", "other-1", "--grace-period=0", "--force")
     cluster.until(lambda: len(jobs.running("gang")) == 3)
     assert len(set(jobs.running("gang"))) == 3
-    assert jobs.phase("gang") in ("starting", "running")
+    assert jobs.phase("gang") in ("Starting", "Running")
 
 
 def test_two_gangs_that_fit_only_alone_run_one_after_the_other(jobs):
@@ -165,7 +165,7 @@ def test_two_gangs_that_fit_only_alone_run_one_after_the_other(jobs):
         jobs.submit(name, task(replicas=3, command=ENDS))
     seen = set()
     end = monotonic() + 60
-    while [jobs.phase(n) for n in ("one", "two")] != ["succeeded"] * 2:
+    while [jobs.phase(n) for n in ("one", "two")] != ["Succeeded"] * 2:
         assert monotonic() < end
         there = [p["metadata"]["name"][:3] for p in jobs.cluster.get("pods")["items"] if bound(p)]
         seen.add((there.count("one"), there.count("two")))
@@ -203,14 +203,15 @@ def test_one_manifest_with_ps_and_workers_and_a_single_job_succeed(cluster, jobs
     cluster("apply", "-f", "-", text=text)
     jobs.submit("single", task("main", command=ENDS))
     for name in ("distributed", "single"):
-        cluster.until(lambda name=name: jobs.phase(name) in ("succeeded", "failed"))
-        assert jobs.phase(name) == "succeeded", jobs.status(name)
-        assert jobs.events(name) == ["Placed", "Started", "Succeeded"]
+        cluster.until(lambda name=name: jobs.phase(name) in ("Succeeded", "Failed"))
+        assert jobs.phase(name) == "Succeeded", jobs.status(name)
+        expected = ["Placed", "Started", "Succeeded"]
+        cluster.until(lambda name=name, expected=expected: jobs.events(name) == expected)
         said = jobs.status(name)
         assert said["enqueueTime"] <= said["startTime"] <= said["finishTime"]
         assert jobs.condition(name, "Succeeded")["status"] == "True"
     told = cluster("get", "tj", "distributed")
-    assert "succeeded" in told
+    assert "Succeeded" in told
     words = [sys.executable, "-m", "headway", "explain", "default/distributed"]
     told = subprocess.run(
         [*words, "--data", str(jobs.operator.folder)], capture_output=True, text=True, check=True
@@ -227,10 +228,10 @@ def test_what_is_missing_becomes_a_condition_that_says_what_to_do(cluster, jobs)
             jobs.condition("image", "Running").get("reason") in ("ErrImagePull", "ImagePullBackOff")
         )
     )
-    assert "check the image's name" in jobs.condition("image", "Running")["message"]
+    assert "check the name of the image" in jobs.condition("image", "Running")["message"]
     for name, text in (("volume", "create it"), ("label", "not labelled disk=none")):
         cluster.until(
-            lambda name=name: jobs.condition(name, "Placed").get("reason") == "NoNodeFits"
+            lambda name=name: jobs.condition(name, "Placed").get("reason") == "Unschedulable"
         )
         assert text in jobs.condition(name, "Placed")["message"]
         assert jobs.pods(name) == []
@@ -258,7 +259,7 @@ def test_missing_rights_become_a_condition_that_says_what_to_do(cluster, jobs):
     finally:
         cluster.apply(rights)
         cluster("delete", "quota", "none")
-    cluster.until(lambda: jobs.phase("single") == "succeeded")
+    cluster.until(lambda: jobs.phase("single") == "Succeeded")
 
 
 def test_a_plain_job_that_names_us_is_bound_as_a_group(cluster, jobs):
@@ -322,7 +323,7 @@ if LONG:  # it is waiting that takes the time
             jobs.submit("x", task(command=ENDS))
             cluster.until(lambda: jobs.status("x").get("enqueueTime"))
             assert monotonic() - began < (5 if number == signal.SIGTERM else 18)
-            cluster.until(lambda: jobs.phase("x") == "succeeded")
+            cluster.until(lambda: jobs.phase("x") == "Succeeded")
         finally:
             other.end()
             operator.end()
@@ -338,11 +339,11 @@ def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, wr
     jobs.submit("gang", task(replicas=3, command=ENDS))
     operator.start(HEADWAY_CRASH_AFTER_WRITES=str(writes))
     died = operator.process.poll
-    cluster.until(lambda: died() is not None or jobs.phase("gang") == "succeeded")
+    cluster.until(lambda: died() is not None or jobs.phase("gang") == "Succeeded")
     assert operator.end() in (0, -signal.SIGKILL)  # the last of them are undisturbed
     # Rather than wait for the end of its lease:
     cluster("delete", "lease", "headway", "--namespace", HOME, "--ignore-not-found")
     operator.start()
-    cluster.until(lambda: jobs.phase("gang") == "succeeded")
+    cluster.until(lambda: jobs.phase("gang") == "Succeeded")
     assert jobs.status("gang")["failures"] == 0
     assert len(jobs.pods("gang")) <= 3

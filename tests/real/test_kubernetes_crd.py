@@ -152,7 +152,7 @@ def test_a_job_is_scaled_shown_and_told_of(kubectl, namespace):
     assert "between minReplicas and maxReplicas" in refused
     told = TrainingJobStatus.model_validate(
         {
-            "phase": "running",
+            "phase": "Running",
             "reason": "two nodes had room",
             "replicas": 3,
             "selector": "headway.dev/job=whole",
@@ -177,7 +177,7 @@ def test_a_job_is_scaled_shown_and_told_of(kubectl, namespace):
     assert head.split() == [
         "NAME", "PHASE", "REPLICAS", "PRIORITY", "STARTED", "FINISHED", "AGE", "REASON",
     ]  # fmt: skip
-    assert row.startswith("whole   running   3          -3")
+    assert row.startswith("whole   Running   3          -3")
     assert row.endswith("two nodes had room")
     assert "phase" in kubectl(*patch, '{"status": {"phase": "happy"}}').stderr
 
@@ -316,7 +316,7 @@ def test_a_pod_made_from_a_manifest_runs_and_finds_what_it_was_promised(kubectl,
     owner = Owner(name="vae", namespace=namespace, uid=made["metadata"]["uid"])
     kubectl.done("create", given=to_service(owner))
     told = {"HEADWAY_JOB": "vae"}
-    kubectl.done("create", given=to_pod(owner, spec, spec.tasks[0], 0, epoch=1, env=told))
+    kubectl.done("create", given=to_pod(owner, spec, spec.tasks[0], 0, attempt=1, env=told))
     bind(kubectl, namespace, "vae-worker-0")  # refused if anybody else had
     phase = ["get", "pod", "vae-worker-0", *there, "-o", "jsonpath={.status.phase}"]
     until(lambda: kubectl.done(*phase) in ("Succeeded", "Failed"), 60)

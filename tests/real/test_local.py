@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
+from typing import ClassVar
 
 import pytest
+from live_hands import LiveHands
 from local import groups, job, processes, result, script, workload
 
 from contract import BackendContract
@@ -17,20 +18,18 @@ from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
-from headway.backend.local.platform import LocalBackend
-from headway.backend.state import Work
-from headway.core.model.job import JobSpec, Mode, Task
-from headway.spec.runnable import Command, LiveJob
+from headway.backend.local.platform import LocalPlatform
+from headway.spec.runnable import Command
 from making import node
 
 PATIENCE = 20.0
 
 
 TRAINS = """
-import time, headway.sdk as sdk
+import os, time, headway.sdk as sdk
 run = sdk.attach()
 step = int((run.latest.folder / "step").read_text()) if run.latest else 0
-while True:
+while not os.path.exists(os.environ["HEADWAY_DIR"] + "/enough"):
     step += 1
     time.sleep(0.01)
     run.report(step, loss=1 / step)
@@ -39,78 +38,47 @@ while True:
 """
 
 
-class LocalPlatform:
-    must = frozenset({"place", "share", "move", "suspend"})
+class LocalHands(LiveHands):
+    commands: ClassVar = {"worker": Command(argv=(sys.executable, "-c", TRAINS), where="/")}
 
-    def __init__(self, folder):
-        self.folder = folder
-        self.enforcement = choose(f"contract-{os.getpid()}-{folder.name}")
+    def __init__(self, folder, jobs=None):
+        limits = choose(f"contract-{os.getpid()}-{folder.name}")
         cuts = [Cut(node("a", cpu=1.0)), Cut(node("b", cpu=1.0))]
-        self.backend = LocalBackend(folder, cuts, [], self.enforcement, Clock())
+        jobs, clock = {} if jobs is None else jobs, Clock()
+        super().__init__(LocalPlatform(folder, cuts, jobs, limits, clock), clock, folder, jobs)
 
-    def submit(self, name, *, workers=1, limit=None):
-        task = Task(name="worker", replicas=workers, least=1, most=3, limit=limit)
-        spec = JobSpec(tasks=(task,), checkpoint=Mode.SDK, grace=5.0, backoff_limit=0)
-        command = Command(argv=(sys.executable, "-c", TRAINS), where="/")
-        made = LiveJob(id=name, at=0.0, spec=spec, commands={"worker": command})
-        work = Work(made, self.folder / "jobs" / name)
-        self.backend.works[name] = work
-        self.backend._news[0][name] = None
+    def under_way(self):
+        """Also until each replica has reported."""
+        watched = list(self.backend.monitor.replicas.values())
+        for w in watched:
+            w.reader.listen()
+        return super().under_way() or not all(w.reader.spoke for w in watched)
 
-    def settle(self):
-        """Until who is in transit has arrived, and who has started has said something."""
-        until = monotonic() + PATIENCE
-        while monotonic() < until and (self._in_transit() or not self._all_spoke()):
-            self.backend.wait(0.05)
-
-    def _in_transit(self):
-        return any(w.phase == "leaving" for w in self.backend.works.values())
-
-    def _all_spoke(self):
-        for m in self.backend.members.values():
-            m.voice.listen()
-        return all(m.voice.spoke for m in self.backend.members.values())
-
-    def end(self, name):
-        """It exits by itself, as far as anybody can see."""
-        for m in list(self.backend.works[name].members.values()):
-            os.killpg(m.pid, signal.SIGKILL)  # its shell first, or that would write how it ended
-            (m.folder / f"exit.{m.epoch}").write_text("0")
-            for pid in m.group.pids():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-        until = monotonic() + PATIENCE
-        while self.backend.works[name].finished_at is None and monotonic() < until:
-            self.backend.wait(0.05)
+    def finish(self, replica):
+        (self.platform.processes[replica].folder / "enough").touch()
 
     def share(self, replica):
-        return self.backend.members[replica].group.share()
+        return self.platform.processes[replica].group.share()
 
     def step(self, name):
-        members = self.backend.works[name].members.values()
-        for m in members:
-            m.voice.listen()
-        return max(m.voice.step for m in members)
+        here = [w for w in self.backend.monitor.replicas.values() if w.id.job == name]
+        for w in here:
+            w.reader.listen()
+        return max(w.reader.step for w in here)
 
-    def leftovers(self):
-        until = monotonic() + PATIENCE
-        while self.backend._closing and monotonic() < until:
-            self.backend.wait(0.05)
-        return [*self.backend.members, *processes(self.folder)]
+    def left_on_platform(self):
+        return processes(self.folder)
 
     def close(self):
-        self.backend.cancel("the test is over", now=True)
-        until = monotonic() + PATIENCE
-        while (self.backend.members or self.backend._closing) and monotonic() < until:
-            self.backend.wait(0.05)
+        self.backend.cancel("the test is over", force=True)
         self.backend.close()
 
 
 class TestLocal(BackendContract):
     @pytest.fixture
     def platform(self, tmp_path, enforcement):
-        made = LocalPlatform(tmp_path)
-        assert made.enforcement.name == enforcement
+        made = LocalHands(tmp_path)
+        assert made.platform.limits.name == enforcement
         yield made
         made.close()
         assert processes(tmp_path) == []
@@ -118,17 +86,12 @@ class TestLocal(BackendContract):
     def test_a_restart_finds_everything(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
-        pid = platform.backend.members["x/worker-0"].pid
-        wait_for((platform.folder / "jobs" / "x" / "worker-0" / "pid.1").exists)
-        jobs = [w.job for w in platform.backend.works.values()]
-        cuts = list(platform.backend.cuts.values())
-        enforcement = choose(f"contract-{os.getpid()}-{platform.folder.name}")
-        again = LocalBackend(platform.folder, cuts, jobs, enforcement, Clock())
-        assert again.works["x"].tries == 0
-        found = again.members["x/worker-0"]
-        assert (found.pid, found.node, again.works["x"].phase) == (pid, "a", "running")
-        for m in again.members.values():
-            os.close(m.pidfd)
+        pid = platform.platform.processes["x/worker-0"].pid
+        again = LocalHands(platform.folder, platform.jobs)
+        found = again.platform.processes["x/worker-0"]
+        assert (found.pid, found.node, again.phase("x")) == (pid, "a", "running")
+        assert again.record("x").failures == 0
+        found.reap()
 
 
 def headway(*words, data, env=None, check=True, timeout=60):
@@ -157,10 +120,10 @@ def test_jobs_run_to_their_end_and_leave_nothing_behind(tmp_path, enforcement):
 
 
 BAD = {
-    "no such command": (["no-such-command-at-all"], "cannot be found"),
-    "exits at once": ("raise SystemExit(3)", "exit code 3"),
+    "no such command": (["no-such-command-at-all"], "command not found"),
+    "exits at once": ("raise SystemExit(3)", "exited with code 3"),
     "is killed": ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
-    "no such folder": ({"workingDir": "no-such-folder"}, "exit code 126"),
+    "no such folder": ({"workingDir": "no-such-folder"}, "exited with code 126"),
 }
 STRANGE = {
     "prints garbage": r"""
@@ -407,7 +370,7 @@ def test_who_was_stopped_goes_on_when_headway_or_its_pacer_dies(tmp_path, enforc
 def pacers(pid):
     """Those of this Headway that have not been killed."""
     ours = [p for p in procfs.descendants(pid) if state(p) != "Z"]
-    return [p for p in ours if b"local.pacer" in words(p)]
+    return [p for p in ours if b"enforcement.pacer" in words(p)]
 
 
 def words(pid):

@@ -10,16 +10,17 @@ import textwrap
 from time import monotonic
 
 import pytest
+from live_hands import LiveHands
 from local import groups, processes, result
 
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.local.enforcement.select import choose
-from headway.backend.local.platform import LocalBackend
+from headway.backend.local.platform import LocalPlatform
 from headway.core.model.decision import Move, Place, Refused, Started, Suspend
 from headway.core.model.job import JobSpec, Mode, Phase
 from headway.core.model.units import ReplicaId
-from headway.spec.runnable import Command, LiveJob
+from headway.spec.runnable import Command, RunnableJob
 from making import node
 
 PATIENCE = 30.0
@@ -52,26 +53,19 @@ DEAF = BY_SIGNAL.replace(
 )
 
 
-class Hands:
-    """A backend of two nodes and one job, driven by hand."""
+class Hands(LiveHands):
+    """Two nodes and one job, driven by hand."""
 
     def __init__(self, folder, argv, *, mode=Mode.SDK, grace=5.0):
         spec = JobSpec(checkpoint=mode, grace=grace, backoff_limit=0)
         command = Command(argv=tuple(argv), where="/")
-        job = LiveJob(id="x", at=0.0, spec=spec, commands={"main": command})
+        jobs = {"x": RunnableJob(id="x", at=0.0, spec=spec, commands={"main": command})}
         cuts = [Cut(node("a")), Cut(node("b"))]
-        self.folder = folder
-        chosen = choose(f"moves-{os.getpid()}-{folder.name}")
-        self.backend = LocalBackend(folder, cuts, [job], chosen, Clock())
-        self.work = self.backend.works["x"]
-        self.until(lambda: not self.backend.coming)
+        chosen, clock = choose(f"moves-{os.getpid()}-{folder.name}"), Clock()
+        super().__init__(LocalPlatform(folder, cuts, jobs, chosen, clock), clock, folder, jobs)
+        self.work = self.record("x")
+        self.until(lambda: self.work.arrived)
         self.place("a")
-
-    def until(self, claim):
-        end = monotonic() + PATIENCE
-        while not claim():
-            assert monotonic() < end, "it never came true"
-            self.backend.wait(0.02)
 
     def place(self, where):
         act = Place(job="x", where=((ReplicaId("x/main-0"), where),))
@@ -80,24 +74,27 @@ class Hands:
 
     @property
     def member(self):
-        return self.backend.members.get("x/main-0")
+        return self.work.replicas.get("x/main-0")
+
+    @property
+    def process(self):
+        return self.platform.processes["x/main-0"]
 
     def step(self):
-        m = self.member
-        if m is None:
+        w = self.backend.monitor.replicas.get("x/main-0")
+        if w is None:
             return 0
-        m.voice.listen()
-        return m.voice.step or 0
+        w.reader.listen()
+        return w.reader.step or 0
 
     def move(self):
         to = "b" if self.member.node == "a" else "a"
         outcome = self.backend.act(Move(replica=ReplicaId("x/main-0"), to=to))
-        self.until(lambda: self.work.phase is not Phase.LEAVING)
+        self.until(lambda: self.work.phase is not Phase.MIGRATING)
         return outcome
 
     def close(self):
-        self.backend.cancel("the test is over", now=True)
-        self.until(lambda: not self.backend.members and not self.backend._closing)
+        self.backend.cancel("the test is over", force=True)
         self.backend.close()
         assert processes(self.folder) == []
 
@@ -162,12 +159,12 @@ def test_after_moves_at_random_instants_the_weights_are_the_same_bit_for_bit(han
 )
 def test_a_save_that_fails_or_hangs_changes_nothing(hands, write):
     run = hands(saving(write), grace=1.0)
-    pid = run.member.pid
+    pid = run.process.pid
     assert isinstance(run.move(), Started)
-    assert (run.member.pid, run.member.node, run.work.moves) == (pid, "a", 0)
+    assert (run.process.pid, run.member.node, run.work.moves) == (pid, "a", 0)
     assert run.member.phase is Phase.RUNNING
     run.backend.observe()
-    assert not (run.member.folder / "ask").exists()
+    assert not (run.process.folder / "ask").exists()
 
 
 def test_who_saves_on_sigterm_is_moved_by_it(hands):
@@ -181,10 +178,10 @@ def test_who_saves_on_sigterm_is_moved_by_it(hands):
 def test_who_ignores_sigterm_goes_on_where_it_was_and_is_not_moved_again(hands):
     run = hands(DEAF, mode=Mode.SIGTERM, grace=0.5)
     assert isinstance(run.move(), Started)
-    assert (run.member.node, run.work.moves, run.member.epoch) == ("a", 0, 2)
+    assert (run.member.node, run.work.moves, run.member.attempt) == ("a", 0, 2)
     outcome = run.move()
     assert isinstance(outcome, Refused)
-    assert "cannot save itself" in outcome.why
+    assert "cannot save checkpoints" in outcome.why
 
 
 def test_a_job_is_suspended_and_goes_on_elsewhere(hands):
@@ -195,7 +192,7 @@ def test_a_job_is_suspended_and_goes_on_elsewhere(hands):
     assert processes(run.folder) == []
     run.place("b")
     assert run.step() > before
-    assert run.work.tries == 0
+    assert run.work.failures == 0
 
 
 # -- through crashes ---------------------------------------------------------------------------

@@ -28,6 +28,7 @@ def test_one_holds_the_lease_and_the_next_waits_until_it_is_let_go(fake):
     assert not two.take()
     assert one.take()
     assert holder(fake) == "one"
+    assert fake.get("leases", "headway")["kind"] == "Lease"
     one.release()
     two.release()  # it is not his
     assert two.take()
@@ -147,7 +148,7 @@ def test_a_cluster_that_denies_or_does_not_know_us_is_told_so(fake, tmp_path):
         Operator("spread", tmp_path).go(fake.api())
     del fake.refuse["GET", "leases", ""]
     fake.refuse["GET", "trainingjobs", ""] = (404, "page not found")
-    with pytest.raises(BackendError, match="knows no TrainingJobs"):
+    with pytest.raises(BackendError, match="no custom resource TrainingJob"):
         Operator("spread", tmp_path).go(fake.api())
 
 

@@ -110,11 +110,11 @@ def test_who_failed_is_told_with_the_reason_also_afterwards(tmp_path, data):
     assert (folder / "result.json").read_text() == before
     for text in said:
         assert "1 of 2 failed" in text
-        assert "bad failed: it ended with exit code 1: no <data>, after 2 tries" in text
+        assert "bad failed: exited with code 1: no <data> (attempt 2 of 2)" in text
     assert "no <data>" in json.loads(call("report", "--json").stdout)[0]["reasons"]["bad"]
     page = (folder / "report.html").read_text()
     assert "1 of 2 jobs under headway did not succeed" in page
-    assert "no &lt;data&gt;, after 2 tries" in page
+    assert "no &lt;data&gt; (attempt 2 of 2)" in page
     assert "bad (failed)" in page
     stays = read_timeline(RunDirectory(folder)).stays
     assert [s.job for s in stays].count("bad") == 2
@@ -250,8 +250,8 @@ def test_who_was_adopted_is_let_go(data):
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
     try:
         said = interrupted(child, data / "runs" / "latest" / "usage.jsonl")
-        assert f"-{other.pid} let go after" in said
-        assert "1 of 1 let go" in said
+        assert f"-{other.pid} released after" in said
+        assert "1 of 1 released" in said
         assert other.poll() is None
     finally:
         other.kill()

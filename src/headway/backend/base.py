@@ -1,30 +1,77 @@
-"""A backend is a platform seen through two methods."""
+"""Two seams: a `Backend` as the loop sees it, and the `Platform` that a live backend drives."""
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import ClassVar, Protocol
 
-from headway.core.model.decision import Applied, Decision, Outcome, Refused, SetShare, Started
+from headway.backend.usage import UsageSample
+from headway.backend.worker import EventQueue
+from headway.controller.commands import Command
+from headway.controller.events import Event, Loaded
+from headway.core.model.capabilities import Capabilities
+from headway.core.model.decision import Decision, Outcome
+from headway.core.model.node import Node
 from headway.core.model.snapshot import Observation
-from headway.core.model.units import NodeId
+from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
 
 
 class Backend(Protocol):
     def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
-        """What changed since the last look. The first look is complete, and so is any after a
-        doubt. `look` names nodes whose replicas should be heard now, changed or not.
+        """What changed since the last observation. The first is complete, and so is any after a
+        doubt. `look` names nodes whose replicas are measured now, changed or not.
         """
         ...
 
     def act(self, decision: Decision) -> Outcome:
         """Carry out one decision, or refuse it. Returns within 50 ms; what takes longer is
-        `Started` and shows as a phase next time.
+        `Started` and shows as a phase in later observations.
         """
         ...
 
 
-def outcome(decision: Decision, why: str) -> Outcome:
-    """What came of a decision: refused for a reason, done at once (a share), or under way."""
-    if why:
-        return Refused(decision=decision, why=why)
-    if isinstance(decision, SetShare):
-        return Applied(decision=decision)
-    return Started(decision=decision)
+class Platform(Protocol):
+    """What runs replicas: processes, containers or pods. It executes commands and reports events;
+    lifecycle, retries and timeouts are the controller's.
+    """
+
+    kind: ClassVar[str]
+    """Its name in results and `run.json`."""
+    events: EventQueue
+    """What happens beside the loop; `poll` waits for it."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def enforcement(self) -> tuple[str, str]:
+        """How shares are enforced: a name, and a description."""
+        ...
+
+    def nodes(self) -> Sequence[Node]:
+        """Those that exist at the start; changes are reported as events."""
+        ...
+
+    def load(self) -> Loaded:
+        """Persisted states and existing replicas of an earlier process. Called once, first."""
+        ...
+
+    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
+        """Why these replicas cannot start there now; "": they can."""
+        ...
+
+    def execute(self, command: Command) -> Sequence[Event]:
+        """Carry out a command, or begin to. Never blocks; events that are known at once are
+        returned, others follow by `poll`.
+        """
+        ...
+
+    def poll(self, timeout: Seconds) -> Sequence[Event]:
+        """What happened; waits at most `timeout` for the first event."""
+        ...
+
+    def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
+        """What a running replica has used; None: not known here. `before`: take memory and block
+        I/O from there and read only CPU.
+        """
+        ...
+
+    def close(self) -> None: ...

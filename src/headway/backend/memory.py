@@ -1,214 +1,190 @@
-"""A platform of nothing but values: for tests, for dry runs, and as the smallest example of a
-backend. Time stands still unless somebody sets `now`; what is under way arrives at `settle`.
+"""A platform of records alone: replicas do what they are told, and what a test makes happen.
+
+Everything but persistence takes effect at the next `poll`, so that what is under way can be seen.
 """
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import assert_never
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
-from headway.backend.base import outcome
-from headway.core.model.decision import (
-    Decision,
-    Move,
-    Outcome,
-    Place,
-    Scale,
-    SetShare,
-    Suspend,
+from headway.backend.usage import UsageSample
+from headway.backend.worker import EventQueue
+from headway.controller.commands import (
+    Admit,
+    ApplyShare,
+    CancelCheckpoint,
+    Command,
+    DeleteJob,
+    Kill,
+    Persist,
+    Release,
+    Remove,
+    RequestCheckpoint,
+    Start,
+    Stop,
 )
-from headway.core.model.job import Job, Mode, Phase, Replica, missing
+from headway.controller.events import (
+    Admitted,
+    CheckpointRead,
+    Event,
+    JobDeleted,
+    Loaded,
+    NodeChanged,
+    Persisted,
+    Removed,
+    ReplicaExited,
+    ReplicaFound,
+    ReplicaReported,
+    ReplicaRunning,
+    ShareInEffect,
+)
+from headway.controller.state import Checkpoint, JobState, ReplicaState
+from headway.core.model.capabilities import Capabilities
+from headway.core.model.job import Phase
 from headway.core.model.node import Node
-from headway.core.model.report import Report
-from headway.core.model.snapshot import Observation
-from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+
+EXIT_CODES = {Stop: 143, Kill: 137, Release: 0}
 
 
-class MemoryBackend:
-    def __init__(self, nodes: Iterable[Node], jobs: Iterable[Job] = ()) -> None:
-        self.now: Seconds = 0.0
-        self.nodes = {n.id: n for n in nodes}
-        self.jobs: dict[JobId, Job] = {}
-        self.replicas: dict[ReplicaId, Replica] = {}
-        self._news: tuple[dict[NodeId, None], dict[JobId, None], dict[ReplicaId, None]]
-        self._news = ({}, {}, {})
-        self._partial: set[JobId] = set()
-        """Jobs that hold room and wait for the rest of their gang."""
-        self._reports: list[Report] = []
-        self._looked = False
-        for job in jobs:
-            self.submit(job)
+@dataclass(slots=True)
+class _Process:
+    node: NodeId
+    running: bool = True
+    code: int | None = None
+    saves: int = 0
+    limit: Cores | None = None
+    weight: float = 1.0
 
-    # -- what happens in the world ---------------------------------------------------------
+    @property
+    def checkpoint(self) -> Checkpoint:
+        return Checkpoint(str(self.saves), verified=True) if self.saves else Checkpoint()
 
-    def submit(self, job: Job) -> None:
-        self._put_job(job)
 
-    def host(self, replica: Replica) -> None:
-        """It is there already, whoever started it."""
-        self._put(replica)
+@dataclass(slots=True)
+class MemoryPlatform:
+    """Its fields are its world: a second one made from them is what survives a crash."""
 
-    def end(self, job: JobId, phase: Phase = Phase.SUCCEEDED) -> None:
-        """The job's processes are gone."""
-        for r in self._of(job):
-            self._put(replace(r, phase=phase, node=None, bound_for=None))
-        self._put_job(replace(self.jobs[job], phase=phase))
+    machines: dict[NodeId, Node]
+    states: dict[JobId, JobState] = field(default_factory=dict)
+    processes: dict[tuple[ReplicaId, int], _Process] = field(default_factory=dict)
+    events: EventQueue = field(default_factory=EventQueue)
+    kind: ClassVar = "memory"
+    capabilities: ClassVar = Capabilities(shares=True, migrate=True, suspend=True, scale=True)
+    enforcement: ClassVar = ("memory", "records")
+    _pending: list[Event] = field(default_factory=list)
 
-    def say(self, report: Report) -> None:
-        """A replica reports."""
-        self._reports.append(report)
+    @classmethod
+    def of(cls, nodes: Iterable[Node]) -> "MemoryPlatform":
+        return cls({n.id: n for n in nodes})
 
-    def fail_node(self, node: NodeId) -> None:
-        """Its jobs go back into the queue."""
-        self.nodes[node] = replace(self.nodes[node], up=False)
-        self._news[0][node] = None
-        for job in dict.fromkeys(r.job for r in self.replicas.values() if r.node == node):
-            self._requeue(job)
+    def nodes(self) -> list[Node]:
+        return list(self.machines.values())
 
-    def settle(self) -> None:
-        """What was under way arrives: starts run, moves are done, the suspended wait."""
-        for r in list(self.replicas.values()):
-            if r.job in self._partial:
-                continue
-            if r.phase is Phase.STARTING or r.bound_for is not None:
-                there = r.bound_for or r.node
-                self._put(replace(r, phase=Phase.RUNNING, node=there, bound_for=None))
-            elif r.phase is Phase.STOPPING:
-                self._put(replace(r, phase=Phase.CANCELLED, node=None))  # scaled away
-        for job in list(self.jobs.values()):
-            if job.phase is Phase.STARTING and job.id not in self._partial:
-                self._put_job(replace(job, phase=Phase.RUNNING))
-            elif job.phase is Phase.SUSPENDING:
-                self._requeue(job.id)
+    def load(self) -> Loaded:
+        found = (_found(name, n, p) for (name, n), p in self.processes.items())
+        return Loaded(dict(self.states), tuple(found))
 
-    # -- the backend's two methods -----------------------------------------------------------
+    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
+        del job, where
+        return ""
 
-    def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
-        del look  # who reports is heard anyway
-        nodes, jobs, replicas = self._news
-        reports, self._reports = tuple(self._reports), []
-        complete, self._looked = not self._looked, True
-        seen = Observation(
-            at=self.now,
-            complete=complete,
-            nodes=tuple(self.nodes[n] for n in (self.nodes if complete else nodes)),
-            jobs=tuple(self.jobs[j] for j in (self.jobs if complete else jobs)),
-            replicas=tuple(self.replicas[r] for r in (self.replicas if complete else replicas)),
-            reports=reports,
+    def execute(self, command: Command) -> list[Event]:
+        match command:
+            case Persist(job=job, version=version, state=state):
+                self.states[job] = state
+                return [Persisted(job, version)]
+            case Admit(job=job):
+                return [Admitted(job)]
+            case Start(replicas=replicas):
+                for a in replicas:
+                    self.processes.setdefault((a.replica, a.attempt), _Process(a.node))
+                    self._pending.append(ReplicaRunning(a.replica, a.attempt))
+                    self._pending.append(ReplicaReported(a.replica, a.attempt))
+            case Stop() | Kill() | Release():
+                self._exit(command.replica, command.attempt, EXIT_CODES[type(command)])
+            case Remove(replica=name, attempt=attempt):
+                self.processes.pop((name, attempt), None)
+                self._pending.append(Removed(name, attempt))
+            case RequestCheckpoint(replica=name, attempt=attempt, ask=ask):
+                self._save(name, attempt, ask)
+            case ApplyShare(replica=name, attempt=attempt, limit=limit, weight=weight):
+                p = self.processes[name, attempt]
+                p.limit, p.weight = limit, weight
+                return [ShareInEffect(name, attempt, limit, weight)]
+            case DeleteJob(job=job):
+                return [JobDeleted(job, "its TTL has expired")]
+            case CancelCheckpoint():
+                pass
+        return []
+
+    def poll(self, timeout: Seconds) -> list[Event]:
+        pending, self._pending = self._pending, []
+        return pending or self.events.wait(timeout)
+
+    def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
+        """Nothing runs: what it uses is not known."""
+        del replica, before
+        return None
+
+    def close(self) -> None:
+        self.events.close()
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is under way."""
+        return not self._pending
+
+    # -- what happens ------------------------------------------------------------------------------
+
+    def host(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> None:
+        """A job that runs already when Headway starts."""
+        replicas = [ReplicaState(replica=name, node=node, attempt=1) for name, node in where]
+        gang = tuple(name for name, _ in where)
+        self.states[job] = JobState(
+            phase=Phase.RUNNING, attempt=1, gang=gang, replicas=tuple(replicas)
         )
-        self._news = ({}, {}, {})
-        self.jobs = {k: j for k, j in self.jobs.items() if not j.phase.ended}
-        self.replicas = {k: r for k, r in self.replicas.items() if not r.phase.ended}
-        return seen
+        self.processes |= {(name, 1): _Process(node) for name, node in where}
 
-    def forget(self) -> None:
-        """As after a restart of the observer: the next look is complete."""
-        self._looked = False
+    def exit(self, replica: ReplicaId, code: int = 0) -> None:
+        """It ends by itself."""
+        for name, attempt in [key for key in self.processes if key[0] == replica]:
+            self._exit(name, attempt, code, saves=False)
 
-    def act(self, decision: Decision) -> Outcome:
-        why = self._carry_out(decision)
-        return outcome(decision, why)
+    def lose(self, node: NodeId) -> None:
+        """A node goes down with all that runs there."""
+        self.machines[node] = replace(self.machines[node], up=False)
+        self._pending.append(NodeChanged(self.machines[node]))
+        for (name, attempt), p in self.processes.items():
+            if p.node == node and p.running:
+                p.running, p.code = False, 137
+                lost = f"node {node} was lost"
+                self._pending.append(
+                    ReplicaExited(
+                        replica=name, attempt=attempt, code=137, reason=lost, disrupted=True
+                    )
+                )
 
-    def _carry_out(self, decision: Decision) -> str:
-        match decision:
-            case SetShare(replica=name, limit=limit, weight=weight):
-                r = self._running(name)
-                if r is None:
-                    return "it is not running"
-                self._put(replace(r, limit=limit, weight=weight))
-            case Place():
-                return self._place(decision)
-            case Move(replica=name, to=to):
-                return self._move(name, to)
-            case Scale(job=job, add=add, remove=remove):
-                return self._scale(job, add, remove)
-            case Suspend(job=job):
-                if job not in self._partial and not self._can_save(job):
-                    return "it is not running, or cannot save itself"
-                self._put_job(replace(self.jobs[job], phase=Phase.SUSPENDING))
-                for r in self._of(job):
-                    self._put(replace(r, phase=Phase.SUSPENDING))
-            case _:
-                assert_never(decision)
-        return ""
+    def _exit(self, name: ReplicaId, attempt: int, code: int, *, saves: bool = True) -> None:
+        p = self.processes.get((name, attempt))
+        if p is None or not p.running:
+            return
+        p.running, p.code = False, code
+        p.saves += saves and code == 143
+        self._pending.append(_exited(name, attempt, p))
 
-    # -- acts ----------------------------------------------------------------------------------
+    def _save(self, name: ReplicaId, attempt: int, ask: bool) -> None:
+        p = self.processes[name, attempt]
+        self._pending.append(CheckpointRead(name, attempt, p.checkpoint))
+        if ask and p.running:
+            p.saves += 1
+            self._pending.append(CheckpointRead(name, attempt, p.checkpoint))
 
-    def _place(self, d: Place) -> str:
-        found = self.jobs.get(d.job)
-        if found is None or not (found.phase is Phase.PENDING or d.job in self._partial):
-            return "it is not waiting"
-        if not all(self._up(node) for _, node in d.where):
-            return "a node is not there"
-        self._put_job(replace(found, phase=Phase.STARTING))
-        self._start(d.job, d.where)
-        self._partial.discard(d.job)
-        if d.partial and missing(found, {r.id for r in self._of(d.job) if r.node}):
-            self._partial.add(d.job)
-        return ""
 
-    def _move(self, name: ReplicaId, to: NodeId) -> str:
-        r = self._running(name)
-        if r is None or r.node == to or not self._up(to):
-            return "it is not running, or there already, or the node is not there"
-        if not self._can_save(r.job):
-            return "it cannot save itself"
-        self._put(replace(r, phase=Phase.MIGRATING, bound_for=to))
-        return ""
+def _exited(name: ReplicaId, attempt: int, p: _Process) -> ReplicaExited:
+    return ReplicaExited(replica=name, attempt=attempt, code=p.code or 0, checkpoint=p.checkpoint)
 
-    def _scale(
-        self,
-        job: JobId,
-        add: tuple[tuple[ReplicaId, NodeId], ...],
-        remove: tuple[ReplicaId, ...],
-    ) -> str:
-        found = self.jobs.get(job)
-        if found is None or found.phase is not Phase.RUNNING:
-            return "it is not running"
-        if not all(self._up(node) for _, node in add) or any(n in self.replicas for n, _ in add):
-            return "a node is not there, or the replica is there already"
-        self._start(job, add)
-        for name in remove:
-            self._put(replace(self.replicas[name], phase=Phase.STOPPING))
-        return ""
 
-    # -- bookkeeping -----------------------------------------------------------------------------
-
-    def _start(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> None:
-        for name, node in where:
-            task = name.task
-            most = self.jobs[job].spec.task(task).limit
-            self._put(
-                Replica(id=name, job=job, task=task, node=node, phase=Phase.STARTING, limit=most)
-            )
-
-    def _requeue(self, job: JobId) -> None:
-        self._partial.discard(job)
-        for r in self._of(job):
-            self._put(replace(r, phase=Phase.PENDING, node=None, bound_for=None))
-        self._put_job(replace(self.jobs[job], phase=Phase.PENDING))
-
-    def _put(self, replica: Replica) -> None:
-        self.replicas[replica.id] = replica
-        self._news[2][replica.id] = None
-
-    def _put_job(self, job: Job) -> None:
-        self.jobs[job.id] = job
-        self._news[1][job.id] = None
-
-    def _of(self, job: JobId) -> list[Replica]:
-        return [r for r in self.replicas.values() if r.job == job]
-
-    def _running(self, name: ReplicaId) -> Replica | None:
-        r = self.replicas.get(name)
-        return r if r is not None and r.phase is Phase.RUNNING else None
-
-    def _can_save(self, job: JobId) -> bool:
-        found = self.jobs.get(job)
-        return (
-            found is not None
-            and found.phase is Phase.RUNNING
-            and found.spec.checkpoint is not Mode.NONE
-        )
-
-    def _up(self, node: NodeId) -> bool:
-        return node in self.nodes and self.nodes[node].up
+def _found(name: ReplicaId, attempt: int, p: _Process) -> ReplicaFound:
+    exited = None if p.running else _exited(name, attempt, p)
+    return ReplicaFound(name, attempt, p.running, exited, p.limit, p.weight)

@@ -1,35 +1,59 @@
-"""What a replica finds in its environment, and by what those of a gang find each other."""
+"""The environment of a replica, on every platform: what SDK, PyTorch and TensorFlow read."""
 
 import json
-from typing import Any
+from collections.abc import Callable, Sequence
 from zlib import crc32
 
-from headway.backend.state import Member
+from headway.core.model.units import ReplicaId
 
-HERE = "127.0.0.1"
+LOCALHOST = "127.0.0.1"
+Address = Callable[[ReplicaId], tuple[str, int]]
+"""Host and port at which a replica of a gang can listen."""
 
 
-def told(m: Member) -> dict[str, str]:
-    found = {
-        "HEADWAY_DIR": str(m.folder),
-        "HEADWAY_JOB": m.work.id,
-        "HEADWAY_TASK": m.task,
-        "HEADWAY_REPLICA": m.id,
-        "HEADWAY_EPOCH": str(m.epoch),
-        "HEADWAY_CHECKPOINT_DIR": str(m.folder / "checkpoint"),
+def replica_env(
+    replica: ReplicaId,
+    attempt: int,
+    *,
+    folder: str,
+    gang: Sequence[ReplicaId],
+    rendezvous: tuple[str, int],
+    address: Address,
+) -> dict[str, str]:
+    """`gang` by rank; `rendezvous`: where rank 0 of a PyTorch job listens."""
+    env = {
+        "HEADWAY_DIR": folder,
+        "HEADWAY_JOB": replica.job.rpartition("/")[2],
+        "HEADWAY_TASK": replica.task,
+        "HEADWAY_REPLICA": replica.name,
+        "HEADWAY_ATTEMPT": str(attempt),
+        "HEADWAY_CHECKPOINT_DIR": f"{folder}/checkpoint",
     }
-    rank, size = m.rank
-    if size > 1:
-        port = 20000 + crc32(m.work.id.encode()) % 10000
-        found |= {"MASTER_ADDR": HERE, "MASTER_PORT": str(port)}
-        found |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
-        found["TF_CONFIG"] = json.dumps(_cluster(m, port + 1))
-    return found
+    if len(gang) > 1:
+        hosts: dict[str, list[str]] = {}
+        for each in gang:
+            hosts.setdefault(each.task, []).append(":".join(map(str, address(each))))
+        task = {"type": replica.task, "index": replica.index}
+        env |= {
+            "MASTER_ADDR": rendezvous[0],
+            "MASTER_PORT": str(rendezvous[1]),
+            "RANK": str(gang.index(replica)),
+            "WORLD_SIZE": str(len(gang)),
+            "TF_CONFIG": json.dumps({"cluster": hosts, "task": task}),
+        }
+    return env
 
 
-def _cluster(m: Member, first: int) -> dict[str, Any]:
-    """As TensorFlow is told of it: each of a gang listens at a port of its own."""
-    hosts: dict[str, list[str]] = {}
-    for port, name in enumerate(m.work.gang, first):
-        hosts.setdefault(name.task, []).append(f"{HERE}:{port}")
-    return {"cluster": hosts, "task": {"type": m.task, "index": m.id.index}}
+def loopback_env(
+    replica: ReplicaId, attempt: int, *, folder: str, gang: Sequence[ReplicaId]
+) -> dict[str, str]:
+    """For replicas that reach each other on this machine; ports follow from the job's name."""
+    first = 20000 + crc32(replica.job.encode()) % 10000
+    return replica_env(
+        replica,
+        attempt,
+        folder=folder,
+        gang=gang,
+        rendezvous=(LOCALHOST, first),
+        address=lambda each: (LOCALHOST, first + 1 + gang.index(each)),
+    )

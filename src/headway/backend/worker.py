@@ -1,28 +1,109 @@
-"""What other threads have for the loop's thread, which alone changes anything of ours."""
+"""The loop's thread and other threads: events for the loop, and calls that would block it."""
 
 import os
+import selectors
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import TypeVar
+
+from headway.controller.events import Event
+from headway.core.model.units import Seconds
+from headway.errors import BackendError
+
+T = TypeVar("T")
+Then = Callable[[], Iterable[Event]]
+"""Runs in the loop's thread, and returns events."""
 
 
-class LoopQueue:
-    """Closures for the loop's thread, and a descriptor that wakes it."""
+class EventQueue:
+    """Events for the loop's thread, from other threads and from file descriptors."""
 
     def __init__(self) -> None:
-        self._letters: deque[Callable[[], None]] = deque()
-        self.file = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._items: deque[Then] = deque()
+        self._open, self._closing = True, Lock()
+        self._selector = selectors.DefaultSelector()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.watch(self._wake, self._read)
 
-    def put(self, letter: Callable[[], None]) -> None:
-        self._letters.append(letter)
-        os.eventfd_write(self.file, 1)
+    def put(self, then: Then) -> None:
+        """From any thread: run this in the loop's thread. Ignored once the queue is closed."""
+        with self._closing:
+            if self._open:
+                self._items.append(then)
+                os.eventfd_write(self._wake, 1)
 
-    def read(self) -> None:
-        try:
-            os.eventfd_read(self.file)
-        except BlockingIOError:
-            return
-        while self._letters:
-            self._letters.popleft()()
+    def watch(self, descriptor: int, then: Then) -> None:
+        """Run this in the loop's thread when the descriptor is readable."""
+        self._selector.register(descriptor, selectors.EVENT_READ, then)
+
+    def unwatch(self, descriptor: int) -> None:
+        self._selector.unregister(descriptor)
+
+    def wait(self, timeout: Seconds) -> list[Event]:
+        """Wait for the first of them, at most so long."""
+        ready = self._selector.select(max(0.0, timeout))
+        return [event for key, _ in ready for event in key.data()]
+
+    def _read(self) -> list[Event]:
+        os.eventfd_read(self._wake)
+        events: list[Event] = []
+        while self._items:
+            events += self._items.popleft()()
+        return events
 
     def close(self) -> None:
-        os.close(self.file)
+        with self._closing:
+            if self._open:
+                self._open = False
+                self._selector.close()
+                os.close(self._wake)
+
+
+class Worker:
+    """A thread that makes blocking calls, one after the other. Results go to the loop's thread."""
+
+    def __init__(
+        self, name: str, queue: EventQueue, crashed: Callable[[Exception], object] | None = None
+    ) -> None:
+        """`crashed` is called, in this thread, with an exception that is not a `BackendError`;
+        without it such an exception counts as a failed call.
+        """
+        self._queue, self._crashed = queue, crashed
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def do(
+        self,
+        call: Callable[[], T],
+        then: Callable[[T], Iterable[Event]] = lambda result: (),
+        failed: Callable[[BackendError], Iterable[Event]] = lambda error: (),
+    ) -> None:
+        """Call in turn; `then` or `failed` follows in the loop's thread."""
+
+        def work() -> None:
+            try:
+                result = call()
+            except BackendError as error:
+                self._queue.put(partial(failed, error))
+            except Exception as error:  # noqa: BLE001 - the outermost guard of this thread
+                if self._crashed is not None:
+                    self._crashed(error)
+                unexpected = BackendError(f"unexpected {type(error).__name__}: {error}")
+                self._queue.put(partial(failed, unexpected))
+            else:
+                self._queue.put(partial(then, result))
+
+        self._calls.put(work)
+
+    def _run(self) -> None:
+        while (work := self._calls.get()) is not None:
+            work()
+
+    def close(self, timeout: Seconds = 5.0) -> None:
+        """Calls that were submitted are still made."""
+        self._calls.put(None)
+        self._thread.join(timeout)

@@ -2,32 +2,23 @@
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from math import log10
+from pathlib import Path
 from random import Random
 from statistics import median
 from time import process_time
 from typing import Any
 
-from headway.backend.memory import MemoryBackend
+from headway.backend.live import LiveBackend
+from headway.backend.memory import MemoryPlatform
 from headway.bench.figure import Figure
 from headway.bench.promises import Row, workload
 from headway.core.cycle.policy import Chain, PerNode, Policy
 from headway.core.model.decision import Plan
-from headway.core.model.job import (
-    Estimate,
-    Expected,
-    Job,
-    JobSpec,
-    Mode,
-    Phase,
-    Replica,
-    Task,
-    gang,
-)
+from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Task
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot, Trigger
-from headway.core.model.units import JobId, NodeId, Resources
+from headway.core.model.units import JobId, NodeId, ReplicaId, Resources
 from headway.policy.placement.spread import Spread
 from headway.policy.registry import build
 from headway.policy.share.headway import Headway
@@ -35,6 +26,7 @@ from headway.runtime.journal import NoJournal
 from headway.runtime.loop import Loop
 from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
+from headway.spec.runnable import RunnableJob
 
 SIZES = (10, 30, 100, 300, 1000)
 """Nodes; there are five jobs for each node."""
@@ -105,23 +97,20 @@ def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:
 
 def arrivals(policy: str, nodes: int, count: int = 20) -> list[float]:
     """Milliseconds of each decision after an arrival, with five jobs on every node."""
-    dice, timed = Random(1), TimedPolicy(build(policy))
-    backend = MemoryBackend(_nodes(nodes))
+    dice, cluster = Random(1), _Cluster(nodes)
     for i in range(5 * nodes):
-        _run(backend, _job(f"job-{i}", dice), NodeId(f"node-{i % nodes}"))
-    return _measure(backend, timed, count, lambda i: backend.submit(_job(f"new-{i}", dice)))
+        cluster.host(_job(f"job-{i}", dice), NodeId(f"node-{i % nodes}"))
+    return cluster.measure(policy, count, lambda i: cluster.submit(_job(f"new-{i}", dice)))
 
 
 def departures(policy: str, nodes: int, count: int = 20) -> list[float]:
     """Milliseconds of each decision after a job ends; no GPU is free and gangs are pending."""
-    dice, timed = Random(1), TimedPolicy(build(policy))
-    backend = MemoryBackend(_nodes(nodes))
+    dice, cluster = Random(1), _Cluster(nodes)
     for i in range(nodes):
-        _run(backend, _job(f"job-{i}", dice, devices=4), NodeId(f"node-{i}"))
+        cluster.host(_job(f"job-{i}", dice, devices=4), NodeId(f"node-{i}"))
     for i in range(4 * nodes):
-        backend.submit(_job(f"wait-{i}", dice, devices=dice.choice([1, 2, 4, 8, 16])))
-    ends = min(count, nodes)
-    return _measure(backend, timed, ends, lambda i: backend.end(JobId(f"job-{i}")))
+        cluster.submit(_job(f"wait-{i}", dice, devices=dice.choice([1, 2, 4, 8, 16])))
+    return cluster.measure(policy, min(count, nodes), lambda i: cluster.end(JobId(f"job-{i}")))
 
 
 class TimedPolicy:
@@ -145,42 +134,74 @@ class TimedPolicy:
         return found
 
 
-def _measure(
-    backend: MemoryBackend, timed: TimedPolicy, count: int, event: Callable[[int], None]
-) -> list[float]:
-    """Milliseconds of each decision after the first, which observes the whole cluster."""
-    loop = Loop(backend, timed, NoJournal())
-    gc.collect()
-    gc.disable()
-    try:
-        for i in range(count):
+class _Cluster:
+    """A live backend over records, and a clock that stands still."""
+
+    def __init__(self, nodes: int) -> None:
+        room = Resources(cpu=16.0, memory=64 * 2.0**30, gpu=4.0)
+        names = (NodeId(f"node-{i}") for i in range(nodes))
+        self.platform = MemoryPlatform.of(Node(id=n, capacity=room) for n in names)
+        self.jobs: dict[JobId, RunnableJob] = {}
+        self.now = 0.0
+        self.backend: LiveBackend | None = None
+
+    def __call__(self) -> float:
+        return self.now
+
+    def submit(self, job: RunnableJob) -> None:
+        if self.backend is None:
+            self.jobs[job.id] = job
+        else:
+            self.backend.submit(job)
+
+    def host(self, job: RunnableJob, node: NodeId) -> None:
+        """It runs already."""
+        self.submit(job)
+        task = job.spec.tasks[0]
+        names = (ReplicaId.of(job.id, task.name, i) for i in range(task.replicas))
+        self.platform.host(job.id, [(name, node) for name in names])
+
+    def end(self, job: JobId) -> None:
+        for name in list(self._live.controller.jobs[job].replicas):
+            self.platform.exit(name)
+
+    @property
+    def _live(self) -> LiveBackend:
+        assert self.backend is not None  # noqa: S101 - the type checker's
+        return self.backend
+
+    def measure(self, policy: str, count: int, happen: Callable[[int], None]) -> list[float]:
+        """Milliseconds of each decision after the first, which sees everything as new."""
+        timed = TimedPolicy(build(policy))
+        self.backend = LiveBackend(self.platform, Path("nowhere"), self.jobs, self)
+        loop = Loop(self.backend, timed, NoJournal())
+        gc.collect()
+        gc.disable()
+        try:
+            for i in range(count):
+                self._settle()
+                loop.step(Trigger.NODE)
+                self._settle()
+                self.now += 1.0
+                happen(i)
+            self._settle()
             loop.step(Trigger.NODE)
-            backend.settle()
-            backend.now += 1.0
-            event(i)
-        loop.step(Trigger.NODE)
-    finally:
-        gc.enable()
-    return timed.took[1:]
+        finally:
+            gc.enable()
+        return timed.took[1:]
+
+    def _settle(self) -> None:
+        """Let what is under way arrive."""
+        self._live.wait(0.0)
+        while not self.platform.settled:
+            self._live.wait(0.0)
 
 
-def _nodes(count: int) -> list[Node]:
-    capacity = Resources(cpu=16.0, memory=64 * 2.0**30, gpu=4.0)
-    return [Node(id=NodeId(f"node-{i}"), capacity=capacity) for i in range(count)]
-
-
-def _job(name: str, dice: Random, devices: int = 0) -> Job:
+def _job(name: str, dice: Random, devices: int = 0) -> RunnableJob:
     task = Task()
     if devices:
         one = Resources(cpu=1.0, gpu=1.0)
         task = Task(name="worker", replicas=devices, least=devices, most=devices, request=one)
     size = Expected(work=Estimate(value=dice.uniform(600, 6000)), demand=4.0)
     spec = JobSpec(tasks=(task,), expected=size, checkpoint=Mode.SDK)
-    return Job(id=JobId(name), spec=spec, submitted_at=0.0)
-
-
-def _run(backend: MemoryBackend, job: Job, node: NodeId) -> None:
-    """Submit a job that already runs."""
-    backend.submit(replace(job, phase=Phase.RUNNING))
-    for name in gang(job):
-        backend.host(Replica(id=name, job=job.id, task=name.task, node=node))
+    return RunnableJob(id=JobId(name), at=0.0, spec=spec, commands={})

@@ -128,7 +128,7 @@ def _move_marks(run: Run) -> list[str]:
 
 def _require_all_steps(result: Result, run: Run) -> None:
     for job in result.per_job:
-        wanted = run.backend.works[JobId(job.name)].spec.total_steps
+        wanted = run.backend.controller.jobs[JobId(job.name)].spec.total_steps
         if job.outcome != "succeeded" or job.steps != wanted:
             text = f"job {job.name} {job.outcome} after {job.steps:g} of {wanted} steps"
             raise ConfigError(text, where=str(run.folder.path))

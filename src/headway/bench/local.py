@@ -118,7 +118,7 @@ def _start(chosen: Enforcement, folder: Path) -> tuple[Group, subprocess.Popen[b
     group = chosen.group("machine", folder.name)
     child = launcher.start(
         folder, 1, (*chosen.prefix, *_busy(len(os.sched_getaffinity(0)))),
-        node="machine", cpus=None, env={**os.environ, "HEADWAY_DIR": str(folder)}, where="/",
+        cpus=None, env={**os.environ, "HEADWAY_DIR": str(folder)}, where="/",
         entrances=group.entrances(),
     )  # fmt: skip
     group.lead(child.pid)

@@ -9,7 +9,7 @@ from shutil import get_terminal_size
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from headway.backend.state import Work
+from headway.controller.records import JobRecord
 from headway.core.estimate.category import Category
 from headway.core.estimate.progress import progress
 from headway.core.model.job import Job, Phase
@@ -46,8 +46,8 @@ class Display:
 
     def __enter__(self) -> Self:
         run = self.run
-        _, how = run.backend.how
-        jobs = len(run.backend.works)
+        _, how = run.backend.platform.enforcement
+        jobs = len(run.backend.controller.jobs)
         self._say(f"run {run.folder.id}: {jobs} jobs under {run.policy}, shares by {how}")
         if run.factor < 1:
             part = f"every node is scaled to {run.factor:.2g} of it"
@@ -69,8 +69,9 @@ class Display:
             return
         width, height = get_terminal_size()
         rows = [COLUMNS, *self._rows(meter, now)]
-        done, of = len(self.run.backend.finished), len(self.run.backend.works)
-        lines = [f"{now:.0f} s · {done} of {of} done", *laid_out(rows, width - 1)]
+        jobs = self.run.backend.controller.jobs.values()
+        done = sum(j.phase.ended for j in jobs)
+        lines = [f"{now:.0f} s · {done} of {len(jobs)} done", *laid_out(rows, width - 1)]
         if len(lines) > height - 1:
             lines = [*lines[: height - 2], f"and {len(lines) - height + 2} more"]
         self._wipe()
@@ -88,24 +89,24 @@ class Display:
             sys.stderr.write(text + "\n")
 
     def _tell_ends(self) -> None:
-        for work in self.run.backend.finished:
-            if work.id not in self._told:
-                self._told.add(work.id)
-                took = max(0.0, (work.finished_at or 0.0) - work.job.at)
-                why = f": {work.reason}" if work.reason else ""
-                self._say(f"{work.id} {work.fate} after {took:.1f} s{why}")
+        for job in self.run.backend.controller.jobs.values():
+            if job.finished_at is not None and job.id not in self._told:
+                self._told.add(job.id)
+                took = max(0.0, job.finished_at - job.new.submitted_at)
+                why = f": {job.reason}" if job.reason else ""
+                self._say(f"{job.id} {job.outcome} after {took:.1f} s{why}")
 
     def _rows(self, meter: UsageSampler, now: Seconds) -> list[Sequence[str]]:
-        coming = set(self.run.backend.coming)
-        total = sum(m.weight for m in self.run.backend.members.values())
-        works = [w for w in self.run.backend.works.values() if w not in coming]
-        return [self._row(w, meter, now, total) for w in works]
+        jobs = [j for j in self.run.backend.controller.jobs.values() if j.arrived]
+        total = sum(r.weight for j in jobs for r in j.replicas.values())
+        return [self._row(j, meter, now, total) for j in jobs]
 
-    def _row(self, work: Work, meter: UsageSampler, now: Seconds, total: float) -> Sequence[str]:
-        if not work.members:
-            shown = "paused" if work.held and work.finished_at is None else work.reason[:60]
-            return (work.id, work.phase, shown)
-        m = work.members.get(work.chief()) or next(iter(work.members.values()))
+    def _row(
+        self, work: JobRecord, meter: UsageSampler, now: Seconds, total: float
+    ) -> Sequence[str]:
+        if not work.replicas:
+            return (work.id, work.phase, work.reason[:60])
+        m = work.replicas.get(work.chief()) or next(iter(work.replicas.values()))
         seen = meter.now.get(m.id, Now())
         share = f"{m.weight / total:.0%}" if m.limit is None else f"≤{m.limit:.2f}"
         job = self.run.loop.history.jobs.get(work.id)

@@ -18,7 +18,8 @@ from uuid import uuid4
 from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client import fatal_thread
-from headway.core.model.units import Seconds
+from headway.backend.live import LiveBackend
+from headway.core.model.units import JobId, Seconds
 from headway.policy.registry import build
 from headway.runtime.driver import drive
 from headway.runtime.journal import FileJournal
@@ -27,6 +28,7 @@ from headway.runtime.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from headway.backend.kubernetes.client.api import Api
+    from headway.spec.runnable import RunnableJob
 
 LEASE = "headway"
 JOURNAL = 64 << 20
@@ -36,7 +38,7 @@ log = logging.getLogger("headway")
 
 @dataclass(frozen=True, slots=True)
 class Nobody:
-    """No display: an operator has no audience."""
+    """No display."""
 
     due: Seconds = inf
 
@@ -50,11 +52,11 @@ class Operator:
     namespace: str = ""
     """Only its jobs; "": those of every namespace."""
     home: str = "default"
-    """Where the lease is."""
+    """Namespace of the lease."""
     stop: Event = field(default_factory=Event)
 
     def go(self, there: "Api") -> None:
-        """Wait to lead; then lead, until stopped. Jobs go on without us."""
+        """Wait to become the leader; then lead, until stopped. Jobs continue."""
         from headway.backend.kubernetes.client.leader_election import LeaderElection  # noqa: PLC0415 - an extra
 
         build(self.policy)
@@ -72,7 +74,7 @@ class Operator:
                 lease.release()
 
     def _lead(self, there: "Api", heard: int) -> None:
-        from headway.backend.kubernetes.platform.platform import KubernetesBackend  # noqa: PLC0415 - an extra
+        from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform  # noqa: PLC0415 - an extra
 
         clock = Clock()
         about = {"headway": __version__, "policy": self.policy, "began": clock.began}
@@ -80,13 +82,14 @@ class Operator:
         folder = RunDirectory.new(self.data, about)
         folder.lock()
         _sweep(self.data)
-        backend = KubernetesBackend(folder.path, there, (), clock, namespace=self.namespace)
-        folder.write(
-            "run.json", json.dumps({**folder.about, "enforcement": backend.how[0]}, indent=2)
-        )
+        jobs: dict[JobId, RunnableJob] = {}
+        platform = KubernetesPlatform(there, jobs, clock, namespace=self.namespace)
+        backend = LiveBackend(platform, folder.path, jobs, clock, endless=True, config=CONFIG)
+        about = {**folder.about, "enforcement": platform.enforcement[0]}
+        folder.write("run.json", json.dumps(about, indent=2))
         policy = f"@{self.policy}"
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
-        backend.wake_by(heard, backend.stop_serving)
+        backend.wake_by(heard, backend.stop)
         try:
             drive(backend, Loop(backend, build(policy), book), Nobody())
         finally:
@@ -97,7 +100,7 @@ class Operator:
 
     @contextmanager
     def _signals(self) -> Iterator[int]:
-        """SIGTERM and Ctrl-C end us, not the jobs."""
+        """SIGTERM and Ctrl-C end the operator, not the jobs."""
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         numbers = (signal.SIGINT, signal.SIGTERM)
@@ -113,7 +116,7 @@ class Operator:
 
 
 def _sweep(data: Path) -> None:
-    """What earlier terms have left goes, but for the last of them: `explain` may want it."""
+    """Delete the folders of earlier operators but the last, which `explain` may read."""
     ended = []
     for path in sorted((data / "runs").glob("*")):
         run = RunDirectory(path)
@@ -125,6 +128,6 @@ def _sweep(data: Path) -> None:
 
 
 def _give_up() -> None:
-    """Somebody else may lead by now: not one more word from us."""
+    """Lease lost: exit before acting again."""
     log.error("the lease is lost")
     fatal_thread.leave(fatal_thread.LOST)

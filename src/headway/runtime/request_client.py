@@ -2,7 +2,8 @@
 
 from time import monotonic, sleep
 
-from headway.backend import requests
+from headway.backend import inbox
+from headway.backend.job_store import JobStore
 from headway.core.model.decision import Failed, Move, Refused, Suspend, job_of
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request
@@ -31,7 +32,7 @@ def ask(folder: RunDirectory, request: Request) -> str:
     why = _needless(folder, request, phases[request.job])
     if why:
         return why
-    there = requests.put(folder.path, request)
+    there = inbox.put(folder.path, request)
     until = monotonic() + PATIENCE
     while there.exists():
         if monotonic() > until:
@@ -44,10 +45,11 @@ def _needless(folder: RunDirectory, request: Request, phase: Phase) -> str:
     """Why there is nothing to ask for."""
     if phase.ended:
         return "it has ended"
-    held = (folder.path / "jobs" / request.job / "held").exists()
+    state = JobStore(folder.path).load([request.job]).get(request.job)
     if request.wish == "resume":
-        return "" if held else "it is not paused"
-    return "it is paused" if held and phase is Phase.LEAVING else ""
+        paused = phase is Phase.PAUSED or (state is not None and state.paused)
+        return "" if paused else "it is not paused"
+    return "it is paused" if phase is Phase.PAUSED else ""
 
 
 def _answer(folder: RunDirectory, request: Request) -> str:

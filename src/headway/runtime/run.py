@@ -16,7 +16,8 @@ from headway.backend.clock import Clock
 from headway.backend.docker.discovery import check_images
 from headway.backend.live import LiveBackend
 from headway.backend.local.enforcement.cgroupfs import sweep
-from headway.backend.state import Work
+from headway.backend.monitor import Totals
+from headway.controller.records import JobRecord
 from headway.core.model.decision import Decision, Outcome, Place, Refused
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Observation
@@ -35,7 +36,7 @@ from headway.spec.arrivals import expand, to_yaml
 from headway.spec.capabilities import ALL_FEATURES
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.load import read_workload
-from headway.spec.runnable import LiveJob, to_jobs
+from headway.spec.runnable import RunnableJob, to_jobs
 from headway.spec.workload import NodeSpec, Workload
 
 
@@ -57,7 +58,7 @@ class ObserveOnly:
 @dataclass(slots=True)
 class Run:
     folder: RunDirectory
-    backend: LiveBackend[Any]
+    backend: LiveBackend
     loop: Loop[Any]
     book: FileJournal
     policy: str
@@ -73,7 +74,7 @@ class Run:
         with self._signals():
             drive(self.backend, self.loop, meter)
         result = self._result()
-        learn_peaks(self.folder, self.backend.finished)
+        learn_peaks(self.folder, self.backend)
         self.backend.close()
         self.book.close()
         # Comes last: a run with a result is over, and nobody resumes it.
@@ -85,19 +86,19 @@ class Run:
         return {
             **to_json([result]),
             "run": self.folder.id,
-            "enforcement": self.backend.how[0],
+            "enforcement": self.backend.platform.enforcement[0],
             "cpu_factor": self.factor,
-            "reasons": {w.id: w.reason for w in self.backend.finished if w.reason},
+            "reasons": {j.id: j.reason for j in self.backend.controller.jobs.values() if j.reason},
         }
 
     def _result(self) -> Result:
-        works = list(self.backend.works.values())
+        totals = self.backend.monitor.totals
         return summarise(
-            tuple(_job(w) for w in works),
+            tuple(_job(j, totals.get(j.id)) for j in self.backend.controller.jobs.values()),
             policy=self.policy,
-            backend=self.backend.kind,
+            backend=self.backend.platform.kind,
             seed=0,
-            used=fsum(w.used for w in works),
+            used=fsum(t.used for t in totals.values()),
             capacity=self.cores,
         )
 
@@ -113,7 +114,7 @@ class Run:
 
         def heard() -> None:
             os.read(reader, 512)
-            self.backend.cancel("interrupted", now=self.interrupted)
+            self.backend.cancel("interrupted", force=self.interrupted)
             self.interrupted = True
 
         self.backend.wake_by(reader, heard)
@@ -164,7 +165,7 @@ def begin(  # noqa: PLR0913 - each is one thing that a user may say
 
 
 def adopt(
-    jobs: list[LiveJob],
+    jobs: list[RunnableJob],
     policy: str,
     *,
     data: Path,
@@ -209,7 +210,7 @@ def resume(data: Path, name: str) -> Run:
 
 
 def _begin(
-    jobs: list[LiveJob], policy: str, data: Path, about: dict[str, Any], platform: Platform
+    jobs: list[RunnableJob], policy: str, data: Path, about: dict[str, Any], platform: Platform
 ) -> Run:
     clock = Clock()
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
@@ -230,7 +231,7 @@ def _over(run: Path) -> bool:
 
 
 def _put_together(
-    folder: RunDirectory, jobs: list[LiveJob], about: dict[str, Any], platform: Platform
+    folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], platform: Platform
 ) -> Run:
     backend, factor = platform.backend(folder, jobs, Clock(about["began"]))
     cycle, lines = 0, []
@@ -239,29 +240,28 @@ def _put_together(
         lines = list(journal.read(folder.journal))
         cycle = lines[-1]["cycle"] if lines else 0
     else:
-        folder.write(
-            "run.json", json.dumps({**folder.about, "enforcement": backend.how[0]}, indent=2)
-        )
+        how = backend.platform.enforcement[0]
+        folder.write("run.json", json.dumps({**folder.about, "enforcement": how}, indent=2))
     policy = f"@{about['policy']}"
     book = FileJournal(folder.journal, cycle=cycle, policy=policy)
     seen: Backend = ObserveOnly(backend) if about["observe_only"] else backend
     loop = Loop(seen, build(policy), book)
     loop.take_up(lines)
-    total = sum(n.capacity.cpu for n in backend.nodes.values())
+    total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
     observed = about["observe_only"]
     return Run(folder, backend, loop, book, about["policy"], total, factor, observed)
 
 
-def _job(work: Work) -> JobResult:
-    end = work.finished_at if work.finished_at is not None else work.job.at
+def _job(job: JobRecord, totals: Totals | None) -> JobResult:
+    at = job.new.submitted_at
     return JobResult(
-        name=work.id,
-        submitted_s=work.job.at,
-        started_s=work.started_at,
-        finished_s=max(end, work.job.at),
-        steps=work.step,
-        moves=work.moves,
-        outcome=work.fate,
+        name=job.id,
+        submitted_s=at,
+        started_s=job.started_at,
+        finished_s=max(at, job.finished_at or at),
+        steps=totals.step if totals else 0.0,
+        moves=job.moves,
+        outcome=job.outcome,
     )
 
 
@@ -274,12 +274,13 @@ def peaks(data: Path) -> dict[str, float]:
     return found
 
 
-def learn_peaks(folder: RunDirectory, works: list[Work]) -> None:
+def learn_peaks(folder: RunDirectory, backend: LiveBackend) -> None:
     data = folder.path.parent.parent
     known = peaks(data)
-    for work in works:
-        if work.phase is Phase.SUCCEEDED and work.spec.kind and work.peak:
-            known[work.spec.kind] = max(work.peak, known.get(work.spec.kind, 0.0))
+    for job in backend.controller.jobs.values():
+        totals, kind = backend.monitor.totals.get(job.id), job.spec.kind
+        if totals and job.phase is Phase.SUCCEEDED and kind and totals.peak:
+            known[kind] = max(totals.peak, known.get(kind, 0.0))
     part = data / f"peaks.json.{os.getpid()}"
     part.write_text(json.dumps(known))
     part.replace(data / "peaks.json")

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import cut, fit_nodes
-from headway.backend.docker.discovery import WORKLOADS, connect, spots
+from headway.backend.docker.discovery import WORKLOADS, connect, engine_targets
 from headway.backend.docker.engine import Engine
-from headway.backend.docker.platform import DockerBackend, node_of
+from headway.backend.docker.platform import DockerPlatform
 from headway.backend.live import LiveBackend
 from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
-from headway.backend.local.platform import LocalBackend
+from headway.backend.local.platform import LocalPlatform
 from headway.core.model.node import Node
 from headway.errors import BackendError
 from headway.runtime.run_directory import RunDirectory
-from headway.spec.runnable import LiveJob
+from headway.spec.runnable import RunnableJob
 from headway.spec.workload import Workload
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Platform(Protocol):
         ...
 
     def backend(
-        self, folder: RunDirectory, jobs: Sequence[LiveJob], clock: Clock
-    ) -> tuple[LiveBackend[Any], float]:
+        self, folder: RunDirectory, jobs: Sequence[RunnableJob], clock: Clock
+    ) -> tuple[LiveBackend, float]:
         """Also the factor by which the nodes' CPU was scaled down."""
         ...
 
@@ -73,12 +73,13 @@ class Machine:
         return fit_nodes(asked, cores, procfs.machine_memory())
 
     def backend(
-        self, folder: RunDirectory, jobs: Sequence[LiveJob], clock: Clock
-    ) -> tuple[LiveBackend[Any], float]:
+        self, folder: RunDirectory, jobs: Sequence[RunnableJob], clock: Clock
+    ) -> tuple[LiveBackend, float]:
         nodes, factor = self._fitted()
         parts = cut(nodes, sorted(os.sched_getaffinity(0)))
-        chosen = choose(folder.id, self.enforcement)
-        return LocalBackend(folder.path, parts, jobs, chosen, clock), factor
+        chosen, shared = choose(folder.id, self.enforcement), {job.id: job for job in jobs}
+        platform = LocalPlatform(folder.path, parts, shared, chosen, clock)
+        return LiveBackend(platform, folder.path, shared, clock), factor
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Engines:
     @classmethod
     def of(cls, docker: Docker, workload: Workload | None, label: str = "") -> Self:
         """Find the engines, or say why they cannot be had."""
-        found = spots(docker.engines, workload)
+        found = engine_targets(docker.engines, workload)
         return cls(docker, *connect(found), label)
 
     @property
@@ -102,12 +103,14 @@ class Engines:
 
     @property
     def nodes(self) -> Sequence[Node]:
-        return [node_of(e) for e in self.engines]
+        return [e.node() for e in self.engines]
 
     def backend(
-        self, folder: RunDirectory, jobs: Sequence[LiveJob], clock: Clock
-    ) -> tuple[LiveBackend[Any], float]:
-        return DockerBackend(folder.path, self.engines, jobs, clock, self.label), self.factor
+        self, folder: RunDirectory, jobs: Sequence[RunnableJob], clock: Clock
+    ) -> tuple[LiveBackend, float]:
+        shared = {job.id: job for job in jobs}
+        platform = DockerPlatform(folder.path, self.engines, shared, clock, self.label)
+        return LiveBackend(platform, folder.path, shared, clock), self.factor
 
 
 def api(kubeconfig: str = "") -> "Api":
@@ -141,11 +144,12 @@ class OnCluster:
         return None
 
     def backend(
-        self, folder: RunDirectory, jobs: Sequence[LiveJob], clock: Clock
-    ) -> tuple[LiveBackend[Any], float]:
+        self, folder: RunDirectory, jobs: Sequence[RunnableJob], clock: Clock
+    ) -> tuple[LiveBackend, float]:
         there = api()  # which says what to install, where that is missing
-        from headway.backend.kubernetes.platform.platform import KubernetesBackend  # noqa: PLC0415 - an extra
+        from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform  # noqa: PLC0415 - an extra
 
         space = self.namespace or there.namespace
-        made = KubernetesBackend(folder.path, there, jobs, clock, namespace=space, run=folder.id)
-        return made, 1.0
+        shared = {job.id: job for job in jobs}
+        platform = KubernetesPlatform(there, shared, clock, namespace=space, run=folder.id)
+        return LiveBackend(platform, folder.path, shared, clock, config=CONFIG), 1.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headway.backend.live import LiveBackend
-from headway.backend.state import Member
+from headway.backend.monitor import Watched
 from headway.backend.usage import UsageSample
 from headway.core.model.units import Seconds
 
@@ -49,7 +49,7 @@ class Now:
 
 @dataclass(slots=True)
 class UsageSampler:
-    platform: LiveBackend[Any]
+    backend: LiveBackend
     path: Path
     then: Callable[["UsageSampler", Seconds], None] = lambda meter, now: None
     """Called after each sample: the display."""
@@ -58,13 +58,14 @@ class UsageSampler:
     said: dict[str, list[float]] = field(default_factory=dict)
     """Values of each replica, oldest first; every second one is dropped when there are many."""
     _looks: int = 0
-    _before: dict[str, tuple[Seconds, UsageSample]] = field(default_factory=dict)
+    _before: dict[tuple[str, int], tuple[Seconds, UsageSample]] = field(default_factory=dict)
 
     def look(self, now: Seconds) -> None:
         self.due = now + max(min(EVERY, FIRST + now / 20), now * EVERY / COARSER)
         self._looks += 1
-        self.now = {m.id: self._one(m, now) for m in self.platform.members.values()}
-        if any(m.voice.flooded for m in self.platform.members.values()):
+        watched = list(self.backend.monitor.replicas.values())
+        self.now = {w.id: self._one(w, now) for w in watched}
+        if any(w.reader.flooded for w in watched):
             self.due = now + FLOOD
         if self.now:
             line = {"at_s": round(now, 3), "replicas": {k: n.plain() for k, n in self.now.items()}}
@@ -72,20 +73,20 @@ class UsageSampler:
                 file.write(json.dumps(line) + "\n")
         self.then(self, now)
 
-    def _one(self, m: Member, now: Seconds) -> Now:
-        m.voice.listen()
-        used = m.measure(cpu_only=bool(self._looks % SELDOM))
-        at, last = self._before.get(m.id, (m.since, m.before))
-        self._before[m.id] = (now, used)
+    def _one(self, w: Watched, now: Seconds) -> Now:
+        w.reader.listen()
+        used = self.backend.monitor.measure(w, cpu_only=bool(self._looks % SELDOM))
+        at, last = self._before.get((w.id, w.attempt), (w.since, w.first))
+        self._before[w.id, w.attempt] = (now, used)
         passed = used.periods - last.periods
-        if m.voice.value is not None:
-            self._keep(m.id, m.voice.value)
+        if w.reader.value is not None:
+            self._keep(w.id, w.reader.value)
         return Now(
             cpu=max(0.0, used.cpu - last.cpu) / (now - at) if now > at else 0.0,
             memory=used.memory,
             throttled=(used.throttled - last.throttled) / passed if passed > 0 else 0.0,
-            value=m.voice.value,
-            step=m.voice.step,
+            value=w.reader.value,
+            step=w.reader.step,
         )
 
     def _keep(self, name: str, value: float) -> None:

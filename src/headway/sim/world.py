@@ -9,7 +9,6 @@ from heapq import heappop, heappush
 from math import inf
 from typing import Any, assert_never
 
-from headway.backend.base import outcome
 from headway.core.fairness.water_filling import share
 from headway.core.model.decision import (
     Decision,
@@ -19,6 +18,7 @@ from headway.core.model.decision import (
     Scale,
     SetShare,
     Suspend,
+    outcome,
 )
 from headway.core.model.job import Mode, Phase
 from headway.core.model.report import Report

@@ -60,9 +60,6 @@ class RunnableJob:
     """Log file, if not `out.log` in the replica's directory."""
 
 
-LiveJob = RunnableJob  # the old name, for the live backends; remove with their rewrite
-
-
 def to_jobs(
     workload: Workload,
     path: Path,

@@ -1,58 +1,65 @@
-"""The status of a job's custom resource, which Headway writes and users read."""
+"""The status of a TrainingJob, which Headway writes."""
 
 from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from headway.core.model.job import Phase
 from headway.spec.base_model import Manifest
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z]([A-Za-z0-9]*[A-Za-z0-9])?$", max_length=128)]
-"""A condition type or reason: one word in CamelCase."""
+"""CamelCase, as the Kubernetes API conventions ask for types and reasons."""
+PhaseName = Literal[
+    "Pending", "Starting", "Running", "Migrating", "Suspending", "Paused", "Backoff", "Stopping",
+    "Succeeded", "Failed", "Cancelled",
+]  # fmt: skip
+"""`headway.core.model.job.Phase` in CamelCase."""
 
 
 class Condition(Manifest):
-    """A condition of the job."""
+    """One aspect of the job that is true, false or unknown."""
 
     type: Word
     """Accepted (it can run here), Placed (each replica has a node), Running, or Succeeded."""
     status: Literal["True", "False", "Unknown"]
-    """Whether the condition holds."""
+    """Whether it is true."""
     reason: Word
-    """Machine-readable reason, one word."""
+    """Why, in one word."""
     message: Annotated[str, Field(max_length=32768)] = ""
-    """Human-readable reason, and what to do about it."""
+    """Why, and what to do about it."""
     last_transition_time: datetime
-    """Time of the last change of `status`."""
+    """Since when it has this status."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
-    """Generation of the job that the condition describes."""
+    """The generation of the job that it describes."""
 
 
 class TrainingJobStatus(Manifest):
-    """Status of the job, written by Headway only."""
+    """The observed state. Only Headway writes it."""
 
-    phase: Phase | None = None
-    """Phase of the job."""
+    phase: PhaseName | None = None
+    """Where it is in its lifecycle."""
     reason: str = ""
-    """Reason of the phase, one sentence."""
+    """Why it is in this phase, in a sentence."""
     conditions: tuple[Condition, ...] = ()
-    """Conditions, one per type."""
+    """Conditions, one of each type."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
-    """Generation of the job that this status describes."""
+    """The generation of the job that this status describes."""
     enqueue_time: datetime | None = None
-    """Time when Headway accepted the job."""
+    """When Headway accepted it."""
     start_time: datetime | None = None
-    """Time when the job first ran."""
+    """When it was first started."""
     finish_time: datetime | None = None
     """Time when the job ended."""
     placement: dict[str, str] = {}
-    """Node of each replica, by replica (`worker-0`). Written before the first replica is bound."""
-    epoch: Annotated[int, Field(ge=0)] | None = None
-    """Number of times the job was placed; part of the names of its pods."""
+    """The node of each replica, by replica (`worker-0`). Written before the first pod is
+    created."""
+    attempt: Annotated[int, Field(ge=0)] | None = None
+    """Number of its last start; part of the names of its pods."""
     failures: Annotated[int, Field(ge=0)] | None = None
-    """Number of failures; more than backoffLimit fail the job."""
+    """How often it has failed; it is retried up to backoffLimit times."""
     replicas: Annotated[int, Field(ge=0)] | None = None
     """Number of replicas of the scalable task, or of all tasks if none is scalable."""
     selector: str = ""
-    """Label selector of the job's pods, for `kubectl scale` and autoscalers."""
+    """Label selector of its pods, for `kubectl scale` and autoscalers."""
+    state: str = ""
+    """What the next leader needs to continue; its format is not part of the API."""

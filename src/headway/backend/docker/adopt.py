@@ -1,26 +1,28 @@
-"""Containers that somebody else started, as jobs."""
+"""Foreign containers as jobs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from headway.backend.docker import container
-from headway.backend.docker.container import JOB, RUN, ContainerState
+from headway.backend.clock import Clock
+from headway.backend.docker.container import JOB, RUN, ContainerState, to_state
 from headway.backend.docker.engine import Engine
+from headway.controller.events import Event, JobSeen, NewJob
 from headway.core.model.job import JobSpec
 from headway.core.model.units import JobId, NodeId, Seconds
 from headway.errors import ConfigError, Declined
-from headway.spec.runnable import LiveJob
+from headway.spec.runnable import RunnableJob
 
 
-def by_name(engines: Sequence[Engine], names: Sequence[str]) -> list[LiveJob]:
+def by_name(engines: Sequence[Engine], names: Sequence[str]) -> list[RunnableJob]:
     return _jobs([_find(engines, name) for name in dict.fromkeys(names)])
 
 
-def by_label(engines: Sequence[Engine], label: str) -> list[LiveJob]:
-    """Those that run and carry it; `label`: KEY or KEY=VALUE."""
+def by_label(engines: Sequence[Engine], label: str) -> list[RunnableJob]:
+    """Running containers with this label: KEY or KEY=VALUE."""
     found = []
     for engine in engines:
         for each in engine.client.get("/containers/json", filters={"label": [label]}):
-            seen = container.found(engine.client.get(f"/containers/{each['Id']}/json"))
+            seen = to_state(engine.client.get(f"/containers/{each['Id']}/json"))
             if RUN not in seen.labels:
                 found.append((engine, seen))
     if not found:
@@ -35,7 +37,7 @@ def by_label(engines: Sequence[Engine], label: str) -> list[LiveJob]:
 def _find(engines: Sequence[Engine], name: str) -> tuple[Engine, ContainerState]:
     for engine in engines:
         try:
-            seen = container.found(engine.client.get(f"/containers/{name}/json"))
+            seen = to_state(engine.client.get(f"/containers/{name}/json"))
         except Declined as error:
             if error.status == 404:
                 continue
@@ -50,22 +52,24 @@ def _find(engines: Sequence[Engine], name: str) -> tuple[Engine, ContainerState]
     )
 
 
-def _jobs(found: Iterable[tuple[Engine, ContainerState]]) -> list[LiveJob]:
-    jobs: dict[str, LiveJob] = {}
+def _jobs(found: Iterable[tuple[Engine, ContainerState]]) -> list[RunnableJob]:
+    jobs: dict[str, RunnableJob] = {}
     for engine, seen in found:
         made = to_job(engine.name, seen, jobs)
         jobs[made.id] = made
     return list(jobs.values())
 
 
-def to_job(node: NodeId, seen: ContainerState, taken: Iterable[str], at: Seconds = 0.0) -> LiveJob:
-    """Named by its label, else as the container is."""
+def to_job(
+    node: NodeId, seen: ContainerState, taken: Iterable[str], at: Seconds = 0.0
+) -> RunnableJob:
+    """Named by its label, else like the container."""
     name = _clean(seen.labels.get(JOB) or seen.name)
     if name in taken:
         name = _clean(seen.name)
     if name in taken:
         name = f"{name}-{seen.id[:12]}"
-    return LiveJob(
+    return RunnableJob(
         id=JobId(name),
         at=at,
         spec=JobSpec(kind=seen.image),
@@ -76,6 +80,32 @@ def to_job(node: NodeId, seen: ContainerState, taken: Iterable[str], at: Seconds
 
 
 def _clean(name: str) -> str:
-    """As jobs are called."""
+    """As a name of a job."""
     kept = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
     return kept[:63] or "container"
+
+
+class LabelWatch:
+    """Adopts foreign containers with a label when they start."""
+
+    def __init__(self, label: str, jobs: dict[JobId, RunnableJob], clock: Clock) -> None:
+        """`label`: KEY or KEY=VALUE; "" matches none."""
+        self._label, self._jobs, self._clock = label, jobs, clock
+        self.released: set[str] = set()
+        """Containers that were jobs and are no longer."""
+
+    def matches(self, attributes: Mapping[str, str]) -> bool:
+        key, equals, value = self._label.partition("=")
+        here = attributes.get(key) if key and RUN not in attributes else None
+        return here is not None and (not equals or here == value)
+
+    def started(self, engine: Engine, inspected: Mapping[str, Any]) -> list[Event]:
+        seen = to_state(inspected)
+        known = {job.adopted for job in self._jobs.values()} - self.released
+        if not seen.running or seen.id in known:
+            return []
+        self.released.discard(seen.id)
+        job = to_job(engine.name, seen, self._jobs, self._clock())
+        self._jobs[job.id] = job
+        node, at = engine.name, job.at
+        return [JobSeen(NewJob(id=job.id, spec=job.spec, submitted_at=at, foreign=True, node=node))]

@@ -1,7 +1,7 @@
 """A thin client of the engine's HTTP API, over its socket or TCP. Standard library only.
 
-One connection a call: a unix socket opens in a tenth of a millisecond, and no call then waits for
-another. What the engine declines is `Declined`, with its own words; who does not answer is
+One connection per call: a unix socket opens in a tenth of a millisecond, and calls do not wait for
+each other. An error response raises `Declined` with the engine's message; no response raises
 `Unreachable`.
 """
 
@@ -20,12 +20,12 @@ from urllib.parse import urlencode, urlsplit
 from headway.errors import BackendError, ConfigError, Declined, Denied, Unreachable
 
 OLDEST = (1, 41)
-"""The API of Docker 20.10. What we use of it has not changed since."""
+"""API version of Docker 20.10, the oldest that is supported."""
 USUAL = "unix:///var/run/docker.sock"
 PATIENCE = 30.0
-"""Seconds for an answer. What takes longer (a stream) has no limit."""
+"""Timeout for a response, in seconds; streams have none."""
 BUSY = tuple(0.01 * 2**n for n in range(9))
-"""Seconds between tries to get in where many want to: five in all."""
+"""Delays, in seconds, between attempts to connect to a socket whose backlog is full."""
 HEADER = "X-Docker-Container-Path-Stat"
 
 
@@ -44,7 +44,7 @@ class _Unix(HTTPConnection):
         for pause in (*BUSY, None):
             try:
                 self.sock.connect(self._path)
-            except BlockingIOError:  # too many are waiting to be let in
+            except BlockingIOError:  # the backlog is full
                 if pause is None:
                     raise
                 sleep(pause)
@@ -53,7 +53,7 @@ class _Unix(HTTPConnection):
 
 
 class Stream:
-    """An answer that goes on: chunks of bytes until the engine ends it, or `close`."""
+    """A streaming response: chunks of bytes until the engine or `close` ends it."""
 
     def __init__(
         self, connection: HTTPConnection, line: socket.socket, response: HTTPResponse
@@ -66,13 +66,13 @@ class Stream:
             while chunk := self._response.read1(65536):
                 yield chunk
         except (OSError, HTTPException, ValueError):
-            return  # cut off; who wants to know looks again
+            return  # the connection was cut
         finally:
             self._response.close()
             self._connection.close()
 
     def close(self) -> None:
-        """From another thread: whoever reads is woken, and finds the end."""
+        """From another thread: the reader finds the end of the stream."""
         with suppress(OSError):
             self._line.shutdown(socket.SHUT_RDWR)
 
@@ -84,7 +84,7 @@ class Client:
         parts = urlsplit(url)
         if parts.scheme not in ("unix", "tcp", "http", "https") or not (parts.netloc or parts.path):
             raise ConfigError(
-                f"{url!r} is no address of a Docker engine",
+                f"{url!r} is not the address of a Docker engine",
                 hint="unix:///var/run/docker.sock or tcp://HOST:2375; for ssh, forward its socket",
             )
         self._parts = parts
@@ -92,16 +92,16 @@ class Client:
     # -- calls -----------------------------------------------------------------------------------
 
     def hello(self) -> dict[str, Any]:
-        """Agree on a version; what the engine says of itself."""
+        """Negotiate the API version; returns the engine's `/version`."""
         self._prefix = ""
         try:
             said = dict(self.get("/version"))
             newest, oldest = (_version(said.get(k, "1.0")) for k in ("ApiVersion", "MinAPIVersion"))
         except (ValueError, TypeError):
-            raise Unreachable(f"what answers at {self.url} is no Docker engine") from None
+            raise Unreachable(f"invalid response from {self.url}; is it a Docker engine?") from None
         if newest < OLDEST:
             raise BackendError(
-                f"the Docker engine at {self.url} is too old: it speaks API {said['ApiVersion']}",
+                f"Docker engine at {self.url} is too old: its API version is {said['ApiVersion']}",
                 hint=f"Headway needs {OLDEST[0]}.{OLDEST[1]} or later, which is Docker 20.10",
             )
         agreed = max(OLDEST, oldest)
@@ -118,7 +118,7 @@ class Client:
         self.call("DELETE", path, query)
 
     def call(self, method: str, path: str, query: Mapping[str, Any], body: object = None) -> Any:
-        """An answer as plain data; None: there is nothing to say."""
+        """The response as plain data; None: it is empty."""
         with self._open(method, path, query, body) as response:
             text = response.read()
         kind = response.headers.get("Content-Type", "")
@@ -130,9 +130,7 @@ class Client:
     # -- archives --------------------------------------------------------------------------------
 
     def stat(self, container: str, path: str) -> str:
-        """What the engine knows of a file in a container; "": it is not there. It changes when
-        the file does.
-        """
+        """Metadata of a file in a container; changes when the file does; "": not found."""
         where = f"/containers/{container}/archive"
         try:
             with self._open("HEAD", where, {"path": path}, None) as response:
@@ -144,16 +142,16 @@ class Client:
 
     @contextmanager
     def fetch(self, container: str, path: str) -> Iterator[HTTPResponse]:
-        """A file or folder of a container, as a tar file to read from."""
+        """A file or folder of a container as a tar stream."""
         where = f"/containers/{container}/archive"
         with self._open("GET", where, {"path": path}, None) as response:
             yield response
 
     def put(self, container: str, data: bytes, path: str = "/") -> None:
-        """Lay the files of a tar file into a container."""
+        """Extract a tar file into a container."""
         self.call("PUT", f"/containers/{container}/archive", {"path": path}, data)
 
-    # -- how -------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------
 
     @contextmanager
     def _open(
@@ -206,23 +204,24 @@ class Client:
         return HTTPConnection(host, parts.port or 2375, timeout=timeout)
 
     def _silent(self, error: Exception) -> BackendError:
-        """Why nobody answers, in words."""
+        """Why there was no response."""
         if isinstance(error, PermissionError):
             return Denied(
-                f"the Docker engine at {self.url} is not yours to use",
-                hint="join its group (usermod -aG docker USER, then log in again), or run as root",
+                f"permission denied: {self.url}",
+                hint="add your user to the group `docker` (usermod -aG docker USER, then log in "
+                "again), or run as root",
             )
         if isinstance(error, HTTPException):
-            return Unreachable(f"what answers at {self.url} is no Docker engine, or it stopped")
+            return Unreachable(f"invalid response from {self.url}; is it a Docker engine?")
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return Unreachable(
             f"no Docker engine answers at {self.url}: {why}",
-            hint="start it (systemctl start docker), or say where one is: DOCKER_HOST, --engine",
+            hint="start it (systemctl start docker), or name another: DOCKER_HOST, --engine",
         )
 
 
 def objects(stream: Stream) -> Iterator[dict[str, Any]]:
-    """A stream of objects, one a line."""
+    """The objects of a stream, one per line."""
     rest = b""
     for chunk in stream:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -230,7 +229,7 @@ def objects(stream: Stream) -> Iterator[dict[str, Any]]:
 
 
 def _trust() -> ssl.SSLContext:
-    """Certificates as the `docker` command takes them."""
+    """Certificates, found as by the `docker` command."""
     folder = Path(os.environ.get("DOCKER_CERT_PATH") or Path.home() / ".docker")
     try:
         trust = ssl.create_default_context(cafile=str(folder / "ca.pem"))
@@ -258,7 +257,7 @@ def _version(text: str) -> tuple[int, int]:
 
 
 def _each(value: object) -> tuple[object, ...]:
-    """A tuple is a word that is said several times; None is not said at all."""
+    """A tuple is a repeated parameter; None is left out."""
     if isinstance(value, tuple):
         return value
     return () if value is None else (value,)

@@ -1,11 +1,11 @@
-"""Shares in the engine's words: what to ask for, and what a container has.
+"""Limit and weight of a container as fields of the engine's API, and back.
 
-The engine knows a ceiling in two ways that exclude each other: a number of CPUs (`--cpus`) and a
-quota (`--cpu-quota`). A container keeps the way in which it was created; who has none gets the
-first. To take a ceiling away is not possible: zero means "as it is". So no ceiling is all CPUs.
+The engine has two forms of a CPU limit that exclude each other: a number of CPUs (`--cpus`) and a
+quota (`--cpu-quota`). A container keeps the form in which it was created; one without a limit gets
+the first. A limit cannot be removed, because zero means "unchanged": no limit is set as all CPUs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headway.core.model.units import Bytes, Cores
@@ -16,17 +16,17 @@ PERIOD = 100_000
 LEAST_QUOTA = 1000
 LEAST_CPUS: Cores = 0.01
 NORMAL = 1024
-"""Shares of who was given none."""
+"""`CpuShares` of a container that was created without."""
 
 
-def asked(
+def share_body(
     host: Mapping[str, Any], cores: Cores, limit: Cores | None, weight: float
 ) -> dict[str, int]:
-    """What to ask of the engine. `host`: the container's `HostConfig`; `cores`: all there are.
+    """An update of limit and weight. `host`: the container's `HostConfig`; `cores`: of the engine.
 
-    >>> asked({"CpuQuota": 50000}, 2, None, 1.0)
+    >>> share_body({"CpuQuota": 50000}, 2, None, 1.0)
     {'CpuShares': 1024, 'CpuPeriod': 100000, 'CpuQuota': 200000}
-    >>> asked({}, 2, 0.25, 3.0)
+    >>> share_body({}, 2, 0.25, 3.0)
     {'CpuShares': 3072, 'NanoCpus': 250000000}
     """
     most = cores if limit is None else min(limit, cores)
@@ -41,8 +41,21 @@ def asked(
     return {**shares, "NanoCpus": round(max(LEAST_CPUS, most) * NANO)}
 
 
+def create_body(
+    cpus: Sequence[int] | None, cores: Cores, limit: Cores | None, memory: Bytes
+) -> dict[str, int | str]:
+    """Limits of a new container.
+
+    >>> create_body((0, 1), 4, None, 2**30)
+    {'CpuShares': 1024, 'CpusetCpus': '0,1', 'Memory': 1073741824, 'MemorySwap': 1073741824}
+    """
+    cpu = {"CpuShares": NORMAL} if limit is None else share_body({}, cores, limit, 1.0)
+    where = ",".join(map(str, cpus or ()))
+    return {**cpu, "CpusetCpus": where, "Memory": int(memory), "MemorySwap": int(memory)}
+
+
 def share(host: Mapping[str, Any], cores: Cores) -> tuple[Cores | None, float]:
-    """Ceiling and weight, as the engine has them."""
+    """Limit and weight of a container."""
     if _by_quota(host):
         quota = host.get("CpuQuota") or 0
         limit = quota / (host.get("CpuPeriod") or PERIOD) if quota > 0 else None
@@ -54,22 +67,22 @@ def share(host: Mapping[str, Any], cores: Cores) -> tuple[Cores | None, float]:
     return limit, (host.get("CpuShares") or NORMAL) / NORMAL
 
 
-def as_before(host: Mapping[str, Any], cores: Cores) -> dict[str, int]:
-    """What to ask for so that a container is again as it was found."""
+def restore_body(host: Mapping[str, Any], cores: Cores) -> dict[str, int]:
+    """An update that restores a container to its first state."""
     limit, weight = share(host, cores)
-    return asked(host, cores, limit, weight)
+    return share_body(host, cores, limit, weight)
 
 
-def memory(host: Mapping[str, Any], most: Bytes) -> dict[str, int]:
-    """The most it may hold, always with its swap: the engine refuses a ceiling above the swap that
-    it knows, and given both it writes them in the order that the kernel takes.
+def memory_body(host: Mapping[str, Any], limit: Bytes) -> dict[str, int]:
+    """An update of the memory limit, always with swap: the engine refuses a limit above the swap
+    limit it has, and given both it writes them in the order that the kernel accepts.
 
-    >>> memory({"Memory": 100, "MemorySwap": 150}, 400)
+    >>> memory_body({"Memory": 100, "MemorySwap": 150}, 400)
     {'Memory': 400, 'MemorySwap': 450}
     """
     now, swap = host.get("Memory") or 0, host.get("MemorySwap") or 0
     more = swap - now if now and swap > now else 0
-    return {"Memory": int(most), "MemorySwap": -1 if swap < 0 else int(most) + more}
+    return {"Memory": int(limit), "MemorySwap": -1 if swap < 0 else int(limit) + more}
 
 
 def _by_quota(host: Mapping[str, Any]) -> bool:

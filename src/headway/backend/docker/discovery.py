@@ -1,4 +1,4 @@
-"""Which engines there are, and the nodes that are cut out of each."""
+"""Finds the engines of a run, and divides each into nodes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from headway.backend.docker.engine import Engine
 from headway.core.model.node import Node
 from headway.core.model.units import NodeId
 from headway.errors import ConfigError, Declined
-from headway.spec.runnable import LiveJob
+from headway.spec.runnable import RunnableJob
 from headway.spec.workload import NodeSpec, Workload
 
 DOCKER = NodeId("docker")
-"""The name of the only engine, where nobody gave it one."""
+"""Default name of the only engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class EngineTarget:
     url: str
     name: NodeId
     node: Node | None = None
-    """What the workload says of it; None: it is the whole engine."""
+    """As the workload describes it; None: the whole engine."""
 
 
-def spots(given: Sequence[str], workload: Workload | None) -> list[EngineTarget]:
+def engine_targets(given: Sequence[str], workload: Workload | None) -> list[EngineTarget]:
     """`given`: NAME=URL, or a URL alone."""
     engines = dict(_named(word, i) for i, word in enumerate(given))
     told = workload is not None and "nodes" in workload.model_fields_set
@@ -70,19 +70,19 @@ def _only(engines: dict[NodeId, str]) -> str:
 
 
 def connect(found: Sequence[EngineTarget]) -> tuple[list[Engine], float]:
-    """Say hello to each; the nodes of one engine lie side by side on its CPUs. Also the factor by
-    which they were scaled down, where they ask for more than there is.
+    """Connect to each. The nodes of one engine get separate CPUs. Also returns the factor by which
+    their CPU was scaled down, if they need more than the engine has.
     """
-    made = {spot.name: Engine(spot.name, Client(spot.url)) for spot in found}
+    made = {target.name: Engine(target.name, Client(target.url)) for target in found}
     least = 1.0
-    for url in dict.fromkeys(spot.url for spot in found):
-        here = [spot for spot in found if spot.url == url]
+    for url in dict.fromkeys(target.url for target in found):
+        here = [target for target in found if target.url == url]
         engine = made[here[0].name]
-        asked = tuple(spot.node or _whole(made[spot.name]) for spot in here)
+        asked = tuple(target.node or _whole(made[target.name]) for target in here)
         nodes, factor = fit_nodes(asked, engine.cores, engine.memory)
         least = min(least, factor)
         for part in cut(nodes, range(int(engine.cores))):
-            made[part.node.id].cut(part.node.capacity, part.cpus)
+            made[part.node.id].limit_to(part.node.capacity, part.cpus)
     return list(made.values()), least
 
 
@@ -90,8 +90,8 @@ def _whole(engine: Engine) -> Node:
     return Node(id=engine.name, capacity=engine.capacity)
 
 
-def check_images(engines: Sequence[Engine], jobs: Sequence[LiveJob]) -> None:
-    """A missing image should be said before anything is started."""
+def check_images(engines: Sequence[Engine], jobs: Sequence[RunnableJob]) -> None:
+    """Report a missing image before anything is started."""
     images = dict.fromkeys(c.image for job in jobs for c in job.commands.values() if c.image)
     for engine in engines:
         for image in images:
@@ -114,4 +114,4 @@ def _how_to_get(image: str) -> str:
 
 
 WORKLOADS = "headway-workloads"
-"""The image of the built-in trainings, and of tasks that name none."""
+"""Image of the built-in trainings, and of tasks that name none."""

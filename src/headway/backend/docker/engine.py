@@ -1,151 +1,116 @@
-"""One engine as a node: a thread that does what takes time, and one that hears what happens.
+"""A Docker engine as a node: a worker that makes its calls, and a thread that reads its events.
 
-Only the loop's own thread changes anything of ours: the two hand it closures, by `LoopQueue`.
+Both hand closures to the loop's thread; nothing else is changed from here.
 """
 
-from collections.abc import Callable
-from queue import Empty, SimpleQueue
-from threading import Event, Thread
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from functools import partial
+from threading import Event as Flag
+from threading import Thread
+from typing import Any
 
 from headway.backend.docker.client import Client, Stream, objects
-from headway.backend.worker import LoopQueue
+from headway.backend.worker import EventQueue, Worker
+from headway.controller.events import Event
+from headway.core.model.node import Node
 from headway.core.model.units import Bytes, Cores, NodeId, Resources, Seconds
 from headway.errors import BackendError, Unreachable
 
-T = TypeVar("T")
-QUIET: Seconds = 5.0
-"""After this time without work the engine is asked whether it is still there."""
-AGAIN: Seconds = 0.5
-"""Between two tries to reach an engine that has gone."""
-WANTED = ("start", "die", "destroy")
-
-Told = dict[str, Any]
+PING: Seconds = 5.0
+"""Between two checks whether a connection without events still exists."""
+RECONNECT: Seconds = 0.5
+"""Between two attempts to reach an engine that does not answer."""
+ACTIONS = ("start", "die", "destroy")
 
 
 class Engine:
-    """What it says arrives by `up`, `down` and `event`, in the loop's thread."""
-
     def __init__(self, name: NodeId, client: Client) -> None:
         self.name, self.client = name, client
-        said = client.hello()
-        info = client.get("/info")
+        version, info = client.hello(), client.get("/info")
         self.cores: Cores = float(info["NCPU"])
         self.memory: Bytes = float(info["MemTotal"])
         self.capacity = Resources(cpu=self.cores, memory=self.memory)
         self.cpus: tuple[int, ...] | None = None
         """Where its containers run; None: anywhere."""
-        self.version = str(said.get("Version", ""))
+        self.version = str(version.get("Version", ""))
         self.up = True
+        """Whether it answers; changed in the loop's thread."""
         self.apart = False
         """Its containers cannot see our folders: files travel as archives."""
-        self.broken = 0
-        """How often it has gone."""
-        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._stopped = Event()
+        self.worker: Worker
+        self._stopped = Flag()
         self._stream: Stream | None = None
-        self._threads: list[Thread] = []
+        self._thread: Thread | None = None
+        self._ping_at: Seconds = 0.0
 
-    def cut(self, capacity: Resources, cpus: tuple[int, ...] | None) -> None:
-        """It is a part of the engine only."""
+    def limit_to(self, capacity: Resources, cpus: tuple[int, ...] | None) -> None:
+        """The node is a part of the engine only."""
         self.capacity, self.cpus = capacity, cpus
 
-    # -- what takes time ---------------------------------------------------------------------------
+    def node(self) -> Node:
+        return Node(id=self.name, capacity=self.capacity, up=self.up)
 
     def begin(
         self,
-        mail: LoopQueue,
+        queue: EventQueue,
         *,
-        up: Callable[[], None],
-        down: Callable[[BackendError], None],
-        event: Callable[[Told], None],
+        connected: Callable[[], Iterable[Event]],
+        lost: Callable[[BackendError], Iterable[Event]],
+        event: Callable[[dict[str, Any]], Iterable[Event]],
     ) -> None:
-        """Work and listen from now on."""
-        self._mail, self._up, self._down, self._event = mail, up, down, event
-        for each in (self._working, self._listening):
-            thread = Thread(target=each, name=f"{self.name}{each.__name__}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+        """Make calls and read events from now on; the functions run in the loop's thread."""
+        self.worker = Worker(f"engine {self.name}", queue)
 
-    def do(
-        self,
-        call: Callable[[], T],
-        then: Callable[[T], None] = lambda answer: None,
-        failed: Callable[[BackendError], None] = lambda error: None,
-    ) -> Event:
-        """In its turn; `then` or `failed` is called in the loop's thread. The event is set when
-        the engine has answered.
-        """
-        answered = Event()
+        def listen() -> None:
+            reached = True
+            while not self._stopped.is_set():
+                why: BackendError = Unreachable(f"connection to {self.client.url} was closed")
+                try:
+                    if not reached:
+                        self.client.hello()
+                    stream = self._subscribe()
+                    reached = True
+                    queue.put(connected)
+                    for each in objects(stream):
+                        queue.put(partial(event, each))
+                except BackendError as error:
+                    why = error
+                except Exception as error:  # noqa: BLE001 - the outermost guard of this thread
+                    why = BackendError(f"unexpected {type(error).__name__}: {error}")
+                if reached and not self._stopped.is_set():
+                    reached = False
+                    queue.put(partial(lost, why))
+                self._stopped.wait(RECONNECT)
 
-        def work() -> None:
-            try:
-                answer = call()
-            except BackendError as error:
-                self._mail.put(lambda error=error: failed(error))  # type: ignore[misc]
-            except Exception as error:  # noqa: BLE001 - this thread must outlive any surprise
-                surprise = BackendError(f"{type(error).__name__}: {error}")
-                self._mail.put(lambda: failed(surprise))
-            else:
-                self._mail.put(lambda: then(answer))
-            finally:
-                answered.set()
+        self._thread = Thread(target=listen, name=f"events of {self.name}", daemon=True)
+        self._thread.start()
 
-        self._work.put(work)
-        return answered
+    def _subscribe(self) -> Stream:
+        filters = {"type": ["container"], "event": list(ACTIONS)}
+        self._stream = self.client.stream("/events", filters=filters)
+        if self._stopped.is_set():
+            self._stream.close()
+        return self._stream
 
-    def _working(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                work = self._work.get(timeout=QUIET)
-            except Empty:
-                self._still_there()
-                continue
-            if work is None:
-                return
-            work()
+    def reconnect(self) -> None:
+        """A call was not answered: drop the connection, and compare everything when it is back."""
+        if self._stream is not None:
+            self._stream.close()
 
-    def _still_there(self) -> None:
-        """A connection that broke without a word would be waited on for ever."""
-        if self._stream is not None and self.up:
-            try:
-                self.client.get("/_ping")
-            except Unreachable:
-                self._stream.close()
-            except BackendError:
-                return
+    def ping(self, now: Seconds) -> None:
+        """A connection that broke without notice would be read for ever."""
+        if self.up and now >= self._ping_at:
+            self._ping_at = now + PING
+            self.worker.do(partial(self.client.get, "/_ping"), failed=self._no_pong)
 
-    # -- what happens ------------------------------------------------------------------------------
-
-    def _listening(self) -> None:
-        filters = {"type": ["container"], "event": list(WANTED)}
-        while not self._stopped.is_set():
-            why: BackendError = Unreachable(f"the engine at {self.client.url} closed the line")
-            try:
-                if not self.up:
-                    self.client.hello()
-                self._stream = self.client.stream("/events", filters=filters)
-                if self._stopped.is_set():
-                    self._stream.close()
-                self.up = True
-                self._mail.put(self._up)
-                for happened in objects(self._stream):
-                    self._mail.put(lambda happened=happened: self._event(happened))  # type: ignore[misc]
-            except BackendError as error:
-                why = error
-            except Exception as error:  # noqa: BLE001 - this thread must outlive any surprise
-                why = BackendError(f"{type(error).__name__}: {error}")
-            if self._stopped.is_set():
-                return
-            if self.up:
-                self.up = False
-                self._mail.put(lambda why=why: self._down(why))  # type: ignore[misc]
-            self._stopped.wait(AGAIN)
+    def _no_pong(self, error: BackendError) -> Iterable[Event]:
+        if isinstance(error, Unreachable):
+            self.reconnect()
+        return ()
 
     def close(self) -> None:
         self._stopped.set()
-        self._work.put(None)
-        if self._stream is not None:
-            self._stream.close()
-        for thread in self._threads:
-            thread.join(timeout=2.0)
+        self.reconnect()
+        if self._thread is not None:
+            self.worker.close()
+            self._thread.join(timeout=2.0)

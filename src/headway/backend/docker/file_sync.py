@@ -1,12 +1,13 @@
-"""Files between our folder of a replica and a container that cannot see it.
+"""Copies files between a replica's folder and a container that cannot see it.
 
-Reports and checkpoints are fetched as they appear, the wish for a checkpoint is brought there. So
-our folder is what it is elsewhere, and everybody else looks into it as always. A checkpoint is
-whole here before `LATEST` names it, as the SDK has it.
+Reports and checkpoints are downloaded as they appear, requests for a checkpoint are uploaded. So
+the folder has the same content as on other platforms. A checkpoint is complete here before
+`LATEST` names it, as with the SDK.
 """
 
 import io
 import json
+import os
 import shutil
 import tarfile
 from contextlib import suppress
@@ -19,24 +20,26 @@ LATEST = "LATEST"
 
 
 class FileSync:
-    """Called by the engine's thread alone."""
+    """Used in the engine's worker only."""
 
-    def __init__(self, client: Client, container: str, folder: Path, user: str, epoch: int) -> None:
+    def __init__(
+        self, client: Client, container: str, folder: Path, user: str, attempt: int
+    ) -> None:
         self.client, self.container, self.folder = client, container, folder
-        self._began = folder / f"reports.{epoch}"
-        """How much had been said before this epoch."""
+        self._began = folder / f"reports.{attempt}"
+        """Holds the size of our `reports.jsonl` before this attempt."""
         owner, _, group = user.partition(":")
         self._owner = (int(owner), int(group or owner)) if owner.isdigit() else (0, 0)
         self._known: dict[str, str] = {}
         self._asked = False
 
-    def furnish(self) -> None:
-        """Before it starts: the folder, and the checkpoint to go on from."""
-        files = [self.folder, self.folder / "epoch", *self._checkpoint()]
+    def upload(self) -> None:
+        """Before it starts: the folder, and the checkpoint to continue from."""
+        files = [self.folder, self.folder / "attempt", *self._checkpoint()]
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as tar:
             for path in files:
-                tar.add(path, str(path), recursive=False, filter=self._theirs)
+                tar.add(path, str(path), recursive=False, filter=self._owned)
         self.client.put(self.container, buffer.getvalue())
 
     def sync(self) -> None:
@@ -44,12 +47,13 @@ class FileSync:
             self._fetch_reports()
             if self._changed(f"checkpoint/{LATEST}"):
                 self._fetch_checkpoint()
-            if (self.folder / "ask").exists() and not self._asked:
-                self._asked = True
-                self._bring("ask")
+            asked = (self.folder / "ask").exists()
+            if asked and not self._asked:
+                self.upload_file("ask")
+            self._asked = asked
 
-    def last(self) -> None:
-        """When it has exited: all that is there."""
+    def download(self) -> None:
+        """Everything, after it has exited."""
         with suppress(Declined):
             self._fetch_reports()
             self._fetch_checkpoint()
@@ -58,7 +62,7 @@ class FileSync:
         there = self.folder / "checkpoint"
         return [there, *sorted(there.rglob("*"))]
 
-    def _theirs(self, info: tarfile.TarInfo) -> tarfile.TarInfo:
+    def _owned(self, info: tarfile.TarInfo) -> tarfile.TarInfo:
         info.uid, info.gid = self._owner
         info.uname = info.gname = ""
         info.mode |= 0o777 if info.isdir() and self._owner == (0, 0) else 0
@@ -69,14 +73,15 @@ class FileSync:
         before, self._known[name] = self._known.get(name, ""), seen
         return bool(seen) and seen != before
 
-    def _bring(self, name: str) -> None:
+    def upload_file(self, name: str) -> None:
+        """One file of its folder."""
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as tar:
-            tar.add(self.folder / name, name, filter=self._theirs)
+            tar.add(self.folder / name, name, filter=self._owned)
         self.client.put(self.container, buffer.getvalue(), str(self.folder))
 
     def _fetch_reports(self) -> None:
-        """Its new lines are added to ours."""
+        """Append its new lines to ours."""
         name = "reports.jsonl"
         if not self._changed(name):
             return
@@ -101,12 +106,12 @@ class FileSync:
             self.client.fetch(self.container, str(self.folder / "checkpoint")) as answer,
             tarfile.open(fileobj=answer, mode="r|") as tar,
         ):
-            tar.extractall(part, filter="data")
+            _extract(tar, part)
         came = part / "checkpoint"
-        if not _whole(came):
-            self._known.clear()  # it changed while it was read: again, next time
+        if not _complete(came):
+            self._known.clear()  # it changed while it was read; the next sync repeats it
             return
-        entries = sorted(came.iterdir(), key=lambda p: p.name == LATEST)  # that one comes last
+        entries = sorted(came.iterdir(), key=lambda p: p.name == LATEST)  # LATEST comes last
         for path in entries:
             there = self.folder / "checkpoint" / path.name
             if there.is_dir() and path.is_dir():
@@ -121,11 +126,35 @@ class FileSync:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _whole(folder: Path) -> bool:
-    """Is the checkpoint there that `LATEST` names? Without the SDK there is none."""
+def _complete(folder: Path) -> bool:
+    """Whether the checkpoint that `LATEST` names is there; without the SDK there is none."""
     try:
         return (folder / str(json.loads((folder / LATEST).read_text())["name"])).exists()
     except FileNotFoundError:
         return True
     except (ValueError, KeyError, TypeError):
         return False
+
+
+def _extract(tar: tarfile.TarFile, to: Path) -> None:
+    """Files, folders and links below `to`; a container may send anything. `filter="data"` does
+    the same, but not before Python 3.11.4.
+    """
+    for member in tar:
+        there = to / member.name
+        if not _is_below(to, there):
+            continue
+        there.parent.mkdir(parents=True, exist_ok=True)
+        if member.isdir():
+            there.mkdir(exist_ok=True)
+        elif member.issym() and _is_below(to, there.parent / member.linkname):
+            there.symlink_to(member.linkname)
+        elif member.isfile() and (source := tar.extractfile(member)) is not None:
+            with there.open("wb") as file:
+                shutil.copyfileobj(source, file)
+            os.utime(there, (member.mtime, member.mtime))
+
+
+def _is_below(folder: Path, path: Path) -> bool:
+    """Where links that were extracted before lead counts, too."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

@@ -1,7 +1,7 @@
-"""What a container prints, copied into its `out.log` as it comes.
+"""The output of a container, copied into its `out.log`.
 
-From there it is read like any other log (`metrics/reader.py`). With each line the engine tells the
-time; the last one is kept in `log.EPOCH`, so that a later Headway continues after it.
+From there it is read like any other log (`metrics/reader.py`). The engine stamps each line with
+the time; the last stamp is kept in `log.ATTEMPT`, so that a later process continues after it.
 """
 
 import os
@@ -14,24 +14,26 @@ from headway.backend.docker.client import Client, Stream
 from headway.errors import BackendError
 
 HEAD = 8
-"""Bytes before each piece: which stream, and how many follow."""
+"""Bytes before each frame: the stream, and the length."""
 
 
 class LogFollower:
-    """A thread that copies until the container, or the engine, has no more to say."""
+    """A thread that copies until the container exits or the connection ends."""
 
     def __init__(
-        self, client: Client, container: str, folder: Path, epoch: int, *, new_only: bool = False
+        self, client: Client, container: str, folder: Path, attempt: int, *, new_only: bool = False
     ) -> None:
-        """`new_only`: what it printed before we came is left out."""
+        """`new_only`: skip earlier output."""
         self.client, self.container = client, container
-        self._log, self._place = folder / "out.log", folder / f"log.{epoch}"
-        self._last = self._place.read_text() if self._place.exists() else ""
+        self._log, self._position = folder / "out.log", folder / f"log.{attempt}"
+        self._last = self._position.read_text() if self._position.exists() else ""
         self._tail = "0" if new_only and not self._last else "all"
         self._stream: Stream | None = None
         self._closed = False
         self.over = Event()
-        self.trouble = ""
+        self.error = ""
+        self.reported = False
+        """Whether a user was told of the error."""
         Thread(target=self._run, name=f"log {container[:12]}", daemon=True).start()
 
     def _run(self) -> None:
@@ -45,26 +47,26 @@ class LogFollower:
             )  # fmt: skip
             if self._closed:
                 self._stream.close()
-            self._copy(raw_pieces(self._stream) if raw else pieces(self._stream))
+            self._copy(raw_lines(self._stream) if raw else frames(self._stream))
         except BackendError as error:
-            self.trouble = error.message
-        except OSError as error:  # our own disk is full: the job goes on, unheard
-            self.trouble = str(error)
+            self.error = error.message
+        except OSError as error:  # our disk is full: the job continues
+            self.error = str(error)
         finally:
             self.over.set()
 
-    def _copy(self, found: Iterator[bytes]) -> None:
+    def _copy(self, lines: Iterator[bytes]) -> None:
         log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        place = os.open(self._place, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        position = os.open(self._position, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            for piece in found:
-                stamp, _, text = piece.partition(b" ")
-                if stamp.decode(errors="replace") > self._last:  # the rest was copied before
+            for line in lines:
+                stamp, _, text = line.partition(b" ")
+                if stamp.decode(errors="replace") > self._last:  # others were copied before
                     os.write(log, text)
-                    os.pwrite(place, stamp, 0)
+                    os.pwrite(position, stamp, 0)
         finally:
             os.close(log)
-            os.close(place)
+            os.close(position)
 
     def close(self) -> None:
         self._closed = True
@@ -72,8 +74,8 @@ class LogFollower:
             self._stream.close()
 
 
-def pieces(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
-    """What was printed, piece by piece, from a stream in which each has a head."""
+def frames(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
+    """The content of each frame of a multiplexed stream."""
     rest = b""
     for chunk in stream:
         rest += chunk
@@ -85,8 +87,8 @@ def pieces(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
             rest = rest[HEAD + size :]
 
 
-def raw_pieces(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
-    """The same for a container with a terminal: lines, as they are."""
+def raw_lines(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
+    """The lines of a container with a terminal, whose output is not framed."""
     rest = b""
     for chunk in stream:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -96,7 +98,7 @@ def raw_pieces(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
 
 
 def since(stamp: str) -> str | None:
-    """A time as the engine tells it, in the words in which it wants to be asked.
+    """A stamp of the engine as its query parameter.
 
     >>> since("1970-01-01T00:01:00.250000000Z")
     '60.250000000'

@@ -1,101 +1,159 @@
-"""What is asked of an engine about one replica. All of it may take time, and is called in the
-engine's thread (`engine.py`); nothing here changes what the loop knows.
-"""
+"""Calls to an engine about one container. They block, so they run in the engine's worker."""
 
 from time import sleep
 from typing import Any
 
 from headway import failpoint
-from headway.backend.docker import container, cpu_limits, recovery
-from headway.backend.docker.container import ContainerState
+from headway.backend.docker import container_spec, cpu_limits, stats
+from headway.backend.docker.container import ContainerState, to_state
+from headway.backend.docker.container_table import ContainerRecord
 from headway.backend.docker.file_sync import FileSync
-from headway.backend.docker.replica import Member
+from headway.backend.docker.log_follower import LogFollower
 from headway.core.model.units import Bytes, Cores, Seconds
 from headway.errors import Declined
 
+KILLED = 137
 REMOVAL: Seconds = 0.2
-"""Until a container that somebody removes by force is gone, once it has been killed."""
+"""Until a container that is removed by force is gone, once it has been killed."""
+LAST_OUTPUT: Seconds = 1.0
+"""For the last output of a container that has exited."""
+BAD_REQUEST, NOT_FOUND, CONFLICT = 400, 404, 409
 
 
-def inspect(m: Member) -> ContainerState:
-    return container.found(m.engine.client.get(f"/containers/{m.container}/json"))
+def inspect(c: ContainerRecord) -> ContainerState:
+    return to_state(c.engine.client.get(f"/containers/{c.name}/json"))
 
 
-def seek(m: Member) -> ContainerState | None:
-    """None: there is none any more."""
+def find(c: ContainerRecord) -> ContainerState | None:
+    """None: it does not exist."""
     try:
-        return inspect(m)
-    except Declined:
+        return inspect(c)
+    except Declined as error:
+        if error.status != NOT_FOUND:
+            raise
         return None
 
 
-def launch(m: Member, made: dict[str, Any]) -> ContainerState:
-    """Create, furnish, start."""
+def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
+    """Create it, copy its files where it cannot see them, start it. What an earlier process has
+    done of that is not repeated.
+    """
     failpoint.hit()
     try:
-        m.engine.client.post("/containers/create", made, name=m.container)
+        c.engine.client.post("/containers/create", body, name=c.name)
     except Declined as error:
-        if error.status == 400 and "bind source" in error.message and not m.engine.apart:
-            m.engine.apart, made["HostConfig"]["Mounts"] = True, []
-            return launch(m, made)
-        if error.status != 409:  # somebody has made it already: that one counts
+        if error.status == BAD_REQUEST and "bind source" in error.message and not c.engine.apart:
+            c.engine.apart, body["HostConfig"]["Mounts"] = True, []
+            return launch(c, body)
+        if error.status != CONFLICT:
             raise
-    seen = inspect(m)
-    if str(m.folder) in seen.shared:
-        container.open_to(seen.user, m.folder)
-    else:
-        m.mirror = mirror(m, seen)
-        m.mirror.furnish()
-    failpoint.hit()
-    m.engine.client.post(f"/containers/{m.container}/start")
-    return inspect(m)
+    seen = inspect(c)
+    if seen.state == "created":
+        if str(c.folder) in seen.shared:
+            container_spec.grant_access(seen.user, c.folder)
+        else:
+            _sync(c, seen).upload()
+        failpoint.hit()
+        c.engine.client.post(f"/containers/{c.name}/start")
+        seen = inspect(c)
+    follow(c, seen)
+    return seen
 
 
-def mirror(m: Member, seen: ContainerState) -> FileSync:
-    return FileSync(m.engine.client, m.container, m.folder, seen.user, m.epoch)
+def attach(c: ContainerRecord) -> ContainerState:
+    """For a container that runs already."""
+    seen = inspect(c)
+    follow(c, seen)
+    return seen
 
 
-def set_share(m: Member, cores: Cores) -> tuple[Cores | None, float]:
-    """As is wanted by the time that it is done."""
-    wanted = m.wanted or m.has
-    update(m, cpu_limits.asked(m.host, cores, *wanted))
-    return wanted
+def follow(c: ContainerRecord, seen: ContainerState) -> None:
+    """Read its output and usage from now on."""
+    c.close()
+    _follow_log(c, seen)
+    follow_usage(c, seen.pid)
 
 
-def set_memory(m: Member, most: Bytes) -> None:
-    update(m, cpu_limits.memory(inspect(m).host, most))
+def follow_usage(c: ContainerRecord, pid: int = 0) -> None:
+    c.gauge = stats.group_of(pid, c.id) or stats.ByEngine(c.engine.client, c.id)
 
 
-def update(m: Member, asked: dict[str, int]) -> None:
-    m.engine.client.post(f"/containers/{m.container}/update", asked)
+def _follow_log(c: ContainerRecord, seen: ContainerState) -> None:
+    c.id, c.original = seen.id, c.original or seen.host
+    if c.sync is None and not c.foreign and str(c.folder) not in seen.shared:
+        _sync(c, seen)
+    c.log = log_follower(c)
 
 
-def kill(m: Member, name: str) -> None:
-    """Never what somebody else started."""
-    if m.work.job.adopted is None:
-        m.engine.client.post(f"/containers/{m.container}/kill", signal=name)
+def log_follower(c: ContainerRecord) -> LogFollower:
+    return LogFollower(c.engine.client, c.id, c.folder, c.attempt, new_only=c.foreign)
 
 
-def autopsy(m: Member) -> ContainerState | None:
-    """How it ended; None: somebody has removed it."""
-    seen = seek(m)
-    if seen is not None and m.mirror is not None:
-        m.mirror.last()
-    if m.log is not None:
-        m.log.over.wait(1.0)  # the last that it printed
-    if seen is not None and seen.code == recovery.GONE and m.kill_at is None and not seen.oom:
-        sleep(REMOVAL)  # who kills a container mostly means to remove it
-        seen = seek(m)
+def _sync(c: ContainerRecord, seen: ContainerState) -> FileSync:
+    c.sync = FileSync(c.engine.client, c.name, c.folder, seen.user, c.attempt)
+    return c.sync
+
+
+def examine(c: ContainerRecord) -> ContainerState | None:
+    """Its state; of one that has exited after its last output and files were fetched. None: it
+    was removed.
+    """
+    seen = find(c)
+    if seen is None or seen.state == "created":
+        return seen
+    if seen.running:
+        if c.log is None or c.log.over.is_set():
+            follow(c, seen)
+        return seen
+    fetch_rest(c, seen)
+    if seen.code == KILLED and not c.stopping and not seen.oom:
+        sleep(REMOVAL)  # `docker rm --force` kills first
+        seen = find(c)
     return None if seen is not None and seen.state == "removing" else seen
 
 
-def remove(m: Member) -> None:
-    """Never what somebody else started."""
-    if m.work.job.adopted is not None:
+def fetch_rest(c: ContainerRecord, seen: ContainerState) -> None:
+    """Last output and files of a container that has exited."""
+    if c.log is None:
+        _follow_log(c, seen)
+    if c.sync is not None:
+        c.sync.download()
+    if c.log is not None:
+        c.log.over.wait(LAST_OUTPUT)
+
+
+def set_share(c: ContainerRecord, cores: Cores, limit: Cores | None, weight: float) -> None:
+    update(c, cpu_limits.share_body(c.original, cores, limit, weight))
+
+
+def restore_share(c: ContainerRecord, cores: Cores) -> None:
+    """As it was found."""
+    update(c, cpu_limits.restore_body(c.original, cores))
+
+
+def set_memory(c: ContainerRecord, limit: Bytes) -> None:
+    update(c, cpu_limits.memory_body(inspect(c).host, limit))
+
+
+def update(c: ContainerRecord, body: dict[str, int]) -> None:
+    failpoint.hit()
+    c.engine.client.post(f"/containers/{c.name}/update", body)
+
+
+def kill(c: ContainerRecord, signal: str) -> None:
+    """Never a foreign container."""
+    if not c.foreign:
+        failpoint.hit()
+        c.engine.client.post(f"/containers/{c.name}/kill", signal=signal)
+
+
+def remove(c: ContainerRecord) -> None:
+    """Never a foreign container."""
+    if c.foreign:
         return
     failpoint.hit()
     try:
-        m.engine.client.delete(f"/containers/{m.container}", force=True, v=True)
+        c.engine.client.delete(f"/containers/{c.name}", force=True, v=True)
     except Declined as error:
-        if error.status not in (404, 409):
+        if error.status not in (NOT_FOUND, CONFLICT):  # gone, or being removed
             raise

@@ -1,5 +1,6 @@
-"""What a container has used: from its control group where that is on this machine, else by the
-engine. A group costs thirty microseconds to read, the engine milliseconds of its own CPU (see
+"""Usage of a container: from its cgroup if that is on this machine, else from the engine.
+
+Reading a cgroup takes thirty microseconds, a request to the engine milliseconds of its CPU (see
 `docs/decisions/0019-own-docker-client.md`).
 """
 
@@ -20,14 +21,14 @@ class Gauge(Protocol):
     def read(self, before: UsageSample | None) -> UsageSample: ...
     @property
     def over(self) -> bool:
-        """Will no more come of it?"""
+        """Whether it has stopped measuring."""
         ...
 
     def close(self) -> None: ...
 
 
 class ByGroup:
-    """Reads only: the group is the engine's."""
+    """Reads the engine's cgroup, and never changes it."""
 
     def __init__(self, group: Group1 | Group2) -> None:
         self._group = group
@@ -44,9 +45,7 @@ class ByGroup:
 
 
 class ByEngine:
-    """The last that the engine told: it tells once a second by itself. To ask it each time would
-    be slower, for it answers only when that second is over.
-    """
+    """The newest of a stream of samples, one a second. A single request takes that second too."""
 
     def __init__(self, client: Client, container: str) -> None:
         self.client, self.container = client, container
@@ -63,7 +62,7 @@ class ByEngine:
             for said in objects(stream):
                 self._last = to_sample(said)
         except BackendError:
-            pass  # it has ended, or its engine has
+            pass  # the container or the engine has stopped
         finally:
             self._over.set()
 
@@ -82,7 +81,7 @@ class ByEngine:
 
 
 def group_of(pid: int, container: str) -> ByGroup | None:
-    """The control group of a container whose first process has this number; None: not here."""
+    """The cgroup of a container with this first process; None: it is not on this machine."""
     with suppress(OSError, ValueError):
         found = [h for h in hierarchies(pid) if container in h.folder and os.path.isdir(h.folder)]
         bases = {c: h.folder for h in found for c in h.controllers if h.version == 1}
@@ -98,7 +97,7 @@ def group_of(pid: int, container: str) -> ByGroup | None:
 
 
 def to_sample(said: Mapping[str, Any]) -> UsageSample:
-    """The engine's statistics as a sample; what it leaves out is 0."""
+    """The engine's statistics as a sample; missing fields are 0."""
     cpu, memory = said.get("cpu_stats") or {}, said.get("memory_stats") or {}
     throttling = cpu.get("throttling_data") or {}
     own = memory.get("stats") or {}

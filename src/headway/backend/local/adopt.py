@@ -9,14 +9,14 @@ from headway.backend.local.enforcement import procfs
 from headway.core.model.job import JobSpec
 from headway.core.model.units import JobId
 from headway.errors import ConfigError, Denied
-from headway.spec.runnable import LiveJob
+from headway.spec.runnable import RunnableJob
 
 
-def to_jobs(pids: Sequence[int]) -> list[LiveJob]:
+def to_jobs(pids: Sequence[int]) -> list[RunnableJob]:
     return [_job(pid) for pid in dict.fromkeys(pids)]
 
 
-def _job(pid: int) -> LiveJob:
+def _job(pid: int) -> RunnableJob:
     if procfs.stat(pid) is None:
         raise ConfigError(f"no process has the number {pid}", hint="look it up with ps or pgrep")
     try:
@@ -27,7 +27,7 @@ def _job(pid: int) -> LiveJob:
         ) from None
     name = Path(f"/proc/{pid}/comm").read_text().strip().lower()
     clean = "".join(c if c.isalnum() else "-" for c in name).strip("-") or "process"
-    return LiveJob(
+    return RunnableJob(
         id=JobId(f"{clean}-{pid}"), at=0.0, spec=JobSpec(), commands={}, adopted=pid, log=_log(pid)
     )
 

@@ -1,8 +1,8 @@
-"""How a replica is started, so that it outlives us and nobody starts it twice.
+"""Start a replica so that it survives Headway and no attempt is started twice.
 
-Between Headway and the training stands a shell of a dozen lines. It claims the start by creating
-`pid.EPOCH`, which can be done once only; it lets the training into its groups, and when that has
-ended it writes `exit.EPOCH`. Both are there for whoever comes after us.
+A shell of a dozen lines runs between Headway and the training. It claims the attempt by creating
+`pid.ATTEMPT`, which succeeds only once, enters the cgroups, and writes `exit.ATTEMPT` when the
+training has exited. The next Headway reads both files.
 """
 
 import os
@@ -16,41 +16,37 @@ from headway import failpoint
 from headway.backend.local.enforcement import procfs
 
 SHIM = """
-folder=$1 epoch=$2 where=$3; shift 3
-set -C; { echo $$ >"$folder/pid.$epoch"; } 2>/dev/null || exit 0; set +C
+folder=$1 attempt=$2 where=$3; shift 3
+set -C; { echo $$ >"$folder/pid.$attempt"; } 2>/dev/null || exit 0; set +C
 trap : TERM INT HUP
 (
   while [ "$1" != -- ]; do echo 0 >"$1" || exit 126; shift; done; shift
   cd "$where" || exit 126
   exec "$@"
 )
-echo $? >"$folder/exit.$epoch"
+echo $? >"$folder/exit.$attempt"
 """
 PATIENCE = 400
-"""Looks, of five milliseconds each, for the number of a shell that has claimed a start."""
+"""Reads, five milliseconds apart, of a claim whose pid is not written yet."""
 KILLED = 137
-"""The exit code of what was killed, and could not say so."""
+"""Exit code of a shell that was killed before it could write one."""
 
 
-def start(  # noqa: PLR0913 - each is one thing that a process starts with
+def start(
     folder: Path,
-    epoch: int,
+    attempt: int,
     argv: Sequence[str],
     *,
-    node: str,
     cpus: Sequence[int] | None,
     env: Mapping[str, str],
     where: str,
     entrances: Sequence[str],
 ) -> subprocess.Popen[bytes]:
-    """Start a replica; its output is appended to `out.log`, which is no pipe: our death must not
-    break it.
-    """
+    """Start a replica. Its output goes to `out.log`: a pipe would break when Headway dies."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "checkpoint").mkdir(exist_ok=True)
-    (folder / "node").write_text(node)
-    (folder / "epoch").write_text(str(epoch))
-    words = [str(folder), str(epoch), where, *entrances, "--", *argv]
+    (folder / "attempt").write_text(str(attempt))
+    words = [str(folder), str(attempt), where, *entrances, "--", *argv]
     failpoint.hit()
     with (folder / "out.log").open("ab") as log, _on(cpus):
         return subprocess.Popen(
@@ -66,7 +62,7 @@ def start(  # noqa: PLR0913 - each is one thing that a process starts with
 
 @contextmanager
 def _on(cpus: Sequence[int] | None) -> Iterator[None]:
-    """What is started meanwhile runs on these CPUs: it inherits where we are."""
+    """Processes started in this context inherit these CPUs."""
     if cpus is None:
         yield
         return
@@ -78,19 +74,13 @@ def _on(cpus: Sequence[int] | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def last_epoch(folder: Path) -> int:
-    """How often it has been started; 0: never."""
-    claims = [p.suffix[1:] for p in folder.glob("pid.*")]
-    return max((int(c) for c in claims if c.isdigit()), default=0)
-
-
-def claimed_by(folder: Path, epoch: int) -> int | None:
-    """The shell that made this start; None: nobody did. Between its claim and its number a moment
-    may pass.
+def claimed_by(folder: Path, attempt: int) -> int | None:
+    """The pid of the shell that claimed this attempt; None: it was not started. The pid follows
+    its claim within a moment.
     """
     for _ in range(PATIENCE):
         try:
-            text = (folder / f"pid.{epoch}").read_text()
+            text = (folder / f"pid.{attempt}").read_text()
         except FileNotFoundError:
             return None
         if text.endswith("\n"):
@@ -100,14 +90,20 @@ def claimed_by(folder: Path, epoch: int) -> int | None:
 
 
 def alive(pid: int, folder: Path) -> bool:
-    """Is that process there, and is it really the replica's? Numbers are used again."""
+    """Whether that process exists and belongs to the replica; pids are reused."""
     return procfs.stat(pid) is not None and procfs.environment(pid).get("HEADWAY_DIR") == str(
         folder
     )
 
 
-def exit_code(folder: Path, epoch: int) -> int:
-    """Once the shell has gone: what it wrote, or that it was killed before it could."""
+def exit_code(folder: Path, attempt: int) -> int:
+    """What the shell wrote before it exited."""
     with suppress(OSError, ValueError):
-        return int((folder / f"exit.{epoch}").read_text())
+        return int((folder / f"exit.{attempt}").read_text())
     return KILLED
+
+
+def ended_at(folder: Path, attempt: int) -> float:
+    """When it exited, as time of day; without an exit code, when it started."""
+    end = folder / f"exit.{attempt}"
+    return (end if end.exists() else folder / f"pid.{attempt}").stat().st_mtime

@@ -1,49 +1,38 @@
-"""A replica as processes of this machine."""
+"""One attempt of a replica as processes of this machine."""
 
 import os
-from typing import TYPE_CHECKING
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
 
-from headway.backend import state
-from headway.backend.local import launcher
 from headway.backend.local.enforcement.cgroup import Group
-from headway.backend.state import Work
-from headway.backend.usage import UsageSample
-from headway.core.model.units import NodeId, ReplicaId
-
-if TYPE_CHECKING:
-    import subprocess
+from headway.core.model.units import Bytes, NodeId, ReplicaId
 
 
-class Member(state.Member):
-    """A shell, the training below it, and the group that holds both down."""
+@dataclass(slots=True)
+class Process:
+    """A shell, the training below it, and the group that limits both."""
 
-    def __init__(self, name: ReplicaId, work: Work, node: NodeId, group: Group) -> None:
-        super().__init__(name, work, node)
-        self.group = group
-        self.pid, self.pidfd = 0, -1
-        self.child: subprocess.Popen[bytes] | None = None
+    replica: ReplicaId
+    attempt: int
+    node: NodeId
+    folder: Path
+    group: Group
+    requested_memory: Bytes = 0.0
+    held_memory: Bytes = 0.0
+    pid: int = 0
+    pidfd: int = -1
+    child: subprocess.Popen[bytes] | None = None
 
-    def read(self, before: UsageSample | None) -> UsageSample:
-        return self.group.read(before)
-
-    def watch(self, pid: int) -> int:
-        """A descriptor that can be waited for: readable when the process has ended."""
-        self.pid = pid
-        self.pidfd = os.pidfd_open(pid)
+    def open(self, pid: int) -> int:
+        """A descriptor that becomes readable when the process has exited."""
+        self.pid, self.pidfd = pid, os.pidfd_open(pid)
         return self.pidfd
 
-    def bury(self) -> None:
+    def reap(self) -> None:
         if self.child is not None:
             self.child.wait()
             self.child = None
         if self.pidfd >= 0:
             os.close(self.pidfd)
             self.pidfd = -1
-
-    def ended(self) -> int:
-        """Bury it; its exit code."""
-        self.bury()
-        self.fall_silent()
-        if self.work.job.adopted is not None:
-            return 0
-        return launcher.exit_code(self.folder, self.epoch)

@@ -79,6 +79,7 @@ class Projection(Snapshot):
             case Move(replica=name, to=to):
                 moving = replace(self.replicas[name], phase=Phase.MIGRATING, bound_for=to)
                 self.replicas.put(name, moving)
+                self._set_phase(moving.job, Phase.MIGRATING)
                 self._settle(name, to)
             case Scale(job=job, add=add, remove=remove):
                 self._start(job, add)

@@ -115,3 +115,12 @@ def job_of(decision: Decision) -> JobId:
     if isinstance(decision, SetShare | Move):
         return decision.replica.job
     return decision.job
+
+
+def outcome(decision: Decision, why: str) -> Outcome:
+    """Refused for a reason, done at once (a share), or under way."""
+    if why:
+        return Refused(decision=decision, why=why)
+    if isinstance(decision, SetShare):
+        return Applied(decision=decision)
+    return Started(decision=decision)

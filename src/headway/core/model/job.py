@@ -40,8 +40,6 @@ class Phase(StrEnum):
     """Failed, and to be tried again after a delay: it holds no capacity until then."""
     STOPPING = "stopping"
     """Being ended: scaled away, cancelled, or the rest of a gang that failed."""
-    LEAVING = "leaving"
-    """To be removed with the rewrite of the live backends: any of the five above."""
     SUCCEEDED = "succeeded"
     """Exited with code 0."""
     FAILED = "failed"
@@ -51,7 +49,7 @@ class Phase(StrEnum):
 
     def __init__(self, value: str) -> None:
         self.ended = value in ("succeeded", "failed", "cancelled")
-        self.in_transit = value in ("migrating", "suspending", "stopping", "leaving")
+        self.in_transit = value in ("migrating", "suspending", "stopping")
         """No decision is taken about it until it arrives."""
 
 

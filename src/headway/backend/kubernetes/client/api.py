@@ -6,7 +6,7 @@ What goes wrong comes out as one of our own errors.
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -27,6 +27,7 @@ PAGE = 500
 CHANGES = {
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
 }
 GONE = 410
 
@@ -77,7 +78,7 @@ class Api:
         failpoint.hit()
         return self._call("POST", path, body, timeout=timeout)
 
-    def patch(self, path: str, body: Plain, *, how: str = "merge") -> Plain:
+    def patch(self, path: str, body: Plain | Sequence[Plain], *, how: str = "merge") -> Plain:
         failpoint.hit()
         return self._call("PATCH", path, body, CHANGES[how])
 
@@ -107,7 +108,7 @@ class Api:
         self,
         method: str,
         path: str,
-        body: Plain | None = None,
+        body: Plain | Sequence[Plain] | None = None,
         kind: str = "application/json",
         query: Mapping[str, Any] | None = None,
         timeout: Seconds | None = None,
@@ -126,7 +127,7 @@ class Api:
         method: str,
         path: str,
         query: Mapping[str, Any],
-        body: Plain | None,
+        body: Plain | Sequence[Plain] | None,
         kind: str,
         timeout: Seconds,
     ) -> urllib3.BaseHTTPResponse:

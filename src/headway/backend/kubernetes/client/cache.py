@@ -1,35 +1,41 @@
-"""All that is known of the cluster, kept up to date, and the calls that change it."""
+"""The cluster as the informers last saw it, and the worker that makes calls to change it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from select import select
 from time import monotonic
 
 from headway.backend.kubernetes.client.api import Api, Plain
-from headway.backend.kubernetes.client.api_worker import ApiWorker
-from headway.backend.kubernetes.client.informer import Key, Kind, Reflector, Store, key_of
+from headway.backend.kubernetes.client.fatal_thread import exit_process
+from headway.backend.kubernetes.client.informer import (
+    Changed,
+    Key,
+    Kind,
+    Reflector,
+    Store,
+    key_of,
+)
 from headway.backend.kubernetes.placement.filters import Around, crowded
 from headway.backend.kubernetes.placement.node_info import ready, takes_room
 from headway.backend.kubernetes.placement.quantities import allocatable, asked
 from headway.backend.kubernetes.platform import pod_status
-from headway.backend.worker import LoopQueue
+from headway.backend.worker import EventQueue, Worker
+from headway.controller.events import Event
 from headway.core.model.units import Seconds
 from headway.errors import BackendError, Declined, Denied, Unreachable
 
 PATIENCE: Seconds = 30.0
-"""For the first look at everything."""
-
-Changed = Callable[[Plain | None, Plain | None], None]
+"""For the first list of every kind."""
 
 
 class ClusterCache:
-    def __init__(self, api: Api, namespace: str, run: str, mail: LoopQueue) -> None:
-        """`namespace`: only its jobs. `run`: only the jobs of that run; "": those of none."""
-        self.api, self.mail, self.run, self.namespace = api, mail, run, namespace
-        self.lane = ApiWorker(mail)
+    def __init__(self, api: Api, namespace: str, run: str, queue: EventQueue) -> None:
+        """`namespace`: only its jobs. `run`: only the jobs of that run; "": jobs without a run."""
+        self.api, self.run, self.namespace = api, run, namespace
+        self._queue = queue
+        self.worker = Worker("kubernetes", queue, crashed=exit_process)
         self.on_node: dict[str, dict[Key, Plain]] = {}
         self._assumed: dict[Key, tuple[str, Plain]] = {}
-        """Pods on their way to a node, until they are seen there."""
+        """Pods that are being bound, until they are observed on their node."""
         self.trouble: BackendError | None = None
         self._down: Callable[[BackendError], None] = lambda error: None
         self._changed: dict[str, Changed] = {}
@@ -50,46 +56,46 @@ class ClusterCache:
         others = (self._stores[name].objects for name in ("claims", "volumes", "classes"))
         self.around = Around(*others)
         self._watchers = [
-            Reflector(api, s, mail, down=self._troubled, up=self._well)
+            Reflector(api, s, queue, down=self._troubled, up=self._well)
             for s in self._stores.values()
         ]
 
     def begin(self) -> None:
-        """Look at everything once, and watch from then on."""
+        """List everything once, and watch from then on."""
         for each in self._watchers:
             each.begin()
         end = monotonic() + PATIENCE
         while not all(s.complete for s in self._stores.values()):
-            select([self.mail.file], [], [], 0.1)
-            self.mail.read()
+            self._queue.wait(0.1)
             if isinstance(self.trouble, Denied) or (self.trouble and monotonic() > end):
                 raise self.trouble
             if isinstance(self.trouble, Declined):
                 raise BackendError(
-                    "the cluster knows no TrainingJobs",
+                    "the cluster has no custom resource TrainingJob",
                     where=self.api.url,
                     hint="headway kubernetes manifests | kubectl apply -f -",
                 )
             if monotonic() > end:
-                raise Unreachable(f"the API server at {self.api.url} is too slow")
+                raise Unreachable(f"timeout: no answer from {self.api.url} within {PATIENCE:g} s")
 
     def tell(self, down: Callable[[BackendError], None], **changed: Changed) -> None:
-        """From now on, by kind."""
+        """Call these from now on, by kind."""
         self._down, self._changed = down, changed
 
-    def _troubled(self, error: BackendError) -> None:
+    def _troubled(self, error: BackendError) -> Sequence[Event]:
         self.trouble = error
         self._down(error)
+        return ()
 
-    def _well(self) -> None:
+    def _well(self) -> Sequence[Event]:
         self.trouble = None
+        return ()
 
-    def _news(self, kind: str, before: Plain | None, new: Plain | None) -> None:
+    def _news(self, kind: str, before: Plain | None, new: Plain | None) -> Sequence[Event]:
         if kind == "pods":
             self._index(before, new)
         then = self._changed.get(kind)
-        if then is not None:
-            then(before, new)
+        return () if then is None else list(then(before, new))
 
     def _index(self, before: Plain | None, new: Plain | None) -> None:
         if before is not None and takes_room(before):
@@ -99,12 +105,12 @@ class ClusterCache:
             self._assumed.pop(key_of(new), None)
 
     def others(self, node: str) -> list[Plain]:
-        """The pods that take room there, or are about to."""
+        """The pods that use capacity there, or are about to."""
         coming = [pod for to, pod in self._assumed.values() if to == node]
         return [*self.on_node.get(node, {}).values(), *coming]
 
     def assume(self, pod: Plain, node: str) -> None:
-        """It is being bound there."""
+        """Count it on this node while it is being bound."""
         if not takes_room(pod):
             self._assumed[key_of(pod)] = node, pod
 
@@ -112,7 +118,7 @@ class ClusterCache:
         self._assumed.pop(key, None)
 
     def of_job(self, job: Plain) -> Iterator[Plain]:
-        """The pods of a job, whatever has become of them."""
+        """The pods of a job, ended ones too."""
         about = job["metadata"]
         for (space, _), pod in list(self.pods.items()):
             labels = pod["metadata"].get("labels") or {}
@@ -124,12 +130,12 @@ class ClusterCache:
         return found is not None and ready(found)
 
     def is_crowded(self, node: str) -> bool:
-        """Does one pod more or less decide whether others may come?"""
+        """It has reached its number of pods, or lacks one."""
         found = self.nodes.get(("", node))
         return found is not None and crowded(found, len(self.others(node)) + 1)
 
     def short_of(self, node: str, wanted: list[Plain]) -> str:
-        """What the node has too little of, as things are now, for these pods too; "": nothing."""
+        """Which resource the node has too little of for these pods; "": none."""
         there = allocatable(self.nodes["", node])
         amounts = [asked(pod) for pod in (*self.others(node), *wanted)]
         for name in ("cpu", "memory", "nvidia.com/gpu"):
@@ -142,4 +148,4 @@ class ClusterCache:
     def close(self) -> None:
         for each in self._watchers:
             each.close()
-        self.lane.close()
+        self.worker.close()

@@ -1,4 +1,4 @@
-"""Threads whose silent end nobody would notice: it ends the process instead, aloud."""
+"""Threads whose unexpected end would go unnoticed: it ends the process instead."""
 
 import logging
 import os
@@ -14,15 +14,20 @@ leave: Callable[[int], object] = os._exit
 log = logging.getLogger("headway")
 
 
+def exit_process(error: Exception) -> None:
+    """Log an unexpected exception of a thread, and end the process."""
+    log.error("a thread failed unexpectedly, Headway exits", exc_info=error)
+    leave(LOST)
+
+
 def fatal_thread(run: Callable[P, None]) -> Callable[P, None]:
-    """For what a thread runs. What it did not foresee leaves the rest of us half blind."""
+    """For what a thread runs: an exception in it ends the process."""
 
     @wraps(run)
     def running(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             run(*args, **kwargs)
-        except Exception:
-            log.exception("%s failed, and Headway with it", run.__qualname__)
-            leave(LOST)
+        except Exception as error:  # noqa: BLE001 - the outermost guard of this thread
+            exit_process(error)
 
     return running

@@ -1,9 +1,9 @@
-"""What is in the cluster, kind by kind: listed once, watched from then on, listed again in doubt.
+"""Objects of the cluster by kind: listed once, then watched, and listed again from time to time.
 
-A thread asks; only the loop's thread changes what is known here. A watch may end because the server
-closes it (watch on), because what it missed is forgotten (410: list again), or because the line
-died without a word (it is given up after a while, and listed again). And because a watch can also
-fall silent on an open line, everything is listed again from time to time.
+A thread calls the API server; only the loop's thread changes the stores. A watch may end because
+the server closes it (watch again), because its version is too old (410: list again), or because the
+connection died (timeout, list again). A watch can also become silent on an open connection: for
+that reason everything is listed again every few minutes.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,20 +14,23 @@ from typing import Any, NamedTuple
 
 from headway.backend.kubernetes.client.api import GONE, Api, Plain
 from headway.backend.kubernetes.client.fatal_thread import fatal_thread
-from headway.backend.worker import LoopQueue
+from headway.backend.worker import EventQueue
+from headway.controller import events
 from headway.core.model.units import Seconds
 from headway.errors import BackendError, Declined, Unreachable
 
 WATCH: Seconds = 60.0
 """The server is asked to close a watch after this time."""
 RELIST: Seconds = 300.0
-"""What was only watched for so long is listed again."""
+"""A kind that was only watched for this time is listed again."""
 AGAIN: Seconds = 0.5
 LONGEST: Seconds = 10.0
-"""From one list to the next, if it did not last: at first, and at most."""
+"""Back-off between two lists: first, and longest."""
 
 Key = tuple[str, str]
 """Namespace and name."""
+Changed = Callable[[Plain | None, Plain | None], Iterable[events.Event]]
+"""Called with an object before and after a change; returns what follows for the controller."""
 
 
 class Kind(NamedTuple):
@@ -38,38 +41,39 @@ class Kind(NamedTuple):
 
 
 class Store:
-    """The objects of one kind. `changed` is called for each that came, changed or went."""
+    """The objects of one kind. `changed` is called for each that was added, changed or deleted."""
 
-    def __init__(self, kind: Kind, changed: Callable[[Plain | None, Plain | None], None]) -> None:
+    def __init__(self, kind: Kind, changed: Changed) -> None:
         self.kind, self._changed = kind, changed
         self.objects: dict[Key, Plain] = {}
         self.complete = False
-        """Has it been listed yet?"""
+        """It has been listed."""
 
-    def replace(self, objects: Iterable[Plain]) -> None:
+    def replace(self, objects: Iterable[Plain]) -> list[events.Event]:
         there = {key_of(o): o for o in objects}
+        found: list[events.Event] = []
         for key in [k for k in self.objects if k not in there]:
-            self.drop(key)
+            found += self.drop(key)
         for each in there.values():
-            self.put(each)
+            found += self.put(each)
         self.complete = True
+        return found
 
-    def put(self, new: Plain) -> None:
-        key = key_of(new)
+    def put(self, new: Plain) -> list[events.Event]:
+        key, found = key_of(new), list[events.Event]()
         before = self.objects.get(key)
         if before is not None:
             if version_of(before) == version_of(new):
-                return
+                return found
             if before["metadata"]["uid"] != new["metadata"]["uid"]:
-                self.drop(key)  # it was deleted and made anew while nobody looked
+                found += self.drop(key)  # deleted and created again between two lists
                 before = None
         self.objects[key] = new
-        self._changed(before, new)
+        return [*found, *self._changed(before, new)]
 
-    def drop(self, key: Key) -> None:
+    def drop(self, key: Key) -> list[events.Event]:
         before = self.objects.pop(key, None)
-        if before is not None:
-            self._changed(before, None)
+        return [] if before is None else list(self._changed(before, None))
 
 
 def key_of(each: Plain) -> Key:
@@ -82,20 +86,20 @@ def version_of(each: Plain) -> str:
 
 
 class Reflector:
-    """Fills a store. `down` and `up` are told, in the loop's thread, when the server goes and
-    comes back.
+    """Fills a store. `down` and `up` are called in the loop's thread when the server becomes
+    unreachable and when it answers again.
     """
 
     def __init__(
         self,
         api: Api,
         store: Store,
-        mail: LoopQueue,
+        queue: EventQueue,
         *,
-        down: Callable[[BackendError], None],
-        up: Callable[[], None],
+        down: Callable[[BackendError], Iterable[events.Event]],
+        up: Callable[[], Iterable[events.Event]],
     ) -> None:
-        self._api, self._store, self._mail = api, store, mail
+        self._api, self._store, self._queue = api, store, queue
         self._down, self._up = down, up
         self._stopped = Event()
         self._thread = Thread(target=self._run, name=f"watch-{store.kind.name}", daemon=True)
@@ -115,7 +119,7 @@ class Reflector:
             try:
                 self._list_and_watch()
             except BackendError as error:
-                self._mail.put(partial(self._down, error))
+                self._queue.put(partial(self._down, error))
             if monotonic() - began > LONGEST:
                 wait = AGAIN
             self._rest(began + wait)
@@ -128,8 +132,8 @@ class Reflector:
         kind = self._store.kind
         query: dict[str, Any] = {"labelSelector": kind.labels} if kind.labels else {}
         objects, version = self._api.list(kind.path, **query)
-        self._mail.put(partial(self._store.replace, objects))
-        self._mail.put(self._up)
+        self._queue.put(partial(self._store.replace, objects))
+        self._queue.put(self._up)
         listed = monotonic()
         while not self._stopped.is_set() and monotonic() - listed < RELIST:
             began = monotonic()
@@ -145,13 +149,13 @@ class Reflector:
             self._rest(began + AGAIN)  # a server may close each watch at once
 
     def _take(self, told: Plain) -> str:
-        """One line of a watch; the version from which to go on."""
+        """One line of a watch; returns the version from which to continue."""
         each = told["object"]
         if told["type"] == "ERROR":
-            code, why = int(each.get("code", 0)), str(each.get("message", "it broke off"))
+            code, why = int(each.get("code", 0)), str(each.get("message", "watch failed"))
             raise Declined(why, status=code) if code == GONE else Unreachable(why)
         if told["type"] == "DELETED":
-            self._mail.put(partial(self._store.drop, key_of(each)))
+            self._queue.put(partial(self._store.drop, key_of(each)))
         elif told["type"] != "BOOKMARK":
-            self._mail.put(partial(self._store.put, each))
+            self._queue.put(partial(self._store.put, each))
         return version_of(each)

@@ -93,7 +93,7 @@ class LeaderElection:
             "renewTime": now,
             "leaseTransitions": int(old.get("leaseTransitions", 0)) + int(bool(old) and not ours),
         }
-        body: Plain = {"apiVersion": API, "kind": "LeaderElection", "spec": spec}
+        body: Plain = {"apiVersion": API, "kind": "Lease", "spec": spec}
         try:
             if before is None:
                 about = {"name": self._name}

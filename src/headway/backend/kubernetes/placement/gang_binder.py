@@ -1,7 +1,7 @@
 """A gang is bound whole or not at all.
 
-    the placement is written to the job's status ─▶ pods are made, unbound ─▶ each is bound
-                                                    └─ one is declined: all go ─┘
+    the job's status has the placement ─▶ pods are created, unbound ─▶ each is bound
+                                          └─ one is declined: an error ─┘
 
 Whoever comes after a crash reads how far it got from the cluster alone. With a placement in the
 status, what is missing is made and bound; pods of which no status tells are deleted.
@@ -31,14 +31,11 @@ class Gang:
     """Replica (`worker-0`) to its pod, as it is there or is to be made."""
     where: Mapping[str, str]
     """Replica to node."""
-    status: Plain
-    """What to write before the first is bound."""
     around: Around
 
 
 def launch(api: Api, gang: Gang) -> None:
     """All of it, or an error: then whoever asked takes down what is up."""
-    api.patch(status_path(gang.job), {"status": gang.status})
     space = f"/api/v1/namespaces/{gang.job['metadata']['namespace']}"
     if len(gang.made) > 1:
         _create(api, f"{space}/services", pod_status.service(gang.job))

@@ -1,46 +1,54 @@
-"""Pods of others that name us as their scheduler: plain Jobs, Kubeflow's, whoever asks.
+"""Foreign pods: pods of other controllers with `schedulerName: headway` (Jobs, Kubeflow, ...).
 
-They come one by one; those of a group (by label) wait for each other and are bound together, or not
-at all. What they run, how often, and whether they succeed is for their own controllers to say: we
-bind them, keep their room, and let them go.
+Pods of a group (by label) wait for each other and are bound together. A complete group is a foreign
+job for the controller, with one task for each pod. What the pods run, and what their end means, is
+up to their own controllers: here they are bound, counted, and released.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING
 
-from headway.backend.kubernetes.client.api import Api, Plain
+from headway.backend.clock import Clock
+from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import Key, key_of
 from headway.backend.kubernetes.placement import feasibility, filters, gang_binder
-from headway.backend.kubernetes.placement.node_info import OVER, node_of
+from headway.backend.kubernetes.placement.node_info import OVER
 from headway.backend.kubernetes.placement.quantities import asked, resources
+from headway.backend.kubernetes.platform import pod_status
+from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.pod_builder import SCHEDULER
 from headway.backend.kubernetes.platform.pod_status import LABEL, REPLICA
-from headway.backend.state import Work
-from headway.core.model.job import JobSpec, Phase, Task
-from headway.core.model.snapshot import Trigger
+from headway.backend.kubernetes.platform.status_writer import StatusWriter
+from headway.controller.commands import Persist, Release, Start
+from headway.controller.events import (
+    CommandFailed,
+    Event,
+    JobChanged,
+    JobDeleted,
+    JobSeen,
+    NewJob,
+    Persisted,
+    ReplicaExited,
+    ReplicaRunning,
+)
+from headway.core.model.job import JobSpec, Task
 from headway.core.model.units import JobId, ReplicaId, Seconds
-from headway.errors import BackendError, Declined
-from headway.spec.runnable import LiveJob
-
-if TYPE_CHECKING:
-    from headway.backend.kubernetes.platform.job_status import PodMember
-    from headway.backend.kubernetes.platform.platform import KubernetesBackend
+from headway.errors import BackendError
 
 SETTLED: Seconds = 1.0
-"""A group that does not say how large it is has come whole when nobody has joined for so long."""
+"""A group that does not state its size is complete when no pod has joined for this time."""
 AGAIN: Seconds = 1.0
 LONGEST: Seconds = 60.0
-"""Between two tries to bind a group: at first, and at most."""
-MISSING = 404
+"""Back-off between two attempts to bind a group: first, and longest."""
 SIZE = f"{LABEL}/gang-size"
 GROUPS = (
     f"{LABEL}/gang", "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name",
     "batch.kubernetes.io/job-name", "job-name",
 )  # fmt: skip
-"""Labels by which pods belong together; the first that a pod has counts."""
+"""Labels by which pods form a group; the first that a pod has counts."""
 
 
 @dataclass(slots=True)
@@ -50,17 +58,19 @@ class Group:
     joined: Seconds = 0.0
     """When the last of them came."""
     late: bool = False
-    """Those before them have been placed already: they wait for nobody."""
+    """The other pods of the group are bound already: it waits for no others."""
     since: Seconds = inf
-    """When it first joined the queue, if it was to be bound before."""
+    """When it first joined the queue."""
     tries: int = 0
-    """How often that went wrong."""
+    """Bindings that failed."""
     rests: Seconds = 0.0
-    """Until then it is not tried again."""
+    """Not bound again before this time."""
+    failed: dict[Key, Plain] = field(default_factory=dict)
+    """The pods of the last binding that failed: some may be bound."""
 
     @property
     def size(self) -> int:
-        """How many it says that it has; 0: it does not say."""
+        """How many pods it states to have; 0: it does not."""
         said = [str((p["metadata"].get("labels") or {}).get(SIZE, "")) for p in self.pods.values()]
         return max((int(s) for s in said if s.isdigit()), default=0)
 
@@ -70,32 +80,44 @@ class Group:
             whole = 0.0 if len(self.pods) >= self.size else inf
         return max(whole, self.rests)
 
+    def spec(self) -> JobSpec:
+        """Each pod is a task: they may differ."""
+        tasks = (Task(name=name, request=resources(asked(p))) for name, p in self.pods.items())
+        return JobSpec(tasks=tuple(tasks), kind="pods", backoff_limit=0)
+
 
 class ForeignPods:
-    def __init__(self, backend: "KubernetesBackend") -> None:
-        self.backend = backend
+    def __init__(
+        self, cluster: ClusterCache, clock: Clock, capacity: Capacity, writer: StatusWriter
+    ) -> None:
+        self._cluster, self._clock = cluster, clock
+        self._capacity, self._writer = capacity, writer
         self.groups: dict[JobId, Group] = {}
-        self.placed: dict[Key, ReplicaId] = {}
+        self.jobs: dict[JobId, JobSpec] = {}
+        """Groups that the controller knows, with the spec that was last reported."""
+        self.started: dict[JobId, Group] = {}
+        """Those of them that it has started."""
+        self.placed: dict[Key, tuple[ReplicaId, int]] = {}
         self._told: dict[Key, str] = {}
         self._in: dict[Key, JobId] = {}
-        self._again: list[Callable[[], None]] = []
-        """Calls that the server did not answer."""
-        self._again_at: Seconds = 0.0
 
     def wants(self, pod: Plain) -> bool:
         spec, about = pod["spec"], pod["metadata"]
         return (
-            not self.backend.run
+            not self._cluster.run
             and spec.get("schedulerName") == SCHEDULER
             and REPLICA not in (about.get("labels") or {})
-            and (not self.backend.namespace or about["namespace"] == self.backend.namespace)
+            and (not self._cluster.namespace or about["namespace"] == self._cluster.namespace)
         )
 
-    def member_of(self, pod: Plain) -> "PodMember | None":
-        return self.backend.members.get(self.placed.get(key_of(pod), ReplicaId("")))
+    def is_replica(self, pod: Plain) -> bool:
+        return key_of(pod) in self.placed
 
-    def changed(self, pod: Plain, *, there: bool) -> None:
-        """One that is not placed yet came, changed or went."""
+    # -- groups ------------------------------------------------------------------------------------
+
+    def changed(self, pod: Plain, *, there: bool) -> list[Event]:
+        if key_of(pod) in self.placed:
+            return self._placed_changed(pod, there=there)
         key, own = key_of(pod), pod["metadata"]["name"]
         name = self._in.get(key) or self._group_of(pod)
         gone = pod["metadata"].get("deletionTimestamp") or pod["status"].get("phase") in OVER
@@ -104,195 +126,178 @@ class ForeignPods:
         if waits and not pod["spec"].get("schedulingGates"):
             group = self.groups.setdefault(name, Group(late=name.endswith("+")))
             if own not in group.pods:
-                group.joined = self.backend.clock()
+                group.joined = self._clock()
             group.pods[own], self._in[key] = pod, name
         elif group is not None and group.pods.pop(own, None) is not None:
             self._told.pop(key, None)
             del self._in[key]
             if not group.pods:
                 del self.groups[name]
-        self._renew(name)
+        return self._renew(name)
 
     def _group_of(self, pod: Plain) -> JobId:
-        """Whoever comes when the rest of a group has been placed is one for itself: a pod that was
-        made again must not wait for the others to end. But if the rest waits again, it joins them.
+        """A pod that comes when the others of its group are bound is a group of its own: a pod
+        that was created again must not wait for the others to end.
         """
         about = pod["metadata"]
         labels = about.get("labels") or {}
         name = next((labels[key] for key in GROUPS if key in labels), about["name"])
         found = JobId(f"{about['namespace']}/{name}.pods")
-        works = self.backend.works
-        while found in works and works[found].phase is not Phase.PENDING:
-            if found in self.groups:
-                break
+        while found in self.started and found not in self.groups:
             found = JobId(f"{found}+")
         return found
 
     def due(self) -> Seconds:
-        return min(
-            (g.due() for n, g in self.groups.items() if n not in self.backend.works), default=inf
-        )
+        return min((g.due() for n, g in self.groups.items() if n not in self.jobs), default=inf)
 
-    def on_time(self) -> None:
-        """Groups that are whole join the queue."""
-        now = self.backend.clock()
-        if self._again and now >= self._again_at:
-            self._again_at = now + AGAIN
-            again, self._again = self._again, []
-            for call in again:
-                call()
+    def complete(self) -> list[Event]:
+        """Groups that are complete join the queue."""
+        now, found = self._clock(), list[Event]()
         for name, group in list(self.groups.items()):
-            if name not in self.backend.works and group.due() <= now:
-                made = LiveJob(id=name, at=min(now, group.since), spec=_spec(group), commands={})
-                folder = self.backend.folder / "jobs" / name
-                self.backend.works[name] = work = Work(made, folder)
-                self.backend.set_phase(work, Phase.PENDING)
-                self.backend.look_again()
-                self.backend.happened(Trigger.ARRIVED)
+            if name in self.jobs or max(group.due() if not group.failed else 0, group.rests) > now:
+                continue
+            if group.failed and not self._sorted_out(group):
+                continue
+            if group.due() > now:
+                continue
+            group.since = min(now, group.since)
+            spec = self.jobs[name] = self._fitted(group.spec(), group)
+            new = NewJob(id=name, spec=spec, submitted_at=group.since, foreign=True)
+            found.append(JobSeen(new))
+        return found
 
-    def _renew(self, name: JobId) -> None:
+    def _sorted_out(self, group: Group) -> bool:
+        """Pods of a group that was bound in part are deleted, for nothing else unbinds them; their
+        controllers create new ones. Repeated until the API server has done it.
+        """
+        bound = []
+        for key, pod in group.failed.items():
+            now = self._cluster.pods.get(key)
+            same = now is not None and now["metadata"]["uid"] == pod["metadata"]["uid"]
+            if same and now is not None and now["spec"].get("nodeName"):
+                bound.append(now)
+        if not bound:
+            group.failed = {}
+            return True
+        for pod in bound:
+            path, uid = gang_binder.pod_path(pod), pod["metadata"]["uid"]
+            self._cluster.worker.do(partial(self._cluster.api.delete, path, grace=0, uid=uid))
+        group.rests = self._clock() + AGAIN
+        return False
+
+    def _renew(self, name: JobId) -> list[Event]:
         """A group that waits has changed."""
-        work, group = self.backend.works.get(name), self.groups.get(name)
-        if work is None or work.phase is not Phase.PENDING:
-            return
-        if group is None:  # they have all gone
-            work.then = Phase.CANCELLED
-            work.reason = "its pods were deleted"
-            self.backend.leave(work)
-            return
-        spec = _spec(group)
-        if [t.name for t in spec.tasks] != [t.name for t in work.spec.tasks]:
-            work.spec = spec
-            self.backend.set_phase(work, Phase.PENDING)
-            self.backend.look_again()
-            self.backend.happened(Trigger.ARRIVED)
+        group = self.groups.get(name)
+        if name not in self.jobs or name in self.started:
+            return []
+        if group is None:
+            return [JobDeleted(name, "its pods were deleted")]
+        if [t.name for t in group.spec().tasks] == [t.name for t in self.jobs[name].tasks]:
+            return []
+        self.jobs[name] = self._fitted(group.spec(), group)
+        return [JobChanged(name, self.jobs[name])]
 
-    def fit(self, work: Work) -> None:
-        """Which nodes will do; and if none will, the pod itself says so."""
-        group, backend = self.groups[work.id], self.backend
+    # -- which nodes they may use ------------------------------------------------------------------
+
+    def fit(self) -> list[Event]:
+        found: list[Event] = []
+        for name, before in self.jobs.items():
+            group = self.groups.get(name)
+            if group is not None and name not in self.started:
+                self.jobs[name] = self._fitted(before, group)
+                if self.jobs[name] != before:
+                    found.append(JobChanged(name, self.jobs[name]))
+        return found
+
+    def _fitted(self, spec: JobSpec, group: Group) -> JobSpec:
+        """If no node fits a pod, the pod itself says so."""
         tasks = []
-        for task in work.spec.tasks:
+        for task in spec.tasks:
             pod = group.pods[task.name]
             bad = filters.unsupported(pod)
-            now = (
-                replace(task, nodes=()) if bad else feasibility.fitting(backend.cluster, task, pod)
-            )
-            why = f"{bad} is not supported" if bad else backend.herald.hindrance(pod)
-            if why:
-                self._say(pod, why)
-            tasks.append(now)
-        backend.respecify(work, tuple(tasks))
+            fitted = feasibility.fitting(self._cluster, task, pod)
+            tasks.append(replace(task, nodes=()) if bad else fitted)
+            why = f"{bad} is not supported" if bad else self._capacity.unschedulable([pod])
+            if why and self._told.get(key_of(pod)) != why:
+                self._told[key_of(pod)] = why
+                self._writer.pod_unschedulable(pod, why)
+        return replace(spec, tasks=tuple(tasks))
 
-    def _say(self, pod: Plain, why: str) -> None:
-        if self._told.get(key_of(pod)) != why:
-            self._told[key_of(pod)] = why
-            self.backend.herald.unschedulable(pod, why)
-
-    def cannot(self, work: Work, where: dict[str, str]) -> str:
-        """Why it cannot; "": they are as good as bound."""
-        group = self.groups[work.id]
-        made = {ReplicaId(name).task: node for name, node in where.items()}
-        return feasibility.cannot(self.backend.cluster, group.pods, made)
-
-    def launch(self, work: Work, where: dict[str, str]) -> None:
-        group = self.groups.pop(work.id)
+    def refusal(self, job: JobId, where: Mapping[str, str]) -> str:
+        group = self.groups.get(job)
+        if group is None:
+            return "its pods do not exist"
         nodes = {ReplicaId(name).task: node for name, node in where.items()}
-        for name, pod in group.pods.items():
-            m = self.backend.members[ReplicaId.of(work.id, name, 0)]
-            m.pod, self.placed[key_of(pod)] = pod, m.id
-            self.backend.cluster.assume(pod, nodes[name])
+        short = feasibility.partial(self.jobs[job].tasks, where)
+        return short or feasibility.cannot(self._cluster, group.pods, nodes)
+
+    # -- commands ----------------------------------------------------------------------------------
+
+    def start(self, command: Start) -> list[Event]:
+        group = self.groups.get(command.job)
+        if group is None or any(a.replica.task not in group.pods for a in command.replicas):
+            return [CommandFailed(command, "its pods do not exist", permanent=True)]
+        del self.groups[command.job]
+        self.started[command.job] = group
+        nodes = {a.replica.task: str(a.node) for a in command.replicas}
+        for a in command.replicas:
+            pod = group.pods[a.replica.task]
+            self.placed[key_of(pod)] = a.replica, a.attempt
+            self._cluster.assume(pod, nodes[a.replica.task])
             del self._in[key_of(pod)]
             self._told.pop(key_of(pod), None)
-        call = partial(
-            gang_binder.bind,
-            self.backend.cluster.api,
-            group.pods,
-            nodes,
-            self.backend.cluster.around,
+        api, around = self._cluster.api, self._cluster.around
+        self._cluster.worker.do(
+            partial(gang_binder.bind, api, dict(group.pods), nodes, around),
+            failed=partial(self._not_bound, command, group),
         )
-        self.backend.cluster.lane.do(call, failed=partial(self._not_bound, work, group))
+        return []
 
-    def _not_bound(self, work: Work, group: Group, error: BackendError) -> None:
-        """Some of them may be bound, even if we were told otherwise: the cluster knows."""
-        group.since, group.tries = work.job.at, group.tries + 1
-        why = f"it could not be bound: {error.message}"
-        self._look(work, group, why)
-
-    def _look(self, work: Work, group: Group, why: str) -> None:
-        self.backend.cluster.lane.do(
-            partial(_nodes, self.backend.cluster.api, group.pods),
-            then=partial(self._sort_out, work, group, why),
-            failed=lambda _: self._again.append(partial(self._look, work, group, why)),
-        )
-
-    def _sort_out(self, work: Work, group: Group, why: str, nodes: dict[str, str]) -> None:
-        """Who is not bound waits again. Then who is bound is deleted, for nothing else unbinds;
-        controllers make new ones.
-        """
-        there = {m.task: m for m in self.backend.members_of(work) if m.task in nodes}
-        unbound = [m for name, m in there.items() if not (nodes[name] or node_of(m.pod))]
-        group.pods = {}
-        if not unbound:
-            return  # only the answer was lost
-        work.reason = why
-        group.rests = self.backend.clock() + min(LONGEST, AGAIN * 2.0 ** min(9, group.tries - 1))
-        self.groups[work.id] = group
-        for m in unbound:
-            self.backend.vanished(m)
-            if m.pod is not None:
-                self.changed(m.pod, there=True)
+    def _not_bound(self, command: Start, group: Group, error: BackendError) -> list[Event]:
+        """Its pods wait again, as a new job, after a back-off. The watch says which are bound."""
+        pods, group.pods = list(group.pods.values()), {}
+        there = [now for p in pods if (now := self._cluster.pods.get(key_of(p))) is not None]
+        if there and all(p["spec"].get("nodeName") for p in there):
+            return []  # only the answer was lost
+        group.tries += 1
+        group.rests = self._clock() + min(LONGEST, AGAIN * 2.0 ** min(9, group.tries - 1))
+        group.failed = {key_of(p): p for p in pods}
+        self.started.pop(command.job, None)
+        self.groups[command.job] = group
+        found: list[Event] = []
+        for pod in pods:
+            self._cluster.assume_not(key_of(pod))
+            self.placed.pop(key_of(pod), None)
+        failed = CommandFailed(command, f"could not be bound: {error.message}", permanent=True)
+        for pod in there:
+            found += self.changed(pod, there=True)
         if not group.pods:
-            del self.groups[work.id]
-        for m in there.values():
-            self._delete(m)
+            self.groups.pop(command.job, None)
+        return [failed, *found]
 
-    def _delete(self, m: "PodMember") -> None:
-        if m.pod is None or self.backend.members.get(m.id) is not m:
-            return
-        path, uid = gang_binder.pod_path(m.pod), m.pod["metadata"]["uid"]
-        self.backend.cluster.lane.do(
-            partial(self.backend.cluster.api.delete, path, grace=0, uid=uid),
-            failed=lambda _: self._again.append(partial(self._delete, m)),
-        )
+    def persist(self, command: Persist) -> list[Event]:
+        """Nothing is stored of them. What has ended is forgotten."""
+        if command.state.phase.ended:
+            self.jobs.pop(command.job, None)
+            self.started.pop(command.job, None)
+        return [Persisted(command.job, command.version)]
 
-    def over(self, m: "PodMember", code: int) -> None:
-        """What its end means is for its controller to say: the others stay."""
-        work = m.work
-        if m.pod is not None:
-            self.placed.pop(key_of(m.pod), None)
-        before, work.phase = work.phase, Phase.LEAVING
-        work.then = Phase.SUCCEEDED if code == 0 else Phase.FAILED
-        self.backend.ended(m, code)
-        if work.members:
-            work.phase = before
+    def release(self, command: Release) -> list[Event]:
+        for key in [k for k, (name, _) in self.placed.items() if name == command.replica]:
+            del self.placed[key]
+            self._cluster.assume_not(key)
+        return [ReplicaExited(replica=command.replica, attempt=command.attempt, code=0)]
 
+    # -- pods that are placed ----------------------------------------------------------------------
 
-def _spec(group: Group) -> JobSpec:
-    """Each pod is a task of its own: they need not be alike."""
-    return JobSpec(
-        tasks=tuple(
-            Task(name=name, request=resources(asked(pod))) for name, pod in group.pods.items()
-        ),
-        kind="pods",
-        backoff_limit=0,
-    )
-
-
-def _nodes(api: Api, pods: Mapping[str, Plain]) -> dict[str, str]:
-    """Where each is bound by now, "" if it is not; without those that are gone."""
-    found = {}
-    for name, pod in pods.items():
-        try:
-            now = api.get(gang_binder.pod_path(pod))
-        except Declined as error:
-            if error.status != MISSING:
-                raise
-            continue
-        if now["metadata"]["uid"] == pod["metadata"]["uid"]:
-            found[name] = str(now["spec"].get("nodeName") or "")
-    return found
-
-
-def is_stranger(work: Work) -> bool:
-    """Those that are ours have a manifest."""
-    return work.job.manifest is None
+    def _placed_changed(self, pod: Plain, *, there: bool) -> list[Event]:
+        replica, attempt = self.placed[key_of(pod)]
+        phase = pod["status"].get("phase")
+        if there and phase not in OVER:
+            return [ReplicaRunning(replica, attempt)] if phase == "Running" else []
+        del self.placed[key_of(pod)]
+        self._cluster.assume_not(key_of(pod))
+        if phase == "Succeeded":
+            return [ReplicaExited(replica=replica, attempt=attempt, code=0)]
+        reason = pod_status.failure(pod) if phase == "Failed" else "its pod was deleted"
+        return [ReplicaExited(replica=replica, attempt=attempt, code=1, reason=reason)]

@@ -1,57 +1,47 @@
-"""What the backend keeps of each job and each pod, beside what every platform keeps."""
+"""A TrainingJob as the platform keeps it, and its status: for people, and for the next leader."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from headway.backend.kubernetes.client.api import Plain
-from headway.backend.kubernetes.platform.pod_status import KIND, VERSION
-from headway.backend.state import Member, Work
-from headway.backend.usage import UsageSample
-from headway.core.model.job import Phase
-from headway.core.model.report import Report
-from headway.core.model.units import NodeId, ReplicaId, Seconds
+from headway.backend.kubernetes.platform import pod_status
+from headway.controller.state import JobState, ReplicaState, from_plain, to_plain
+from headway.core.model.job import JobSpec, Phase
+from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.spec.load import parse
 from headway.spec.manifest import TrainingJob, TrainingJobSpec
 
-
-class PodMember(Member):
-    """A replica that is a pod. What it uses and says is not heard yet."""
-
-    def __init__(self, name: ReplicaId, work: Work, node: NodeId, epoch: int) -> None:
-        super().__init__(name, work, node)
-        self.epoch, self.phase = epoch, Phase.STARTING
-        self.replica = name.name
-        self.pod: Plain | None = None
-        """As last seen."""
-        self.grace: Seconds = work.spec.grace
-        self.stuck_at: Seconds | None = None
-        """Since when its container is said not to start."""
-        self.bound_at: Seconds | None = None
-        """Since when its node has it, and has not started it."""
-
-    def read(self, before: UsageSample | None) -> UsageSample:
-        return before or self.last
-
-    def report(self, now: Seconds) -> Report | None:
-        """None: what is not known is not said."""
-        del now
-        return None
+MESSAGE = 1024
+"""The longest message of a condition or an event."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class JobStatus:
-    """A `TrainingJob` and what was written to its status."""
-
+    id: JobId
     job: Plain
+    """As last seen in the cluster."""
     spec: TrainingJobSpec
-    epoch: int = 0
-    placement: dict[str, str] = field(default_factory=dict)
+    """What its pods are made from; follows `job` while it has no replicas."""
+    core: JobSpec
+    """`spec` as it was last reported to the controller."""
+    generation: int = 0
+    """Of `spec`."""
+    state: JobState = field(default_factory=JobState)
+    """What the controller last asked to persist."""
+    admitted: bool = False
+    """Its status exists: it is in the controller's queue, or beyond."""
+    rejected: tuple[str, str] = ("", "")
+    """Why it cannot run here: a reason and a message."""
+    settled: bool = False
+    """Its end is durable."""
+    gone: bool = False
+    """It was deleted from the cluster and has not ended yet."""
+    successor: Plain | None = None
+    """A job of the same name that was created after it was deleted."""
     conditions: dict[str, Plain] = field(default_factory=dict)
     enqueued: str = ""
-    started: str = ""
-    finished: str = ""
 
     @property
     def uid(self) -> str:
@@ -61,53 +51,143 @@ class JobStatus:
     def name(self) -> str:
         return str(self.job["metadata"]["name"])
 
-    @classmethod
-    def of(cls, job: Plain, spec: TrainingJobSpec) -> "JobStatus":
-        """With what an earlier Headway wrote."""
-        said = job.get("status") or {}
-        return cls(
-            job=job,
-            spec=spec,
-            epoch=int(said.get("epoch", 0)),
-            placement=dict(said.get("placement") or {}),
-            conditions={c["type"]: c for c in said.get("conditions") or ()},
-            enqueued=said.get("enqueueTime", ""),
-            started=said.get("startTime", ""),
-            finished=said.get("finishTime", ""),
-        )
+    @property
+    def namespace(self) -> str:
+        return str(self.job["metadata"]["namespace"])
 
-    def say(self, kind: str, holds: bool, reason: str, message: str) -> None:
-        """A condition; its time is that of the last change of what holds."""
+    @property
+    def waiting(self) -> bool:
+        """Its spec may change and its tasks may be fitted to nodes."""
+        ended = self.state.phase.ended or self.rejected[0]
+        return self.admitted and not (self.gone or ended or self.state.replicas)
+
+    def holds(self, replica: ReplicaId, attempt: int) -> bool:
+        """Whether the job's state has this attempt; pods of other attempts are orphans."""
+        return any(r.replica == replica and r.attempt == attempt for r in self.state.replicas)
+
+    def pod(self, replica: ReplicaId, attempt: int, gang: tuple[ReplicaId, ...]) -> Plain:
+        return pod_status.make(self.job, self.spec, replica, attempt, gang)
+
+    def sample_pods(self) -> dict[str, Plain]:
+        """A pod of each task, to see where it fits."""
+        first = {t.name: ReplicaId.of(self.id, t.name, 0) for t in self.spec.tasks}
+        return {task: self.pod(name, 1, (name,)) for task, name in first.items()}
+
+    # -- what is written ---------------------------------------------------------------------------
+
+    def set_condition(self, kind: str, holds: bool, reason: str, message: str) -> bool:
+        """Whether that is a change. The transition time is that of the last change of status."""
         before = self.conditions.get(kind)
-        status = "True" if holds else "False"
+        status, message = "True" if holds else "False", message[:MESSAGE]
         since = before["lastTransitionTime"] if before and before["status"] == status else now()
         self.conditions[kind] = {
             "type": kind,
             "status": status,
             "reason": reason,
-            "message": message[:1024],
+            "message": message,
             "lastTransitionTime": since,
         }
+        return before != self.conditions[kind]
 
-    def status(self, phase: Phase, reason: str, tries: int) -> Plain:
-        """As it is written. What is no longer so is taken away (None)."""
+    def to_plain(self, began: float) -> Plain:
+        """The whole status; `began`: time of day at which the controller's clock was 0."""
+        s = self.state
+        scalable = [t.name for t in self.spec.tasks if t.scalable]
         found: dict[str, Any] = {
-            "phase": phase.value,
-            "reason": reason,
-            "epoch": self.epoch,
-            "failures": tries,
-            "placement": self.placement or None,
+            "phase": s.phase.value.capitalize(),
+            "reason": s.reason,
+            "attempt": s.attempt,
+            "failures": s.failures,
+            "placement": {r.replica.name: r.node for r in s.replicas},
+            "replicas": sum(r.replica.task in scalable or not scalable for r in s.replicas),
+            "selector": f"{pod_status.JOB}={self.name}",
             "conditions": list(self.conditions.values()),
-            "enqueueTime": self.enqueued or None,
-            "startTime": self.started or None,
-            "finishTime": self.finished or None,
-            "observedGeneration": self.job["metadata"].get("generation"),
+            "enqueueTime": self.enqueued,
+            "startTime": _timestamp(s.started_at, began),
+            "finishTime": _timestamp(s.finished_at, began),
+            "observedGeneration": self.generation,
+            "state": encode(s, began),
         }
-        return found
+        return {k: v for k, v in found.items() if v not in ("", {})}
+
+    def restore(self, began: float) -> bool:
+        """Take over what an earlier leader wrote; False: there is nothing."""
+        status = self.job.get("status") or {}
+        self.conditions = {c["type"]: c for c in status.get("conditions") or ()}
+        self.enqueued = status.get("enqueueTime", "")
+        if "phase" not in status:
+            return False
+        self.state = decode(status, self.id, began)
+        self.admitted, self.settled = True, self.state.phase.ended
+        return True
+
+
+# -- the controller's state as text ----------------------------------------------------------------
+
+_JOB = to_plain(JobState())
+_REPLICA = asdict(ReplicaState(replica=ReplicaId(""), node="", attempt=0))  # type: ignore[arg-type]
+
+
+def encode(state: JobState, began: float) -> str:
+    """Compact: without defaults, replicas by their names within the job, times of day."""
+    plain = to_plain(
+        replace(state, started_at=_shift(state.started_at, began),
+                finished_at=_shift(state.finished_at, began))
+    )  # fmt: skip
+    plain["gang"] = tuple(r.name for r in state.gang)
+    plain["restart_as"] = tuple((r.name, node) for r, node in state.restart_as)
+    plain["replicas"] = tuple(
+        {k: v for k, v in {**each, "replica": r.replica.name}.items() if v != _REPLICA[k]}
+        for each, r in zip(plain["replicas"], state.replicas, strict=True)
+    )
+    changed = {k: v for k, v in plain.items() if v != _JOB[k]}
+    return json.dumps(changed, separators=(",", ":"))
+
+
+def decode(status: Plain, job: JobId, began: float) -> JobState:
+    """The state in a status. If it cannot be read, what the status says for people is used."""
+    try:
+        plain = {**_JOB, **json.loads(status["state"])}
+        named = [{**_REPLICA, **r} for r in plain["replicas"]]
+        plain["gang"] = [f"{job}/{name}" for name in plain["gang"]]
+        plain["restart_as"] = [(f"{job}/{name}", node) for name, node in plain["restart_as"]]
+        plain["replicas"] = [{**r, "replica": f"{job}/{r['replica']}"} for r in named]
+        plain["started_at"] = _shift(plain["started_at"], -began)
+        plain["finished_at"] = _shift(plain["finished_at"], -began)
+        return from_plain(plain)
+    except (KeyError, ValueError, TypeError):
+        return _from_readable(status, began)
+
+
+def _from_readable(status: Plain, began: float) -> JobState:
+    ended = status.get("finishTime")
+    try:
+        phase = Phase(str(status["phase"]).lower())
+    except ValueError:
+        phase = Phase.PENDING
+    return JobState(
+        phase=phase if phase.ended else Phase.PENDING,
+        reason=status.get("reason", ""),
+        attempt=int(status.get("attempt", 0)),
+        failures=int(status.get("failures", 0)),
+        finished_at=seconds(ended) - began if ended else None,
+    )
+
+
+def _shift(at: Seconds | None, by: float) -> Seconds | None:
+    return None if at is None else at + by
+
+
+def _timestamp(at: Seconds | None, began: float) -> str:
+    return "" if at is None else _format(datetime.fromtimestamp(at + began, UTC))
 
 
 def now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format(datetime.now(UTC))
+
+
+def _format(at: datetime) -> str:
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def seconds(text: str) -> float:
@@ -115,11 +195,14 @@ def seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+# -- as found in the cluster -----------------------------------------------------------------------
+
+
 def spec_of(job: Plain) -> TrainingJobSpec:
-    """Checked once more: the API server's schema may be another version's."""
+    """Validated again: the schema in the API server may be of another version."""
     about = {k: job["metadata"][k] for k in ("name", "namespace")}
-    plain = {"apiVersion": VERSION, "kind": KIND, "metadata": about, "spec": job["spec"]}
-    text = json.dumps(plain, ensure_ascii=False)
+    kind = {"apiVersion": pod_status.VERSION, "kind": pod_status.KIND}
+    text = json.dumps({**kind, "metadata": about, "spec": job["spec"]}, ensure_ascii=False)
     return parse(text, TrainingJob, where=f"{about['namespace']}/{about['name']}").spec
 
 

@@ -1,7 +1,6 @@
-"""A replica as a pod: everything that a manifest can say of it, and what Headway adds.
+"""Builds the pod of a replica from its manifest. No calls to a cluster.
 
-Nothing here talks to a cluster. What a user says in a `podTemplate` comes first, what the manifest
-says goes over it, what Headway says goes over both.
+Precedence: what Headway sets, then the manifest, then the user's `podTemplate`.
 """
 
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from headway.spec.pod_fields import TRAINING, Mount
 
 SCHEDULER = "headway"
 FOLDER = "/headway"
-"""`HEADWAY_DIR` in a pod. Room of the node's own, unless the task mounts something there."""
+"""`HEADWAY_DIR` in a pod: an emptyDir, unless the task mounts something there."""
 GPU = "nvidia.com/gpu"
 
 SAFE_POD = {
@@ -29,14 +28,14 @@ SAFE_CONTAINER = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-"""Unless a podTemplate says otherwise: nobody special, who writes to folders that are mounted."""
+"""Defaults that a podTemplate can change: unprivileged, writes only to mounted folders."""
 
 Plain = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The custom resource whose pods they are; they go with it."""
+    """The TrainingJob that owns the pods; they are deleted with it."""
 
     name: str
     namespace: str
@@ -44,7 +43,7 @@ class Owner:
 
     @property
     def domain(self) -> str:
-        """Of its replicas' hosts; not that of an earlier job of its name."""
+        """Domain of its replicas; differs from that of an earlier job of the same name."""
         return f"{self.name}-{self.uid[:5]}"
 
     @property
@@ -74,10 +73,10 @@ def to_pod(
     task: TaskSpec,
     index: int,
     *,
-    epoch: int,
+    attempt: int,
     env: Mapping[str, str],
 ) -> Plain:
-    """`env` is what Headway tells the replica."""
+    """`env`: variables that Headway sets."""
     template = task.pod_template
     given = template.spec if template else {}
     ours = labels(owner.name, task.name, index)
@@ -90,7 +89,7 @@ def to_pod(
             "labels": {**(template.metadata.labels if template else {}), **ours},
             "annotations": {
                 **(template.metadata.annotations if template else {}),
-                f"{GROUP}/epoch": str(epoch),
+                f"{GROUP}/attempt": str(attempt),
             },
             "ownerReferences": [owner.reference],
         },
@@ -99,16 +98,16 @@ def to_pod(
             "enableServiceLinks": False,
             "securityContext": SAFE_POD,
             **given,
-            **_told(spec, task),
+            **_scheduling(spec, task),
             "hostname": pod_name(owner.name, task.name, index),
             "subdomain": owner.domain,
-            **_inside(task, given, {**task.env, **env}),
+            **_containers(task, given, {**task.env, **env}),
         },
     }
 
 
 def to_service(owner: Owner) -> Plain:
-    """So that its replicas find each other: `JOB-TASK-INDEX.JOB-UID` is the host of one."""
+    """Headless service of a gang: `JOB-TASK-INDEX.JOB-UID` is the host of a replica."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -120,16 +119,16 @@ def to_service(owner: Owner) -> Plain:
         },
         "spec": {
             "clusterIP": "None",
-            "publishNotReadyAddresses": True,  # they wait for each other before they are ready
+            "publishNotReadyAddresses": True,  # replicas wait for each other before they are ready
             "selector": {f"{GROUP}/job": owner.name},
         },
     }
 
 
-def _told(spec: TrainingJobSpec, task: TaskSpec) -> Plain:
+def _scheduling(spec: TrainingJobSpec, task: TaskSpec) -> Plain:
     found: Plain = {
         "schedulerName": SCHEDULER,
-        "restartPolicy": "Never",  # starting again is a decision
+        "restartPolicy": "Never",  # the controller decides about retries
         "terminationGracePeriodSeconds": ceil(spec.checkpoint.grace_seconds),
     }
     if spec.active_deadline_seconds is not None:
@@ -141,8 +140,8 @@ def _told(spec: TrainingJobSpec, task: TaskSpec) -> Plain:
     return found
 
 
-def _inside(task: TaskSpec, given: Mapping[str, Any], env: Mapping[str, str]) -> Plain:
-    """Containers, and the volumes that they see."""
+def _containers(task: TaskSpec, given: Mapping[str, Any], env: Mapping[str, str]) -> Plain:
+    """Containers and volumes."""
     containers = given.get("containers", [])
     own: Plain = next((c for c in containers if c.get("name") == TRAINING), {})
     mounted = [m.path for m in task.mounts] + [m["mountPath"] for m in own.get("volumeMounts", ())]
@@ -164,12 +163,12 @@ def _inside(task: TaskSpec, given: Mapping[str, Any], env: Mapping[str, str]) ->
 def _container(
     task: TaskSpec, own: Mapping[str, Any], env: Mapping[str, str], seen: list[Plain]
 ) -> Plain:
-    written = {"HOME": "/tmp", **env}  # noqa: S108 - where it may write
+    written = {"HOME": "/tmp", **env}  # noqa: S108 - an emptyDir
     kept = [e for e in own.get("env", ()) if e.get("name") not in env]
     known = {e.get("name") for e in kept}
     found: Plain = {
         "securityContext": SAFE_CONTAINER,
-        # Its last words come with its status: Headway has no right to read logs.
+        # The last log lines come with the status: Headway is not allowed to read logs.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         **own,
         "name": TRAINING,

@@ -1,179 +1,211 @@
-"""Tells people: the status of each `TrainingJob`, its conditions, and events."""
+"""Writes the status of TrainingJobs, their conditions, and Kubernetes events.
+
+Conditions and events follow from the change of a job's state. A status that could not be written is
+reported to whoever asked for it; nothing is repeated here.
+"""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from math import inf
-from typing import TYPE_CHECKING
 
+from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.placement import filters, gang_binder
-from headway.backend.kubernetes.placement.quantities import allocatable, asked
-from headway.backend.kubernetes.platform import job_status, pod_status
-from headway.backend.kubernetes.platform.job_status import JobStatus
-from headway.backend.state import Work
+from headway.backend.kubernetes.placement import gang_binder
+from headway.backend.kubernetes.platform import pod_status
+from headway.backend.kubernetes.platform.job_status import MESSAGE, JobStatus, now
+from headway.controller.events import Event
+from headway.controller.state import JobState
 from headway.core.model.job import Phase
+from headway.core.model.units import ReplicaId
 from headway.errors import BackendError, Declined
-from headway.spec.manifest import TrainingJobSpec
 
-if TYPE_CHECKING:
-    from headway.core.model.units import JobId
-
-SHOWN = 3
-"""Reasons that one message names."""
-WAITS = "Waiting"
+GONE = 404
+INVALID = 422
+UID = "/metadata/uid"
+WAITING, UNSCHEDULABLE = "WaitingForCapacity", "Unschedulable"
 log = logging.getLogger("headway")
+
+Notice = tuple[str, str, bool]
+"""An event: reason, message, and whether it is a warning."""
 
 
 class StatusWriter:
-    def __init__(self, cluster: ClusterCache) -> None:
-        self.cluster = cluster
-        self.untold: dict[JobId, Work] = {}
-        """Whose status could not be written."""
+    def __init__(self, cluster: ClusterCache, clock: Clock) -> None:
+        self._cluster, self._clock = cluster, clock
         self._logged = ""
 
-    @staticmethod
-    def now() -> str:
-        return job_status.now()
-
-    def phase(self, work: Work, record: JobStatus, phase: Phase) -> None:
-        """It has come to this: conditions, times, an event, and the status that has them all."""
-        reason = work.reason
-        if phase is Phase.PENDING:
-            record.placement = {}
-            if reason:
-                record.say("Placed", False, WAITS, reason)
-            record.say("Running", False, WAITS, reason or "it has not started yet")
-        elif phase is Phase.RUNNING:
-            record.started = record.started or self.now()
-            record.say("Running", True, "Started", "each replica runs")
-            self.event(record, "Started", "each replica runs")
-        elif phase.ended:
-            record.finished = self.now()
-            good = phase is Phase.SUCCEEDED
-            if good:  # perhaps so soon that nobody saw it run
-                record.started = record.started or record.finished
-            word = phase.value.capitalize()
-            text = reason or "its chief has ended well"
-            record.say("Running", False, word, text)
-            record.say("Succeeded", good, word, text)
-            self.event(record, word, text, warning=not good)
-        self.status(work, record, phase)
-
-    def waiting(self, work: Work, record: JobStatus, made: Mapping[str, Plain]) -> None:
-        """Why it waits, where that is more than a want of room."""
-        before = record.conditions.get("Placed")
-        why = next((w for pod in made.values() if (w := self.hindrance(pod))), "")
-        reason = "NoNodeFits" if why else WAITS
-        text = why or work.reason or "it waits for room"
-        if before is not None and before["status"] == "False":
-            told = (before["reason"], before["message"]) == (reason, text)
-            if told or (not why and before["reason"] == WAITS):
-                return
-        record.say("Placed", False, reason, text)
-        if why:
-            self.event(record, reason, text, warning=True)
-        self.status(work, record)
-
-    def hindrance(self, pod: Plain) -> str:
-        """Why it could go nowhere even if nobody else were there; "": it could."""
-        around = self.cluster.around
-        lacking = filters.lacking(pod, around)
-        if lacking:
-            return lacking
-        whys: dict[str, int] = {}
-        for (_, name), node in self.cluster.nodes.items():
-            others = self.cluster.others(name)
-            why = filters.unfit(pod, node, others, around) or _too_small(pod, node)
-            if not why:
-                return ""
-            whys[why] = whys.get(why, 0) + 1
-        if not whys:
-            return "the cluster has no nodes"
-        most = sorted(whys.items(), key=lambda item: -item[1])[:SHOWN]
-        listed = "; ".join(
-            f"{count} of {len(self.cluster.nodes)} nodes: {why}" for why, count in most
+    def write(
+        self,
+        record: JobStatus,
+        then: Callable[[], Iterable[Event]] = lambda: (),
+        failed: Callable[[BackendError], Iterable[Event]] = lambda error: (),
+    ) -> None:
+        """`then` follows when the API server has confirmed it, or the job no longer exists."""
+        status = record.to_plain(self._clock.began)
+        same: Plain = {"op": "test", "path": UID, "value": record.uid}
+        body = [same, {"op": "add", "path": "/status", "value": status}]
+        path = gang_binder.status_path(record.job)
+        self._cluster.worker.do(
+            partial(self._cluster.api.patch, path, body, how="json"),
+            lambda _: then(),
+            partial(self._not_written, then, failed),
         )
-        about = pod["metadata"]
-        who = (about.get("labels") or {}).get(f"{pod_status.LABEL}/task") or about["name"]
-        return f"no node will do for {who}: {listed}"
 
-    def status(self, work: Work, record: JobStatus, phase: Phase | None = None) -> None:
-        """If the server does not answer, it is said again when it does."""
-        self.untold.pop(work.id, None)
-        said = record.status(phase or work.phase, work.reason, work.tries)
-        scaled = [t.name for t in record.spec.tasks if t.scalable]
-        count = sum(m.task in scaled or not scaled for m in work.members.values())
-        said |= {"replicas": count, "selector": f"{pod_status.JOB}={record.name}"}
-        call = partial(
-            self.cluster.api.patch, gang_binder.status_path(record.job), {"status": said}
-        )
-        self.cluster.lane.do(call, failed=partial(self._not_told, work))
-
-    def _not_told(self, work: Work, error: BackendError) -> None:
-        """Who was deleted meanwhile wants to hear no more; whatever else it is may pass."""
-        if not isinstance(error, Declined):
-            self.untold[work.id] = work
-            self.log_once(error)
+    def _not_written(
+        self,
+        then: Callable[[], Iterable[Event]],
+        failed: Callable[[BackendError], Iterable[Event]],
+        error: BackendError,
+    ) -> Iterable[Event]:
+        if is_gone(error):
+            return then()
+        self.log_once(error)
+        return failed(error)
 
     def log_once(self, error: BackendError) -> None:
-        """For who reads our log: once, until it is something else."""
+        """Log each distinct error once."""
         if error.message != self._logged:
             self._logged = error.message
             log.warning("%s", "; ".join(filter(None, (error.message, error.where, error.hint))))
 
-    def refuse(self, job: Plain, reason: str, text: str) -> None:
-        """A job that cannot be understood: the API server knows the schema, so this is rare."""
-        record = JobStatus.of(job, _NO_SPEC)
-        before = record.conditions.get("Accepted")
-        if before and (before["reason"], before["message"]) == (reason, text):
-            return
-        record.say("Accepted", False, reason, text)
-        said = record.status(Phase.FAILED, text, 0)
-        call = partial(self.cluster.api.patch, gang_binder.status_path(job), {"status": said})
-        self.cluster.lane.do(call)
-        self.event(record, reason, text, warning=True)
+    # -- what a state means ------------------------------------------------------------------------
 
-    def unschedulable(self, pod: Plain, why: str) -> None:
-        """As kube-scheduler says it, where people and autoscalers look."""
-        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        said |= {"message": why[:1024], "lastTransitionTime": self.now()}
-        path, body = f"{gang_binder.pod_path(pod)}/status", {"status": {"conditions": [said]}}
-        self.cluster.lane.do(partial(self.cluster.api.patch, path, body, how="strategic"))
+    def accept(self, record: JobStatus) -> None:
+        """It can run here."""
+        record.enqueued = record.enqueued or now()
+        record.set_condition("Accepted", True, "Accepted", "the job can run on this cluster")
 
-    def event(self, record: JobStatus, reason: str, text: str, *, warning: bool = False) -> None:
-        about = record.job["metadata"]
-        at = self.now()
+    def persist(
+        self,
+        record: JobStatus,
+        before: JobState,
+        then: Callable[[], Iterable[Event]],
+        failed: Callable[[BackendError], Iterable[Event]],
+    ) -> None:
+        """Write a changed state; its events follow the status."""
+        notices = describe(record, before)
+        self.write(record, then, failed)
+        for reason, message, warning in notices:
+            self.event(record, reason, message, warning=warning)
+
+    def unschedulable(self, record: JobStatus, why: str) -> None:
+        """Why it is pending: no node fits it at all, or ("") capacity is in use."""
+        before = record.conditions.get("Placed") or {}
+        reason = UNSCHEDULABLE if why else WAITING
+        if not why and before.get("status") == "False" and before["reason"] != UNSCHEDULABLE:
+            return  # a more precise reason is there
+        message = why or record.state.reason or "waiting for capacity"
+        if record.set_condition("Placed", False, reason, message):
+            self.write(record)
+            if why:
+                self.event(record, reason, message, warning=True)
+
+    def stuck(self, record: JobStatus, replica: ReplicaId, reason: str, message: str) -> None:
+        """A container does not start."""
+        message = f"{replica.name}: {message}"
+        if record.set_condition("Running", False, reason, message):
+            self.write(record)
+            self.event(record, reason, message, warning=True)
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def event(self, record: JobStatus, reason: str, message: str, *, warning: bool = False) -> None:
+        at = now()
         body = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{about['name']}-", "namespace": about["namespace"]},
+            "metadata": {"generateName": f"{record.name}-", "namespace": record.namespace},
             "involvedObject": {
                 "apiVersion": pod_status.VERSION,
                 "kind": pod_status.KIND,
-                "name": about["name"],
-                "namespace": about["namespace"],
-                "uid": about["uid"],
+                "name": record.name,
+                "namespace": record.namespace,
+                "uid": record.uid,
             },
             "reason": reason,
-            "message": text[:1024],
+            "message": message[:MESSAGE],
             "type": "Warning" if warning else "Normal",
             "source": {"component": "headway"},
             "firstTimestamp": at,
             "lastTimestamp": at,
             "count": 1,
         }
-        path = f"/api/v1/namespaces/{about['namespace']}/events"
-        self.cluster.lane.do(partial(self.cluster.api.create, path, body))
+        path = f"/api/v1/namespaces/{record.namespace}/events"
+        self._cluster.worker.do(partial(self._cluster.api.create, path, body))
+
+    def pod_unschedulable(self, pod: Plain, why: str) -> None:
+        """The condition that kube-scheduler sets, which people and autoscalers read."""
+        found = {"type": "PodScheduled", "status": "False", "reason": UNSCHEDULABLE}
+        found |= {"message": why[:MESSAGE], "lastTransitionTime": now()}
+        path, body = f"{gang_binder.pod_path(pod)}/status", {"status": {"conditions": [found]}}
+        call = partial(self._cluster.api.patch, path, body, how="strategic")
+        self._cluster.worker.do(call)
 
 
-_NO_SPEC = TrainingJobSpec()
+def is_gone(error: BackendError) -> bool:
+    """The object was deleted, or is another one of the same name."""
+    if not isinstance(error, Declined):
+        return False
+    return error.status == GONE or (error.status == INVALID and UID in error.message)
 
 
-def _too_small(pod: Plain, node: Plain) -> str:
-    there = allocatable(node)
-    for name, amount in asked(pod).items():
-        if amount > there.get(name, inf if name == "ephemeral-storage" else 0.0):
-            return f"it asks for more {name} than the node has"
-    return ""
+def outcome(state: JobState) -> Phase:
+    """What a job is, or becomes when its replicas have stopped."""
+    return state.target or state.phase
+
+
+def describe(record: JobStatus, before: JobState) -> list[Notice]:
+    """Set conditions for a change of state, and return the events."""
+    if record.rejected[0]:
+        record.set_condition("Accepted", False, *record.rejected)
+    if record.state.phase.ended:
+        return _ended(record, before)
+    if record.state.phase is Phase.RUNNING:
+        return _running(record, before)
+    if record.state.phase is Phase.STARTING:
+        return _starting(record, before)
+    if outcome(record.state) in (Phase.BACKOFF, Phase.PENDING, Phase.PAUSED):
+        return _released(record, before)
+    return []
+
+
+def _starting(record: JobStatus, before: JobState) -> list[Notice]:
+    where = ", ".join(f"{r.replica.name} on {r.node}" for r in record.state.replicas)
+    record.set_condition("Placed", True, "Placed", where)
+    pods = f"kubectl describe pods -n {record.namespace} -l {pod_status.JOB}={record.name}"
+    record.set_condition("Running", False, "Starting", f"not all replicas run yet: {pods}")
+    return [("Placed", where, False)] if record.state.attempt != before.attempt else []
+
+
+def _running(record: JobStatus, before: JobState) -> list[Notice]:
+    record.set_condition("Running", True, "Started", "all replicas run")
+    started = before.phase is not Phase.RUNNING
+    return [("Started", "all replicas run", False)] if started else []
+
+
+def _released(record: JobStatus, before: JobState) -> list[Notice]:
+    """It holds no nodes, or is about to release them."""
+    state = record.state
+    if outcome(before) is outcome(state):
+        return []
+    failed = state.failures > before.failures
+    if outcome(state) is not Phase.BACKOFF:
+        word = "Paused" if outcome(state) is Phase.PAUSED else WAITING
+        record.set_condition("Placed", False, word, state.reason or "waiting for capacity")
+        record.set_condition("Running", False, word, state.reason or "not started")
+        return []
+    word = "Retrying" if failed else "Released"
+    record.set_condition("Placed", False, word, state.reason)
+    record.set_condition("Running", False, word, state.reason)
+    return [(word, state.reason, True)]
+
+
+def _ended(record: JobStatus, before: JobState) -> list[Notice]:
+    if before.phase.ended:
+        return []
+    success, word = record.state.phase is Phase.SUCCEEDED, record.state.phase.value.capitalize()
+    message = record.state.reason or ("chief exited with code 0" if success else word)
+    record.set_condition("Running", False, word, message)
+    record.set_condition("Succeeded", success, word, message)
+    return [(word, message, not success)]

@@ -51,7 +51,7 @@ class Inbox:
         self._given += self._seen
         self._seen = []
 
-    def heard(self) -> None:
+    def acknowledge(self) -> None:
         """What was given out has been written down: only now may whoever asked look there."""
         for path in self._given:
             path.unlink(missing_ok=True)

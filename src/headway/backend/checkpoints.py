@@ -1,0 +1,69 @@
+"""Checkpoints in a replica's folder: which is the newest complete one, and asking for another."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway import failpoint
+from headway.controller.commands import CancelCheckpoint, RequestCheckpoint
+from headway.controller.events import CheckpointRead
+from headway.controller.state import NO_CHECKPOINT, Checkpoint
+from headway.core.model.job import Mode
+from headway.core.model.units import ReplicaId, Seconds
+
+LOOK: Seconds = 0.05
+"""Between two looks for a checkpoint that was requested."""
+
+
+def newest(folder: Path, mode: Mode) -> Checkpoint:
+    """What `LATEST` names, else the newest file. The SDK writes `LATEST` when all of a checkpoint
+    is on disk: in mode `sdk` nothing else counts.
+    """
+    there = folder / "checkpoint"
+    with suppress(OSError):
+        return Checkpoint((there / "LATEST").read_text(), verified=True)
+    if mode is Mode.SDK:
+        return NO_CHECKPOINT
+    files = [p.stat() for p in there.rglob("*") if p.is_file()]
+    newest_file = max(((s.st_mtime_ns, s.st_size) for s in files), default=None)
+    return NO_CHECKPOINT if newest_file is None else Checkpoint(str(newest_file))
+
+
+@dataclass(slots=True)
+class _Requested:
+    attempt: int
+    folder: Path
+    mode: Mode
+    last: Checkpoint
+
+
+@dataclass(slots=True)
+class CheckpointWatch:
+    """Requested checkpoints, looked for until they appear or are cancelled."""
+
+    _requested: dict[ReplicaId, _Requested] = field(default_factory=dict)
+
+    def request(self, command: RequestCheckpoint, folder: Path, mode: Mode) -> CheckpointRead:
+        now = newest(folder, mode)
+        self._requested[command.replica] = _Requested(command.attempt, folder, mode, now)
+        if command.ask:
+            failpoint.hit()
+            (folder / "ask").touch()
+        return CheckpointRead(command.replica, command.attempt, now)
+
+    def cancel(self, command: CancelCheckpoint, folder: Path) -> None:
+        self._requested.pop(command.replica, None)
+        (folder / "ask").unlink(missing_ok=True)
+
+    def timeout(self, timeout: Seconds) -> Seconds:
+        """How long a poll may wait."""
+        return min(timeout, LOOK) if self._requested else timeout
+
+    def changed(self) -> list[CheckpointRead]:
+        events = []
+        for name, r in self._requested.items():
+            now = newest(r.folder, r.mode)
+            if now != r.last:
+                r.last = now
+                events.append(CheckpointRead(name, r.attempt, now))
+        return events

@@ -1,0 +1,95 @@
+"""What to create for an attempt of a replica: name, labels, limits, environment, folder."""
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from headway.backend import memory_admission
+from headway.backend.docker import cpu_limits
+from headway.backend.docker.container import ATTEMPT, GANG, JOB, NODE, REPLICA, RUN, TASK
+from headway.backend.docker.container_table import ContainerRecord
+from headway.backend.replica_env import loopback_env
+from headway.controller.commands import Assignment
+from headway.core.model.units import ReplicaId
+from headway.spec.runnable import RunnableJob, environment, threads
+
+LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "2"}}
+ROOT = ("", "0", "root", "0:0")
+
+
+def container_name(run: str, replica: ReplicaId, attempt: int) -> str:
+    """Unique for each attempt: the engine refuses to create it twice."""
+    return f"headway-{run}-{replica.replace('/', '-')}-{attempt}"
+
+
+def labels(run: str, a: Assignment, gang: Sequence[ReplicaId]) -> dict[str, str]:
+    return {
+        RUN: run,
+        JOB: a.replica.job,
+        TASK: a.replica.task,
+        REPLICA: a.replica,
+        ATTEMPT: str(a.attempt),
+        NODE: a.node,
+        **({GANG: a.replica.job} if len(gang) > 1 else {}),
+    }
+
+
+def create_body(
+    run: str,
+    job: RunnableJob,
+    c: ContainerRecord,
+    a: Assignment,
+    gang: Sequence[ReplicaId],
+    others: Iterable[ContainerRecord],
+) -> dict[str, Any]:
+    """The request that creates it. `others`: the containers that exist, which need memory too."""
+    node, task = c.engine.node(), job.spec.task(a.replica.task)
+    command = job.commands[a.replica.task]
+    c.memory_limit = memory_admission.memory_limit(c.declared_memory, node, others)
+    ours = loopback_env(a.replica, a.attempt, folder=str(c.folder), gang=gang)
+    env = environment({}, command, threads(task, node), ours)
+    mount = {"Type": "bind", "Source": str(c.folder), "Target": str(c.folder)}
+    cpus, cores = c.engine.cpus, node.capacity.cpu
+    body: dict[str, Any] = {
+        "Image": command.image,
+        "Env": [f"{key}={value}" for key, value in env.items()],
+        "Labels": labels(run, a, gang),
+        "HostConfig": {
+            "Init": True,
+            "Mounts": [] if c.engine.apart else [mount],
+            "LogConfig": LOG,
+            # Replicas of a gang reach each other on the loopback device.
+            **({"NetworkMode": "host"} if len(gang) > 1 else {}),
+            **cpu_limits.create_body(cpus, cores, task.limit, c.memory_limit),
+        },
+    }
+    if command.argv:
+        body["Entrypoint"], body["Cmd"] = list(command.argv), []
+    if command.where:
+        body["WorkingDir"] = command.where
+    if os.getuid():
+        body["User"] = f"{os.getuid()}:{os.getgid()}"  # its files then belong to our user
+    return body
+
+
+def prepare(folder: Path, attempt: int) -> None:
+    """The folder of a replica before it starts."""
+    (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
+    (folder / "attempt").write_text(str(attempt))
+    (folder / "ask").unlink(missing_ok=True)
+
+
+def grant_access(user: str, folder: Path) -> None:
+    """Let a container's user write into a replica's folder."""
+    if os.getuid() or user in ROOT:
+        return
+    owner, _, group = user.partition(":")
+    for path in (folder, folder / "checkpoint"):
+        if owner.isdigit():
+            os.chown(path, int(owner), int(group) if group.isdigit() else int(owner))
+        else:
+            path.chmod(0o777)  # only the image maps this name to a number
+    for path in (folder / "checkpoint").rglob("*"):
+        if owner.isdigit():
+            os.chown(path, int(owner), int(group) if group.isdigit() else int(owner))

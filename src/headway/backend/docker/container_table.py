@@ -1,0 +1,129 @@
+"""The containers of a run as the platform keeps track of them."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.backend import memory_admission
+from headway.backend.docker.container import ATTEMPT, REPLICA, RUN
+from headway.backend.docker.engine import Engine
+from headway.backend.docker.file_sync import FileSync
+from headway.backend.docker.log_follower import LogFollower
+from headway.backend.docker.stats import Gauge
+from headway.backend.usage import UsageSample
+from headway.controller.commands import Start
+from headway.core.model.units import Bytes, NodeId, ReplicaId
+
+
+@dataclass(slots=True, eq=False)
+class ContainerRecord:
+    """One attempt of a replica as a container.
+
+    `id`, `original`, `gauge`, `log` and `sync` are set in the engine's worker, everything else in
+    the loop's thread.
+    """
+
+    replica: ReplicaId
+    attempt: int
+    engine: Engine
+    folder: Path
+    name: str
+    """Its name or id: the engine takes either."""
+    foreign: bool = False
+    start: Start | None = None
+    """The command that starts it, until it is known to run."""
+    id: str = ""
+    original: Mapping[str, Any] = field(default_factory=dict)
+    """Its limits (`HostConfig`) when it was first seen."""
+    gauge: Gauge | None = None
+    log: LogFollower | None = None
+    sync: FileSync | None = None
+    """For a container that cannot see our folder."""
+    requested_memory: Bytes = 0.0
+    declared_memory: Bytes | None = None
+    memory_limit: Bytes = 0.0
+    sample: UsageSample = field(default_factory=UsageSample)
+    """The last one that was read."""
+    stopping: bool = False
+    """`Stop` or `Kill` was sent."""
+    inspecting: bool = False
+    syncing: bool = False
+    removing: bool = False
+
+    @property
+    def node(self) -> NodeId:
+        return self.engine.name
+
+    @property
+    def held_memory(self) -> Bytes:
+        return float(self.sample.memory)
+
+    def unfollow(self) -> None:
+        """Stop reading its output; it is read on from there when it is followed again."""
+        if self.log is not None:
+            self.log.close()
+            self.log = None
+
+    def close(self) -> None:
+        self.unfollow()
+        if self.gauge is not None:
+            with suppress(OSError):  # its cgroup may be gone: the last sample stays
+                self.sample = self.gauge.read(None)
+            self.gauge.close()
+            self.gauge = None
+
+
+class ContainerTable:
+    def __init__(self, run: str) -> None:
+        self._run = run
+        self.current: dict[ReplicaId, ContainerRecord] = {}
+        """The attempt of each replica that runs or is being started."""
+        self.ended: dict[tuple[ReplicaId, int], ContainerRecord] = {}
+        """Attempts that are to be removed."""
+
+    def add(self, c: ContainerRecord) -> None:
+        self.ended.pop((c.replica, c.attempt), None)
+        self.current[c.replica] = c
+
+    def get(self, replica: ReplicaId, attempt: int) -> ContainerRecord | None:
+        c = self.current.get(replica)
+        return c if c is not None and c.attempt == attempt else None
+
+    def newest(self, replica: ReplicaId) -> ContainerRecord | None:
+        """The current attempt, else the last that ended."""
+        ended = (c for c in reversed(self.ended.values()) if c.replica == replica)
+        return self.current.get(replica) or next(ended, None)
+
+    def is_current(self, c: ContainerRecord) -> bool:
+        return self.current.get(c.replica) is c
+
+    def end(self, c: ContainerRecord) -> None:
+        """It has exited or is to be removed."""
+        if self.is_current(c):
+            del self.current[c.replica]
+        if not c.foreign:
+            self.ended[c.replica, c.attempt] = c
+        c.close()
+
+    def of(self, engine: Engine) -> list[ContainerRecord]:
+        return [c for c in self.current.values() if c.engine is engine]
+
+    def about(self, engine: Engine, actor: Mapping[str, Any]) -> ContainerRecord | None:
+        """The container that an engine's event is about."""
+        attributes = actor["Attributes"]
+        if attributes.get(RUN) == self._run:
+            replica = ReplicaId(attributes.get(REPLICA, ""))
+            return self.get(replica, int(attributes.get(ATTEMPT, 0)))
+        return next((c for c in self.of(engine) if c.id == actor["ID"]), None)
+
+    def enlarged(self, engine: Engine) -> Iterator[tuple[ContainerRecord, Bytes]]:
+        """Containers without a memory limit of their own that may hold more now."""
+        for c in self.of(engine):
+            if c.foreign or c.declared_memory or c.start is not None:
+                continue
+            others = [x for x in self.current.values() if x is not c]
+            limit = memory_admission.memory_limit(None, engine.node(), others)
+            if limit > c.memory_limit:
+                yield c, limit

@@ -1,0 +1,24 @@
+"""Why a replica failed, in words, from its exit code and its log."""
+
+import signal
+from pathlib import Path
+
+from headway.metrics.reader import last_line
+
+NOT_STARTABLE = (126, 127)
+"""Exit codes of a command that cannot be started: a retry would fail too."""
+SIGNALLED = 128
+_SIGNALS = frozenset(int(s) for s in signal.Signals)
+
+
+def exit_reason(code: int, folder: Path, *, oom_killed: bool) -> str:
+    if code == 0:
+        return ""
+    if oom_killed:
+        return "OOMKilled: exceeded its memory limit"
+    said = last_line(folder)
+    if code == NOT_STARTABLE[1]:
+        return f"command not found: {said}"
+    if code > SIGNALLED and code - SIGNALLED in _SIGNALS:
+        return f"killed by {signal.Signals(code - SIGNALLED).name}"
+    return f"exited with code {code}" + (f": {said}" if said else "")

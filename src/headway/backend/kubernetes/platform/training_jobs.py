@@ -1,0 +1,329 @@
+"""TrainingJobs of the cluster as events for the controller, and its states as their status.
+
+A run creates its jobs when they are due (`Admit`). An operator finds them in the cluster; their
+first status is written when the controller admits them. A job that was deleted keeps its record
+until the controller has ended it: a new job of the same name waits until then.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from headway.backend.clock import Clock
+from headway.backend.kubernetes.client.api import Api, Plain
+from headway.backend.kubernetes.client.cache import ClusterCache
+from headway.backend.kubernetes.placement import feasibility, filters, gang_binder
+from headway.backend.kubernetes.platform import pod_status
+from headway.backend.kubernetes.platform.capacity import Capacity
+from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, seconds, spec_of
+from headway.backend.kubernetes.platform.status_writer import StatusWriter
+from headway.backend.new_job import new_job
+from headway.controller.commands import Admit, DeleteJob, Persist
+from headway.controller.events import (
+    Admitted,
+    CommandFailed,
+    Event,
+    JobChanged,
+    JobDeleted,
+    JobRejected,
+    JobSeen,
+    Persisted,
+)
+from headway.core.model.job import JobSpec, Phase
+from headway.core.model.units import JobId
+from headway.errors import BackendError, Declined, HeadwayError
+from headway.spec.manifest import TrainingJobSpec
+from headway.spec.runnable import RunnableJob
+
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
+"""What a podTemplate that is not a pod raises somewhere."""
+EXISTS = 409
+DELETED = "its TrainingJob was deleted"
+
+
+class TrainingJobs:
+    def __init__(
+        self,
+        cluster: ClusterCache,
+        jobs: dict[JobId, RunnableJob],
+        clock: Clock,
+        writer: StatusWriter,
+        capacity: Capacity,
+    ) -> None:
+        self._cluster, self._jobs, self._clock = cluster, jobs, clock
+        self._writer, self._capacity = writer, capacity
+        self.records: dict[JobId, JobStatus] = {}
+
+    def id_of(self, namespace: str, name: str) -> JobId:
+        return JobId(name if self._cluster.namespace else f"{namespace}/{name}")
+
+    # -- jobs appear -------------------------------------------------------------------------------
+
+    def load(self) -> list[Event]:
+        """Records of all jobs that exist; the jobs of an operator are added to the shared dict.
+
+        Returns what is to be reported after the controller has been loaded.
+        """
+        for each in sorted(self._cluster.jobs.values(), key=arrival):
+            name = self.id_of(*_key(each))
+            if not self._cluster.run or name in self._jobs:
+                self._add(each)
+        return [e for r in self.records.values() for e in self._rejection(r)]
+
+    def _add(self, job: Plain) -> JobStatus | None:
+        """None: it has ended and nothing remains to be done."""
+        name = self.id_of(*_key(job))
+        record = JobStatus(name, job, TrainingJobSpec(), JobSpec(), _generation(job))
+        restored = record.restore(self._clock.began)
+        self._parse(record, self._jobs[name].spec if self._cluster.run else None)
+        expires = record.spec.ttl_seconds_after_finished is not None and not record.rejected[0]
+        if restored and record.settled and not (self._cluster.run or expires):
+            return None
+        self.records[name] = record
+        if self._cluster.run:
+            self._jobs[name] = replace(self._jobs[name], spec=record.core)
+        else:
+            self._jobs[name] = self._live_job(record)
+        return record
+
+    def _live_job(self, record: JobStatus) -> RunnableJob:
+        created = seconds(record.job["metadata"]["creationTimestamp"]) - self._clock.began
+        return RunnableJob(
+            id=record.id,
+            at=min(max(0.0, created), self._clock()),
+            spec=record.core,
+            commands={},
+            manifest=record.spec,
+            metric=record.spec.metric.name,
+            pattern=record.spec.reports.pattern or None,
+            ttl=record.spec.ttl_seconds_after_finished,
+        )
+
+    def _parse(self, record: JobStatus, known: JobSpec | None = None) -> None:
+        """Its spec as the cluster has it now, or why that cannot run here. `known`: what a run
+        knows of the job beyond its manifest.
+        """
+        record.generation = _generation(record.job)
+        try:
+            record.spec = spec_of(record.job)
+        except HeadwayError as error:
+            record.rejected = "Invalid", f"{error.where}: {error.message}"
+            return
+        core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
+        try:
+            pods = record.sample_pods().values()
+            for pod in pods:
+                filters.understand(pod)
+            bad = next((why for pod in pods if (why := filters.unsupported(pod))), "")
+            record.core = self._capacity.fitted(core, record)
+        except MALFORMED as error:
+            why = f"podTemplate is not a valid pod: {type(error).__name__} {error}"
+            record.rejected = "Invalid", why
+            return
+        if bad:
+            why = f"{bad} is not supported: remove it, or use another scheduler"
+            record.rejected = "Unsupported", why
+
+    @staticmethod
+    def _rejection(record: JobStatus) -> list[Event]:
+        if not record.rejected[0] or record.settled:
+            return []
+        return [JobRejected(record.id, record.rejected[1])]
+
+    def _seen(self, job: Plain) -> list[Event]:
+        record = self._add(job)
+        if record is None:
+            return []
+        new = new_job(self._jobs[record.id])
+        return [JobSeen(new, record.state if record.admitted else None), *self._rejection(record)]
+
+    # -- Admit -------------------------------------------------------------------------------------
+
+    def admit(self, command: Admit) -> Sequence[Event]:
+        """Create it, if it is a run's; then write its first status."""
+        record = self.records.get(command.job)
+        if record is None and self._cluster.run:
+            there = self._cluster.jobs.get((self._cluster.namespace, command.job))
+            if there is None:
+                self._create(command)
+                return ()
+            record = self._add(there)
+        return self._accept(command, record)
+
+    def _create(self, command: Admit) -> None:
+        manifest = self._jobs[command.job].manifest or TrainingJobSpec()
+        body = {
+            "apiVersion": pod_status.VERSION,
+            "kind": pod_status.KIND,
+            "metadata": {
+                "name": command.job,
+                "namespace": self._cluster.namespace,
+                "labels": {pod_status.RUN: self._cluster.run},
+            },
+            "spec": pod_status.written(manifest),
+        }
+        self._cluster.worker.do(
+            partial(_create, self._cluster.api, body),
+            lambda created: self._accept(command, self._add(created)),
+            lambda error: [_declined(command, error)],
+        )
+
+    def _accept(self, command: Admit, record: JobStatus | None) -> Sequence[Event]:
+        if record is None:
+            return [Admitted(command.job)]
+        if record.rejected[0]:
+            return self._rejection(record)
+        self._writer.accept(record)
+
+        def admitted() -> list[Event]:
+            record.admitted = self._capacity.dirty = True
+            return [JobChanged(record.id, record.core), Admitted(record.id)]
+
+        def failed(error: BackendError) -> list[Event]:
+            return [CommandFailed(command, error.message)]
+
+        self._writer.write(record, admitted, failed)
+        return ()
+
+    # -- Persist and DeleteJob ---------------------------------------------------------------------
+
+    def persist(self, command: Persist) -> Sequence[Event]:
+        """What is persisted of a job that no longer exists goes with it."""
+        record = self.records.get(command.job)
+        if record is None:
+            return [Persisted(command.job, command.version)]
+        before, record.state = record.state, command.state
+        if record.waiting:
+            self._capacity.dirty = True
+        if record.gone:
+            return self._persisted(record, command)
+        self._writer.persist(
+            record,
+            before,
+            partial(self._persisted, record, command),
+            partial(self._not_persisted, record, command),
+        )
+        return ()
+
+    def _persisted(self, record: JobStatus, command: Persist) -> list[Event]:
+        found: list[Event] = [Persisted(command.job, command.version)]
+        if command.state.phase.ended:
+            record.settled = True
+            if record.gone:
+                found += self._forget(record)
+        return found
+
+    def _not_persisted(
+        self, record: JobStatus, command: Persist, error: BackendError
+    ) -> list[Event]:
+        if record.gone:
+            return self._persisted(record, command)
+        return [CommandFailed(command, error.message)]
+
+    def delete(self, command: DeleteJob) -> Sequence[Event]:
+        """By uid: another job of the same name is left alone. `JobDeleted` follows by the watch."""
+        record = self.records.get(command.job)
+        if record is None:
+            return [JobDeleted(command.job, DELETED)]
+        path = gang_binder.path_of(record.job)
+        self._cluster.worker.do(
+            partial(self._cluster.api.delete, path, uid=record.uid),
+            failed=lambda error: [CommandFailed(command, error.message)],
+        )
+        return ()
+
+    # -- the watch ---------------------------------------------------------------------------------
+
+    def changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
+        job = new or before or {}
+        record = self.records.get(self.id_of(*_key(job)))
+        if record is None:
+            return [] if new is None or before is not None or self._cluster.run else self._seen(new)
+        if job["metadata"]["uid"] != record.uid:
+            record.successor = new
+            return []
+        if new is None:
+            return self._deleted(record)
+        if _generation(new) != record.generation:
+            self._capacity.dirty = True
+        record.job = new
+        return []
+
+    def _deleted(self, record: JobStatus) -> list[Event]:
+        record.gone = True
+        deleted = JobDeleted(record.id, DELETED)
+        return [deleted, *self._forget(record)] if record.settled else [deleted]
+
+    def _forget(self, record: JobStatus) -> list[Event]:
+        """Its name is free."""
+        del self.records[record.id]
+        if not self._cluster.run:
+            del self._jobs[record.id]
+        if record.successor is None or self._cluster.run:
+            return []
+        return self._seen(record.successor)
+
+    # -- which nodes they may use ------------------------------------------------------------------
+
+    def fit(self) -> list[Event]:
+        """Changed specs, and changed sets of nodes, of jobs that have no replicas."""
+        found: list[Event] = []
+        for record in self.records.values():
+            if record.waiting:
+                found += self._fit(record)
+        return found
+
+    def _fit(self, record: JobStatus) -> list[Event]:
+        before = record.core
+        if _generation(record.job) != record.generation:
+            self._respecify(record)
+        else:
+            record.core = self._capacity.fitted(record.core, record)
+        if record.rejected[0]:
+            return self._rejection(record)
+        if record.state.phase is Phase.PENDING:
+            why = self._capacity.unschedulable(record.sample_pods().values())
+            self._writer.unschedulable(record, why)
+        return [] if record.core == before else [JobChanged(record.id, record.core)]
+
+    def _respecify(self, record: JobStatus) -> None:
+        """A changed manifest that is invalid is ignored: the job keeps the one before."""
+        spec, core = record.spec, record.core
+        self._parse(record)
+        if record.rejected[0] == "Invalid":
+            record.spec, record.core, record.rejected = spec, core, ("", "")
+
+    def refusal(self, record: JobStatus, where: dict[str, str]) -> str:
+        pods = record.sample_pods()
+        made = {name: pods[name.rpartition("-")[0]] for name in where}
+        short = feasibility.partial(record.core.tasks, where)
+        return short or feasibility.cannot(self._cluster, made, where)
+
+
+def _key(job: Plain) -> tuple[str, str]:
+    return job["metadata"]["namespace"], job["metadata"]["name"]
+
+
+def _generation(job: Plain) -> int:
+    return int(job["metadata"].get("generation", 0))
+
+
+def _create(api: Api, body: Plain) -> Plain:
+    """An object of this run that exists already was created by a call whose answer was lost."""
+    about = body["metadata"]
+    path = f"/apis/{pod_status.VERSION}/namespaces/{about['namespace']}/trainingjobs"
+    try:
+        return api.create(path, body)
+    except Declined as error:
+        if error.status != EXISTS:
+            raise
+        there = api.get(f"{path}/{about['name']}")
+        labels = there["metadata"].get("labels") or {}
+        if labels.get(pod_status.RUN) != about["labels"][pod_status.RUN]:
+            raise
+        return there
+
+
+def _declined(command: Admit, error: BackendError) -> CommandFailed:
+    permanent = isinstance(error, Declined)
+    return CommandFailed(command, f"the API server declined it: {error.message}", permanent)

@@ -1,0 +1,128 @@
+"""What running replicas report and use: metrics files and usage, joined into reports."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headway.backend.base import Platform
+from headway.backend.usage import UsageSample
+from headway.core.model.report import Report, Usage
+from headway.core.model.units import Bytes, CoreSeconds, JobId, ReplicaId, Seconds
+from headway.metrics.reader import MetricsReader
+from headway.spec.runnable import RunnableJob
+
+REREAD = 64 * 2**10
+"""Bytes of earlier output that are read again after a restart; the rest is in the journal."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """One running replica."""
+
+    id: ReplicaId
+    attempt: int
+    reader: MetricsReader
+    since: Seconds
+    """When it was first seen."""
+    reported_at: Seconds
+    first: UsageSample = field(default_factory=UsageSample)
+    last: UsageSample = field(default_factory=UsageSample)
+    reported: UsageSample = field(default_factory=UsageSample)
+    """Usage at the last report."""
+    known: bool = True
+    """Whether its platform can say what it uses."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """Of a job, from replicas that have ended."""
+
+    used: CoreSeconds = 0.0
+    peak: Bytes = 0.0
+    step: float = 0.0
+
+
+class Monitor:
+    def __init__(self, platform: Platform, folder: Path, jobs: Mapping[JobId, RunnableJob]) -> None:
+        self._platform, self._folder, self._jobs = platform, folder, jobs
+        self.replicas: dict[ReplicaId, Watched] = {}
+        self.totals: dict[JobId, Totals] = {}
+        self._expected: dict[ReplicaId, tuple[int, MetricsReader]] = {}
+
+    def expect(self, replica: ReplicaId, attempt: int) -> None:
+        """It is about to start: all that is written from now on belongs to this attempt, also
+        what it writes before the platform has reported that it runs.
+        """
+        self._expected[replica] = attempt, self._reader(replica, 0)
+
+    def open(self, replica: ReplicaId, attempt: int, now: Seconds, *, resumed: bool) -> None:
+        """It runs; `resumed`: it was started by an earlier process."""
+        known = self.replicas.get(replica)
+        if known is not None and known.attempt == attempt:
+            return
+        expected, reader = self._expected.pop(replica, (None, None))
+        if reader is None or expected != attempt:
+            reader = self._reader(replica, REREAD if resumed else 0)
+        w = self.replicas[replica] = Watched(replica, attempt, reader, now, now)
+        self.measure(w)
+        w.first = w.reported = w.last
+
+    def _reader(self, replica: ReplicaId, back: int) -> MetricsReader:
+        folder = self._folder / "jobs" / replica.job / replica.name
+        job = self._jobs.get(replica.job)
+        if job is None:
+            return MetricsReader(folder, back=back)
+        return MetricsReader(folder, job.metric, job.pattern, job.log, back=back)
+
+    def close(self, replica: ReplicaId, attempt: int) -> None:
+        """It has exited: read what it reported and used last."""
+        w = self.replicas.get(replica)
+        if w is None or w.attempt != attempt:
+            return
+        del self.replicas[replica]
+        w.reader.listen()
+        totals = self.totals.setdefault(replica.job, Totals())
+        totals.used += self.measure(w).cpu
+        totals.step = max(totals.step, w.reader.step or 0.0)
+        w.reader.close()
+
+    def measure(self, w: Watched, *, cpu_only: bool = False) -> UsageSample:
+        with suppress(OSError):  # its cgroup may be gone: the last sample stays
+            sample = self._platform.read(w.id, w.last if cpu_only else None)
+            w.known = sample is not None
+            w.last = sample or w.last
+        totals = self.totals.setdefault(w.id.job, Totals())
+        totals.peak = max(totals.peak, w.last.memory)
+        return w.last
+
+    def first_reports(self) -> Iterator[Watched]:
+        """Replicas that have reported something in this attempt."""
+        return (w for w in self.replicas.values() if w.reader.spoke)
+
+    def report(self, w: Watched, now: Seconds, notice: str) -> Report | None:
+        """The mean of what it reported since the last time, and what it used; None: unknown."""
+        if now <= w.reported_at:
+            return None
+        w.reader.listen()
+        before, since, after = w.reported, w.reported_at, self.measure(w)
+        if not w.known:
+            return None
+        w.reported, w.reported_at = after, now
+        heard, elapsed = w.reader.report(), now - since
+        periods = after.periods - before.periods
+        return Report(
+            replica=w.id,
+            since=since,
+            at=now,
+            step=w.reader.step,
+            value=heard.mean if heard.count else None,
+            high=heard.high,
+            usage=Usage(
+                cpu=max(0.0, after.cpu - before.cpu) / elapsed,
+                memory=float(after.memory),
+                block_io=max(0, after.block_io - before.block_io) / elapsed,
+                throttled=(after.throttled - before.throttled) / periods if periods > 0 else 0.0,
+            ),
+            trouble=heard.trouble or notice,
+        )

@@ -1,0 +1,16 @@
+"""A job as the controller first learns of it."""
+
+from headway.controller.events import NewJob
+from headway.spec.runnable import RunnableJob
+
+
+def new_job(job: RunnableJob) -> NewJob:
+    return NewJob(
+        id=job.id,
+        spec=job.spec,
+        submitted_at=job.at,
+        foreign=job.adopted is not None,
+        node=job.node,
+        time_limit=job.time_limit,
+        ttl=job.ttl,
+    )

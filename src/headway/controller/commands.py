@@ -1,0 +1,132 @@
+"""What the controller tells a platform to do.
+
+A platform executes the commands of one replica in the order it gets them, and reports the result
+as an event. Commands are idempotent: after a crash the same command may arrive again.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headway.controller.state import JobState
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """A job is due. Answered by `Admitted`."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Store a job's state durably. Answered by `Persisted`."""
+
+    job: JobId
+    version: int
+    state: JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One replica of a gang: where it starts, under which attempt, and its rank."""
+
+    replica: ReplicaId
+    node: NodeId
+    attempt: int
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start these replicas. Answered by `ReplicaRunning` for each, or `CommandFailed`.
+
+    `gang` names every replica of the job by rank, also those that run already. An attempt that was
+    started before is not started a second time.
+    """
+
+    job: JobId
+    replicas: tuple[Assignment, ...]
+    gang: tuple[ReplicaId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ask a replica to exit (SIGTERM). Answered, in time, by `ReplicaExited`."""
+
+    replica: ReplicaId
+    attempt: int
+    grace: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Stop a replica at once (SIGKILL). Answered by `ReplicaExited`."""
+
+    replica: ReplicaId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Stop managing a foreign replica and restore its limits; it continues to run.
+
+    Answered by `ReplicaExited` with code 0.
+    """
+
+    replica: ReplicaId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove what an ended or orphaned attempt left: processes, cgroup, container, pod.
+
+    Answered by `Removed`.
+    """
+
+    replica: ReplicaId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCheckpoint:
+    """Report the newest complete checkpoint now and, until cancelled, whenever it changes.
+
+    With `ask`, also ask the training script for a new one. Answered by `CheckpointRead`.
+    """
+
+    replica: ReplicaId
+    attempt: int
+    ask: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCheckpoint:
+    """Withdraw `RequestCheckpoint`."""
+
+    replica: ReplicaId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyShare:
+    """Set a replica's limit and weight. Answered by `ShareInEffect`."""
+
+    replica: ReplicaId
+    attempt: int
+    limit: Cores | None
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete a finished job from the platform: its TTL has expired. Answered by `JobDeleted`."""
+
+    job: JobId
+
+
+ReplicaCommand: TypeAlias = (
+    Stop | Kill | Release | Remove | RequestCheckpoint | CancelCheckpoint | ApplyShare
+)
+Command: TypeAlias = Admit | Persist | Start | DeleteJob | ReplicaCommand

@@ -1,0 +1,97 @@
+"""Decisions of a policy as commands. What the records do not allow is refused, in words."""
+
+from typing import assert_never
+
+from headway.controller import lifecycle, transfer
+from headway.controller.commands import ApplyShare, Command
+from headway.controller.phases import Cause, allows
+from headway.controller.records import Records
+from headway.core.model.decision import Decision, Move, Place, Scale, SetShare, Suspend
+from headway.core.model.job import Phase
+from headway.core.model.units import Seconds
+
+Answer = tuple[str, list[Command]]
+"""Why a decision is refused ("": it is not), and what to do."""
+
+
+def apply(records: Records, decision: Decision, now: Seconds) -> Answer:
+    match decision:
+        case SetShare():
+            return _set_share(records, decision)
+        case Place():
+            return _place(records, decision, now)
+        case Move():
+            return _move(records, decision, now)
+        case Suspend():
+            return _suspend(records, decision, now)
+        case Scale():
+            return _scale(records, decision, now)
+        case _:
+            assert_never(decision)
+
+
+def _set_share(records: Records, d: SetShare) -> Answer:
+    r = records.replica(d.replica)
+    if r is None or r.phase is not Phase.RUNNING:
+        return f"{d.replica} is not running", []
+    if not records.is_up(r.node):
+        return f"node {r.node} is down", []
+    if (r.limit, r.weight) == (d.limit, d.weight):
+        return "", []
+    r.limit, r.weight = d.limit, d.weight
+    records.news.replicas[r.id] = r
+    return "", [ApplyShare(r.id, r.attempt, d.limit, d.weight)]
+
+
+def _place(records: Records, d: Place, now: Seconds) -> Answer:
+    job = records.jobs.get(d.job)
+    if job is None or not job.arrived or not allows(job.phase, Cause.PLACE):
+        return f"{d.job} is not pending", []
+    if d.partial:
+        return "gangs start whole on this platform", []
+    down = next((node for _, node in d.where if not records.is_up(node)), None)
+    if down is not None:
+        return f"node {down} is down or unknown", []
+    return "", lifecycle.place(job, d.where, now, Cause.PLACE)
+
+
+def _move(records: Records, d: Move, now: Seconds) -> Answer:
+    r, job = records.replica(d.replica), records.jobs.get(d.replica.job)
+    if r is None or job is None or r.phase is not Phase.RUNNING:
+        return f"{d.replica} is not running", []
+    if r.node == d.to:
+        return f"{d.replica} is on {d.to} already", []
+    if not records.is_up(d.to):
+        return f"node {d.to} is down or unknown", []
+    if not allows(job.phase, Cause.MOVE):
+        return f"{d.replica.job} is {job.phase}", []
+    if not job.checkpoints:
+        return f"{job.id} cannot save checkpoints", []
+    return "", transfer.move(job, r, d.to, now)
+
+
+def _suspend(records: Records, d: Suspend, now: Seconds) -> Answer:
+    job = records.jobs.get(d.job)
+    if job is None or not allows(job.phase, Cause.SUSPEND):
+        return f"{d.job} is not running", []
+    if not job.checkpoints:
+        job.paused = False
+        return f"{job.id} cannot save checkpoints", job.persist()
+    return "", transfer.suspend(job, now)
+
+
+def _scale(records: Records, d: Scale, now: Seconds) -> Answer:
+    job = records.jobs.get(d.job)
+    if job is None or job.phase is not Phase.RUNNING:
+        return f"{d.job} is not running", []
+    if any(not records.is_up(node) for _, node in d.add):
+        return "a node is down or unknown", []
+    if any(name in job.replicas for name, _ in d.add):
+        return "a replica to add exists already", []
+    if any(name not in job.replicas for name in d.remove):
+        return "a replica to remove does not exist", []
+    if job.chief() in d.remove:
+        return f"{job.chief()} is the chief, which cannot be removed", []
+    if not transfer.can_scale(job, d.task):
+        return f"{job.id} cannot save checkpoints", []
+    return "", transfer.scale(job, d.add, d.remove, now)

@@ -1,0 +1,213 @@
+"""What a platform reports to the controller.
+
+Events are idempotent: each says what is, not what to do. An event of an attempt that the
+controller no longer tracks changes nothing, except that a running one is removed as an orphan.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from headway.controller.commands import Command
+from headway.controller.state import NO_CHECKPOINT, Checkpoint, JobState
+from headway.core.model.job import JobSpec
+from headway.core.model.node import Node
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job as the controller first learns of it."""
+
+    id: JobId
+    spec: JobSpec
+    submitted_at: Seconds
+    foreign: bool = False
+    """Its replicas belong to somebody else: they are never stopped and never restarted, and the
+    end of one means nothing for the others. The job ends with its last replica."""
+    node: NodeId | None = None
+    """A foreign job that already runs: where."""
+    time_limit: Seconds | None = None
+    """For the job from its first start to its end."""
+    ttl: Seconds | None = None
+    """How long it is kept after it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSeen:
+    """A job exists on the platform, with the state that was persisted for it, if any."""
+
+    job: NewJob
+    state: JobState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The platform has accepted a job that was due."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
+class JobChanged:
+    """Its spec was changed. That counts while the job has no replicas."""
+
+    job: JobId
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JobRejected:
+    """The platform cannot run it, whatever happens."""
+
+    job: JobId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobDeleted:
+    """Somebody deleted it on the platform."""
+
+    job: JobId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node joined or changed. A lost node has `up=False`."""
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    job: JobId
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRunning:
+    replica: ReplicaId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaWaiting:
+    """The platform cannot start it yet, and says why; "": that has passed."""
+
+    replica: ReplicaId
+    attempt: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaNotice:
+    """A fact about a running replica that a user should read in `explain`."""
+
+    replica: ReplicaId
+    attempt: int
+    notice: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaExited:
+    replica: ReplicaId
+    attempt: int
+    code: int
+    reason: str = ""
+    """Why, in the platform's words; "": the exit code says all."""
+    permanent: bool = False
+    """A retry would fail in the same way."""
+    disrupted: bool = False
+    """Not its own fault (lost node, preemption): not counted as a failure."""
+    checkpoint: Checkpoint = NO_CHECKPOINT
+    """The newest complete one after the exit."""
+    at: Seconds | None = None
+    """When, if that was earlier than now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaReported:
+    """The training script reported progress for the first time in this attempt."""
+
+    replica: ReplicaId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRead:
+    """The newest complete checkpoint, while one is requested."""
+
+    replica: ReplicaId
+    attempt: int
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ShareInEffect:
+    """Limit and weight of a replica. Before it runs: those that a foreign replica has already."""
+
+    replica: ReplicaId
+    attempt: int
+    limit: Cores | None
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    replica: ReplicaId
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFailed:
+    """A command was not carried out and left nothing behind; a failed `Start` may have started
+    some of its replicas, which are reported as any other.
+    """
+
+    command: Command
+    reason: str
+    permanent: bool = False
+    """A retry would fail in the same way."""
+    disrupted: bool = False
+    """Not the job's own fault: not counted as a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFound:
+    """What the platform holds of one attempt when Headway starts."""
+
+    replica: ReplicaId
+    attempt: int
+    running: bool
+    exited: ReplicaExited | None = None
+    """None and not running: created, but not started yet."""
+    limit: Cores | None = None
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """All that an earlier process left."""
+
+    states: dict[JobId, JobState]
+    replicas: tuple[ReplicaFound, ...]
+
+
+Event: TypeAlias = (
+    JobSeen
+    | Admitted
+    | JobChanged
+    | JobRejected
+    | JobDeleted
+    | NodeChanged
+    | Persisted
+    | ReplicaRunning
+    | ReplicaWaiting
+    | ReplicaNotice
+    | ReplicaExited
+    | ReplicaReported
+    | CheckpointRead
+    | ShareInEffect
+    | Removed
+    | CommandFailed
+)

@@ -1,0 +1,289 @@
+"""Start, run, exit, retry, end: the life of a job that is not being moved.
+
+Each function changes one job's record and returns the commands that follow. A command that must
+not be repeated or forgotten after a crash is returned through `JobRecord.persist`, so that the
+state it depends on is durable first.
+"""
+
+from headway.controller.commands import (
+    Admit,
+    ApplyShare,
+    CancelCheckpoint,
+    Command,
+    DeleteJob,
+    Kill,
+    Release,
+    Remove,
+    Stop,
+)
+from headway.controller.events import CommandFailed, ReplicaExited
+from headway.controller.phases import Cause, allows
+from headway.controller.records import Config, JobRecord, ReplicaRecord
+from headway.core.model.job import Phase
+from headway.core.model.snapshot import Trigger
+from headway.core.model.units import NodeId, ReplicaId, Seconds
+
+KILLED = 137
+"""Exit code of a replica that disappeared."""
+
+
+def arrive(job: JobRecord) -> list[Command]:
+    """It joins the queue."""
+    job.arrived, job.admitting = True, False
+    job.go(Cause.ADMIT, job.queued)
+    job.news.triggers.append(Trigger.ARRIVED)
+    return []
+
+
+def place(
+    job: JobRecord,
+    where: tuple[tuple[ReplicaId, NodeId], ...],
+    now: Seconds,
+    cause: Cause,
+    *then: Command,
+) -> list[Command]:
+    """Start a gang: all of it, under one attempt number."""
+    job.gang = job.by_rank(name for name, _ in where)
+    job.go(cause, Phase.STARTING)
+    job.started_at = now if job.started_at is None else job.started_at
+    job.news.triggers.append(Trigger.STARTED)
+    return job.persist(*then, job.start(where, now))
+
+
+def running(job: JobRecord, r: ReplicaRecord, now: Seconds) -> list[Command]:
+    if r.running or r.phase is Phase.STOPPING:
+        return []
+    r.running, r.waiting_for = True, ""
+    r.deadline = None
+    job.news.disturbed[r.node] = None
+    job.news.triggers.append(Trigger.STARTED)
+    commands: list[Command] = []
+    if r.limit is not None and r.in_effect[0] != r.limit:
+        commands.append(ApplyShare(r.id, r.attempt, r.limit, r.weight))
+    if r.transfer is not None:
+        r.deadline = now + job.spec.grace  # to report
+        return commands
+    job.set_replica(r, Phase.RUNNING)
+    if job.phase is Phase.STARTING:
+        if not all(x.running for x in job.replicas.values()):
+            return commands
+        job.requeues = 0
+        job.go(Cause.RUN, Phase.RUNNING)
+    return [*commands, *job.persist()]
+
+
+def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds) -> list[Command]:
+    """One of its replicas is gone; nobody moves it."""
+    leaving = r.phase is Phase.STOPPING
+    remove = drop(job, r, event)
+    if job.phase is Phase.STOPPING:
+        return remove if job.replicas else settle(job, now, *remove)
+    if leaving:  # scaled away
+        return job.persist(*remove)
+    if job.new.foreign:
+        return [] if job.replicas else _foreign_end(job, event, now)
+    if event.disrupted:
+        return requeue(job, event.reason, now, *remove)
+    if event.code == 0:
+        if r.id == job.chief():
+            return end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now, *remove)
+        return job.persist(*remove)
+    reason = event.reason or f"exited with code {event.code}"
+    return fail(job, _named(job, r, reason), now, *remove, permanent=event.permanent)
+
+
+def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> list[Command]:
+    """Forget an exited replica; the loop is told once. What it left is to be removed."""
+    del job.replicas[r.id]
+    job.set_replica(r, Phase.SUCCEEDED if event.code == 0 else Phase.FAILED)
+    job.news.disturbed[r.node] = None
+    job.news.triggers.append(Trigger.FINISHED)
+    return [] if job.new.foreign else [Remove(r.id, r.attempt)]
+
+
+def start_failed(
+    job: JobRecord, names: tuple[ReplicaId, ...], event: CommandFailed, now: Seconds
+) -> list[Command]:
+    """Some or all of a gang did not start: the rest is stopped too."""
+    absent = [r for n in names if (r := job.replicas.get(n)) is not None and not r.running]
+    if not absent:
+        return []
+    commands: list[Command] = [Remove(r.id, r.attempt) for r in absent]
+    for r in absent:
+        del job.replicas[r.id]
+        job.set_replica(r, Phase.FAILED)
+    if job.phase is Phase.STOPPING:
+        return commands if job.replicas else settle(job, now, *commands)
+    reason = f"could not be started: {event.reason}"
+    if event.disrupted:
+        return requeue(job, reason, now, *commands)
+    return fail(job, reason, now, *commands, permanent=event.permanent)
+
+
+def _named(job: JobRecord, r: ReplicaRecord, reason: str) -> str:
+    """With several replicas, a reason names the one it is about."""
+    return f"replica {r.id.name}: {reason}" if len(job.gang) > 1 else reason
+
+
+def _foreign_end(job: JobRecord, event: ReplicaExited, now: Seconds) -> list[Command]:
+    if event.code == 0:
+        return end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now)
+    return end(job, Cause.FAIL, Phase.FAILED, event.reason, now)
+
+
+# -- ends ------------------------------------------------------------------------------------------
+
+
+def fail(
+    job: JobRecord, reason: str, now: Seconds, *then: Command, permanent: bool = False
+) -> list[Command]:
+    """Count a failure; retry later unless it was the last attempt."""
+    job.failures += 1
+    last = permanent or job.failures > job.spec.backoff_limit or job.new.foreign
+    if last and job.failures > 1:
+        reason += f" (attempt {job.failures} of {job.spec.backoff_limit + 1})"
+    return end(job, Cause.FAIL, Phase.FAILED if last else Phase.BACKOFF, reason, now, *then)
+
+
+def requeue(job: JobRecord, reason: str, now: Seconds, *then: Command) -> list[Command]:
+    """Stop what is left of it and retry later; not counted as a failure."""
+    job.requeues += 1
+    return end(job, Cause.REQUEUE, Phase.BACKOFF, reason, now, *then)
+
+
+def end(
+    job: JobRecord, cause: Cause, target: Phase, reason: str, now: Seconds, *then: Command
+) -> list[Command]:
+    """Stop all replicas; then the job becomes `target`. `then` follows when that is durable."""
+    job.go(cause, Phase.STOPPING)
+    job.target, job.reason = target, reason
+    job.retry_at, job.restart_as = None, ()
+    job.withdraw_starts()
+    commands: list[Command] = []
+    stops: list[Command] = []
+    for r in job.replicas.values():
+        if r.transfer is not None and r.transfer.saving:
+            commands.append(CancelCheckpoint(r.id, r.attempt))
+        r.transfer, r.came_from = None, None
+        stops.append(stop(job, r, now))
+    if not job.replicas:
+        return [*commands, *settle(job, now, *then)]
+    return [*commands, *job.persist(*stops, *then)]
+
+
+def stop(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Command:
+    """Ask it to exit within its grace period. Foreign replicas are released instead."""
+    job.set_replica(r, Phase.STOPPING)
+    r.deadline = now + job.spec.grace
+    if job.new.foreign:
+        return Release(r.id, r.attempt)
+    return Stop(r.id, r.attempt, job.spec.grace)
+
+
+def settle(job: JobRecord, now: Seconds, *then: Command) -> list[Command]:
+    """All replicas have stopped."""
+    target = job.target or Phase.BACKOFF
+    job.target = None
+    if target is Phase.BACKOFF:
+        job.retry_at = now + backoff(job)
+    else:
+        job.finished_at = now
+        job.news.triggers.append(Trigger.FINISHED)
+    job.go(Cause.STOPPED, target)
+    return job.persist(*then)
+
+
+def backoff(job: JobRecord) -> Seconds:
+    """Doubles with each failure or interruption in a row."""
+    doublings = min(30, max(0, job.failures + job.requeues - 1))
+    return min(job.config.longest_backoff, job.config.first_backoff * 2.0**doublings)
+
+
+def retry(job: JobRecord) -> list[Command]:
+    job.retry_at = None
+    job.go(Cause.RETRY, job.queued)
+    job.news.triggers.append(Trigger.ARRIVED)
+    return job.persist()
+
+
+def cancel(job: JobRecord, reason: str, now: Seconds) -> list[Command]:
+    if not allows(job.phase, Cause.CANCEL) or job.target is Phase.CANCELLED:
+        return []
+    job.arrived = True
+    if job.new.foreign and job.replicas:
+        reason = "released; its processes continue to run"
+    return end(job, Cause.CANCEL, Phase.CANCELLED, reason, now)
+
+
+# -- deadlines -------------------------------------------------------------------------------------
+
+
+def deadlines(job: JobRecord) -> list[Seconds]:
+    """When something of this job is due."""
+    times = [r.deadline for r in job.replicas.values()]
+    times += [job.retry_at, job.persist_at, _admit_at(job), _delete_at(job), _limit_at(job)]
+    return [t for t in times if t is not None]
+
+
+def due(job: JobRecord, now: Seconds) -> list[Command]:
+    """What is due of the job itself."""
+    commands: list[Command] = []
+    admit_at, delete_at = _admit_at(job), _delete_at(job)
+    if admit_at is not None and admit_at <= now:
+        job.admitting = True
+        commands.append(Admit(job.id))
+    if job.retry_at is not None and job.retry_at <= now:
+        commands += retry(job)
+    if job.persist_at is not None and job.persist_at <= now:
+        job.persist_at = None
+        commands += job.persist()
+    if delete_at is not None and delete_at <= now:
+        job.deleting = True
+        commands.append(DeleteJob(job.id))
+    limit_at = _limit_at(job)
+    if limit_at is not None and limit_at <= now:
+        why = f"exceeded its time limit of {job.new.time_limit:g} s"
+        commands += end(job, Cause.FAIL, Phase.FAILED, why, now)
+    return commands
+
+
+def _admit_at(job: JobRecord) -> Seconds | None:
+    return None if job.arrived or job.admitting else max(job.new.submitted_at, job.admit_at)
+
+
+def _limit_at(job: JobRecord) -> Seconds | None:
+    if job.new.time_limit is None or job.started_at is None or not allows(job.phase, Cause.FAIL):
+        return None
+    return job.started_at + job.new.time_limit
+
+
+def _delete_at(job: JobRecord) -> Seconds | None:
+    if job.finished_at is None or job.new.ttl is None or job.deleting or job.deleted:
+        return None
+    return max(job.finished_at + job.new.ttl, job.delete_at)
+
+
+def waits(r: ReplicaRecord, reason: str, now: Seconds, config: Config) -> None:
+    """The platform says why it cannot start it yet; "": that has passed."""
+    if r.running or r.phase is Phase.STOPPING:
+        return
+    if reason and not r.waiting_for:
+        r.deadline = now + config.stuck_timeout
+    elif not reason:
+        r.deadline = now + config.start_timeout
+    r.waiting_for = reason
+
+
+def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> list[Command]:
+    """It has not exited within its grace period, or has not started in time."""
+    if r.phase is Phase.STOPPING or (r.transfer is not None and r.transfer.stopping):
+        r.deadline = now + job.config.kill_interval
+        if any(isinstance(c, Stop | Release) and c.replica == r.id for c in job.outstanding):
+            return []  # not asked to stop yet: that is not durable
+        if r.stop_failed:
+            r.stop_failed, r.deadline = False, now + job.spec.grace
+            return [Stop(r.id, r.attempt, job.spec.grace)]
+        return [Release(r.id, r.attempt) if job.new.foreign else Kill(r.id, r.attempt)]
+    r.deadline = None
+    why = r.waiting_for or f"not running after {job.config.start_timeout:g} s"
+    return fail(job, _named(job, r, f"did not start: {why}"), now)

@@ -1,0 +1,125 @@
+"""The only phase table: which causes lead from one phase of a job to another.
+
+A cause that a phase does not list is refused (a decision or request) or ignored (an event that
+arrives late). `docs/lifecycle.md` is generated from this table.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from headway.core.model.job import Phase
+
+MEANINGS: Mapping[Phase, str] = {
+    Phase.PENDING: "In the queue. It holds no capacity and may be placed.",
+    Phase.STARTING: "Placed. Its capacity is held; not all replicas run yet.",
+    Phase.RUNNING: "All replicas run.",
+    Phase.MIGRATING: "Checkpoint, stop, start again: on another node or in another size.",
+    Phase.SUSPENDING: "Checkpoint, stop, return to the queue.",
+    Phase.PAUSED: "Stopped by a user until the user resumes it. It holds no capacity.",
+    Phase.BACKOFF: "Waits before it is tried again. It holds no capacity.",
+    Phase.STOPPING: "Its replicas are being stopped; what follows is decided already.",
+    Phase.SUCCEEDED: "The chief exited with code 0.",
+    Phase.FAILED: "Failed, and not tried again.",
+    Phase.CANCELLED: "Ended by a user.",
+}
+
+
+class Cause(StrEnum):
+    """What changes the phase of a job."""
+
+    ADMIT = "admitted"
+    PLACE = "place"
+    RUN = "all replicas run"
+    MOVE = "move, or restart to scale"
+    SUSPEND = "suspend"
+    SAVE_FAILED = "no checkpoint in time"
+    ARRIVE = "restarted"
+    RELEASE = "checkpointed and stopped"
+    SUCCEED = "chief exited with code 0"
+    FAIL = "replica failed"
+    REQUEUE = "interrupted, not its own fault"
+    CANCEL = "cancel"
+    STOPPED = "all replicas stopped"
+    RETRY = "back-off elapsed"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+_ENDED: Mapping[Cause, tuple[Phase, ...]] = {}
+_DISTURBED: Mapping[Cause, tuple[Phase, ...]] = {
+    Cause.SUCCEED: (Phase.STOPPING,),
+    Cause.FAIL: (Phase.STOPPING,),
+    Cause.REQUEUE: (Phase.STOPPING,),
+    Cause.CANCEL: (Phase.STOPPING,),
+}
+"""What may happen to a job that has replicas, whatever else is under way."""
+
+TABLE: Mapping[Phase, Mapping[Cause, tuple[Phase, ...]]] = {
+    Phase.PENDING: {
+        Cause.ADMIT: (Phase.PENDING, Phase.PAUSED),
+        Cause.PLACE: (Phase.STARTING,),
+        Cause.PAUSE: (Phase.PAUSED,),
+        Cause.FAIL: (Phase.STOPPING,),
+        Cause.CANCEL: (Phase.STOPPING,),
+    },
+    Phase.STARTING: {**_DISTURBED, Cause.RUN: (Phase.RUNNING,)},
+    Phase.RUNNING: {
+        **_DISTURBED,
+        Cause.MOVE: (Phase.MIGRATING,),
+        Cause.SUSPEND: (Phase.SUSPENDING,),
+    },
+    Phase.MIGRATING: {
+        **_DISTURBED,
+        Cause.MOVE: (Phase.MIGRATING,),
+        Cause.ARRIVE: (Phase.RUNNING,),
+        Cause.SAVE_FAILED: (Phase.RUNNING,),
+        Cause.RELEASE: (Phase.STARTING,),
+    },
+    Phase.SUSPENDING: {
+        **_DISTURBED,
+        Cause.RELEASE: (Phase.PENDING, Phase.PAUSED),
+        Cause.ARRIVE: (Phase.RUNNING,),
+        Cause.SAVE_FAILED: (Phase.RUNNING,),
+    },
+    Phase.PAUSED: {
+        Cause.RESUME: (Phase.PENDING,),
+        Cause.FAIL: (Phase.STOPPING,),
+        Cause.CANCEL: (Phase.STOPPING,),
+    },
+    Phase.BACKOFF: {
+        Cause.RETRY: (Phase.PENDING, Phase.PAUSED),
+        Cause.FAIL: (Phase.STOPPING,),
+        Cause.CANCEL: (Phase.STOPPING,),
+    },
+    Phase.STOPPING: {
+        Cause.CANCEL: (Phase.STOPPING,),
+        Cause.STOPPED: (Phase.BACKOFF, Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED),
+    },
+    Phase.SUCCEEDED: _ENDED,
+    Phase.FAILED: _ENDED,
+    Phase.CANCELLED: _ENDED,
+}
+
+
+def allows(phase: Phase, cause: Cause) -> bool:
+    return cause in TABLE[phase]
+
+
+def check(phase: Phase, cause: Cause, to: Phase) -> None:
+    """A transition outside the table is a programming error."""
+    if to not in TABLE[phase].get(cause, ()):
+        raise ValueError(f"no transition from {phase} to {to} by {cause.name}")
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram."""
+    lines = ["stateDiagram-v2", "  [*] --> pending"]
+    for phase, causes in TABLE.items():
+        labels: dict[Phase, list[str]] = {}
+        for cause, targets in causes.items():
+            for to in targets:
+                if to is not phase:
+                    labels.setdefault(to, []).append(cause.value)
+        lines += [f"  {phase} --> {to}: {'<br/>'.join(why)}" for to, why in labels.items()]
+    lines += [f"  {phase} --> [*]" for phase in TABLE if phase.ended]
+    return "\n".join(lines)

@@ -1,0 +1,300 @@
+"""What the controller keeps of each job and replica."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING
+
+from headway.controller.commands import Assignment, Command, Persist, Start
+from headway.controller.events import NewJob
+from headway.controller.phases import Cause, check
+from headway.controller.state import Checkpoint, JobState, ReplicaState
+from headway.controller.transfer_stage import Transfer
+from headway.core.estimate.step_rate import SERVER
+from headway.core.model.capabilities import Capabilities
+from headway.core.model.job import Job, Mode, Phase, Replica
+from headway.core.model.snapshot import Request, Trigger
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+
+if TYPE_CHECKING:
+    from headway.core.model.node import Node
+
+
+FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
+"""What can be done with replicas that belong to somebody else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Timeouts and delays of the controller."""
+
+    start_timeout: Seconds = 900.0
+    """For a replica to run after its start; large images take their time."""
+    stuck_timeout: Seconds = 30.0
+    """For a replica to run after the platform has said why it cannot."""
+    kill_interval: Seconds = 1.0
+    """Between two kills of a replica that has not exited within its grace period."""
+    first_backoff: Seconds = 1.0
+    longest_backoff: Seconds = 300.0
+    retry_command: Seconds = 1.0
+    """Until an `Admit`, `Persist`, `Stop` or `DeleteJob` that failed is tried again."""
+    retry_removal: Seconds = 0.02
+    removal_timeout: Seconds = 10.0
+    """Until what an ended replica left is given up."""
+    review_pending: Seconds = 30.0
+    """Pending jobs are reconsidered after this time even if nothing happened."""
+
+
+@dataclass(slots=True)
+class News:
+    """What changed since the last observation, and why the loop should run."""
+
+    jobs: dict[JobId, None] = field(default_factory=dict)
+    replicas: dict[ReplicaId, "ReplicaRecord"] = field(default_factory=dict)
+    nodes: dict[NodeId, None] = field(default_factory=dict)
+    disturbed: dict[NodeId, None] = field(default_factory=dict)
+    """Nodes whose replicas should be measured at the next observation."""
+    notices: dict[ReplicaId, str] = field(default_factory=dict)
+    """Facts about a replica for `explain`."""
+    requests: list[Request] = field(default_factory=list)
+    triggers: list[Trigger] = field(default_factory=list)
+
+    def take(self) -> "News":
+        """All of it; what comes later is new again."""
+        taken = replace(self)
+        for each in fields(self):
+            setattr(self, each.name, type(getattr(self, each.name))())
+        return taken
+
+
+@dataclass(slots=True, eq=False)
+class ReplicaRecord:
+    id: ReplicaId
+    node: NodeId
+    attempt: int
+    phase: Phase = Phase.STARTING
+    limit: Cores | None = None
+    weight: float = 1.0
+    in_effect: tuple[Cores | None, float] = (None, 1.0)
+    """The share that the platform has confirmed."""
+    started: bool = False
+    """`Start` was sent."""
+    running: bool = False
+    stop_failed: bool = False
+    """`Stop` was not carried out; it is sent again at the deadline."""
+    transfer: Transfer | None = None
+    came_from: NodeId | None = None
+    """Where its room stays reserved until it has reported here."""
+    deadline: Seconds | None = None
+    """When to act if nothing happens; what to do follows from `phase` and `transfer`."""
+    waiting_for: str = ""
+    """Why the platform cannot run it yet."""
+
+    def to_core(self) -> Replica:
+        bound_for = self.transfer.to if self.transfer else None
+        if self.came_from is not None:
+            bound_for = self.node
+        here = self.came_from or self.node
+        return Replica(
+            id=self.id,
+            job=self.id.job,
+            task=self.id.task,
+            node=here,
+            phase=self.phase,
+            bound_for=None if bound_for == here else bound_for,
+            limit=self.limit,
+            weight=self.weight,
+        )
+
+    def state(self) -> ReplicaState:
+        t = self.transfer
+        stopping = t is not None and t.stopping
+        return ReplicaState(
+            replica=self.id,
+            node=self.node,
+            attempt=self.attempt,
+            came_from=self.came_from,
+            starting=not self.running,
+            leaving=self.phase is Phase.STOPPING,
+            stopping=stopping,
+            to=t.to if t is not None and stopping else None,
+            baseline=t.baseline if t is not None and stopping else Checkpoint(),
+        )
+
+
+class JobRecord:
+    def __init__(self, new: NewJob, news: News, config: Config) -> None:
+        self.new, self.spec, self.news, self.config = new, new.spec, news, config
+        self.id = new.id
+        self.phase, self.reason = Phase.PENDING, ""
+        self.target: Phase | None = None
+        """What it becomes when all of its replicas have stopped."""
+        self.arrived = False
+        """It is in the queue, or beyond."""
+        self.admitting = False
+        """`Admit` was sent."""
+        self.admit_at: Seconds = 0.0
+        """Not before: an `Admit` that failed is repeated later."""
+        self.attempt = 0
+        self.failures = 0
+        self.requeues = 0
+        """Interruptions in a row that were not its own fault."""
+        self.paused = False
+        self.moves = 0
+        self.retry_at: Seconds | None = None
+        self.started_at: Seconds | None = None
+        self.finished_at: Seconds | None = None
+        self.deleting = False
+        """`DeleteJob` was sent."""
+        self.delete_at: Seconds = 0.0
+        """Not before: a `DeleteJob` that failed is repeated later."""
+        self.deleted = False
+        """The platform no longer has it."""
+        self.replicas: dict[ReplicaId, ReplicaRecord] = {}
+        self.gang: tuple[ReplicaId, ...] = ()
+        """All replicas of the last start, by rank."""
+        self.restart_as: tuple[tuple[ReplicaId, NodeId], ...] = ()
+        self.version = self.persisted = 0
+        self.persist_at: Seconds | None = None
+        """When to repeat a `Persist` that failed."""
+        self._waiting: list[tuple[int, Command]] = []
+
+    # -- phases ------------------------------------------------------------------------------------
+
+    @property
+    def queued(self) -> Phase:
+        """The phase of this job while it has no replicas and nothing is under way."""
+        return Phase.PAUSED if self.paused else Phase.PENDING
+
+    @property
+    def outcome(self) -> str:
+        """Its phase; a foreign job is released, never cancelled."""
+        released = self.new.foreign and self.phase is Phase.CANCELLED
+        return "released" if released else self.phase.value
+
+    @property
+    def checkpoints(self) -> bool:
+        """It can be stopped without losing its progress."""
+        return self.spec.checkpoint is not Mode.NONE and not self.new.foreign
+
+    def go(self, cause: Cause, to: Phase) -> None:
+        check(self.phase, cause, to)
+        self.phase = to
+        self.mark_dirty()
+
+    def mark_dirty(self) -> None:
+        self.news.jobs[self.id] = None
+
+    def set_replica(self, r: ReplicaRecord, phase: Phase) -> None:
+        r.phase = phase
+        self.news.replicas[r.id] = r
+
+    # -- persistence -------------------------------------------------------------------------------
+
+    def persist(self, *then: Command) -> list[Command]:
+        """Store the state; `then` follows when it is durable."""
+        self.version += 1
+        self._waiting += [(self.version, command) for command in then]
+        return [Persist(self.id, self.version, self.state())]
+
+    def confirmed(self, version: int) -> list[Command]:
+        self.persisted = max(self.persisted, version)
+        ready = [c for v, c in self._waiting if v <= self.persisted]
+        self._waiting = [(v, c) for v, c in self._waiting if v > self.persisted]
+        for start in [c for c in ready if isinstance(c, Start)]:
+            for each in start.replicas:
+                self.replicas[each.replica].started = True
+        return ready
+
+    @property
+    def outstanding(self) -> tuple[Command, ...]:
+        """Commands that wait for a `Persisted`."""
+        return tuple(c for _, c in self._waiting)
+
+    def withdraw_starts(self) -> None:
+        """Forget replicas whose `Start` has not been sent."""
+        self._waiting = [(v, c) for v, c in self._waiting if not isinstance(c, Start)]
+        for r in [r for r in self.replicas.values() if not r.started]:
+            del self.replicas[r.id]
+            self.set_replica(r, Phase.CANCELLED)
+
+    def state(self) -> JobState:
+        return JobState(
+            phase=self.phase,
+            target=self.target,
+            reason=self.reason,
+            attempt=self.attempt,
+            failures=self.failures,
+            paused=self.paused,
+            movable=self.spec.checkpoint is self.new.spec.checkpoint,
+            moves=self.moves,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+            gang=self.gang,
+            replicas=tuple(r.state() for r in self.replicas.values()),
+            restart_as=self.restart_as,
+        )
+
+    # -- the job as a gang -------------------------------------------------------------------------
+
+    def chief(self) -> ReplicaId:
+        """The replica whose success is the job's: `chief`, else `main`, else `worker` 0."""
+        names = [t.name for t in self.spec.tasks]
+        lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
+        return ReplicaId.of(self.id, lead, 0)
+
+    def by_rank(self, gang: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
+        """Parameter servers first, then the chief, then in the order of the job's tasks."""
+        chief, tasks = self.chief(), [t.name for t in self.spec.tasks]
+
+        def rank(name: ReplicaId) -> tuple[bool, bool, int, int]:
+            return name.task != SERVER, name != chief, tasks.index(name.task), name.index
+
+        return tuple(sorted(gang, key=rank))
+
+    def start(self, where: Iterable[tuple[ReplicaId, NodeId]], now: Seconds) -> Start:
+        """Records for replicas that start now, under one new attempt number."""
+        self.attempt += 1
+        added = []
+        for name, node in where:
+            r = ReplicaRecord(name, node, self.attempt, deadline=now + self.config.start_timeout)
+            r.limit = self.spec.task(name.task).limit
+            self.replicas[name] = r
+            self.set_replica(r, Phase.STARTING)
+            added.append(r)
+        return self.start_command(added)
+
+    def start_command(self, replicas: Iterable[ReplicaRecord]) -> Start:
+        assigned = [Assignment(r.id, r.node, r.attempt, self.gang.index(r.id)) for r in replicas]
+        assigned.sort(key=lambda a: a.rank)
+        return Start(self.id, tuple(assigned), self.gang)
+
+    def not_movable(self) -> None:
+        """It stopped without a new checkpoint: it is not moved or suspended again."""
+        self.spec = replace(self.spec, checkpoint=Mode.NONE)
+        self.mark_dirty()
+
+    def to_core(self) -> Job:
+        return Job(
+            id=self.id,
+            spec=self.spec,
+            submitted_at=self.new.submitted_at,
+            phase=self.phase,
+            reason=self.reason,
+            capabilities=FOREIGN if self.new.foreign else None,
+        )
+
+
+class Records:
+    """All jobs and nodes."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[JobId, JobRecord] = {}
+        self.nodes: dict[NodeId, Node] = {}
+        self.news = News()
+
+    def replica(self, name: ReplicaId) -> ReplicaRecord | None:
+        job = self.jobs.get(name.job)
+        return job.replicas.get(name) if job else None
+
+    def is_up(self, node: NodeId) -> bool:
+        return node in self.nodes and self.nodes[node].up

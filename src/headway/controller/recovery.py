@@ -1,0 +1,104 @@
+"""Continue what an earlier process left: persisted states, compared with what is observed."""
+
+from headway.controller.commands import Command, Stop
+from headway.controller.events import ReplicaExited, ReplicaFound
+from headway.controller.lifecycle import KILLED, backoff, stop
+from headway.controller.phases import Cause
+from headway.controller.records import JobRecord, ReplicaRecord
+from headway.controller.state import JobState, ReplicaState
+from headway.controller.transfer import resume, under_way
+from headway.controller.transfer_stage import Stage, Transfer
+from headway.core.model.job import Phase
+from headway.core.model.snapshot import Request, Trigger
+from headway.core.model.units import ReplicaId, Seconds
+
+Found = dict[tuple[ReplicaId, int], ReplicaFound]
+
+
+def restore(
+    job: JobRecord, state: JobState, found: Found, now: Seconds
+) -> tuple[list[Command], list[ReplicaExited]]:
+    """The record as it was, and what follows: commands, and exits that happened meanwhile.
+
+    Entries of `found` that belong to this job's present attempts are taken out of it.
+    """
+    _copy(job, state)
+    if job.phase is Phase.BACKOFF:
+        job.retry_at = now + backoff(job)
+    exits: list[ReplicaExited] = []
+    missing: list[ReplicaRecord] = []
+    commands: list[Command] = []
+    for each in state.replicas:
+        there = found.pop((each.replica, each.attempt), None)
+        r = _replica(job, each, there)
+        if there is not None and there.exited is not None:
+            exits.append(there.exited)
+        elif there is not None and there.running:
+            commands += _continue(job, r, now)
+        elif each.starting and job.phase is not Phase.STOPPING and not each.stopping:
+            missing.append(r)
+        else:
+            lost = "disappeared while Headway was not running"
+            exits.append(ReplicaExited(replica=r.id, attempt=r.attempt, code=KILLED, reason=lost))
+    if missing:
+        for r in missing:
+            r.started, r.deadline = True, now + job.config.start_timeout
+        commands.append(job.start_command(missing))
+    return [*commands, *_phase(job)], exits
+
+
+def _copy(job: JobRecord, state: JobState) -> None:
+    job.phase, job.target, job.reason = state.phase, state.target, state.reason
+    job.attempt, job.failures, job.moves = state.attempt, state.failures, state.moves
+    job.started_at, job.finished_at = state.started_at, state.finished_at
+    job.paused, job.gang, job.restart_as = state.paused, state.gang, state.restart_as
+    job.arrived = True
+    if not state.movable:
+        job.not_movable()
+    job.mark_dirty()
+    job.news.triggers.append(Trigger.ARRIVED)
+
+
+def _replica(job: JobRecord, state: ReplicaState, found: ReplicaFound | None) -> ReplicaRecord:
+    r = ReplicaRecord(state.replica, state.node, state.attempt, started=True)
+    r.limit = job.spec.task(r.id.task).limit
+    r.came_from = state.came_from
+    if found is not None and found.running:
+        r.running = True
+        r.limit, r.weight = r.in_effect = found.limit, found.weight
+    phase = Phase.RUNNING if r.running else Phase.STARTING
+    if state.stopping:
+        r.transfer = Transfer(state.to, Stage.STOPPING, state.baseline)
+        phase = job.phase
+    elif job.phase in (Phase.MIGRATING, Phase.SUSPENDING) and state.starting:
+        r.transfer = Transfer(r.node, Stage.ARRIVING)
+        phase = job.phase
+    elif state.leaving:
+        phase = Phase.STOPPING
+    job.replicas[r.id] = r
+    job.set_replica(r, phase)
+    return r
+
+
+def _continue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> list[Command]:
+    """It runs: is it to stop, or to report?"""
+    if r.transfer is not None:
+        r.deadline = now + job.spec.grace
+        if r.transfer.stopping:
+            return [Stop(r.id, r.attempt, job.spec.grace)]
+    elif r.phase is Phase.STOPPING or job.phase is Phase.STOPPING:
+        return [stop(job, r, now)]
+    return []
+
+
+def _phase(job: JobRecord) -> list[Command]:
+    """The job's phase, where a crash came between two steps."""
+    if job.phase in (Phase.MIGRATING, Phase.SUSPENDING) and not under_way(job):
+        return resume(job, Cause.ARRIVE)
+    if job.phase is Phase.STARTING and all(r.running for r in job.replicas.values()):
+        job.go(Cause.RUN, Phase.RUNNING)
+        return job.persist()
+    if job.phase is Phase.RUNNING and job.paused:  # the pause had only begun
+        job.news.requests.append(Request(job=job.id, wish="pause"))
+        job.news.triggers.append(Trigger.ASKED)
+    return []

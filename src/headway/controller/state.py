@@ -1,0 +1,78 @@
+"""What is persisted of a job, so that the next process continues where this one stopped."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from headway.core.model.job import Phase
+from headway.core.model.units import NodeId, ReplicaId, Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Names the newest complete checkpoint of a replica."""
+
+    mark: str = ""
+    """Changes with each new checkpoint; "": there is none."""
+    verified: bool = False
+    """`LATEST` names it. Otherwise only the exit code tells whether its files are complete."""
+
+
+NO_CHECKPOINT = Checkpoint()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaState:
+    replica: ReplicaId
+    node: NodeId
+    attempt: int
+    came_from: NodeId | None = None
+    starting: bool = False
+    """It was not running yet: if it is absent after a crash, it is started."""
+    leaving: bool = False
+    """It is being stopped for good."""
+    stopping: bool = False
+    """It is being stopped as part of a transfer: to `to`, or into the queue (None)."""
+    to: NodeId | None = None
+    baseline: Checkpoint = NO_CHECKPOINT
+    """Its newest checkpoint before the transfer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    phase: Phase = Phase.PENDING
+    target: Phase | None = None
+    """What a job that is being stopped becomes."""
+    reason: str = ""
+    attempt: int = 0
+    """The last number given to a start; each start of a replica gets a new one."""
+    failures: int = 0
+    paused: bool = False
+    movable: bool = True
+    moves: int = 0
+    started_at: Seconds | None = None
+    finished_at: Seconds | None = None
+    gang: tuple[ReplicaId, ...] = ()
+    """By rank."""
+    replicas: tuple[ReplicaState, ...] = ()
+    restart_as: tuple[tuple[ReplicaId, NodeId], ...] = ()
+    """A job that is being scaled by a restart: the gang it becomes."""
+
+
+def to_plain(state: JobState) -> dict[str, Any]:
+    return asdict(state)
+
+
+def from_plain(plain: dict[str, Any]) -> JobState:
+    """The inverse of `to_plain`, also after a trip through JSON."""
+    fields = dict(plain)
+    fields["phase"] = Phase(fields["phase"])
+    fields["target"] = None if fields["target"] is None else Phase(fields["target"])
+    fields["gang"] = tuple(ReplicaId(r) for r in fields["gang"])
+    fields["replicas"] = tuple(_replica(r) for r in fields["replicas"])
+    fields["restart_as"] = tuple((ReplicaId(r), NodeId(n)) for r, n in fields["restart_as"])
+    return JobState(**fields)
+
+
+def _replica(plain: dict[str, Any]) -> ReplicaState:
+    known = {"replica": ReplicaId(plain["replica"]), "baseline": Checkpoint(**plain["baseline"])}
+    return ReplicaState(**{**plain, **known})

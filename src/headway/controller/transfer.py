@@ -1,0 +1,205 @@
+"""Checkpoint, stop, start again: moves between nodes, suspension, scaling by restart.
+
+    requested ─▶ saving ──newer checkpoint──▶ stopping ──exit──▶ arriving ──first report──▶ running
+                    └─timeout: it keeps running    └─nothing saved: restarted where it was
+
+Only the chief of a job with `checkpoint: sdk` is asked to save; mode `sigterm` goes to stopping at
+once. When a whole gang is stopped, the others wait until the chief has saved.
+"""
+
+from headway.controller import lifecycle
+from headway.controller.commands import CancelCheckpoint, Command, RequestCheckpoint, Stop
+from headway.controller.events import ReplicaExited
+from headway.controller.phases import Cause
+from headway.controller.records import JobRecord, ReplicaRecord
+from headway.controller.state import Checkpoint
+from headway.controller.transfer_stage import Stage, Transfer
+from headway.core.model.job import Elastic, Mode, Phase
+from headway.core.model.snapshot import Trigger
+from headway.core.model.units import NodeId, ReplicaId, Seconds
+
+STOPPED_AS_ASKED = (0, 143)
+"""Exit codes of a script that handles SIGTERM and has had time to save."""
+
+Where = tuple[tuple[ReplicaId, NodeId], ...]
+
+
+def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> list[Command]:
+    job.go(Cause.MOVE, Phase.MIGRATING)
+    return _begin(job, r, to, Phase.MIGRATING, now)
+
+
+def suspend(job: JobRecord, now: Seconds) -> list[Command]:
+    job.go(Cause.SUSPEND, Phase.SUSPENDING)
+    return _stop_gang(job, Phase.SUSPENDING, now)
+
+
+def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Seconds) -> list[Command]:
+    """By adding and stopping single replicas where the task allows it, else by a restart."""
+    tasks = {name.task for name, _ in add} | {name.task for name in remove}
+    if all(job.spec.task(t).elastic is Elastic.INDEPENDENT for t in tasks):
+        return _join_and_leave(job, add, remove, now)
+    stay = tuple((r.id, r.node) for r in job.replicas.values() if r.id not in remove)
+    job.restart_as = (*stay, *add)
+    job.go(Cause.MOVE, Phase.MIGRATING)
+    return _stop_gang(job, Phase.MIGRATING, now)
+
+
+def can_scale(job: JobRecord, task: str) -> bool:
+    """A restart needs a checkpoint; independent replicas come and go without."""
+    return job.checkpoints or job.spec.task(task).elastic is Elastic.INDEPENDENT
+
+
+def _join_and_leave(
+    job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Seconds
+) -> list[Command]:
+    stops = [lifecycle.stop(job, job.replicas[name], now) for name in remove]
+    remaining = [n for n in job.gang if n not in remove]
+    job.gang = job.by_rank([*remaining, *(name for name, _ in add)])
+    return job.persist(*stops, *([job.start(add, now)] if add else ()))
+
+
+def _stop_gang(job: JobRecord, phase: Phase, now: Seconds) -> list[Command]:
+    first = job.replicas.get(job.chief()) or next(iter(job.replicas.values()))
+    for r in job.replicas.values():
+        if r is not first:
+            r.transfer = Transfer(None, Stage.WAITING)
+            job.set_replica(r, phase)
+    return _begin(job, first, None, phase, now)
+
+
+def _begin(
+    job: JobRecord, r: ReplicaRecord, to: NodeId | None, phase: Phase, now: Seconds
+) -> list[Command]:
+    r.transfer = Transfer(to)
+    r.deadline = now + job.spec.grace
+    job.set_replica(r, phase)
+    return [RequestCheckpoint(r.id, r.attempt, _is_asked(job, r))]
+
+
+def _is_asked(job: JobRecord, r: ReplicaRecord) -> bool:
+    return job.spec.checkpoint is Mode.SDK and r.id == job.chief()
+
+
+def checkpoint_read(
+    job: JobRecord, r: ReplicaRecord, checkpoint: Checkpoint, now: Seconds
+) -> list[Command]:
+    t = r.transfer
+    if t is None or not t.saving:
+        return []
+    if t.stage is Stage.REQUESTED:
+        t.baseline = checkpoint
+        if _is_asked(job, r):
+            t.stage = Stage.SAVING
+            return []
+        return _stop(job, r, t, now)
+    return _stop(job, r, t, now) if checkpoint.mark != t.baseline.mark else []
+
+
+def _stop(job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds) -> list[Command]:
+    """It has saved, or will when it is told to stop; so do those that wait for it."""
+    stops = []
+    for x, its in ((r, t), *_waiting_for(job, t)):
+        its.stage = Stage.STOPPING
+        x.deadline = now + job.spec.grace
+        stops.append(Stop(x.id, x.attempt, job.spec.grace))
+    return [CancelCheckpoint(r.id, r.attempt), *job.persist(*stops)]
+
+
+def _waiting_for(job: JobRecord, t: Transfer) -> list[tuple[ReplicaRecord, Transfer]]:
+    """The rest of a gang that is stopped as a whole."""
+    others = [(x, x.transfer) for x in job.replicas.values() if t.to is None]
+    return [(x, its) for x, its in others if its and its.stage is Stage.WAITING]
+
+
+def overdue(job: JobRecord, r: ReplicaRecord, t: Transfer) -> list[Command]:
+    """It has not saved within its grace period, or has not reported since its restart."""
+    if t.arriving:
+        return arrived(job, r)
+    for x, _ in ((r, t), *_waiting_for(job, t)):
+        _settle(job, x)
+    grace = job.spec.grace
+    job.news.notices[r.id] = f"no new checkpoint within {grace:g} s; it keeps running where it is"
+    job.restart_as = ()
+    return [CancelCheckpoint(r.id, r.attempt), *resume(job, Cause.SAVE_FAILED)]
+
+
+def arrived(job: JobRecord, r: ReplicaRecord) -> list[Command]:
+    """It has reported where it was restarted: the room it came from is free."""
+    if r.transfer is None or not r.transfer.arriving:
+        return []
+    if r.came_from is not None:
+        job.news.disturbed[r.came_from] = None
+        r.came_from = None
+        job.moves += 1
+    _settle(job, r)
+    return resume(job, Cause.ARRIVE)
+
+
+def _settle(job: JobRecord, r: ReplicaRecord) -> None:
+    r.transfer, r.deadline = None, None
+    job.set_replica(r, Phase.RUNNING)
+    job.news.disturbed[r.node] = None
+
+
+def resume(job: JobRecord, cause: Cause, *then: Command) -> list[Command]:
+    """The job runs again when the last of its transfers is over."""
+    job.news.triggers.append(Trigger.STARTED)
+    if not under_way(job):
+        job.paused = False  # a pause that did not succeed is over
+        job.go(cause, Phase.RUNNING)
+    return job.persist(*then)
+
+
+def under_way(job: JobRecord) -> bool:
+    return any(x.transfer for x in job.replicas.values())
+
+
+def exited(
+    job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaExited, now: Seconds
+) -> list[Command]:
+    """A replica that was stopped for a transfer has exited."""
+    chief, to, baseline = r.id == job.chief(), t.to, t.baseline
+    remove = lifecycle.drop(job, r, event)
+    saved = not chief or _saved(job, baseline, event)
+    finished = event.code == 0 and (not saved or job.spec.checkpoint is Mode.SDK)
+    if finished and chief:
+        return lifecycle.end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now, *remove)
+    if saved and to is None:
+        return job.persist(*remove) if job.replicas else _released(job, remove, now)
+    if finished:
+        return resume(job, Cause.ARRIVE, *remove)
+    if not saved:
+        job.not_movable()
+        if to is None and len(job.gang) > 1:
+            job.paused = False
+            why = "its chief exited without a new checkpoint; restarting from the last one"
+            return lifecycle.requeue(job, why, now, *remove)
+    return _restart(job, r, to if saved and to is not None else r.node, remove, now)
+
+
+def _saved(job: JobRecord, baseline: Checkpoint, event: ReplicaExited) -> bool:
+    """Without the SDK only the exit code tells whether a newer checkpoint is complete."""
+    newest = event.checkpoint
+    sure = job.spec.checkpoint is Mode.SDK or newest.verified
+    return newest.mark != baseline.mark and (sure or event.code in STOPPED_AS_ASKED)
+
+
+def _released(job: JobRecord, remove: list[Command], now: Seconds) -> list[Command]:
+    """The whole gang has saved and stopped: start it in its new size, or queue it."""
+    if job.restart_as:
+        where, job.restart_as = job.restart_as, ()
+        return lifecycle.place(job, where, now, Cause.RELEASE, *remove)
+    job.go(Cause.RELEASE, job.queued)
+    return job.persist(*remove)
+
+
+def _restart(
+    job: JobRecord, old: ReplicaRecord, node: NodeId, remove: list[Command], now: Seconds
+) -> list[Command]:
+    start = job.start(((old.id, node),), now)
+    new = job.replicas[old.id]
+    new.transfer = Transfer(node, Stage.ARRIVING)
+    new.came_from = old.node if node != old.node else None
+    job.set_replica(new, job.phase)
+    return job.persist(*remove, start)

@@ -1,0 +1,110 @@
+"""The conformance suite on a real cluster. Undeclared capabilities are skipped by name."""
+
+from dataclasses import replace
+
+import image
+import pytest
+from live_hands import LiveHands
+
+from contract import BackendContract, Seen
+from headway.backend.clock import Clock
+from headway.backend.kubernetes.client.api import connect
+from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform
+from headway.backend.live import LiveBackend
+from headway.core.model.decision import Place
+from headway.deploy import render
+from headway.deploy.objects import Values
+from headway.spec.manifest import NAME, TrainingJobSpec
+from headway.spec.runnable import RunnableJob
+
+WAITS = """
+import pathlib, time
+while not pathlib.Path("/tmp/done").exists():
+    time.sleep(0.05)
+"""
+DONE = "import pathlib; pathlib.Path('/tmp/done').touch()"
+
+
+@pytest.fixture(scope="module")
+def crd(cluster):
+    made = [o for o in render.stream(Values()) if o["kind"] == "CustomResourceDefinition"]
+    cluster.apply(*made)
+    cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=20s")
+    cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
+    yield
+    cluster("delete", "crd", NAME)
+
+
+class Renamed:
+    """A backend whose first two nodes are called as in the contract: a and b."""
+
+    def __init__(self, backend, names):
+        self.backend, self.names = backend, dict(zip("ab", names, strict=False))
+        self.back = {name: word for word, name in self.names.items()}
+
+    def __getattr__(self, name):
+        return getattr(self.backend, name)
+
+    def act(self, decision):
+        if isinstance(decision, Place):
+            where = tuple((r, self.names.get(n, n)) for r, n in decision.where)
+            decision = replace(decision, where=where)
+        return self.backend.act(decision)
+
+    def observe(self):
+        seen = self.backend.observe()
+        nodes = tuple(replace(n, id=self.back.get(n.id, n.id)) for n in seen.nodes)
+        replicas = tuple(replace(r, node=self.back.get(r.node, r.node)) for r in seen.replicas)
+        return replace(seen, nodes=nodes, replicas=replicas)
+
+
+class RealHands(LiveHands):
+    def __init__(self, cluster, folder, run, jobs=None):
+        self.cluster, self.folder, self.run, self.clock = cluster, folder, run, Clock()
+        self.jobs = {} if jobs is None else jobs
+        self.platform = KubernetesPlatform(
+            connect(cluster.kubeconfig), self.jobs, self.clock, namespace="default", run=run
+        )
+        made = LiveBackend(self.platform, folder, self.jobs, self.clock, config=CONFIG)
+        self.backend = Renamed(made, sorted(made.controller.nodes))
+
+    def restarted(self):
+        return RealHands(self.cluster, self.folder, self.run, dict(self.jobs))
+
+    def submit(self, name, *, workers=1, limit=None):
+        del limit
+        task = {"name": "worker", "replicas": workers, "minReplicas": 1, "maxReplicas": 3}
+        task |= {"image": image.NAME, "command": ["python3", "-c", WAITS]}
+        task["resources"] = {"requests": {"cpu": "50m"}}
+        spec = {"tasks": [task], "backoffLimit": 0, "checkpoint": {"graceSeconds": 1}}
+        made = TrainingJobSpec.model_validate(spec)
+        core = made.to_core(kind=name)
+        self.backend.submit(RunnableJob(id=name, at=0.0, spec=core, commands={}, manifest=made))
+        self.until(lambda: self.record(name).arrived)
+
+    def finish(self, replica):
+        attempt = self.record(replica.job).replicas[replica].attempt
+        pod = f"{replica.job}-{replica.name}-{attempt}"
+        self.cluster("exec", pod, "--", "python3", "-c", DONE)
+
+    def left_on_platform(self):
+        """Ended pods stay until their job is deleted, so that their logs can be read."""
+        ours = self.cluster.get("pods", "-l", f"headway.dev/run={self.run}")["items"]
+        return [p for p in ours if p["status"]["phase"] not in ("Succeeded", "Failed")]
+
+
+class TestKubernetes(BackendContract):
+    @pytest.fixture
+    def platform(self, cluster, crd, tmp_path):  # noqa: ARG002
+        made = RealHands(cluster, tmp_path, run=tmp_path.name[-40:].strip("-_."))
+        yield made
+        made.platform.close()
+        cluster.until(lambda: not cluster.get("tj")["items"])
+        cluster.until(lambda: not cluster.get("pods")["items"])
+
+    def test_a_restart_finds_everything(self, platform, seen):
+        platform.submit("x")
+        seen.start("x", "a")
+        again = platform.restarted()
+        assert [r.node for r in Seen(again).look().running] == ["a"]
+        again.platform.cluster.close()
