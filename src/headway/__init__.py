@@ -3,4 +3,4 @@
 from headway.sdk import attach
 
 __all__ = ["attach"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -33,7 +33,7 @@ from headway.runtime.run_directory import RunDirectory
 from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Platform
 from headway.runtime.usage_sampler import UsageSampler
 from headway.spec.arrivals import expand, to_yaml
-from headway.spec.capabilities import ALL_FEATURES
+from headway.spec.capabilities import ALL_FEATURES, LIVE_FEATURES
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.load import read_workload
 from headway.spec.runnable import RunnableJob, to_jobs
@@ -148,7 +148,7 @@ def begin(  # noqa: PLR0913 - each is one thing that a user may say
         workload = workload.model_copy(update={"nodes": (equal,)})
     listed = expand(workload)
     image = docker.image if docker else cluster.image if cluster else ""
-    supported = ALL_FEATURES if cluster else ()
+    supported = ALL_FEATURES if cluster else LIVE_FEATURES
     jobs = to_jobs(listed, path, peaks=peaks(data), image=image, supported=supported)
     about = {"workload": str(path.resolve()), "observe_only": observe_only}
     platform: Platform = Machine(workload, enforcement)
@@ -201,7 +201,7 @@ def resume(data: Path, name: str) -> Run:
     docker = Docker(tuple(known["engines"]), known["image"]) if known else None
     there = OnCluster(**about["kubernetes"]) if "kubernetes" in about else None
     image = docker.image if docker else there.image if there else ""
-    supported = ALL_FEATURES if there else ()
+    supported = ALL_FEATURES if there else LIVE_FEATURES
     jobs = to_jobs(workload, path, peaks={}, image=image, supported=supported)
     platform: Platform = there or Machine(workload, about["enforcement"])
     if docker is not None:

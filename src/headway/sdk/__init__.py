@@ -135,9 +135,8 @@ class Run:
         """Whether a newer attempt of this replica has started, possibly on another node."""
         if self._folder is None:
             return True
-        for name in ("attempt", "epoch"):  # remove "epoch" once all platforms write `attempt`
-            with suppress(OSError, ValueError):
-                return int(_attempt()) < int((self._folder / name).read_text())
+        with suppress(OSError, ValueError):
+            return int(_attempt()) < int((self._folder / "attempt").read_text())
         return False
 
     def flush(self) -> None:
@@ -160,8 +159,7 @@ def attach(total_steps: float | None = None) -> Run:
 
 def _attempt() -> str:
     """Return the number of this start of the replica."""
-    # Remove HEADWAY_EPOCH once all platforms set HEADWAY_ATTEMPT.
-    return os.environ.get("HEADWAY_ATTEMPT") or os.environ.get("HEADWAY_EPOCH", "0")
+    return os.environ.get("HEADWAY_ATTEMPT", "0")
 
 
 def _checkpoint_name(folder: Path, step: int) -> str:

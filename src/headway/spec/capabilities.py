@@ -11,6 +11,8 @@ JOB_FEATURES = frozenset({"active_deadline_seconds", "ttl_seconds_after_finished
 TASK_FEATURES = frozenset({"env_from", "mounts", "node_selector", "pod_template"})
 """Tolerations are supported everywhere: they permit nodes and require none."""
 ALL_FEATURES = frozenset(to_camel(name) for name in JOB_FEATURES | TASK_FEATURES)
+LIVE_FEATURES = frozenset({"activeDeadlineSeconds"})
+"""Supported on every live platform: the controller enforces the time limit."""
 
 
 def refuse_unsupported(
