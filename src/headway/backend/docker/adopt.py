@@ -1,6 +1,7 @@
 """Foreign containers as jobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from headway.backend.clock import Clock
@@ -21,10 +22,7 @@ def by_label(engines: Sequence[Engine], label: str) -> list[RunnableJob]:
     """Running containers with this label: KEY or KEY=VALUE."""
     found = []
     for engine in engines:
-        for each in engine.client.get("/containers/json", filters={"label": [label]}):
-            seen = to_state(engine.client.get(f"/containers/{each['Id']}/json"))
-            if RUN not in seen.labels:
-                found.append((engine, seen))
+        found += [(engine, to_state(each)) for each in _with_label(engine, label)]
     if not found:
         raise ConfigError(
             f"no running container has the label {label!r}",
@@ -32,6 +30,13 @@ def by_label(engines: Sequence[Engine], label: str) -> list[RunnableJob]:
             hint=f"docker run --label {label} …, or `labels:` of a compose service",
         )
     return _jobs(found)
+
+
+def _with_label(engine: Engine, label: str) -> list[Mapping[str, Any]]:
+    """Running containers that belong to no run of Headway."""
+    listed = engine.client.get("/containers/json", filters={"label": [label]})
+    seen = (engine.client.get(f"/containers/{each['Id']}/json") for each in listed)
+    return [each for each in seen if RUN not in to_state(each).labels]
 
 
 def _find(engines: Sequence[Engine], name: str) -> tuple[Engine, ContainerState]:
@@ -98,6 +103,12 @@ class LabelWatch:
         key, equals, value = self._label.partition("=")
         here = attributes.get(key) if key and RUN not in attributes else None
         return here is not None and (not equals or here == value)
+
+    def compare(self, engine: Engine) -> None:
+        """Adopt those that started while no events arrived."""
+        if self._label:
+            call = partial(_with_label, engine, self._label)
+            engine.worker.do(call, lambda all_: [e for x in all_ for e in self.started(engine, x)])
 
     def started(self, engine: Engine, inspected: Mapping[str, Any]) -> list[Event]:
         seen = to_state(inspected)

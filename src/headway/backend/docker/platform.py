@@ -336,11 +336,11 @@ class DockerPlatform:
     def _connected(self, engine: Engine) -> list[Event]:
         """Events may have been missed: compare everything."""
         was_up, engine.up = engine.up, True
+        self.label_watch.compare(engine)
         for c in self.containers.of(engine):
             self._examine(c, disrupted=not was_up)
-        if was_up:
-            return []
-        return [NodeChanged(engine.node()), *self._notices(engine, "its engine answers again")]
+        back = [NodeChanged(engine.node()), *self._notices(engine, "its engine answers again")]
+        return [] if was_up else back
 
     def _lost(self, engine: Engine, why: BackendError) -> list[Event]:
         engine.up = False
