@@ -77,7 +77,7 @@ def test_what_has_died_is_taken_away_too(doomed_cluster):
     assert said.returncode == 1
     assert "DEAD" in said.stdout
     kinds = {line.split()[0] for line in doomed_cluster.left()}
-    assert kinds >= {"process", "mount", "bridge", "group", "folder"}
+    assert kinds >= {"process", "mount", "bridge", "group", "directory"}
     doomed_cluster.down()
     assert doomed_cluster.left() == []
     doomed_cluster.down()  # twice does no harm
