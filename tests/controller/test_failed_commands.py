@@ -37,17 +37,37 @@ def confirm(found, commands, now=0.0):
 
 
 @pytest.fixture
-def running():
+def starting():
     found = controller()
     found.handle(e.JobSeen(new_job()), 0.0)
     found.tick(0.0)
     found.handle(e.Admitted("g"), 0.0)
     _, commands = found.apply(Place(job="g", where=tuple((w, "a") for w in WORKERS)), 0.0)
     confirm(found, commands)
-    for w in WORKERS:
-        confirm(found, found.handle(e.ReplicaRunning(w, 1), 0.0))
-    assert found.jobs["g"].phase is Phase.RUNNING
     return found
+
+
+@pytest.fixture
+def running(starting):
+    for w in WORKERS:
+        confirm(starting, starting.handle(e.ReplicaRunning(w, 1), 0.0))
+    assert starting.jobs["g"].phase is Phase.RUNNING
+    return starting
+
+
+@pytest.mark.parametrize("chief_first", [True, False])
+def test_a_replica_that_succeeds_before_it_was_seen_running_does_not_hold_up_its_job(
+    starting, chief_first
+):
+    events = [
+        e.ReplicaRunning(WORKERS[0], 1),
+        e.ReplicaExited(replica=WORKERS[1], attempt=1, code=0),
+    ]
+    first, second = events if chief_first else reversed(events)
+    confirm(starting, starting.handle(first, 1.0))
+    assert starting.jobs["g"].phase is Phase.STARTING
+    confirm(starting, starting.handle(second, 1.0))
+    assert starting.jobs["g"].phase is Phase.RUNNING
 
 
 def test_a_stop_that_failed_is_sent_again_and_the_grace_period_begins_anew(running):

@@ -64,12 +64,18 @@ def running(job: JobRecord, r: ReplicaRecord, now: Seconds) -> list[Command]:
         r.deadline = now + job.spec.grace  # to report
         return commands
     job.set_replica(r, Phase.RUNNING)
-    if job.phase is Phase.STARTING:
-        if not all(x.running for x in job.replicas.values()):
-            return commands
-        job.requeues = 0
-        job.go(Cause.RUN, Phase.RUNNING)
+    if job.phase is Phase.STARTING and not _run_if_all_run(job):
+        return commands
     return [*commands, *job.persist()]
+
+
+def _run_if_all_run(job: JobRecord) -> bool:
+    """A starting job runs when each replica runs or has already exited with code 0."""
+    if not all(r.running for r in job.replicas.values()):
+        return False
+    job.requeues = 0
+    job.go(Cause.RUN, Phase.RUNNING)
+    return True
 
 
 def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds) -> list[Command]:
@@ -87,6 +93,8 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
     if event.code == 0:
         if r.id == job.chief():
             return end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now, *remove)
+        if job.phase is Phase.STARTING:
+            _run_if_all_run(job)
         return job.persist(*remove)
     reason = event.reason or f"exited with code {event.code}"
     return fail(job, _named(job, r, reason), now, *remove, permanent=event.permanent)
