@@ -18,7 +18,7 @@ from headway.spec.manifest import NAME
 
 HOME = "headway-system"
 LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
-CRASHES = range(1, 46) if LONG else [7, 14]
+CRASHES = range(1, 66) if LONG else [7, 14]
 """At which write the operator is killed: commands and calls (lease, status, pods, bindings)."""
 NUMPY = Path(__file__).parents[2] / "examples" / "distributed.yaml"
 SLEEPS = ["python3", "-c", "import time; time.sleep(600)"]
@@ -123,7 +123,7 @@ class Jobs:
     def _events(self, name):
         uid = self.cluster.get("tj", name)["metadata"]["uid"]
         found = self.cluster.get("events", "--field-selector", f"involvedObject.uid={uid}")
-        return sorted(found["items"], key=lambda e: e["firstTimestamp"])
+        return sorted(found["items"], key=lambda e: int(e["metadata"]["resourceVersion"]))
 
     def events(self, name):
         return [e["reason"] for e in self._events(name)]
@@ -205,8 +205,9 @@ def test_one_manifest_with_ps_and_workers_and_a_single_job_succeed(cluster, jobs
     for name in ("distributed", "single"):
         cluster.until(lambda name=name: jobs.phase(name) in ("Succeeded", "Failed"))
         assert jobs.phase(name) == "Succeeded", jobs.status(name)
-        expected = ["Placed", "Started", "Succeeded"]
-        cluster.until(lambda name=name, expected=expected: jobs.events(name) == expected)
+        cluster.until(lambda name=name: "Succeeded" in jobs.events(name))
+        # A kubelet may report a short container as succeeded without ever reporting it running.
+        assert jobs.events(name) in (["Placed", "Started", "Succeeded"], ["Placed", "Succeeded"])
         said = jobs.status(name)
         assert said["enqueueTime"] <= said["startTime"] <= said["finishTime"]
         assert jobs.condition(name, "Succeeded")["status"] == "True"
@@ -343,7 +344,9 @@ def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, wr
     assert operator.end() in (0, -signal.SIGKILL)  # the last of them are undisturbed
     # Rather than wait for the end of its lease:
     cluster("delete", "lease", "headway", "--namespace", HOME, "--ignore-not-found")
+    led = operator.log().count(" leads")
     operator.start()
+    cluster.until(lambda: operator.log().count(" leads") > led)  # it handles SIGTERM by now
     cluster.until(lambda: jobs.phase("gang") == "Succeeded")
     assert jobs.status("gang")["failures"] == 0
     assert len(jobs.pods("gang")) <= 3
