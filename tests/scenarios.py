@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
+from headway.core.estimate.step_rate import SERVER, Speed
 from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Task
 from headway.core.model.units import Resources
 from headway.policy.registry import build
@@ -13,7 +14,7 @@ from headway.sim import driver
 from headway.sim.curve import Curve, bent
 from headway.sim.scenario import Arrival, Costs, Failure, Scenario
 from headway.sim.world import World
-from making import node
+from making import GIB, node
 
 POLICIES = [
     "fair", "flowcon", "flowcon:paper", "flowcon:paper,threshold=0.01,interval=30",
@@ -79,6 +80,57 @@ def scenarios(draw, most_jobs=6, failures=True):
         failures=broken,
         seed=draw(st.integers(0, 3)),
     )
+
+
+@st.composite
+def gangs(draw, name, at):
+    kind = draw(st.sampled_from([None, "sync", "async", "ring"]))
+    request = Resources(
+        cpu=draw(st.sampled_from([0.5, 1.0])), gpu=draw(st.sampled_from([0, 0.5, 1]))
+    )
+    replicas = draw(st.integers(1, 3))
+    worker = Task(
+        name="worker",
+        replicas=replicas,
+        least=draw(st.integers(1, replicas)),
+        most=replicas + draw(st.integers(0, 2)),
+        request=request,
+    )
+    tasks = (worker,)
+    if kind in ("sync", "async"):
+        chief = (Task(name="chief", request=request),) if draw(st.booleans()) else ()
+        tasks = (Task(name=SERVER, request=Resources(cpu=0.5)), *chief, worker)
+    speed = kind and Speed(
+        kind=kind,
+        compute=draw(st.sampled_from([1.0, 4.0])),
+        fixed=draw(st.sampled_from([0.0, 0.2])),
+        transfer=draw(st.sampled_from([0.0, 0.3])),
+        per_worker=0.01,
+        latency=0.02,
+        penalty=3.0,
+        rack_penalty=2.0,
+    )
+    spec = JobSpec(tasks=tasks, speed=speed, checkpoint=Mode.SDK, total_steps=40.0)
+    return Arrival(id=name, at=at, spec=spec, work=draw(st.sampled_from([20.0, 90.0])), steps=40.0)
+
+
+@st.composite
+def clusters(draw, most_jobs=5):
+    """Every gang fits the cluster when it is empty; a node may fail."""
+    nodes = tuple(
+        node(f"QN{i}Q", cpu=6.0, speed=draw(st.sampled_from([0.5, 1.0, 2.0])), rack=f"r{i % 2}")
+        for i in range(draw(st.integers(1, 3)))
+    )
+    room = Resources(cpu=6.0, memory=GIB, gpu=4.0)
+    nodes = tuple(type(n)(id=n.id, capacity=room, speed=n.speed, rack=n.rack) for n in nodes)
+    jobs, at = [], 0.0
+    for i in range(draw(st.integers(1, most_jobs))):
+        at += draw(st.sampled_from([0.0, 0.0, 3.7, 21.0]))
+        jobs.append(draw(gangs(f"QJ{i}Q", at)))
+    broken = ()
+    if draw(st.booleans()):
+        broken = (Failure(at=draw(st.floats(1, 60)), node=nodes[0].id, lasts=30.0),)
+    return Scenario(nodes=nodes, jobs=tuple(jobs), costs=Costs(), failures=broken)
 
 
 def run(scenario, policy, *, journal=None, world_class=World, watch=None, wrap=lambda p: p):

@@ -276,7 +276,7 @@ def test_a_training_job_is_a_workload_of_one(headway, workload):
         ("step,loss\n1,0.9\n2,nan\n", "NaN or infinity", ":3"),
         ("1,0.9\n2,lots\n", "two numbers", ":2"),
         ("1,0.9\n", "two points", ""),
-        ("1,0.9\n3,0.5\n2,0.1\n", "steps must grow", ""),
+        ("1,0.9\n3,0.5\n2,0.1\n", "steps must increase", ""),
     ],
 )
 def test_a_curve_file_is_checked_too(headway, workload, tmp_path, rows, says, line):
@@ -300,7 +300,7 @@ def test_missing_files_are_named(headway, workload, tmp_path):
     path = workload("jobs: [{name: x, profile: {work: 5}, manifest: no.yaml}]\n")
     assert headway("simulate", path).code == 2
     curve = workload("jobs: [{name: x, profile: {work: 5, curve: {file: no.csv}}}]\n")
-    assert "cannot read this curve" in headway("simulate", curve).err
+    assert "cannot read the loss curve" in headway("simulate", curve).err
     ran = headway("simulate", workload("", head=""))
     assert "the file is empty" in ran.err
     assert "kind: Workload" in ran.err

@@ -152,7 +152,7 @@ def test_policies_are_listed(headway):
     assert "kube-scheduler" in headway("policies").out
     one = headway("policies", "flowcon").out
     assert "interval=20.0" in one
-    assert "Double the interval while everybody has converged." in one
+    assert "Double the interval while all replicas have converged." in one
     assert "did you mean 'flowcon'" in headway("policies", "flowcn").err
     listed = json.loads(headway("policies", "--json").out)
     assert [p["name"] for p in listed if p["modes"]] == [

@@ -38,7 +38,7 @@ class SimPlatform:
 
     def __init__(self):
         scenario = Scenario(nodes=(node("a", cpu=2.0), node("b", cpu=2.0)), jobs=(), costs=Costs())
-        self.backend = World(scenario, heard=True)
+        self.backend = World(scenario, reports=True)
 
     def submit(self, name, *, workers=1, limit=None):
         world = self.backend

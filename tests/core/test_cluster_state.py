@@ -6,6 +6,7 @@ import pytest
 
 from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.estimate.step_rate import Speed
+from headway.core.model.capabilities import ALL, Capabilities
 from headway.core.model.job import Estimate, Expected, Phase, Task, gang
 from headway.core.model.report import Report, Usage
 from headway.core.model.snapshot import Observation, Trigger
@@ -71,10 +72,9 @@ def test_reports_travel_with_the_replica_through_a_restart():
     assert s.replicas["x/main-0"].attained == 0.5
     quiet = Report(replica=ReplicaId("x/main-0"), since=1.0, at=2.0)
     assert after(h, reports=(quiet,)).replicas["x/main-0"].attained == 0.5
-    assert s.jobs["x"].step_cost == pytest.approx(0.5 / 3)
     after(h, replicas=(replica("x", on=None, phase=Phase.PENDING),))
     s = after(h, replicas=(replica("x", on="a", phase=Phase.RUNNING),))
-    assert s.replicas["x/main-0"].track.step == 3
+    assert s.replicas["x/main-0"].history.step == 3
 
 
 def test_a_report_of_nobody_is_ignored():
@@ -172,12 +172,11 @@ def test_what_all_replicas_have_done_counts_for_a_job():
 
     found = after(h, reports=(said(0, 0.0, 25.0), said(1, 0.0, None))).jobs["x"]
     assert found.remaining.value == pytest.approx(60.0)
-    assert found.step_cost == pytest.approx(0.8)
     ended = (replica("x", task="worker", index=1, phase=Phase.SUCCEEDED),)
     found = after(h, replicas=ended, reports=(said(0, 10.0, 37.5),)).jobs["x"]
     assert found.remaining.value == pytest.approx(50.0)
     after(h, jobs=(job("x", phase=Phase.SUCCEEDED),))
-    assert not h.together
+    assert not h.totals
 
 
 def test_what_is_left_of_a_job_is_known_while_it_waits_again():
@@ -186,7 +185,7 @@ def test_what_is_left_of_a_job_is_known_while_it_waits_again():
     said = Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, step=5.0, usage=Usage(cpu=1.0))
     known = after(h, reports=(said,)).jobs["x"]
     s = after(h, jobs=(job("x", phase=Phase.PENDING, **told), job("y", phase=Phase.PENDING)))
-    assert (s.jobs["x"].remaining, s.jobs["x"].step_cost) == (known.remaining, known.step_cost)
+    assert s.jobs["x"].remaining == known.remaining
     assert s.jobs["x"].phase is Phase.PENDING
     assert s.jobs["y"].remaining is None
     newer = replace(job("x", **told), remaining=Estimate(value=7.0))
@@ -200,7 +199,21 @@ def test_of_a_distributed_job_the_steps_tell_what_is_left():
     said = Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, step=25.0, usage=Usage(cpu=1.0))
     found = after(h, reports=(said,)).jobs["x"]
     assert found.remaining == Estimate(value=300.0, error=0.1)
-    assert found.step_cost == 4.0
     h = history(jobs=[job("y", speed=Speed())], replicas=[replica("y")])
     quiet = Report(replica=ReplicaId("y/main-0"), since=0.0, at=1.0, usage=Usage(cpu=1.0))
     assert after(h, reports=(quiet,)).jobs["y"].remaining is None
+
+
+def test_capabilities_are_those_of_the_platform_and_of_the_job():
+    own = replace(job("x"), capabilities=Capabilities(migrate=False))
+    h = history(jobs=[own, job("y")], replicas=[replica("x"), replica("y")])
+    s = after(h, capabilities=Capabilities(shares=False, scale=False))
+    assert (s.can("x").migrate, s.can("x").scale, s.can("x").suspend) == (False, False, True)
+    assert (s.can("y").migrate, s.can("y").scale) == (True, False)
+    assert s.adjustable == ()
+    said = Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, usage=Usage(cpu=1.0))
+    s = after(h, reports=(said,), capabilities=ALL)
+    assert not s.can("x").migrate, "a report does not change it"
+    assert [r.job for r in s.adjustable] == ["x", "y"]
+    s = after(h, jobs=(job("x"),))
+    assert s.can("x") == ALL, "None: as the platform"

@@ -15,7 +15,7 @@ from headway.core.estimate.job_size import (
     learn,
     settle,
 )
-from headway.core.fairness.reference import ReferenceJob, advance, fair_rates, promise
+from headway.core.fairness.reference import ReferenceJob, advance, fair_rates, set_guarantees
 from headway.core.model.job import Estimate, Expected, JobSpec
 from headway.core.model.report import EMPTY, Report, Usage, extend
 from making import heard
@@ -137,25 +137,25 @@ def test_quality_is_fitted_anew_only_when_much_more_has_been_heard():
 
 
 def test_the_reference_world_shares_fairly_and_promises_its_ends():
-    shadows = {
+    jobs = {
         "x": ReferenceJob(demand=1.0, size=50.0, least=50.0, sure=True),
         "y": ReferenceJob(demand=1.0, size=20.0, least=20.0, sure=True),
     }
-    promise(shadows, 1.0, 0.0)
-    assert (shadows["y"].due, shadows["x"].due) == (40.0, 70.0)
-    advance(shadows, 1.0, 50.0)
-    assert (shadows["x"].done, shadows["y"].finished) == (30.0, True)
-    assert fair_rates(shadows, 1.0) == {"x": 1.0, "y": 0.0}
+    set_guarantees(jobs, 1.0, 0.0)
+    assert (jobs["y"].due, jobs["x"].due) == (40.0, 70.0)
+    advance(jobs, 1.0, 50.0)
+    assert (jobs["x"].done, jobs["y"].finished) == (30.0, True)
+    assert fair_rates(jobs, 1.0) == {"x": 1.0, "y": 0.0}
 
 
 def test_who_is_unsure_goes_on_in_the_reference_world_and_is_due_at_its_least():
-    shadows = {
+    jobs = {
         "x": ReferenceJob(demand=1.0, size=50.0, least=40.0),
         "y": ReferenceJob(demand=1.0),
     }
-    promise(shadows, 1.0, 0.0)
-    assert (shadows["x"].due, shadows["y"].due) == (80.0, inf)
-    advance(shadows, 1.0, 200.0)
-    assert shadows["x"].done == 100.0
-    promise(shadows, 1.0, 200.0)
-    assert shadows["x"].due == 200.0 or shadows["x"].due == inf
+    set_guarantees(jobs, 1.0, 0.0)
+    assert (jobs["x"].due, jobs["y"].due) == (80.0, inf)
+    advance(jobs, 1.0, 200.0)
+    assert jobs["x"].done == 100.0
+    set_guarantees(jobs, 1.0, 200.0)
+    assert jobs["x"].due == 200.0 or jobs["x"].due == inf

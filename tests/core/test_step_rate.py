@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.core.cycle.capacity_fit import found_room, requests
+from headway.core.cycle.free_capacity import FreeCapacity
 from headway.core.estimate.step_rate import (
     FAR,
     HERE,
@@ -16,6 +16,7 @@ from headway.core.estimate.step_rate import (
 )
 from headway.core.model.job import JobSpec, Task
 from headway.core.model.units import NOTHING, Resources
+from headway.spec.capacity_check import largest_first
 from making import node
 
 OPTIMUS = {"compute": 6.0, "fixed": 0.5, "transfer": 0.2, "per_worker": 0.03, "per_server": 0.05}
@@ -104,8 +105,12 @@ def test_equal_limits_are_equal_paces():
 def test_a_gang_is_counted_by_how_much_of_it_finds_room():
     server = Task(name="ps", request=Resources(cpu=1.0))
     workers = Task(name="worker", replicas=4, request=Resources(cpu=2.0))
-    wanted = requests(JobSpec(tasks=(server, workers)))
+    wanted = largest_first(JobSpec(tasks=(server, workers)))
     assert [r.cpu for r in wanted] == [2, 2, 2, 2, 1]
-    assert found_room(wanted, [node(cpu=4.0), node("b", cpu=5.0)]) == 5
-    assert found_room(wanted, [node(cpu=3.0), node("b", cpu=3.0)]) == 3
-    assert found_room([NOTHING] * 3, [node()]) == 3
+    assert first_fit(wanted, node("a", cpu=4.0), node("b", cpu=5.0)) == 5
+    assert first_fit(wanted, node("a", cpu=3.0), node("b", cpu=3.0)) == 3
+    assert first_fit([NOTHING] * 3, node()) == 3
+
+
+def first_fit(requests, *nodes):
+    return FreeCapacity({n.id: n for n in nodes}).first_fit(requests)

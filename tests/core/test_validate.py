@@ -1,13 +1,18 @@
 """What may be carried out, and what is refused in words."""
 
+from dataclasses import replace
+
 import pytest
 
+from headway.core.cycle.cluster_state import assemble, remember
 from headway.core.cycle.validate import check
 from headway.core.estimate.step_rate import Speed
+from headway.core.model.capabilities import ALL, Capabilities
 from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.model.job import Mode, Phase, Task
+from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId, Resources
-from making import job, node, replica, running, snapshot
+from making import history, job, node, replica, running, snapshot
 
 WORKERS = Task(name="worker", replicas=2, least=2, most=3, request=Resources(cpu=0.5))
 
@@ -28,7 +33,7 @@ def world(**more):
 def test_who_may_only_go_to_some_nodes_goes_to_no_other():
     picky = Task(request=Resources(cpu=0.1), nodes=("b",))
     s = snapshot(nodes=("a", "b"), jobs=[job("p", phase=Phase.PENDING, tasks=(picky,))])
-    for where, why in (("a", "main may not go to node a"), ("b", "")):
+    for where, why in (("a", "main cannot run on node a"), ("b", "")):
         plan = Plan(decisions=(Place(job="p", where=((ReplicaId("p/main-0"), where),)),))
         assert [r.why for r in check(plan, s).refused] == ([why] if why else [])
 
@@ -47,7 +52,7 @@ def place(*nodes, gang="g"):
             SetShare(replica=ReplicaId("x/main-0"), limit=0.01), "", id="the least ceiling"
         ),
         pytest.param(
-            SetShare(replica=ReplicaId("x/main-0"), limit=0.001), "below the least", id="too low"
+            SetShare(replica=ReplicaId("x/main-0"), limit=0.001), "below the minimum", id="too low"
         ),
         pytest.param(
             SetShare(replica=ReplicaId("x/main-0"), weight=-1.0), "too small", id="negative"
@@ -56,16 +61,18 @@ def place(*nodes, gang="g"):
             SetShare(replica=ReplicaId("ghost/main-0")), "not running", id="share of nobody"
         ),
         pytest.param(place("b", "b"), "", id="a gang that fits"),
-        pytest.param(place("b"), "whole", id="half a gang"),
-        pytest.param(place("b", "b", "b", "b"), "whole", id="more than it may have"),
-        pytest.param(place("a", "b"), "no room on node a", id="no room"),
-        pytest.param(place("b", "b", "b"), "no room on node b", id="no room for the third"),
-        pytest.param(place("b", "c"), "node c is not there", id="no such node"),
-        pytest.param(place("b", "down"), "node down is not there", id="a node that is down"),
-        pytest.param(place("b", gang="x"), "not waiting", id="already running"),
+        pytest.param(place("b"), "incomplete gang", id="half a gang"),
+        pytest.param(place("b", "b", "b", "b"), "incomplete gang", id="more than it may have"),
+        pytest.param(place("a", "b"), "node a has too little free capacity", id="no room"),
+        pytest.param(
+            place("b", "b", "b"), "node b has too little free capacity", id="no room for the third"
+        ),
+        pytest.param(place("b", "c"), "node c is not available", id="no such node"),
+        pytest.param(place("b", "down"), "node down is not available", id="a node that is down"),
+        pytest.param(place("b", gang="x"), "not pending", id="already running"),
         pytest.param(Move(replica=ReplicaId("x/main-0"), to="b"), "", id="a move"),
         pytest.param(
-            Move(replica=ReplicaId("x/main-0"), to="a"), "there already", id="a move to itself"
+            Move(replica=ReplicaId("x/main-0"), to="a"), "already on node a", id="a move to itself"
         ),
         pytest.param(
             Move(replica=ReplicaId("ghost/main-0"), to="b"), "not running", id="a move of nobody"
@@ -99,18 +106,42 @@ def test_a_weight_below_a_five_hundredth_of_the_node_is_refused():
     assert check(Plan(decisions=(heavy,)), s).accepted  # x was not decided about
     both = Plan(decisions=(SetShare(replica=ReplicaId("x/main-0"), weight=3.0), heavy))
     assert check(both, s).accepted
+    none = Plan(decisions=(SetShare(replica=ReplicaId("x/main-0"), weight=0.0),))
+    assert "positive" in check(none, running("x")).refused[0].why
+
+
+@pytest.mark.parametrize(
+    ("decision", "why"),
+    [
+        (SetShare(replica=ReplicaId("x/main-0"), limit=0.5), "shares cannot be changed"),
+        (Move(replica=ReplicaId("x/main-0"), to="b"), "replicas cannot be migrated"),
+        (Suspend(job="x"), "jobs cannot be suspended"),
+        (Scale(job="x", task="main"), "jobs cannot be scaled"),
+    ],
+)
+def test_what_the_platform_or_the_job_does_not_allow_is_refused(decision, why):
+    nothing = Capabilities(shares=False, migrate=False, suspend=False, scale=False)
+    state = history(nodes="ab", jobs=[job("x")], replicas=[replica("x")])
+    plan = Plan(decisions=(decision,))
+    remember(state, Observation(at=1.0, capabilities=nothing))
+    refused = check(plan, assemble(state, Trigger.TICK)).refused
+    assert [r.why for r in refused] == [f"{why} on this platform"]
+    own = replace(job("x"), capabilities=nothing)
+    remember(state, Observation(at=2.0, capabilities=ALL, jobs=(own,)))
+    refused = check(plan, assemble(state, Trigger.TICK)).refused
+    assert [r.why for r in refused] == [f"{why} for this job"]
 
 
 def test_a_plan_is_judged_as_it_goes_along():
     s = world(jobs=[job("h", phase=Phase.PENDING, tasks=(WORKERS,))])
     verdict = check(Plan(decisions=(place("b", "b"), place("b", "b", gang="h"))), s)
     assert len(verdict.accepted) == 1
-    assert "no room" in verdict.refused[0].why
+    assert "too little free capacity" in verdict.refused[0].why
 
 
 def test_one_act_for_each_in_a_cycle():
     twice = Plan(decisions=(Suspend(job="x"), Suspend(job="x")))
-    assert check(twice, world()).refused[0].why == "one act for each in a cycle"
+    assert check(twice, world()).refused[0].why == "only one action for each job in a cycle"
 
 
 def test_a_replica_in_transit_is_left_alone():
@@ -152,8 +183,8 @@ def test_scaling_keeps_to_its_bounds_and_needs_room():
     assert "outside 2 to 3" in refused(remove=(ReplicaId("g/worker-0"),))
     assert "no such" in refused(remove=(ReplicaId("g/worker-9"),))
     assert "no such" in refused(add=((ReplicaId("g/worker-0"), "b"),))
-    assert "no room" in refused(add=((ReplicaId("g/worker-2"), "a"),))
-    assert "nobody would come or go" in refused()
+    assert "too little free capacity" in refused(add=((ReplicaId("g/worker-2"), "a"),))
+    assert "adds and removes no replica" in refused()
 
 
 def test_an_empty_plan_is_fine():
@@ -178,12 +209,12 @@ def half(phase=Phase.STARTING, **spec):
     ("decision", "why"),
     [
         pytest.param(part("worker-0"), "", id="a part of a gang"),
-        pytest.param(part(), "not what it waits for", id="no part of it"),
-        pytest.param(part("worker-7"), "not what it waits for", id="who is not of it"),
+        pytest.param(part(), "not pending", id="no part of it"),
+        pytest.param(part("worker-7"), "not pending", id="who is not of it"),
         pytest.param(part("worker-1", gang="h"), "", id="the rest"),
-        pytest.param(part("worker-0", gang="h"), "not what it waits for", id="the same again"),
-        pytest.param(part("main-0", gang="x"), "waits for nobody", id="who runs"),
-        pytest.param(part("main-0", gang="ghost"), "waits for nobody", id="nobody"),
+        pytest.param(part("worker-0", gang="h"), "not pending", id="the same again"),
+        pytest.param(part("main-0", gang="x"), "no replicas to place", id="who runs"),
+        pytest.param(part("main-0", gang="ghost"), "no replicas to place", id="nobody"),
         pytest.param(Suspend(job="h"), "", id="it may always be sent back"),
     ],
 )

@@ -4,14 +4,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headway.core.estimate.step_rate import SERVER, Speed, distances, equal_limits, steps_per_second
+from headway.core.estimate.step_rate import SERVER, distances, equal_limits, steps_per_second
 from headway.core.model.decision import Move, Place, Plan, Scale, SetShare, Suspend
-from headway.core.model.job import JobSpec, Mode, Phase, Task
-from headway.core.model.units import NOTHING, ReplicaId, Resources
-from headway.sim.scenario import Arrival, Costs, Failure, Scenario
+from headway.core.model.job import Phase
+from headway.core.model.units import NOTHING, ReplicaId
 from headway.sim.world import World
-from making import GIB, node
-from scenarios import TwiceAndUntouched, run
+from scenarios import TwiceAndUntouched, clusters, run
 
 often = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 WHOLE = [
@@ -19,57 +17,6 @@ WHOLE = [
     "optimus:interval=20",
 ]  # fmt: skip
 IN_PARTS = ["spread", "fair", "spread:turns=no"]
-
-
-@st.composite
-def gangs(draw, name, at):
-    kind = draw(st.sampled_from([None, "sync", "async", "ring"]))
-    request = Resources(
-        cpu=draw(st.sampled_from([0.5, 1.0])), gpu=draw(st.sampled_from([0, 0.5, 1]))
-    )
-    replicas = draw(st.integers(1, 3))
-    worker = Task(
-        name="worker",
-        replicas=replicas,
-        least=draw(st.integers(1, replicas)),
-        most=replicas + draw(st.integers(0, 2)),
-        request=request,
-    )
-    tasks = (worker,)
-    if kind in ("sync", "async"):
-        chief = (Task(name="chief", request=request),) if draw(st.booleans()) else ()
-        tasks = (Task(name=SERVER, request=Resources(cpu=0.5)), *chief, worker)
-    speed = kind and Speed(
-        kind=kind,
-        compute=draw(st.sampled_from([1.0, 4.0])),
-        fixed=draw(st.sampled_from([0.0, 0.2])),
-        transfer=draw(st.sampled_from([0.0, 0.3])),
-        per_worker=0.01,
-        latency=0.02,
-        penalty=3.0,
-        rack_penalty=2.0,
-    )
-    spec = JobSpec(tasks=tasks, speed=speed, checkpoint=Mode.SDK, total_steps=40.0)
-    return Arrival(id=name, at=at, spec=spec, work=draw(st.sampled_from([20.0, 90.0])), steps=40.0)
-
-
-@st.composite
-def clusters(draw, most_jobs=5):
-    """Every gang fits the cluster when it is empty; a node may fail."""
-    nodes = tuple(
-        node(f"QN{i}Q", cpu=6.0, speed=draw(st.sampled_from([0.5, 1.0, 2.0])), rack=f"r{i % 2}")
-        for i in range(draw(st.integers(1, 3)))
-    )
-    room = Resources(cpu=6.0, memory=GIB, gpu=4.0)
-    nodes = tuple(type(n)(id=n.id, capacity=room, speed=n.speed, rack=n.rack) for n in nodes)
-    jobs, at = [], 0.0
-    for i in range(draw(st.integers(1, most_jobs))):
-        at += draw(st.sampled_from([0.0, 0.0, 3.7, 21.0]))
-        jobs.append(draw(gangs(f"QJ{i}Q", at)))
-    broken = ()
-    if draw(st.booleans()):
-        broken = (Failure(at=draw(st.floats(1, 60)), node=nodes[0].id, lasts=30.0),)
-    return Scenario(nodes=nodes, jobs=tuple(jobs), costs=Costs(), failures=broken)
 
 
 class Restless:

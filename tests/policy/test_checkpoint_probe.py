@@ -6,7 +6,7 @@ import pytest
 
 from headway.core.model.decision import CALM, Suspend
 from headway.core.model.job import Phase
-from headway.policy.migration.checkpoint_probe import Interrupted
+from headway.policy.migration.checkpoint_probe import CheckpointProbe
 from headway.policy.registry import build
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Costs, Scenario
@@ -15,12 +15,12 @@ from making import heard, job, node, replica, snapshot
 
 def halfway(steps=100.0, **more):
     """A job that has made five of its steps."""
-    at = replace(replica("x"), track=heard(5.0, 4.0, 3.0, 2.0, 1.0))
+    at = replace(replica("x"), history=heard(5.0, 4.0, 3.0, 2.0, 1.0))
     return snapshot(jobs=[job("x", total_steps=steps, **more)], replicas=[at])
 
 
 def decide(s, at=0.5, memory=None):
-    policy = Interrupted(at=at)
+    policy = CheckpointProbe(at=at)
     return policy.decide(s, memory or policy.begin())
 
 

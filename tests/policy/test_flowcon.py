@@ -27,7 +27,7 @@ def decide(policy, tracks, before, *, trigger=Trigger.TICK, cpu=1.0, interval=20
         replicas=[replica(n, limit=limits.get(n)) for n in tracks],
     )
     for name, track in tracks.items():
-        s.replicas[f"{name}/main-0"].track = track
+        s.replicas[f"{name}/main-0"].history = track
     categories = {ReplicaId.of(n, "main", 0): c for n, c in before.items()}
     memory = FlowConMemory(interval=interval, categories=categories)
     plan, after = policy.decide(s, memory)
@@ -136,7 +136,7 @@ def test_the_threshold_does_not_depend_on_the_interval_in_ours():
 
 def _one(track):
     s = snapshot(at=AT, jobs=[job("x")], replicas=[replica("x")])
-    s.replicas["x/main-0"].track = track
+    s.replicas["x/main-0"].history = track
     return s
 
 

@@ -99,7 +99,7 @@ def test_on_each_node_it_is_flowcon():
             replicas=[replica("a"), replica("b")],
         )
         for name, track in tracks.items():
-            s.replicas[f"{name}/main-0"].track = track
+            s.replicas[f"{name}/main-0"].history = track
         return s
 
     ours, theirs = FlowCon2(threshold=0.1), FlowCon(threshold=0.1)

@@ -1,17 +1,19 @@
-"""The search for room that all policies for gangs share, and what is kept for the first in line."""
+"""The search for free capacity that all policies for gangs share, and reservations."""
 
 from dataclasses import replace
 
 import pytest
 
 from gangs import decide, gang, gpus, placed, there
+from headway.core.cycle.free_capacity import slots
 from headway.core.model.decision import CALM, Place, Suspend
 from headway.core.model.job import Mode, Phase, Task
 from headway.core.model.snapshot import Changes
 from headway.core.model.units import ReplicaId, Resources
-from headway.policy.common import free_capacity as rooms
-from headway.policy.common.free_capacity import Room, shape, slots, squeezed
-from headway.policy.common.reservation import Reserved
+from headway.policy.common import gang_placement
+from headway.policy.common.gang_placement import place_exhaustively, shape
+from headway.policy.common.node_search import NodeSearch
+from headway.policy.common.reservation import Release, Reserved, until_fits
 from headway.policy.registry import build
 from making import job, node, snapshot
 
@@ -23,17 +25,17 @@ def test_slots_are_counted_by_what_is_scarcest():
     assert slots(there, Resources()) == float("inf")
 
 
-def test_room_is_taken_and_given_back():
-    room = Room(snapshot(nodes=[gpus("a", 2), gpus("b", 2)]))
+def test_capacity_is_taken_and_given_back():
+    free = NodeSearch(snapshot(nodes=[gpus("a", 2), gpus("b", 2)]))
     one = Resources(gpu=1.0)
-    room.take("a", one)
-    assert (room.slots(one), room.free("a", one), room.free("b", one)) == (3, 1, 2)
-    other = room.copy()
+    free.take("a", one)
+    assert (free.slots(one), slots(free.node("a"), one), slots(free.node("b"), one)) == (3, 1, 2)
+    other = free.copy()
     other.give("a", one)
-    assert (room.slots(one), other.slots(one)) == (3, 4)
-    room.take("gone", one)
-    room.give("gone", one)
-    assert (room.slots(one), room.free("gone", one)) == (3, 0)
+    assert (free.slots(one), other.slots(one)) == (3, 4)
+    free.take("gone", one)
+    free.give("gone", one)
+    assert (free.slots(one), free.node("gone")) == (3, None)
 
 
 def test_a_search_that_leads_nowhere_is_given_up(monkeypatch):
@@ -51,15 +53,23 @@ def test_a_search_that_leads_nowhere_is_given_up(monkeypatch):
             )
         ],
     )
-    assert squeezed(Room(found), found.jobs["x"], fewer=False) is not None
-    monkeypatch.setattr(rooms, "TRIES", 1)
-    assert squeezed(Room(found), found.jobs["x"], fewer=False) is None
+    assert place_exhaustively(NodeSearch(found), found.jobs["x"], fewer=False) is not None
+    monkeypatch.setattr(gang_placement, "TRIES", 1)
+    assert place_exhaustively(NodeSearch(found), found.jobs["x"], fewer=False) is None
 
 
 def test_jobs_of_one_shape_need_the_same():
     small, large = gang("s", 2, least=1, most=4), gang("l", 4, least=1, most=4)
     assert shape(small, fewer=True) == shape(large, fewer=True)
     assert shape(small, fewer=False) != shape(large, fewer=False)
+
+
+def test_what_a_lost_node_would_release_counts_for_nothing():
+    s = snapshot(nodes=[gpus("a", 1)], jobs=[gang("x", 2)])
+    request = Resources(cpu=1.0, gpu=1.0)
+    lost = [Release(replica=ReplicaId("y/worker-0"), node="lost", request=request)]
+    free = NodeSearch(s)
+    assert until_fits(free, s.jobs["x"], [lost], lambda *_: pytest.fail("no slots")) is None
 
 
 def late(policy, s, **remembered):
@@ -128,8 +138,8 @@ def test_what_leaves_already_is_not_sent_away_again():
         *there("first", "a", "a", phase=Phase.SUSPENDING), *there("second", "a", "a"),
     ]  # fmt: skip
     s = snapshot(nodes=[gpus("a")], jobs=[*jobs, gang("big", 4, at=1.0)], replicas=replicas)
-    guests = {"first": None, "second": None, "ended": None}
-    plan, memory = late("gang", s, guests=guests)
+    backfilled = {"first": None, "second": None, "ended": None}
+    plan, memory = late("gang", s, backfilled=backfilled)
     assert [(type(d), d.job) for d in plan.decisions] == [(Suspend, "second")]
     assert memory.reserved.awaits == ("first", "second")
 
@@ -138,9 +148,9 @@ def test_a_cluster_of_another_size_may_have_room_for_what_had_none():
     down = gpus("c", 9, up=False)
     s = snapshot(nodes=[gpus("a"), gpus("b"), down], jobs=[gang("huge", 9)])
     key = shape(s.jobs["huge"], fewer=False)
-    _, memory = late("gang", s, hopeless=[key], size=(1.0, 32.0, 2.0**36, 4.0))
-    assert memory.hopeless == [key]
-    assert memory.size == (2.0, 64.0, 2.0**37, 8.0)
+    _, memory = late("gang", s, too_large=[key], cluster_size=(1.0, 32.0, 2.0**36, 4.0))
+    assert memory.too_large == [key]
+    assert memory.cluster_size == (2.0, 64.0, 2.0**37, 8.0)
 
 
 def test_only_who_is_in_the_way_gives():

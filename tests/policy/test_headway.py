@@ -11,7 +11,7 @@ from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Tas
 from headway.core.model.report import Report, Usage
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
-from headway.policy.common.per_replica_work import crew
+from headway.policy.common.per_replica_work import working_replicas
 from headway.policy.registry import build
 from headway.policy.share.fsp import Fsp
 from headway.policy.share.headway import Headway
@@ -45,19 +45,19 @@ def test_the_shortest_gets_nearly_all_and_the_others_a_trickle():
     found = weights(plan)
     assert found["short"] > 100 * found["long"]
     assert found["long"] >= 0.002 * sum(found.values())
-    assert "done soonest" in reasons(plan)["short"]
-    assert "promised within 110 s" in reasons(plan)["long"]
-    assert memory.shadows["short/main-0"].due == pytest.approx(20.0)
+    assert "runs first" in reasons(plan)["short"]
+    assert "behind 1 shorter job; guaranteed to finish within 110 s" in reasons(plan)["long"]
+    assert memory.reference["short/main-0"].due == pytest.approx(20.0)
     assert plan.look == ("a",)
 
 
-def test_a_promise_that_allows_no_delay_is_kept_first_and_says_so():
+def test_a_guarantee_that_allows_no_delay_is_kept_first_and_says_so():
     """It can use a fifth of the node only, and is at least 67 core-seconds: under fair sharing it
     would never wait for the other.
     """
     h = world(sized("thin", 100, demand=0.2, error=0.5), sized("short", 10))
     plan, memory = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
-    assert reasons(plan)["thin"] == "its promise, 333 s from now, allows no delay"
+    assert reasons(plan)["thin"] == "guaranteed to finish within 333 s, which allows no delay"
     assert memory.rates["thin/main-0"] == pytest.approx(0.2)
 
 
@@ -87,11 +87,11 @@ def test_unknown_sizes_share_fairly():
     assert set(weights(plan).values()) <= {1.0}
 
 
-def test_priority_doubles_the_promise():
+def test_priority_doubles_the_guarantee():
     h = world(sized("x", 50), sized("y", 50, priority=1))
     _, memory = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
-    assert memory.shadows["y/main-0"].due == pytest.approx(75.0)
-    assert memory.shadows["x/main-0"].due == pytest.approx(100.0)
+    assert memory.reference["y/main-0"].due == pytest.approx(75.0)
+    assert memory.reference["x/main-0"].due == pytest.approx(100.0)
 
 
 def look(h, at, *, jobs=(), used=None):
@@ -107,22 +107,22 @@ def test_who_ended_runs_on_in_the_reference_world_and_who_failed_does_not():
     h = world(sized("x", 100, kind="vae"), sized("y", 30), sized("z", 60))
     policy = Headway()
     _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
-    before = memory.shadows["x/main-0"].due
+    before = memory.reference["x/main-0"].due
     done = sized("y", 30, phase=Phase.SUCCEEDED)
     s = look(h, 30.0, jobs=(done,), used={"x": 0.0, "z": 0.0})
     _, memory = policy.decide(s, memory)
-    assert memory.shadows["y/main-0"].left
-    assert memory.shadows["x/main-0"].due == pytest.approx(before)
+    assert memory.reference["y/main-0"].left
+    assert memory.reference["x/main-0"].due == pytest.approx(before)
     s = look(h, 40.0, jobs=(sized("z", 60, phase=Phase.FAILED),), used={"x": 0.5})
     _, memory = policy.decide(s, memory)
-    assert "z/main-0" not in memory.shadows
-    assert memory.shadows["x/main-0"].due < before
+    assert "z/main-0" not in memory.reference
+    assert memory.reference["x/main-0"].due < before
     s = look(h, 135.0, jobs=(sized("x", 100, kind="vae", phase=Phase.SUCCEEDED),))
     _, memory = policy.decide(s, memory)
     assert memory.kinds["vae"].work == pytest.approx(100.0)
-    assert memory.shadows["x/main-0"].left  # the reference world still has it
+    assert memory.reference["x/main-0"].left  # the reference world still has it
     _, memory = policy.decide(look(h, 200.0), memory)
-    assert memory.shadows == {}
+    assert memory.reference == {}
 
 
 def test_the_true_size_of_an_uncertain_job_is_taken_when_it_ends():
@@ -150,23 +150,23 @@ def test_a_replica_of_a_gang_is_a_part_of_its_size():
     h = history(jobs=[told], replicas=crew)
     policy, memory = Headway(), Headway().begin()
     _, memory = policy.decide(assemble(h, Trigger.STARTED), memory)
-    assert [b.size for b in memory.beliefs.values()] == [40.0, 40.0]
+    assert [b.size for b in memory.estimates.values()] == [40.0, 40.0]
     _, fsp = Fsp().decide(assemble(h, Trigger.STARTED), Fsp().begin())
-    assert [s.size for s in fsp.shadows.values()] == [40.0, 40.0]
+    assert [s.size for s in fsp.reference.values()] == [40.0, 40.0]
     remember(h, Observation(at=80.0, jobs=(replace(told, phase=Phase.SUCCEEDED),)))
     _, memory = policy.decide(assemble(h, Trigger.FINISHED), memory)
     assert memory.kinds["vae"].work == pytest.approx(80.0)
     unknown, crew = gang_of_two("u", None)
     remember(h, Observation(at=80.0, jobs=(unknown,), replicas=tuple(crew)))
     _, memory = policy.decide(assemble(h, Trigger.STARTED), memory)
-    assert [b.least for b in memory.beliefs.values()] == pytest.approx([40.0 / 1.1] * 2)
+    assert [b.least for b in memory.estimates.values()] == pytest.approx([40.0 / 1.1] * 2)
 
 
 def test_a_parameter_server_does_none_of_a_paced_job():
     tasks = (Task(name="ps"), Task(name="worker", replicas=3, most=3))
-    assert crew(JobSpec(tasks=tasks, speed=Speed())) == 3
-    assert crew(JobSpec(tasks=tasks)) == 4
-    assert crew(JobSpec(tasks=tasks[:1], speed=Speed())) == 1
+    assert working_replicas(JobSpec(tasks=tasks, speed=Speed())) == 3
+    assert working_replicas(JobSpec(tasks=tasks)) == 4
+    assert working_replicas(JobSpec(tasks=tasks[:1], speed=Speed())) == 1
 
 
 def test_a_job_past_its_least_may_lag_only_a_little():
@@ -182,21 +182,21 @@ def test_what_a_job_leaves_unused_shows_what_it_can_use():
     policy = Headway()
     _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
     _, memory = policy.decide(look(h, 10.0, used={"x": 0.2, "y": 0.5}), memory)
-    assert memory.shadows["x/main-0"].demand == pytest.approx(0.22)
+    assert memory.reference["x/main-0"].demand == pytest.approx(0.22)
     _, memory = policy.decide(look(h, 20.0, used={"x": 0.215, "y": 0.5}), memory)
-    assert memory.shadows["x/main-0"].demand == pytest.approx(0.33)
+    assert memory.reference["x/main-0"].demand == pytest.approx(0.33)
 
 
 def test_a_trickle_and_a_glimpse_show_nothing_of_what_a_job_can_use():
     h = world(sized("short", 10), job("x"))
     policy = Headway()
     _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
-    memory.parts["x/main-0"] = 0.01
+    memory.minimum_cores["x/main-0"] = 0.01
     _, memory = policy.decide(look(h, 10.0, used={"short": 0.9, "x": 0.001}), memory)
-    assert memory.shadows["x/main-0"].demand == 1.0
-    memory.parts["x/main-0"] = 0.9
+    assert memory.reference["x/main-0"].demand == 1.0
+    memory.minimum_cores["x/main-0"] = 0.9
     _, memory = policy.decide(look(h, 10.5, used={"short": 0.9, "x": 0.1}), memory)
-    assert memory.shadows["x/main-0"].demand == 1.0
+    assert memory.reference["x/main-0"].demand == 1.0
 
 
 def test_it_looks_again_soon_while_steps_are_about_to_tell_a_size():
@@ -214,9 +214,9 @@ def test_for_quality_the_settled_wait():
     h = world(sized("x", 100), sized("y", 120))
     policy = Headway(objective="quality")
     _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
-    memory.beliefs["x/main-0"].settles = 0.1
+    memory.estimates["x/main-0"].settles = 0.1
     s = look(h, 20.0, used={"x": 0.9, "y": 0.1})
-    s.replicas["x/main-0"].track = replace(s.replicas["x/main-0"].track)
+    s.replicas["x/main-0"].history = replace(s.replicas["x/main-0"].history)
     plan, memory = policy.decide(s, memory)
     assert plan.wake_after
 
@@ -242,7 +242,7 @@ def test_fsp_forgets_who_is_done_in_both_worlds():
     _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
     s = look(h, 10.0, jobs=(sized("x", 10, phase=Phase.SUCCEEDED),))
     plan, memory = policy.decide(s, memory)
-    assert (plan, memory.shadows) == (CALM, {})
+    assert (plan, memory.reference) == (CALM, {})
 
 
 # -- a job that stops early, one that never ends, one that lies ---------------------------------
@@ -271,8 +271,8 @@ HONEST = [
         pytest.param(arrival("odd", 5.0, 30, says=300, declared=10000), (), id="says more"),
     ],
 )
-def test_the_others_keep_their_promises_whatever_one_does(strange, failures):
-    """A promise is the finish under fair sharing, by what was known: with that one as it is, or
+def test_the_others_keep_their_guarantees_whatever_one_does(strange, failures):
+    """A guarantee is the finish under fair sharing, by what was known: with that one as it is, or
     as it said that it would be.
     """
     said = replace(strange, work=strange.spec.expected.work.value)

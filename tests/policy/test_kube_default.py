@@ -3,10 +3,11 @@
 import pytest
 
 from headway.core.estimate.step_rate import Speed
+from headway.core.model.capabilities import Capabilities
 from headway.core.model.decision import CALM, Suspend
 from headway.core.model.job import JobSpec, Phase, Task
 from headway.core.model.units import Resources
-from headway.policy.placement.kube_default import Pods, PodsMemory
+from headway.policy.placement.kube_default import KubeDefault, KubeDefaultMemory
 from headway.policy.registry import build
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
@@ -35,14 +36,16 @@ def half(name, count, *there):
 def stuck(at=0.0, **more):
     """Two gangs of three, each holding half of a cluster of four."""
     (x, xs), (y, ys) = half("x", 3, "a", "b"), half("y", 3, "c", "d")
-    memory = PodsMemory()
+    memory = KubeDefaultMemory()
     memory.partial = {"x": None, "y": None}
     found = snapshot(nodes=list("abcd"), jobs=[x, y], replicas=[*xs, *ys], at=at, **more)
     return found, memory
 
 
 def test_what_fits_of_a_gang_is_placed_and_the_rest_waits():
-    plan, memory = Pods().decide(snapshot(nodes="ab", jobs=[waiting("x", 3)]), Pods().begin())
+    plan, memory = KubeDefault().decide(
+        snapshot(nodes="ab", jobs=[waiting("x", 3)]), KubeDefault().begin()
+    )
     (place,) = plan.decisions
     assert place.partial
     assert place.where == (("x/worker-0", "a"), ("x/worker-1", "b"))
@@ -50,7 +53,9 @@ def test_what_fits_of_a_gang_is_placed_and_the_rest_waits():
 
 
 def test_a_gang_that_fits_is_placed_whole():
-    plan, memory = Pods().decide(snapshot(nodes="abc", jobs=[waiting("x", 3)]), Pods().begin())
+    plan, memory = KubeDefault().decide(
+        snapshot(nodes="abc", jobs=[waiting("x", 3)]), KubeDefault().begin()
+    )
     assert [(d.job, d.partial) for d in plan.decisions] == [("x", False)]
     assert memory is None
 
@@ -58,7 +63,7 @@ def test_a_gang_that_fits_is_placed_whole():
 def test_a_gang_of_which_nothing_fits_just_waits():
     there = [replica("y", on="a")]
     s = snapshot(jobs=[job("y", cpu=1.0), waiting("x", 2)], replicas=there)
-    assert Pods().decide(s, Pods().begin())[0] is CALM
+    assert KubeDefault().decide(s, None)[0] is CALM
 
 
 @pytest.mark.parametrize(
@@ -67,9 +72,9 @@ def test_a_gang_of_which_nothing_fits_just_waits():
 def test_jobs_take_turns_unless_told_otherwise(turns, goes):
     x, xs = half("x", 3, "a")
     s = snapshot(nodes="abc", jobs=[waiting("y", 2), x], replicas=xs)
-    memory = PodsMemory()
+    memory = KubeDefaultMemory()
     memory.partial = {"x": None}
-    plan, memory = Pods(turns=turns).decide(s, memory)
+    plan, memory = KubeDefault(turns=turns).decide(s, memory)
     assert {d.job: [n for _, n in d.where] for d in plan.decisions} == goes
     assert all(d.partial for d in plan.decisions)
     assert list(memory.partial) == list(goes)
@@ -77,35 +82,43 @@ def test_jobs_take_turns_unless_told_otherwise(turns, goes):
 
 def test_who_waits_for_each_other_is_given_time():
     s, memory = stuck(at=10.0)
-    plan, memory = Pods().decide(s, memory)
+    plan, memory = KubeDefault().decide(s, memory)
     assert (plan.decisions, plan.wake_after) == ((), 300.0)
     later, _ = stuck(at=200.0)
-    plan, memory = Pods().decide(later, memory)
+    plan, memory = KubeDefault().decide(later, memory)
     assert plan.wake_after == pytest.approx(110.0)
 
 
 def test_a_deadlock_ends_with_the_youngest():
     s, memory = stuck(at=10.0)
-    _, memory = Pods().decide(s, memory)
+    _, memory = KubeDefault().decide(s, memory)
     late, _ = stuck(at=310.0)
-    plan, memory = Pods().decide(late, memory)
+    plan, memory = KubeDefault().decide(late, memory)
     (end,) = plan.decisions
     assert isinstance(end, Suspend)
     assert (end.job, plan.wake_after) == ("y", 0.0)
     assert memory.sent_back == {"y": None}
 
 
+def test_a_deadlock_lasts_where_nothing_can_be_suspended():
+    s, memory = stuck(at=10.0)
+    _, memory = KubeDefault().decide(s, memory)
+    late, _ = stuck(at=310.0)
+    late.capabilities = Capabilities(suspend=False)
+    assert KubeDefault().decide(late, memory)[0] is CALM
+
+
 def test_who_gave_way_waits_until_nobody_is_half_started():
     x, xs = half("x", 3, "a", "b")
-    memory = PodsMemory()
+    memory = KubeDefaultMemory()
     memory.partial, memory.sent_back = {"x": None}, {"y": None}
-    plan, memory = Pods().decide(
+    plan, memory = KubeDefault().decide(
         snapshot(nodes="abcd", jobs=[waiting("y", 3), x], replicas=xs), memory
     )
     assert [d.job for d in plan.decisions] == ["x"]
     done = job("x", tasks=workers(3))
     all_there = [replica("x", on=n, task="worker", index=i) for i, n in enumerate("abc")]
-    plan, memory = Pods().decide(
+    plan, memory = KubeDefault().decide(
         snapshot(nodes="abcd", jobs=[waiting("y", 3), done], replicas=all_there), memory
     )
     assert [(d.job, len(d.where)) for d in plan.decisions] == [("y", 1)]
@@ -114,18 +127,18 @@ def test_who_gave_way_waits_until_nobody_is_half_started():
 
 def test_no_deadlock_while_somebody_runs_who_will_leave_enough():
     x, xs = half("x", 3, "a", "b")
-    memory = PodsMemory()
+    memory = KubeDefaultMemory()
     memory.partial = {"x": None, "gone": None}
     s = snapshot(
         nodes="abc", jobs=[x, job("r", cpu=1.0)], replicas=[*xs, replica("r", on="c")], at=900.0
     )
-    plan, memory = Pods().decide(s, memory)
+    plan, memory = KubeDefault().decide(s, memory)
     assert plan is CALM
     assert memory.partial == {"x": None}
 
 
 def test_nobody_waits_and_nobody_is_half_started():
-    assert Pods().decide(running("x"), Pods().begin())[0] is CALM
+    assert KubeDefault().decide(running("x"), None)[0] is CALM
 
 
 def gangs(*works, count=3):

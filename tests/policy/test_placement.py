@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from headway.core.cycle.cluster_state import requested
+from headway.core.cycle.free_capacity import load_of
 from headway.core.cycle.policy import Chain, PerNode
 from headway.core.cycle.project import project
 from headway.core.cycle.validate import check
@@ -14,9 +14,10 @@ from headway.core.model.decision import CALM, Plan, SetShare
 from headway.core.model.job import Estimate, Expected, Phase, Task
 from headway.core.model.units import NOTHING, ReplicaId, Resources
 from headway.errors import ConfigError, UnknownName
-from headway.policy.placement.fair_placement import AsFair
-from headway.policy.placement.kube_default import Pods
-from headway.policy.placement.spread import Spread, score
+from headway.policy.common.node_search import score
+from headway.policy.placement.fair_placement import FairPlacement
+from headway.policy.placement.kube_default import KubeDefault
+from headway.policy.placement.spread import Spread
 from headway.policy.registry import CHOICES, POLICIES, build
 from headway.policy.share.fair import Fair
 from headway.policy.share.headway import Headway
@@ -92,7 +93,7 @@ def test_spread_scores_as_kube_scheduler_does():
 
 
 def test_a_pod_without_requests_counts_as_a_little():
-    taken, nominal = requested([Resources(cpu=0.5)], 2)
+    taken, nominal = load_of([Resources(cpu=0.5)], 2)
     assert taken == Resources(cpu=0.5)
     assert nominal.cpu == pytest.approx(0.6)
     assert nominal.memory == 400 * 2**20
@@ -155,7 +156,7 @@ def test_fair_takes_ceilings_and_weights_away():
     )
     plan, _ = Fair().decide(s, Fair().begin())
     assert plan.decisions == tuple(
-        SetShare(replica=ReplicaId(f"{n}/main-0"), reason="everybody alike") for n in "xy"
+        SetShare(replica=ReplicaId(f"{n}/main-0"), reason="the same weight for all") for n in "xy"
     )
     assert Fair().decide(running("x"), None)[0] is CALM
 
@@ -186,8 +187,8 @@ def test_a_ceiling_of_the_user_is_a_ceiling_in_the_reference_world_too():
     s = snapshot(jobs=jobs, replicas=[replica("x", limit=0.125), replica("y")])
     policy = Headway()
     _, memory = policy.decide(s, policy.begin())
-    assert memory.shadows["x/main-0"].demand == 0.125
-    assert memory.shadows["y/main-0"].due == pytest.approx(80.0)
+    assert memory.reference["x/main-0"].demand == 0.125
+    assert memory.reference["y/main-0"].due == pytest.approx(80.0)
     assert demand_of(s, s.replicas["x/main-0"]) == 0.125
 
 
@@ -195,8 +196,8 @@ def test_a_name_means_a_combination():
     both = build("fair")
     assert isinstance(both, Chain)
     assert [m.name for m in both.members] == ["spread", "fair"]
-    assert isinstance(build("spread"), Pods)
-    assert isinstance(both.members[0], Pods)
+    assert isinstance(build("spread"), KubeDefault)
+    assert isinstance(both.members[0], KubeDefault)
     assert isinstance(build("las").members[0], Spread)
     chain = build("spread+flowcon:paper,threshold=0.1,backoff=no,signal=range")
     inner = chain.members[1].inner
@@ -245,12 +246,12 @@ def test_a_wrong_name_says_what_would_be_right(name, error, says):
 )
 def test_a_job_goes_where_fair_sharing_would_have_put_it(request_, now, goes):
     """On node a somebody was made to finish early, who would still be there under fair sharing."""
-    policy = AsFair(PerNode(Headway()))
+    policy = FairPlacement(PerNode(Headway()))
     memory = policy.begin()
     gone = ReferenceJob(demand=1.0, size=90.0, least=90.0, sure=True, due=100.0, left=True)
     gone.request = request_
     memory.members["a"] = Headway().begin()
-    memory.members["a"].shadows[ReplicaId("gone/main-0")] = gone
+    memory.members["a"].reference[ReplicaId("gone/main-0")] = gone
     waits = job("new", phase=Phase.PENDING)
     seen = snapshot(nodes=("a", "b"), jobs=[waits], at=now)
     plan, _ = policy.decide(seen, memory)

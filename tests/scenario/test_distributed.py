@@ -145,7 +145,7 @@ def test_the_slowest_worker_sets_the_pace_and_distance_costs():
     world = simulate(
         Scenario(nodes=nodes, jobs=(ps_job(),)), Once(0.0, Place(job="x", where=where))
     )
-    expected = 10 / predict(SPEED, 3, pace=0.5, far=NEAR)
+    expected = 10 / predict(SPEED, 3, rate=0.5, far=NEAR)
     assert ended(world) == {"x": pytest.approx(expected)}
 
 

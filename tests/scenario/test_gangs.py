@@ -84,7 +84,7 @@ def test_a_gang_is_refused_whole_if_a_node_is_gone_meanwhile():
         jobs=(ring("x", 2),),
         failures=(Failure(at=5.0, node="b", lasts=20.0),),
     )
-    world, policy = World(scenario, heard=True), build("gang")
+    world, policy = World(scenario, reports=True), build("gang")
     world.next_at()
     world.jump()
     seen = assemble(remember(ClusterState(), world.observe()), Trigger.ARRIVED)

@@ -109,7 +109,7 @@ class Display:
         m = work.replicas.get(work.chief()) or next(iter(work.replicas.values()))
         seen = meter.now.get(m.id, Now())
         share = f"{m.weight / total:.0%}" if m.limit is None else f"≤{m.limit:.2f}"
-        job = self.run.loop.history.jobs.get(work.id)
+        job = self.run.loop.state.jobs.get(work.id)
         return (
             work.id,
             work.phase,
@@ -124,15 +124,15 @@ class Display:
         )
 
     def _category(self, replica: ReplicaId, now: Seconds, job: Job | None) -> str:
-        known = self.run.loop.history.replicas.get(replica)
+        known = self.run.loop.state.replicas.get(replica)
         if known is None or job is None:
             return ""
         track, said = self._categories.get(replica, (None, ""))
-        if track is not known.track:
-            found = progress(known.track, now, INTERVAL, sign=job.spec.direction.sign)
+        if track is not known.history:
+            found = progress(known.history, now, INTERVAL, sign=job.spec.direction.sign)
             slow = Category.CONVERGED if found and found.growth < GROWING else Category.GROWING
             said = slow if found else ""
-            self._categories[replica] = (known.track, said)
+            self._categories[replica] = (known.history, said)
         return said
 
 

@@ -1,1 +1,1 @@
-"""The nouns and the arithmetic. Pure: no clock, no dice, no files, standard library only."""
+"""Model and algorithms. Pure: no clock, no randomness, no files; standard library only."""

@@ -1,3 +1,1 @@
-"""One file, one policy; each is pure, and knows no other but by the registry or as what it is
-built upon.
-"""
+"""One file for each policy. Policies are pure, and are combined by the registry."""

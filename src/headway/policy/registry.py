@@ -1,10 +1,9 @@
-"""Name to policy: a dict, no magic.
+"""Policies by name.
 
-A policy that decides shares only runs on every node, after `spread` has placed the jobs (for
-`headway`, where fair sharing would have placed them); one
-that moves jobs comes before `spread`, which then sees what the moves leave. There gangs are
-placed whole; `spread` itself, and `fair`, go pod by pod. `a+b` is a chain of exactly those.
-Settings follow a colon: `flowcon:paper,threshold=0.1`.
+A policy that only decides shares runs on each node, after `spread` has placed the jobs (`headway`:
+where fair sharing would place them). A policy that migrates jobs comes before `spread`. Gangs are
+placed as a whole, except that `spread` and `fair` place pod by pod. `a+b` is a chain of exactly
+these. Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -14,19 +13,19 @@ from typing import Any
 
 from headway.core.cycle.policy import Chain, PerNode, Policy
 from headway.errors import ConfigError, UnknownName, nearest
-from headway.policy.common.user_requests import Asked
+from headway.policy.common.user_requests import UserRequests
 from headway.policy.gang.dragon import PAPER as DRAGON_PAPER
 from headway.policy.gang.dragon import Dragon, Gang
 from headway.policy.gang.kips import Kips
 from headway.policy.gang.optimus import Optimus
 from headway.policy.gang.tiresias import Tiresias
-from headway.policy.migration.checkpoint_probe import Interrupted
+from headway.policy.migration.checkpoint_probe import CheckpointProbe
 from headway.policy.migration.specon import PAPER as SPECON_PAPER
 from headway.policy.migration.specon import SpeCon
-from headway.policy.placement.fair_placement import AsFair
+from headway.policy.placement.fair_placement import FairPlacement
 from headway.policy.placement.fifo import Fifo
 from headway.policy.placement.flowcon2 import FlowCon2
-from headway.policy.placement.kube_default import Pods
+from headway.policy.placement.kube_default import KubeDefault
 from headway.policy.placement.spread import Spread
 from headway.policy.share.fair import Fair
 from headway.policy.share.flowcon import PAPER as FLOWCON_PAPER
@@ -41,69 +40,84 @@ from headway.policy.share.srpt import Srpt
 class Entry:
     make: Callable[..., Policy[Any]]
     level: str
-    """`shares` on a node, `placement`, `moves` between nodes, or `jobs`."""
+    """What it decides: `shares` on a node, `placement`, `moves` between nodes, or `jobs`."""
     about: str
     paper: dict[str, Any] | None = None
-    """Settings of its paper mode, where it has one."""
+    """Settings of its paper mode, if it has one."""
     part: dict[str, Any] | None = None
-    """What it adds to `gang`: `gang+locality` is one policy, and not a chain."""
+    """What it adds to `gang`: `gang+locality` is one policy, not a chain."""
 
 
 POLICIES: dict[str, Entry] = {
-    "fair": Entry(Fair, "shares", "no ceilings, all weigh the same: plain Docker"),
-    "headway": Entry(Headway, "shares", "soonest done first, nobody later than under fair"),
+    "fair": Entry(
+        Fair, "shares", "fair sharing as in plain Docker: the same weight for all, no limits"
+    ),
+    "headway": Entry(
+        Headway, "shares", "shortest remaining work first; no job finishes later than under fair"
+    ),
     "srpt": Entry(
         Srpt,
         "shares",
-        "least remaining work first, by the simulator's oracle; for real: first come first",
+        "shortest remaining work first, known only in simulations; otherwise in order of arrival",
     ),
     "las": Entry(Las, "shares", "least attained service first"),
-    "fsp": Entry(Fsp, "shares", "in the order in which fair sharing would finish them"),
-    "spread": Entry(Pods, "placement", "the least requested node, pod by pod: kube-scheduler"),
-    "fifo": Entry(Fifo, "placement", "first come, first served, strictly; whole gangs, packed"),
+    "fsp": Entry(
+        Fsp, "shares", "one job after another, in the order in which fair sharing would finish them"
+    ),
+    "spread": Entry(
+        KubeDefault, "placement", "the least requested node, pod by pod, as kube-scheduler"
+    ),
+    "fifo": Entry(Fifo, "placement", "strict first come, first served; whole gangs, packed"),
     "tiresias": Entry(
-        Tiresias, "jobs", "least attained service in the cluster, by suspending (NSDI 2019)"
+        Tiresias, "jobs", "least attained service in the cluster, with preemption (NSDI 2019)"
     ),
     "flowcon": Entry(
-        FlowCon, "shares", "ceilings by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER
+        FlowCon, "shares", "limits by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER
     ),
     "flowcon2": Entry(
         FlowCon2,
         "placement",
-        "flowcon on each node, and jobs where it would leave them most (our reading of TCC 2022)",
+        "flowcon, and jobs placed where they get most CPU (reconstruction of TCC 2022)",
         FLOWCON_PAPER,
     ),
     "specon": Entry(
-        SpeCon, "moves", "converged jobs go where they are least in the way (2021)", SPECON_PAPER
+        SpeCon,
+        "moves",
+        "migrates converged jobs to nodes with less competition (2021)",
+        SPECON_PAPER,
     ),
     "interrupted": Entry(
-        Interrupted, "moves", "for `headway calibrate`: each job saved and started again once"
+        CheckpointProbe, "moves", "saves and restarts each job once, for `headway calibrate`"
     ),
     "gang": Entry(
-        Gang, "jobs", "jobs start whole, in order, with room kept for the first in line", part={}
+        Gang,
+        "jobs",
+        "whole gangs in order of arrival, with a reservation for the first that waits",
+        part={},
     ),
     "locality": Entry(
-        Gang, "jobs", "gang, on one node or the fewest, ps with the most", part={"local": True}
+        Gang,
+        "jobs",
+        "gang, on as few nodes as possible, ps with most workers",
+        part={"local": True},
     ),
     "elastic": Entry(
-        Gang, "jobs", "gang, and workers come and go while a job runs", part={"elastic": True}
+        Gang, "jobs", "gang, and adds and removes workers while jobs run", part={"elastic": True}
     ),
     "dragon": Entry(
-        Dragon, "jobs", "gang, locality and elastic together (CLOSER 2019)", DRAGON_PAPER
+        Dragon, "jobs", "gang, locality and elastic combined (CLOSER 2019)", DRAGON_PAPER
     ),
-    "kips": Entry(
-        Kips, "jobs", "workers and their CPU given and taken by load (our reading of KIPS 2022)"
-    ),
-    "optimus": Entry(Optimus, "jobs", "workers to whom they save most time (EuroSys 2018)"),
+    "kips": Entry(Kips, "jobs", "workers and their CPU by load (reconstruction of KIPS 2022)"),
+    "optimus": Entry(Optimus, "jobs", "workers to the jobs that gain most (EuroSys 2018)"),
 }
 
 
 def build(text: str) -> Policy[Any]:
-    """The policy that a name means, everywhere a policy is named. `@name`: as it runs for real,
-    with what people ask for before it, and gangs never started in part.
+    """Return the policy for a name. `@name`: as on real platforms, with user requests first, and
+    with gangs that never start partially.
     """
     if text.startswith("@"):
-        return Chain(Asked(), _build(text[1:], whole=True), name=text)
+        return Chain(UserRequests(), _build(text[1:], whole=True), name=text)
     return _build(text, whole=False)
 
 
@@ -111,7 +125,7 @@ def _build(text: str, *, whole: bool) -> Policy[Any]:
     parts = _joined(text.split("+"))
     members = [_member(part) for part in parts]
     if whole:
-        members = [Spread() if isinstance(m, Pods) else m for m in members]
+        members = [Spread() if isinstance(m, KubeDefault) else m for m in members]
     if len(members) > 1:
         return Chain(*members, name=text)
     level = POLICIES[parts[0].partition(":")[0]].level
@@ -119,19 +133,19 @@ def _build(text: str, *, whole: bool) -> Policy[Any]:
 
 
 def _combined(policy: Policy[Any], level: str, name: str, *, whole: bool) -> Policy[Any]:
-    """What a bare name stands for."""
+    """Return the policies that a single name stands for."""
     if isinstance(policy, PerNode) and policy.name == "headway":
-        return AsFair(policy, name=name)
+        return FairPlacement(policy, name=name)
     if level == "shares":
         by_pod = policy.name == "fair" and not whole
-        return Chain(Pods() if by_pod else Spread(), policy, name=name)
+        return Chain(KubeDefault() if by_pod else Spread(), policy, name=name)
     if level == "moves":
         return Chain(policy, Spread(), PerNode(Fair()), name=name)
     return replace(policy, name=name) if level == "jobs" else policy  # type: ignore[type-var]
 
 
 def _joined(parts: list[str]) -> list[str]:
-    """The parts of one policy for whole jobs, as one.
+    """Merge the parts of one policy for whole jobs.
 
     >>> _joined(["gang", "locality", "elastic:restart=5", "fair"])
     ['gang:local=True,elastic=True,restart=5', 'fair']
@@ -212,4 +226,4 @@ CHOICES = {
     "rule": ("share", "pressure"),
     "balance": ("ceil", "floor"),
 }
-"""What a setting may be that is a word."""
+"""Allowed words for settings."""

@@ -1,4 +1,4 @@
-"""The driver that waits: for what happens, or for when the policy wants to be woken."""
+"""Drive a loop in real time: wait for an event, or for the time at which the policy wakes."""
 
 from math import inf
 from typing import Any, Protocol
@@ -10,18 +10,18 @@ from headway.runtime.loop import Loop
 
 
 class Platform(Backend, Protocol):
-    """A backend whose world moves by itself."""
+    """A backend on which events happen in real time."""
 
     @property
     def over(self) -> bool: ...
     def clock(self) -> Seconds: ...
     def wait(self, timeout: Seconds) -> Trigger | None:
-        """Sleep until something happens, and say what; None: nothing did."""
+        """Wait for an event and return its trigger; None: timeout."""
         ...
 
 
 class Watcher(Protocol):
-    """Somebody who looks on, at times of its own; it decides nothing."""
+    """An observer with its own interval, for example a display; it decides nothing."""
 
     @property
     def due(self) -> Seconds: ...
@@ -29,8 +29,8 @@ class Watcher(Protocol):
 
 
 def drive(platform: Platform, loop: Loop[Any], watcher: Watcher) -> None:
-    """Step through a run to its end."""
-    wake = 0.0  # the first cycle comes at once
+    """Run the loop until the run is over."""
+    wake = 0.0  # the first cycle runs at once
     while not platform.over:
         trigger = platform.wait(min(wake, watcher.due) - platform.clock())
         now = platform.clock()

@@ -1,15 +1,15 @@
-"""Write before you act: one cycle, one line.
+"""The journal: one line per cycle, written before acting.
 
-A line is begun, and made durable, before the first act (`intend`) and ended after the last
-(`settle`). So a file whose last line is not ended tells exactly which acts are in doubt.
+A line is started and made durable before the first action (`intend`), and completed after the last
+(`settle`). If the last line of a file is incomplete, it shows which actions are in doubt.
 
     {"cycle": 7, "at_s": 40.0, "trigger": "arrived", "seen": {…}, "plan": {…}, "outcomes": […]}
 
-The first line of a file begins with the number of the format: {"format": 2, "cycle": 1, …}. A file
-of another format is refused, and left as it is.
+The first line of a file starts with the number of the format: {"format": 2, "cycle": 1, …}. A file
+of another format is refused unchanged.
 
-Every 100 cycles a line also carries a digest of the policy's memory, and every ten minutes
-the memory itself: a restart takes up the last one and folds the later lines again.
+Every 100 cycles, a line also contains a digest of the policy's memory, and every ten minutes the
+memory itself: a restart reads the last one and folds the later lines again.
 """
 
 import hashlib
@@ -30,8 +30,8 @@ from headway.errors import ConfigError
 from headway.policy import registry
 
 FORMAT = 2
-"""Of the journal and of the run directory. Format 1 (Headway 0.1) has no number: other class names
-and phases.
+"""Of the journal and of the run directory. Format 1 (Headway 0.1) has no number, and has other
+class names and phases.
 """
 DIGEST_EVERY = 100
 MEMORY_EVERY: Seconds = 600.0
@@ -41,16 +41,16 @@ class Journal(Protocol):
     def intend(
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
     ) -> None:
-        """Write down what was seen and what is about to be done."""
+        """Write the observation and the plan, before acting."""
         ...
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
-        """Write down what came of it."""
+        """Write the outcomes."""
         ...
 
 
 class NoJournal:
-    """For whoever needs no record, such as a simulation without `--journal`."""
+    """Discards everything, for example in a simulation without `--journal`."""
 
     def intend(
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
@@ -62,7 +62,7 @@ class NoJournal:
 
 
 class FileJournal:
-    """Lines in a file. `durable`: each half of a line survives a crash of the machine."""
+    """Writes to a file. `durable`: each half of a line survives a crash of the machine."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class FileJournal:
         policy: str = "",
         most: int | None = None,
     ) -> None:
-        """`cycle`: the last one that is in the file already. `policy`: who decides. `most`: a file
-        of so many bytes makes room for a new one, and only the last before it is kept.
+        """`cycle`: the last one in the file. `policy`: its name. `most`: size in bytes at which a
+        new file is started; one earlier file is kept.
         """
         self._path, self._policy, self._most = path, policy, most
         self._durable = durable
@@ -87,7 +87,7 @@ class FileJournal:
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
     ) -> None:
         if self._most is not None and self._file.tell() >= self._most:
-            self._begin_anew()
+            self._rotate()
         self._cycle += 1
         line: dict[str, Any] = {
             **({"format": FORMAT} if self._empty else {}),
@@ -115,11 +115,11 @@ class FileJournal:
         self._empty = file.tell() == 0
         return file
 
-    def _begin_anew(self) -> None:
+    def _rotate(self) -> None:
         self._file.close()
         self._path.replace(_earlier(self._path))
         self._file = self._open()
-        self._memory_at = None  # the first line has it
+        self._memory_at = None  # the first line contains it
 
     def _about(self, memory: Any, at: Seconds) -> dict[str, Any]:
         due = self._memory_at is None or at - self._memory_at >= MEMORY_EVERY
@@ -149,7 +149,7 @@ def digest(memory: Any) -> str:
 
 
 def check_format(path: Path) -> None:
-    """Refuse a journal of another format. A file too short to tell is one that was just begun."""
+    """Refuse a journal of another format. A file that is too short to tell is accepted."""
     with path.open("rb") as file:
         head = file.read(64)
     numbered = _NUMBERED.match(head)
@@ -159,18 +159,18 @@ def check_format(path: Path) -> None:
 
 
 def refuse_format(what: str, path: Path, number: int) -> None:
-    """Unless it is the format of this Headway."""
+    """Raise an error unless it is the format of this version."""
     if number == FORMAT:
         return
     raise ConfigError(
         f"{what} {path} was written in format {number}; this Headway reads format {FORMAT}",
         where=str(path),
-        hint="use Headway 0.1 for it" if number == 1 else "use the Headway that wrote it",
+        hint="use Headway 0.1 for it" if number == 1 else "use the version that wrote it",
     )
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """The cycles of a journal, decoded; the last one without `outcomes` if it is in doubt."""
+    """Yield the cycles of a journal, decoded; the last one without `outcomes` if it is in doubt."""
     if _earlier(path).exists():
         yield from _read(_earlier(path))
     yield from _read(path)
@@ -183,14 +183,14 @@ def _earlier(path: Path) -> Path:
 
 def _read(path: Path) -> Iterator[dict[str, Any]]:
     check_format(path)
-    assert registry.POLICIES  # noqa: S101 - with the policies, the memories of all are known
+    assert registry.POLICIES  # noqa: S101 - importing the policies registers their memories
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, 1):
             line = _load(text) if text.endswith("\n") else _load_torn(text)
             if line is None:
                 if not text.endswith("\n"):
-                    return  # torn before the plan was written: nothing had been done yet
-                raise ConfigError("this line is no cycle of a journal", where=f"{path}:{number}")
+                    return  # incomplete before the plan: nothing has been done
+                raise ConfigError("invalid line in the journal", where=f"{path}:{number}")
             for key in ("seen", "plan", "refused", "memory"):
                 if key in line:
                     line[key] = from_plain(line[key])
@@ -199,12 +199,12 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
             line["trigger"] = Trigger(line["trigger"])
             yield line
             if not text.endswith("\n"):
-                return  # somebody may still be writing it: what follows is its other half
+                return  # another process may still be writing the rest
 
 
 def mend(path: Path) -> None:
-    """End the last line, if we died while writing it: `outcomes` null says that nobody knows what
-    came of its plan. What had not even a plan was never begun, and goes.
+    """Complete the last line if the process died while writing it: `outcomes` null means that they
+    are unknown. A line without a plan is removed, because nothing has been done.
     """
     check_format(path)
     with path.open("rb+") as file:
@@ -229,8 +229,8 @@ def _load(text: str) -> dict[str, Any] | None:
 
 
 def _load_torn(text: str) -> dict[str, Any] | None:
-    """The last line, if we died while writing it. The plan comes last before the outcomes: once
-    it can be read, all of `intend` was written, and the acts are in doubt.
+    """Read an incomplete last line. The plan is last before the outcomes: if it is readable, all of
+    `intend` was written, and the actions are in doubt.
     """
     head = text.rpartition(_OUTCOMES)[0]
     if not head:
@@ -240,7 +240,7 @@ def _load_torn(text: str) -> dict[str, Any] | None:
 
 
 def _brief(outcome: Outcome) -> str:
-    """Without the decision: the outcomes stand in the order of those that were accepted."""
+    """Encode an outcome without its decision; outcomes are in the order of accepted decisions."""
     name = type(outcome).__name__
     if isinstance(outcome, Refused | Failed):
         return to_json({"is": name, "why": outcome.why})
@@ -248,7 +248,9 @@ def _brief(outcome: Outcome) -> str:
 
 
 def _whole(line: dict[str, Any]) -> tuple[Outcome, ...]:
-    """Of equal decisions the later are refused: they are taken out one for one, from the back."""
+    """Add the accepted decisions. Of equal decisions, the later ones were refused: remove these
+    from the back.
+    """
     accepted = list(reversed(line["plan"].decisions))
     for each in reversed(line.get("refused", ())):
         accepted.remove(each.decision)

@@ -15,37 +15,37 @@ M = TypeVar("M")
 
 
 class Loop(Generic[M]):
-    """One look at the world and the answer to it. Agent, scheduler, operator and simulator all
-    call `step`; they differ in what wakes them and in which backend they pass.
+    """Observe, decide, validate, write to the journal, act. `run`, `operator` and `simulate` all
+    call `step`; they differ in what wakes them and in the backend that they pass.
     """
 
     def __init__(self, backend: Backend, policy: Policy[M], journal: Journal) -> None:
         self.backend, self.policy, self.journal = backend, policy, journal
-        self.history, self.memory = ClusterState(), policy.begin()
+        self.state, self.memory = ClusterState(), policy.begin()
         self.look: tuple[NodeId, ...] = ()
 
     def step(self, trigger: Trigger) -> Seconds | None:
-        """Run one cycle; return how long the policy would like to sleep."""
+        """Run one cycle; return the time until the policy must run again."""
         seen = self.backend.observe(self.look if trigger is Trigger.TICK else ())
-        self.history = remember(self.history, seen)
-        snapshot = assemble(self.history, trigger)
+        self.state = remember(self.state, seen)
+        snapshot = assemble(self.state, trigger)
         plan, self.memory = self.policy.decide(snapshot, self.memory)
         verdict = check(plan, snapshot)
-        self.journal.intend(trigger, seen, plan, verdict, self.memory)  # durable before we act
+        self.journal.intend(trigger, seen, plan, verdict, self.memory)  # durable before acting
         done = tuple([self.backend.act(d) for d in verdict.accepted])
         self.journal.settle(done)
         self.look = plan.look
         return plan.wake_after
 
     def take_up(self, lines: Sequence[dict[str, Any]]) -> None:
-        """Go on where an earlier process stopped: fold again what it saw, from its journal. What
-        it was about to do is not done again; the next look shows what came of it.
+        """Restore the state of an earlier process from its journal, by folding its observations
+        again. Its last decisions are not repeated; the next observation shows their outcome.
         """
         known = max((i for i, line in enumerate(lines) if "memory" in line), default=-1)
         for i, line in enumerate(lines):
-            self.history = remember(self.history, line["seen"])
+            self.state = remember(self.state, line["seen"])
             if i == known:
                 self.memory = line["memory"]
             elif i > known:
-                snapshot = assemble(self.history, line["trigger"])
+                snapshot = assemble(self.state, line["trigger"])
                 _, self.memory = self.policy.decide(snapshot, self.memory)

@@ -1,4 +1,4 @@
-"""What a run achieved, and how it compares."""
+"""Results of a run, and their comparison with a baseline."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -26,7 +26,9 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One policy, one seed. `faster`, `slower` and `worst_ratio` are against the first policy."""
+    """Result of one policy with one seed. `faster`, `slower` and `worst_ratio` compare it with the
+    first policy.
+    """
 
     policy: str
     backend: str
@@ -45,12 +47,12 @@ class Result:
     worst_ratio: float
     per_job: tuple[JobResult, ...]
     mean_running_s: float = 0.0
-    """From its start to its end; completion is waiting and running together."""
+    """Mean time from start to finish; completion time includes waiting."""
     cpu_allocated: float | None = None
-    """Part of the cluster's cores that replicas held: by request, else by use."""
+    """Fraction of the cluster's cores that replicas held: by request, otherwise by usage."""
     cpu_useful: float | None = None
-    """Part of them that made progress: without half-started jobs, and without the time in which
-    workers waited for slower or distant ones."""
+    """Fraction of the cores that made progress: without partially started jobs, and without time in
+    which workers waited for slower or distant ones."""
     gpu_allocated: float | None = None
     gpu_useful: float | None = None
     deadlocks: int = 0
@@ -58,7 +60,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What was held and what of it was useful, as parts of what there was. None: not known."""
+    """Held and useful capacity, as fractions of the cluster. None: unknown."""
 
     cpu_allocated: float | None = None
     cpu_useful: float | None = None
@@ -87,8 +89,8 @@ def summarise(  # noqa: PLR0913 - each is one figure of the result
     held: Held | None = None,
     baseline: "Result | None" = None,
 ) -> Result:
-    """`used`: work done in all; `capacity`: what could be done in a second; `quality`: how long
-    each job took to its quality, where that is known.
+    """`used`: work of all jobs; `capacity`: work that the cluster can do in a second; `quality`:
+    times to quality, as far as known.
     """
     completions = sorted(j.completion_s for j in per_job)
     makespan = max(j.finished_s for j in per_job) - min(j.submitted_s for j in per_job)
@@ -120,14 +122,14 @@ def summarise(  # noqa: PLR0913 - each is one figure of the result
 
 
 def against(result: Result, baseline: Result) -> Result:
-    """The same, compared with another run of the same jobs."""
+    """Return the result compared with another run of the same jobs."""
     faster, slower, worst = _against(result.per_job, baseline.per_job)
     return replace(result, faster=faster, slower=slower, worst_ratio=worst)
 
 
 def _against(ours: Sequence[JobResult], theirs: Sequence[JobResult]) -> tuple[int, int, float]:
-    """Jobs that finish earlier, jobs that are losers (later than 1.01 times the
-    other's completion plus a second), and the worst ratio.
+    """Return the number of faster jobs, of slower jobs (completion above 1.01 times the other's
+    plus a second), and the worst ratio.
     """
     faster = slower = 0
     worst = 0.0
@@ -140,7 +142,7 @@ def _against(ours: Sequence[JobResult], theirs: Sequence[JobResult]) -> tuple[in
 
 
 def to_json(results: Sequence[Result]) -> dict[str, Any]:
-    """One object a policy: its figures, or over several seeds their mean, sd, min and max."""
+    """Return the figures of a policy, or their mean, sd, min and max over several seeds."""
     first = results[0]
     head = {"policy": first.policy, "backend": first.backend}
     if len(results) == 1:
@@ -153,7 +155,7 @@ def to_json(results: Sequence[Result]) -> dict[str, Any]:
 
 
 def from_json(plain: dict[str, Any]) -> Result:
-    """The result that `to_json` was given, of one run."""
+    """Invert `to_json` for one run."""
     jobs = tuple(JobResult(**job) for job in plain["per_job"])
     known = {k: plain[k] for k in Result.__slots__ if k != "per_job" and k in plain}
     return Result(**known, per_job=jobs)

@@ -1,1 +1,1 @@
-"""The driver that jumps from event to event, and a world to jump in. Same loop, same policies."""
+"""The simulator: the same loop and policies over simulated nodes and time."""

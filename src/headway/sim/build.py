@@ -1,4 +1,4 @@
-"""A checked workload to a scenario: the last place where a user's mistake is named."""
+"""Build a scenario from a validated workload."""
 
 import csv
 from dataclasses import replace
@@ -23,13 +23,13 @@ from headway.spec.speed import SpeedSpec
 from headway.spec.workload import CostSpec, CurveSpec, JobEntry, Profile, Sizes, Workload
 
 SIMULATED = frozenset({"envFrom", "mounts", "podTemplate", "ttlSecondsAfterFinished"})
-"""Of what not every platform can do: what makes no difference to how long jobs take."""
+"""Fields that not every platform supports, and that do not change how long jobs take."""
 
 
 def to_scenario(
     workload: Workload, *, seed: int | None = None, path: Path | None = None
 ) -> Scenario:
-    """`path` is the workload's file: what it names is looked for beside it."""
+    """`path`: the file of the workload; files that it names are relative to it."""
     written = expand(workload, seed)
     nodes = written.to_nodes()
     where = str(path) if path else "workload"
@@ -77,7 +77,7 @@ def _costs(given: CostSpec) -> Costs:
 
 
 def _own(profile: Profile, general: CostSpec) -> Costs | None:
-    """What saving costs this job, where its profile knows."""
+    """Return the costs of this job, if its profile has some."""
     own = {k: v for k in ("save_s", "restore_s") if (v := getattr(profile, k)) is not None}
     return _costs(general.model_copy(update={**own, "cost_sd_s": 0.0})) if own else None
 
@@ -90,7 +90,7 @@ def _spec(
         manifest = read_manifest(beside / job.manifest).spec
         if profile.speed is not None:
             _suits(profile.speed, manifest, job, beside)
-    if manifest is None:  # simulated jobs can save themselves unless they say otherwise
+    if manifest is None:  # simulated jobs save checkpoints unless the manifest says otherwise
         manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
     refuse_unsupported(manifest, SIMULATED, job=job.name, where=where)
     expected = _known(profile, sizes, dice)
@@ -133,19 +133,19 @@ def _curve(spec: CurveSpec, steps: float, beside: Path) -> Curve:
 
 
 def _measured(path: Path, noise: float, steps: float) -> Curve:
-    """A CSV of step and value; a first line that is no numbers is taken for its header."""
+    """Read a CSV file of step and value; a first line without numbers is a header."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = [(i, row) for i, row in enumerate(csv.reader(file), 1) if row]
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("cannot read this curve", where=str(path), hint=str(error)) from None
+        raise ConfigError("cannot read the loss curve", where=str(path), hint=str(error)) from None
     points = [p for i, row in rows if (p := _point(row, f"{path}:{i}", header=i == 1))]
     if len(points) < 2 or points[0][1] == points[-1][1]:
         raise ConfigError(
             "a curve needs two points and a change", where=str(path), hint="columns: step, value"
         )
     if any(b[0] <= a[0] for a, b in pairwise(points)):
-        raise ConfigError("steps must grow from line to line", where=str(path))
+        raise ConfigError("steps must increase from line to line", where=str(path))
     last = max(steps, points[-1][0])
     scaled = tuple((step / last, value) for step, value in points)
     return Curve(
@@ -164,7 +164,7 @@ def _point(row: list[str], where: str, *, header: bool) -> tuple[float, float] |
         ) from None
     if not (isfinite(step) and isfinite(value)):
         raise ConfigError(
-            "a curve may not hold NaN or infinity", where=where, hint="leave that line out"
+            "a curve must not contain NaN or infinity", where=where, hint="remove this line"
         )
     return step, value
 

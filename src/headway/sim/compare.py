@@ -1,4 +1,4 @@
-"""The same workload under several policies and seeds, seeds in parallel processes."""
+"""Run a workload under several policies and seeds, with seeds in parallel processes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -18,7 +18,7 @@ from headway.spec.workload import Workload
 
 R = TypeVar("R")
 Progress = Callable[[int, int], None]
-"""Called with (runs done, runs in all)."""
+"""Called with (runs done, all runs)."""
 
 
 def compare(
@@ -30,10 +30,10 @@ def compare(
     journal: Path | None = None,
     progress: Progress = lambda done, total: None,
 ) -> list[list[Result]]:
-    """One list of results a policy, in the order of the seeds."""
+    """Return a list of results for each policy, in the order of the seeds."""
     for policy in policies:
-        build(policy)  # an unknown name should not cost a simulation
-    to_scenario(workload, seed=seeds[0], path=path)  # nor should a mistake in the workload
+        build(policy)  # fail on an unknown name before the first simulation
+    to_scenario(workload, seed=seeds[0], path=path)  # and on an invalid workload
     tasks = [(workload, list(policies), seed, path, journal) for seed in seeds]
     by_seed: dict[int, list[Result]] = {}
     for done, (seed, results) in enumerate(in_parallel(run_seed, tasks), 1):
@@ -45,7 +45,7 @@ def compare(
 def run_seed(
     workload: Workload, policies: Sequence[str], seed: int, path: Path | None, journal: Path | None
 ) -> tuple[int, list[Result]]:
-    """All policies on one seed."""
+    """Run all policies with one seed."""
     return seed, run_all(to_scenario(workload, seed=seed, path=path), policies, journal=journal)
 
 
@@ -56,34 +56,34 @@ def run_all(
     journal: Path | None = None,
     progress: Progress = lambda done, total: None,
 ) -> list[Result]:
-    """One scenario under each policy; the first is what the others are measured against."""
+    """Run a scenario under each policy; the first is the baseline of the others."""
     made = [build(policy) for policy in policies]
     results: list[Result] = []
     for done, policy in enumerate(policies):
         progress(done, len(policies))
         name = journal_name(journal, policy, policies) if journal else None
         if name:
-            name.unlink(missing_ok=True)  # a simulation is a run of its own, and never goes on
-        book = FileJournal(name, durable=False, policy=policy) if name else None
-        world = simulate(scenario, made[done], journal=book)
-        if book:
-            book.close()
+            name.unlink(missing_ok=True)  # a simulation never continues an earlier one
+        writer = FileJournal(name, durable=False, policy=policy) if name else None
+        world = simulate(scenario, made[done], journal=writer)
+        if writer:
+            writer.close()
         results.append(summary(world, policy, results[0] if results else None))
     return results
 
 
 def journal_name(journal: Path, policy: str, policies: Sequence[str]) -> Path:
-    """The file asked for; with several policies, one beside it for each."""
+    """Return the file to write; with several policies, one beside it for each."""
     return journal if len(policies) == 1 else journal.with_stem(f"{journal.stem}-{policy}")
 
 
 def in_parallel(run: Callable[..., R], tasks: Sequence[tuple[Any, ...]]) -> Iterator[R]:
-    """What `run` gives for each of the tasks, on every core, as each is done."""
+    """Call `run` for each task, on all cores; yield results as they are completed."""
     workers = min(len(tasks), len(sched_getaffinity(0)))
     if workers < 2:
         yield from (run(*task) for task in tasks)
         return
-    # A spawned process starts clean: it inherits no threads and no locks.
+    # A spawned process inherits no threads and no locks.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for future in as_completed([pool.submit(run, *task) for task in tasks]):
             yield future.result()

@@ -1,8 +1,8 @@
-"""Loss against work done: what a simulated script would have printed.
+"""Loss curves: the values that a simulated script prints.
 
-A curve says which part of its whole improvement a job has reached after a part of its steps.
-Values logged on the way carry noise that depends on seed, job and step alone, so that a job
-prints the same at the same step under every policy.
+A curve gives the fraction of its total improvement that a job has reached after a fraction of its
+steps. Logged values have noise that depends only on seed, job and step, so that a job prints the
+same value at the same step under every policy.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from headway.errors import ConfigError
 
 MOST_POINTS = 2048
-"""A job with more steps than this logs only every so many."""
+"""Most values that a job logs."""
 SETTLED = 0.95
-"""Quality: this part of the eventual improvement."""
+"""Quality: this fraction of the total improvement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +25,16 @@ class Curve:
     shape: str = "inverse"
     """`inverse`: 1/(ak+b)+c as Optimus fits it; `exponential` with a floor; or `measured`."""
     bend: float = 0.0
-    """How early the improvement comes; found from `at20` by `bent`."""
+    """How early the improvement comes; computed from `at20` by `bent`."""
     start: float = 1.0
     end: float = 0.1
     noise: float = 0.0
-    """Standard deviation of one logged value, as a part of it."""
+    """Relative standard deviation of a logged value."""
     points: tuple[tuple[float, float], ...] = ()
-    """For `measured`: (part of the steps, value)."""
+    """For `measured`: (fraction of the steps, value)."""
 
     def improvement(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Part of the whole improvement reached after the part `x` of the steps."""
+        """Return the fraction of the improvement after the fraction `x` of the steps."""
         if self.shape == "measured":
             at, values = np.array(self.points).T
             return np.asarray((np.interp(x, at, values) - self.start) / (self.end - self.start))
@@ -48,13 +48,13 @@ class Curve:
 
 @lru_cache(maxsize=1024)
 def settled_after(curve: Curve) -> float:
-    """The part of the steps after which `SETTLED` of the improvement is reached."""
+    """Return the fraction of the steps after which `SETTLED` of the improvement is reached."""
     x = np.linspace(0.0, 1.0, 4097)
     return float(x[int(np.argmax(curve.improvement(x) >= SETTLED))])
 
 
 def bent(shape: str, at20: float) -> float:
-    """The bend of a curve that reaches the part `at20` of its improvement in the first fifth.
+    """Return the bend with which the fraction `at20` of the improvement comes in the first fifth.
 
     >>> round(bent("inverse", 0.65), 3)
     6.429
@@ -72,7 +72,7 @@ def bent(shape: str, at20: float) -> float:
 
 
 class Log:
-    """All values that one run of a job prints, drawn when first asked for."""
+    """All values that a job prints."""
 
     def __init__(self, curve: Curve, steps: float, key: tuple[int, int]) -> None:
         self._steps, self._points = steps, max(1, min(int(steps), MOST_POINTS))
@@ -82,7 +82,7 @@ class Log:
         self._sums = np.concatenate(([0.0], np.cumsum(self._values)))
 
     def between(self, after: float, until: float) -> tuple[float, float] | None:
-        """Mean and largest of the values printed in these steps; None if there were none."""
+        """Return mean and maximum of the values printed in these steps; None if there are none."""
         first = int(after / self._steps * self._points + 1e-9)
         last = int(until / self._steps * self._points + 1e-9)
         if last <= first:

@@ -1,4 +1,4 @@
-"""The driver that jumps: to the next event of the world, or to when the policy wants to wake."""
+"""Run a simulation: jump to the next event, or to the time at which the policy wakes."""
 
 import gc
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from headway.sim.scenario import Scenario
 from headway.sim.world import World
 
 MOST_IDLE = 10_000
-"""Ticks in a row with nothing left to happen, before a run is given up."""
+"""Ticks in a row without further events, after which a run is given up."""
 
 
 def simulate(
@@ -25,8 +25,8 @@ def simulate(
     journal: Journal | None = None,
     record: bool = False,
 ) -> World:
-    """Run a scenario to its end; the world that is left knows what happened."""
-    world = World(scenario, heard=policy.listens, record=record)
+    """Run a scenario to its end; return the world with its results."""
+    world = World(scenario, reports=policy.listens, record=record)
     loop = Loop(world, policy, journal or NoJournal())
     with _no_collector():
         _run(world, loop)
@@ -49,7 +49,7 @@ def _run(world: World, loop: Loop[Any]) -> None:
 
 @contextmanager
 def _no_collector() -> Iterator[None]:
-    """A run makes no reference cycles, and looking for them would cost a seventh of its time."""
+    """Disable the garbage collector: a run makes no reference cycles, and it costs a seventh."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -62,6 +62,6 @@ def _no_collector() -> Iterator[None]:
 def _stuck(world: World) -> ConfigError:
     waiting = ", ".join(list(world.jobs)[:3])
     return ConfigError(
-        f"{len(world.jobs)} jobs wait for room that never comes, such as {waiting}",
-        hint="give the nodes more CPU, memory or GPUs, or ask for less",
+        f"{len(world.jobs)} pending jobs never fit, for example {waiting}",
+        hint="give the nodes more CPU, memory or GPUs, or request less",
     )

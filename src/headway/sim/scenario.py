@@ -1,4 +1,4 @@
-"""A workload written out: what the world is made of."""
+"""A scenario: a workload with all jobs written out, as the simulator runs it."""
 
 from dataclasses import dataclass, field
 
@@ -26,18 +26,18 @@ class Arrival:
     spec: JobSpec
     work: CoreSeconds
     demand: Cores = 1.0
-    """The most cores one of its replicas can use at once."""
+    """The most cores that one of its replicas can use."""
     steps: float = 1000
     curve: Curve = field(default_factory=Curve)
     silent: bool = False
-    """It prints nothing."""
+    """Whether it prints no values."""
     costs: Costs | None = None
-    """Its own; None: those of the scenario."""
+    """Costs of this job; None: those of the scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A node that goes down for a while, or a job one of whose replicas dies."""
+    """A node that is down for a while, or a job of which a replica fails."""
 
     at: Seconds
     node: NodeId | None = None

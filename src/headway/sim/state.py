@@ -1,4 +1,4 @@
-"""What the world keeps of each node, job and replica. Changed in place, by the world alone."""
+"""State of the simulated nodes, jobs and replicas. Only the world changes it, in place."""
 
 from collections.abc import Sequence
 from math import inf
@@ -28,7 +28,7 @@ class NodeState:
     def __init__(self, node: Node) -> None:
         self.node, self.up, self.version = node, True, 0
         self.due = inf
-        """When the first of its jobs ends, as it stands on the agenda."""
+        """When the first of its jobs ends, as in the event queue."""
         self.replicas: dict[ReplicaId, ReplicaState] = {}
 
     def to_core(self) -> Node:
@@ -38,8 +38,9 @@ class NodeState:
 
 class ReplicaState:
     __slots__ = (
-        "bound_for", "came_at", "came_used", "cores", "demand", "heard_at", "heard_done",
-        "heard_used", "id", "job", "limit", "node", "phase", "request", "task", "used", "weight",
+        "bound_for", "cores", "demand", "id", "job", "limit", "node", "phase", "placed_at",
+        "placed_used", "reported_at", "reported_done", "reported_used", "request", "task", "used",
+        "weight",
     )  # fmt: skip
 
     def __init__(self, name: ReplicaId, job: "JobState", node: NodeState, now: Seconds) -> None:
@@ -49,8 +50,8 @@ class ReplicaState:
         self.limit: Cores | None = job.arrival.spec.task(self.task).limit
         self.weight, self.cores, self.used = 1.0, 0.0, 0.0
         self.demand, self.request = job.demand(self.task), job.arrival.spec.task(self.task).request
-        self.came_at, self.came_used = now, 0.0
-        self.heard_at, self.heard_used, self.heard_done = now, 0.0, job.done
+        self.placed_at, self.placed_used = now, 0.0
+        self.reported_at, self.reported_used, self.reported_done = now, 0.0, job.done
 
     def to_core(self) -> Replica:
         return Replica(
@@ -64,43 +65,66 @@ class ReplicaState:
             weight=self.weight,
         )
 
-    def left(self, now: Seconds) -> None:
-        """It gives its room back: note what it held, and of what it used what was useful."""
-        job, used, asked = self.job, self.used - self.came_used, self.request
-        job.held_cpu += asked.cpu * (now - self.came_at) if asked.cpu else used
-        if asked.gpu:
-            job.held_gpu += asked.gpu * (now - self.came_at)
-        if not job.paced:
+    def add_to_totals(self, now: Seconds) -> None:
+        """Add what it held and used to the totals of its job, when it leaves its node."""
+        job, used, request = self.job, self.used - self.placed_used, self.request
+        job.held_cpu += request.cpu * (now - self.placed_at) if request.cpu else used
+        if request.gpu:
+            job.held_gpu += request.gpu * (now - self.placed_at)
+        if not job.accounted:
             job.useful_cpu += used
 
     def report(self, now: Seconds) -> Report | None:
-        """What is heard of it since the last time: one mean, and what it used."""
-        if now <= self.heard_at:
+        """Return its report since the last one; None: no time has passed."""
+        if now <= self.reported_at:
             return None
-        job, since = self.job, self.heard_at
+        job, since = self.job, self.reported_at
         steps = job.arrival.steps / job.arrival.work
         silent = job.arrival.silent
-        said = None if silent else job.log().between(self.heard_done * steps, job.done * steps)
-        cpu = (self.used - self.heard_used) / (now - since)
-        self.heard_at, self.heard_used, self.heard_done = now, self.used, job.done
+        values = None if silent else job.log().between(self.reported_done * steps, job.done * steps)
+        cpu = (self.used - self.reported_used) / (now - since)
+        self.reported_at, self.reported_used, self.reported_done = now, self.used, job.done
         return Report(
             replica=self.id,
             since=since,
             at=now,
             step=None if silent else job.done * steps,
-            value=said[0] if said else None,
-            high=said[1] if said else None,
+            value=values[0] if values else None,
+            high=values[1] if values else None,
             usage=Usage(cpu=cpu),
         )
 
 
 class JobState:
     __slots__ = (
-        "_costs", "_log", "arrival", "done", "ends_at", "finished_at", "gain", "held_cpu",
-        "held_gpu", "idle", "index",
-        "moves", "paced", "partial", "phase", "quality", "quality_at", "rate", "reason",
-        "replicas", "saved", "seed", "since", "started_at", "tries", "useful_cpu",
-        "useful_gpu", "version",
+        "_costs",
+        "_log",
+        "accounted",
+        "arrival",
+        "done",
+        "ends_at",
+        "failures",
+        "finished_at",
+        "gain",
+        "held_cpu",
+        "held_gpu",
+        "idle",
+        "index",
+        "moves",
+        "partial",
+        "phase",
+        "quality",
+        "quality_at",
+        "rate",
+        "reason",
+        "replicas",
+        "saved",
+        "seed",
+        "since",
+        "started_at",
+        "useful_cpu",
+        "useful_gpu",
+        "version",
         "wasted",
     )  # fmt: skip
 
@@ -110,7 +134,7 @@ class JobState:
         self.done: CoreSeconds = 0.0
         self.rate, self.since = 0.0, arrival.at
         self.ends_at = inf
-        """At the present rate."""
+        """At its present rate."""
         self.saved: CoreSeconds = 0.0
         """Work in its last complete checkpoint."""
         self.wasted: CoreSeconds = 0.0
@@ -118,18 +142,18 @@ class JobState:
         self.finished_at: Seconds | None = None
         self.quality: CoreSeconds = arrival.work * settled_after(arrival.curve)
         self.quality_at: Seconds | None = None
-        self.tries = self.moves = 0
+        self.failures = self.moves = 0
         self.held_cpu = self.held_gpu = self.useful_cpu = self.useful_gpu = 0.0
-        """What its replicas held, and what of it made progress, in core- and GPU-seconds."""
+        """What its replicas held, and the part that made progress, in core- and GPU-seconds."""
         self.gain = (0.0, 0.0)
-        """Cores and GPUs that make progress at present."""
-        self.paced = arrival.spec.speed is not None or arrival.spec.gpus > 0
-        """Not all that it uses need be useful, or it has GPUs: keep account of it."""
+        """Cores and GPUs that make progress now."""
+        self.accounted = arrival.spec.speed is not None or arrival.spec.gpus > 0
+        """Whether `useful_*` are summed up from `gain`: it has GPUs, or workers that wait."""
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.idle: dict[ReplicaId, None] = {}
-        """Replicas that it had before it was sent back into the queue."""
+        """Replicas that it had before it was requeued."""
         self.partial = False
-        """Not all of its gang has a place yet."""
+        """Whether some replicas of its gang are not placed yet."""
         self._log: Log | None = None
         self._costs: np.random.Generator | None = None
 
@@ -153,7 +177,7 @@ class JobState:
         self._log = None
 
     def advance(self, now: Seconds) -> None:
-        """Train at the present rates up to now."""
+        """Train at the present rates until now."""
         elapsed = now - self.since
         if elapsed <= 0:
             return
@@ -164,19 +188,19 @@ class JobState:
             self.done = done
             for r in self.replicas.values():
                 r.used += r.cores * elapsed
-            if self.paced:
+            if self.accounted:
                 cpu, gpu = self.gain
                 self.useful_cpu += cpu * elapsed
                 self.useful_gpu += gpu * elapsed
         self.since = now
 
     def whole(self) -> bool:
-        """Has every replica that it asks for a place?"""
+        """Return whether all its replicas are placed."""
         return all(self._count(t.name) >= t.replicas for t in self.arrival.spec.tasks)
 
     def able(self) -> bool:
-        """Can it train? A synchronous job when it is whole, an asynchronous one with its chief,
-        its parameter servers and any worker.
+        """Return whether it can train: a synchronous job if it is complete, an asynchronous one
+        with its chief, its parameter servers and any worker.
         """
         if not self.partial:
             return True
@@ -193,20 +217,20 @@ class JobState:
         return sum(r.task == task for r in self.replicas.values())
 
     def demand(self, task: str) -> Cores:
-        """The most cores that one replica can use: a parameter server no more than it asks for."""
+        """Return the most cores that a replica can use; a parameter server at most its request."""
         if task == SERVER and self.arrival.spec.speed is not None:
-            asked = self.arrival.spec.task(task).request.cpu
-            return min(asked, self.arrival.demand) if asked else self.arrival.demand
+            request = self.arrival.spec.task(task).request.cpu
+            return min(request, self.arrival.demand) if request else self.arrival.demand
         return self.arrival.demand
 
     def set_rate(self) -> None:
-        """By its speed, where that is known; else its replicas' cores at their nodes' speeds."""
+        """Set the rate by its step costs, if known; otherwise from its replicas' cores."""
         speed = self.arrival.spec.speed
         if speed is not None:
-            crew, servers = self._crew(speed)
-            steps = steps_per_second(speed, crew, servers)
+            workers, servers = self._workers(speed)
+            steps = steps_per_second(speed, workers, servers)
             self.rate = steps * self.arrival.work / self.arrival.steps
-            self._gain(useful(speed, crew, servers))
+            self._gain(useful(speed, workers, servers))
         else:
             rate = cpu = gpu = 0.0
             for r in self.replicas.values():
@@ -219,13 +243,13 @@ class JobState:
         self.ends_at = self.since + left / self.rate if self.rate > 0 else inf
 
     def stop(self) -> None:
-        """It does not train, and what was planned for it is off."""
+        """Stop training; pending events of the job are outdated."""
         self.rate, self.ends_at = 0.0, inf
         self.version += 1
 
     def _gain(self, parts: Sequence[Share]) -> None:
-        """Of its workers' cores and GPUs, these parts make progress; a parameter server is as
-        useful as its workers are on average.
+        """Set `gain` from the useful fraction of each worker; that of a parameter server is their
+        mean.
         """
         given, mean = iter(parts), sum(parts) / len(parts) if parts else 0.0
         cpu = gpu = 0.0
@@ -236,17 +260,17 @@ class JobState:
                 gpu += part * r.request.gpu
         self.gain = cpu, gpu
 
-    def _crew(self, speed: Speed) -> tuple[list[Worker], int]:
-        """Its workers as they are, and how many parameter servers it has."""
+    def _workers(self, speed: Speed) -> tuple[list[Worker], int]:
+        """Return its workers, and the number of its parameter servers."""
         running = [r for r in self.replicas.values() if r.phase is Phase.RUNNING and r.node]
         workers = [(r.cores, r.node.node) for r in running if r.task != SERVER and r.node]
         servers = [r.node.node for r in running if r.task == SERVER and r.node]
         far = distances(speed, [node for _, node in workers], servers)
-        crew = [(cores * node.speed, d) for (cores, node), d in zip(workers, far, strict=True)]
-        return crew, len(servers)
+        rates = [(cores * node.speed, d) for (cores, node), d in zip(workers, far, strict=True)]
+        return rates, len(servers)
 
     def cost(self, costs: Costs, part: str) -> Seconds:
-        """What a `save` or a `restore` takes this time (its standard deviation is for both)."""
+        """Draw the time of a `save` or `restore` (the standard deviation is for both together)."""
         costs = self.arrival.costs or costs
         return self._drawn(costs, getattr(costs, part))
 

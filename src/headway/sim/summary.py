@@ -1,4 +1,4 @@
-"""A simulated world at its end, as figures."""
+"""Results of a simulation."""
 
 from headway.runtime.result import Held, JobResult, Result, summarise
 from headway.sim.state import JobState
@@ -20,7 +20,7 @@ def summary(world: World, policy: str, baseline: Result | None) -> Result:
 
 
 def _held(world: World) -> Held:
-    """Over the time from the first submission to the last end."""
+    """Averages from the first submission to the last finish."""
     jobs = world.finished
     time = max(j.finished_at or 0.0 for j in jobs) - min(j.arrival.at for j in jobs)
     cores = time * sum(n.node.capacity.cpu for n in world.nodes.values())

@@ -1,7 +1,7 @@
-"""What a recorded run looked like: shares over time, stays on nodes, values reported.
+"""Timelines of a recorded run: shares, stays on nodes, reported values.
 
-A trace is a list of (time, replica, node, cores): from then on the replica had so many cores
-there; `LEFT`: it is gone.
+A trace is a list of (time, replica, node, cores): from then on the replica has so many cores there;
+`LEFT`: it has left.
 """
 
 from collections import defaultdict
@@ -10,14 +10,15 @@ from itertools import pairwise
 
 from headway.core.model.units import Cores, JobId, NodeId, Seconds
 from headway.sim.curve import Log
-from headway.sim.world import LEFT, World
+from headway.sim.hosts import LEFT
+from headway.sim.world import World
 
 Line = list[tuple[Seconds, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A job on a node, from when it began to use it until it left."""
+    """A job on a node, from its first use until it left."""
 
     job: JobId
     node: NodeId
@@ -27,7 +28,7 @@ class Stay:
 
 
 def shares(world: World) -> dict[JobId, Line]:
-    """Cores of each job over time, as a step function that ends at 0."""
+    """Return the cores of each job over time, as a step function that ends at 0."""
     held: dict[tuple[str, str], Cores] = {}
     total: dict[JobId, Cores] = defaultdict(float)
     lines: dict[JobId, Line] = {}
@@ -44,7 +45,7 @@ def shares(world: World) -> dict[JobId, Line]:
 
 
 def stays(world: World) -> list[Stay]:
-    """In order of their beginning."""
+    """Return all stays in order of their start."""
     open_: dict[tuple[str, str], tuple[Seconds, bool]] = {}
     before: set[str] = set()
     found: list[Stay] = []
@@ -62,7 +63,7 @@ def stays(world: World) -> list[Stay]:
 
 
 def values(world: World, points: int = 60) -> dict[JobId, Line]:
-    """What each job would have printed, over time: one mean for each of `points` stretches."""
+    """Return the values of each job over time: means over `points` intervals."""
     lines: dict[JobId, Line] = {}
     shared = shares(world)
     for state in world.finished:
@@ -72,15 +73,15 @@ def values(world: World, points: int = 60) -> dict[JobId, Line]:
         steps = [i * arrival.steps / points for i in range(points + 1)]
         moments = _when(shared.get(arrival.id, []), state.done, steps, arrival.steps)
         for i, at in enumerate(moments[1:], 1):
-            said = log.between(steps[i - 1], steps[i])
-            if said and at is not None:
-                line.append((at, said[0]))
+            found = log.between(steps[i - 1], steps[i])
+            if found and at is not None:
+                line.append((at, found[0]))
         lines[arrival.id] = line
     return lines
 
 
 def _when(line: Line, work: float, steps: list[float], total: float) -> list[Seconds | None]:
-    """When each of these steps was reached, by following the share that the job had."""
+    """Return when each of these steps was reached, from the share of the job over time."""
     area = sum(c * (b - a) for (a, c), (b, _) in pairwise(line))
     if not area or not work:
         return [None] * len(steps)

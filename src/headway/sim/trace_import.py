@@ -1,6 +1,6 @@
-"""Jobs of other clusters, from trace files by path: Philly, ITP, and the Standard Workload Format.
+"""Import traces of other clusters: Philly, ITP, and the Standard Workload Format.
 
-A job of n GPUs (SWF: processors) becomes a gang of n replicas that runs as long as it did there.
+A job with n GPUs (SWF: processors) becomes a gang of n replicas with the same running time.
 """
 
 import csv
@@ -29,16 +29,16 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What the jobs run on here, and which of them."""
+    """The cluster to simulate, and which jobs of the trace to use."""
 
     nodes: int = 128
     devices: int = 4
     """GPUs (SWF: cores) of each node."""
     first: int | None = None
-    """Only so many jobs, in order of submission."""
+    """Use only this many jobs, in order of submission."""
     shortest: Seconds = 0.0
     largest: int | None = None
-    """Leave out jobs that are shorter, or need more devices."""
+    """Leave out jobs that are shorter or need more devices."""
 
 
 def read_trace(path: Path, form: str, cluster: Cluster, seed: int = 0) -> Scenario:
@@ -48,18 +48,22 @@ def read_trace(path: Path, form: str, cluster: Cluster, seed: int = 0) -> Scenar
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(FORMATS[form](file, str(path)))
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
         raise ConfigError(f"cannot read this trace: {why}", where=str(path)) from None
     rows.sort(key=lambda r: r.at)  # stable: ties stay in the order of the file
     most = cluster.nodes * cluster.devices
     kept = [r for r in rows if r.lasts >= cluster.shortest and r.lasts > 0]
     kept = [r for r in kept if r.devices <= (cluster.largest or r.devices)][: cluster.first]
     if not kept:
-        raise ConfigError("no job of this trace is left", where=str(path), hint="ask for more")
+        raise ConfigError(
+            "no job of this trace matches the options",
+            where=str(path),
+            hint="relax --first, --shortest or --largest",
+        )
     big = max(kept, key=lambda r: r.devices)
     if big.devices > most:
         raise ConfigError(
-            f"a job needs {big.devices} devices, and all nodes together have {most}",
+            f"a job needs {big.devices} devices, but all nodes together have {most}",
             where=str(path),
             hint="give more or larger nodes (--nodes, --devices), or leave them out (--largest)",
         )
@@ -84,8 +88,8 @@ def _scenario(rows: list[Row], cluster: Cluster, *, cores: bool, seed: int) -> S
         name = JobId(row.name or f"job-{i + 1}")
         jobs.append(Arrival(id=name, at=row.at - start, spec=spec, work=work, curve=curve))
     devices = float(cluster.devices)
-    room = Resources(cpu=devices, memory=2.0**40, gpu=0.0 if cores else devices)
-    nodes = tuple(Node(id=NodeId(f"node-{i}"), capacity=room) for i in range(cluster.nodes))
+    capacity = Resources(cpu=devices, memory=2.0**40, gpu=0.0 if cores else devices)
+    nodes = tuple(Node(id=NodeId(f"node-{i}"), capacity=capacity) for i in range(cluster.nodes))
     return Scenario(nodes=nodes, jobs=tuple(jobs), costs=Costs(save=0.0, restore=0.0), seed=seed)
 
 
@@ -108,7 +112,7 @@ def _itp(file: Iterable[str], where: str) -> Iterator[Row]:
 
 
 def _swf(file: Iterable[str], where: str) -> Iterator[Row]:
-    """The Standard Workload Format: 18 numbers a line, -1 where nothing is known."""
+    """The Standard Workload Format: 18 numbers in a line, -1 if unknown."""
     has = "18 numbers: second the submission and fourth the run time in seconds, fifth the cores"
     for number, line in enumerate(file, 1):
         words = line.split()
@@ -117,14 +121,14 @@ def _swf(file: Iterable[str], where: str) -> Iterator[Row]:
         with _Line(where, number, words, has):
             used, asked = int(words[4]), int(words[7])
             lasts = float(words[3])
-            if lasts > 0 and max(used, asked) > 0:  # else it never ran
+            if lasts > 0 and max(used, asked) > 0:  # otherwise it never ran
                 yield Row(float(words[1]), lasts, used if used > 0 else asked)
 
 
 def _table(
     file: Iterable[str], where: str, names: tuple[str, ...]
 ) -> Iterator[tuple[int, list[str]]]:
-    """Rows of a CSV with a header, each reduced to these columns."""
+    """Yield the rows of a CSV file with a header, reduced to these columns."""
     rows = csv.reader(file)
     header = next(rows, [])
     lacking = [n for n in names if n not in header]
@@ -141,7 +145,7 @@ def _table(
 
 
 class _Line:
-    """What goes wrong in here is the fault of that line of the file, which should have `has`."""
+    """Report errors as errors of this line, which must contain `has`."""
 
     def __init__(self, where: str, number: int, words: Sequence[str], has: str) -> None:
         self.where, self.words, self.has = f"{where}:{number}", words, has
@@ -152,9 +156,9 @@ class _Line:
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
         if kind is not None and issubclass(kind, ValueError | IndexError):
             raise ConfigError(
-                f"this line is no job: {', '.join(self.words)}",
+                f"invalid job: {', '.join(self.words)}",
                 where=self.where,
-                hint=f"it must have: {self.has}",
+                hint=f"expected: {self.has}",
             ) from None
 
 

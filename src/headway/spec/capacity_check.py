@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from headway.core.cycle.capacity_fit import found_room, requests
+from headway.core.cycle.free_capacity import FreeCapacity
 from headway.core.model.job import JobSpec, Task
 from headway.core.model.node import Node
 from headway.core.model.units import NOTHING, JobId, Resources
@@ -13,10 +13,10 @@ def refuse_too_large(jobs: Mapping[JobId, JobSpec], nodes: Sequence[Node], where
     """Raise if a gang does not fit on the nodes even when they are empty."""
     known: dict[tuple[Task, ...], int] = {}
     for name, spec in jobs.items():
-        wanted = requests(spec)
+        wanted = largest_first(spec)
         if spec.tasks not in known:
             _refuse_replica(name, wanted, nodes, where)
-            known[spec.tasks] = found_room(wanted, nodes)
+            known[spec.tasks] = FreeCapacity({n.id: n for n in nodes}).first_fit(wanted)
         fit = known[spec.tasks]
         if fit < len(wanted):
             raise ConfigError(
@@ -25,6 +25,12 @@ def refuse_too_large(jobs: Mapping[JobId, JobSpec], nodes: Sequence[Node], where
                 where=where,
                 hint="request fewer or smaller replicas, or add nodes",
             )
+
+
+def largest_first(spec: JobSpec) -> list[Resources]:
+    """Return the requests of all replicas that a job starts with."""
+    requests = [t.request for t in spec.tasks for _ in range(t.replicas)]
+    return sorted(requests, key=lambda r: (r.gpu, r.cpu, r.memory), reverse=True)
 
 
 def _refuse_replica(

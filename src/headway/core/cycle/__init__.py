@@ -1,1 +1,1 @@
-"""One cycle of deciding: the cluster's state, a policy's plan, its projection and validation."""
+"""One cycle of deciding: the state of the cluster, plans, their projection and validation."""

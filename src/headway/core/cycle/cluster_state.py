@@ -1,15 +1,16 @@
-"""Observations in, snapshot out: `remember` folds what changed into the loop's tables,
-`assemble` hands out a view of them.
+"""The state of the cluster: `remember` folds an observation into the tables of the loop, `assemble`
+returns a snapshot of them.
 
-The tables are changed in place, so that a cycle costs in proportion to what changed and not
-to what exists. They are the loop's own: a snapshot of them is valid until the next fold.
+The tables change in place, so that a cycle costs in proportion to what changed and not to what
+exists. A snapshot of them is valid until the next observation.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Collection
 from dataclasses import replace
 
+from headway.core.cycle.free_capacity import load_of, with_load
 from headway.core.estimate.job_size import from_steps
+from headway.core.model.capabilities import ALL, Capabilities
 from headway.core.model.job import Estimate, Job, Phase, Replica
 from headway.core.model.node import Node
 from headway.core.model.report import EMPTY, Report, extend
@@ -24,15 +25,14 @@ from headway.core.model.units import (
     Seconds,
 )
 
-NOMINAL = Resources(cpu=0.1, memory=200 * 2**20)
-"""What kube-scheduler takes a pod without requests to need."""
-
 
 class ClusterState:
     """Nodes, unfinished jobs and their replicas, indexed by each other."""
 
     def __init__(self) -> None:
         self.at: Seconds = 0.0
+        self.capabilities: Capabilities = ALL
+        self.restricted: dict[JobId, Capabilities] = {}
         self.nodes: dict[NodeId, Node] = {}
         self.jobs: dict[JobId, Job] = {}
         self.replicas: dict[ReplicaId, Replica] = {}
@@ -41,155 +41,199 @@ class ClusterState:
         self.queue: dict[JobId, None] = {}
         self.alike: dict[Alike, list[int]] = {}
         self.keys: dict[NodeId, Alike] = {}
-        """Under which kind each node is filed in `alike`."""
-        self.asking: dict[NodeId, dict[ReplicaId, Resources]] = {}
-        """Of the replicas on a node, those that ask for something."""
+        """The key of each node in `alike`."""
+        self.node_requests: dict[NodeId, dict[ReplicaId, Resources]] = {}
+        """Requests of the replicas on a node that have some."""
         self.stale: dict[NodeId, None] = {}
-        """Nodes whose room has to be counted anew before this fold is done."""
+        """Nodes whose load must be summed up again in this fold."""
         self.order: dict[NodeId, int] = {}
         self.names: list[NodeId] = []
-        self.together: dict[JobId, tuple[CoreSeconds, float | None]] = {}
-        """Of jobs of several replicas: the work of all of them, also of those that have left, and
-        the last step that one has told."""
+        self.totals: dict[JobId, tuple[CoreSeconds, float | None]] = {}
+        """For jobs with several replicas: work of all of them, also of former ones, and the last
+        step reported."""
         self.requests: tuple[Request, ...] = ()
         self.changed_nodes: dict[NodeId, None] = {}
         self.changed_jobs: dict[JobId, None] = {}
         self.ended: list[Job] = []
 
 
-def remember(history: ClusterState, seen: Observation) -> ClusterState:
+def remember(state: ClusterState, seen: Observation) -> ClusterState:
     """Fold one observation into the tables, and note what it changed."""
-    h = history
-    h.at, h.requests = seen.at, seen.requests
-    h.changed_nodes, h.changed_jobs, h.ended = {}, {}, []
+    s = state
+    s.at, s.requests = seen.at, seen.requests
+    s.changed_nodes, s.changed_jobs, s.ended = {}, {}, []
+    if seen.capabilities is not None:
+        s.capabilities = seen.capabilities
     if seen.complete:
-        _forget_unseen(h, seen)
+        _drop_unseen(s, seen)
     for node in seen.nodes:
-        _see_node(h, node)
+        _update_node(s, node)
     for name in seen.gone:
-        _drop_node(h, name)
+        _drop_node(s, name)
     for job in seen.jobs:
-        _see_job(h, job)
+        _update_job(s, job)
     for replica in seen.replicas:
-        _see_replica(h, replica)
-    for name in h.stale:
-        _recount(h, name)
-    h.stale.clear()
+        _update_replica(s, replica)
+    for name in s.stale:
+        _sum_up(s, name)
+    s.stale.clear()
     for report in seen.reports:
-        _hear(h, report)
-    return h
+        _add_report(s, report)
+    return s
 
 
-def assemble(history: ClusterState, trigger: Trigger) -> Snapshot:
-    h = history
+def assemble(state: ClusterState, trigger: Trigger) -> Snapshot:
+    s = state
     changed = Changes(
-        nodes=tuple(h.changed_nodes), jobs=tuple(h.changed_jobs), ended=tuple(h.ended)
+        nodes=tuple(s.changed_nodes), jobs=tuple(s.changed_jobs), ended=tuple(s.ended)
     )
-    return Snapshot(h, h.at, trigger, changed, h.requests)
+    return Snapshot(s, s.at, trigger, changed, s.requests)
 
 
-def _forget_unseen(h: ClusterState, seen: Observation) -> None:
+def _drop_unseen(s: ClusterState, seen: Observation) -> None:
     jobs, replicas = {j.id for j in seen.jobs}, {r.id for r in seen.replicas}
     nodes = {n.id for n in seen.nodes}
-    for replica in [r for r in h.replicas if r not in replicas]:
-        _drop_replica(h, replica)
-    for job in [j for j in h.jobs if j not in jobs]:
-        _drop_job(h, job)
-    for node in [n for n in h.nodes if n not in nodes]:
-        _drop_node(h, node)
+    for replica in [r for r in s.replicas if r not in replicas]:
+        _drop_replica(s, replica)
+    for job in [j for j in s.jobs if j not in jobs]:
+        _drop_job(s, job)
+    for node in [n for n in s.nodes if n not in nodes]:
+        _drop_node(s, node)
 
 
-def _see_node(h: ClusterState, node: Node) -> None:
-    if node.id not in h.order:
-        h.order[node.id] = len(h.names)
-        h.names.append(node.id)
-    if node.id not in h.nodes:
-        h.on_node[node.id], h.asking[node.id] = {}, {}
-    h.nodes[node.id] = node
-    h.changed_nodes[node.id] = h.stale[node.id] = None
+# -- nodes ---------------------------------------------------------------------------------------
 
 
-def _drop_node(h: ClusterState, name: NodeId) -> None:
-    if h.nodes.pop(name, None) is not None:
-        _unfile(h, name)
-        h.stale.pop(name, None)
-        del h.on_node[name], h.asking[name]
-        h.changed_nodes[name] = None
+def _update_node(s: ClusterState, node: Node) -> None:
+    if node.id not in s.order:
+        s.order[node.id] = len(s.names)
+        s.names.append(node.id)
+    if node.id not in s.nodes:
+        s.on_node[node.id], s.node_requests[node.id] = {}, {}
+    s.nodes[node.id] = node
+    s.changed_nodes[node.id] = s.stale[node.id] = None
 
 
-def _see_job(h: ClusterState, job: Job) -> None:
-    h.changed_jobs[job.id] = None
+def _drop_node(s: ClusterState, name: NodeId) -> None:
+    if s.nodes.pop(name, None) is not None:
+        _remove_from_index(s, name)
+        s.stale.pop(name, None)
+        del s.on_node[name], s.node_requests[name]
+        s.changed_nodes[name] = None
+
+
+def _sum_up(s: ClusterState, name: NodeId) -> None:
+    count = len(s.on_node[name])
+    taken, nominal = load_of(s.node_requests[name].values(), count)
+    _remove_from_index(s, name)
+    s.nodes[name] = node = with_load(s.nodes[name], taken, nominal, count)
+    s.keys[name] = key = alike_key(node)
+    insort(s.alike.setdefault(key, []), s.order[name])
+
+
+def alike_key(node: Node) -> Alike:
+    c, t, n = node.capacity, node.taken, node.nominal
+    return (
+        c.cpu, c.memory, c.gpu, t.cpu, t.memory, t.gpu, n.cpu, n.memory, node.count,
+        node.speed, node.up, node.rack,
+    )  # fmt: skip
+
+
+def _remove_from_index(s: ClusterState, name: NodeId) -> None:
+    key = s.keys.pop(name, None)
+    if key is None:
+        return
+    members = s.alike[key]
+    del members[bisect_left(members, s.order[name])]
+    if not members:
+        del s.alike[key]
+
+
+# -- jobs ----------------------------------------------------------------------------------------
+
+
+def _update_job(s: ClusterState, job: Job) -> None:
+    s.changed_jobs[job.id] = None
     if job.phase.ended:
-        _drop_job(h, job.id)
-        h.ended.append(job)
+        _drop_job(s, job.id)
+        s.ended.append(job)
         return
-    old = h.jobs.get(job.id)
-    h.jobs[job.id] = job if old is None else _still(job, old)
-    h.of_job.setdefault(job.id, {})
+    old = s.jobs.get(job.id)
+    if old is not None and job.remaining is None and old.remaining is not None:
+        job = replace(job, remaining=old.remaining)
+    s.jobs[job.id] = job
+    s.of_job.setdefault(job.id, {})
+    if job.capabilities is not None:
+        s.restricted[job.id] = job.capabilities
+    elif s.restricted:
+        s.restricted.pop(job.id, None)
     if job.phase is Phase.PENDING:
-        h.queue[job.id] = None
+        s.queue[job.id] = None
     else:
-        h.queue.pop(job.id, None)
+        s.queue.pop(job.id, None)
 
 
-def _still(job: Job, old: Job) -> Job:
-    """What was heard of a job holds beyond a change of phase, unless something newer is told."""
-    if job.remaining is not None or (old.remaining is None and old.step_cost is None):
-        return job
-    return replace(job, remaining=old.remaining, step_cost=old.step_cost)
+def _drop_job(s: ClusterState, job: JobId) -> None:
+    for replica in list(s.of_job.pop(job, ())):
+        _drop_replica(s, replica)
+    s.jobs.pop(job, None)
+    s.totals.pop(job, None)
+    s.queue.pop(job, None)
+    s.restricted.pop(job, None)
 
 
-def _drop_job(h: ClusterState, job: JobId) -> None:
-    for replica in list(h.of_job.pop(job, ())):
-        _drop_replica(h, replica)
-    h.jobs.pop(job, None)
-    h.together.pop(job, None)
-    h.queue.pop(job, None)
+# -- replicas ------------------------------------------------------------------------------------
 
 
-def _see_replica(h: ClusterState, seen: Replica) -> None:
-    """A change of share is only noted; one of phase or place changes the node too."""
-    if seen.phase.ended or seen.job not in h.jobs:
-        _drop_replica(h, seen.id)
+def _update_replica(s: ClusterState, seen: Replica) -> None:
+    """A new share changes only the replica; a new phase or place also changes its nodes."""
+    if seen.phase.ended or seen.job not in s.jobs:
+        _drop_replica(s, seen.id)
         return
-    old = h.replicas.get(seen.id)
-    h.replicas[seen.id] = seen if old is None or old.track is EMPTY else _with_track(seen, old)
+    old = s.replicas.get(seen.id)
+    s.replicas[seen.id] = seen if old is None or old.history is EMPTY else _with_history(seen, old)
     now = _places(seen)
     if old is not None and old.node == seen.node and old.bound_for == seen.bound_for:
         if old.phase is not seen.phase:
-            h.changed_nodes.update(dict.fromkeys(n for n in now if n in h.nodes))
+            s.changed_nodes.update(dict.fromkeys(n for n in now if n in s.nodes))
         return
-    h.of_job[seen.job][seen.id] = None
-    request = h.jobs[seen.job].spec.task(seen.task).request
+    s.of_job[seen.job][seen.id] = None
+    request = s.jobs[seen.job].spec.task(seen.task).request
     for node in dict.fromkeys((*_places(old), *now)) if old else now:
-        if node in h.nodes:
-            _settle(h, node, seen.id, request if node in now else None)
+        if node in s.nodes:
+            _count(s, node, seen.id, request if node in now else None)
 
 
-def _drop_replica(h: ClusterState, replica: ReplicaId) -> None:
-    old = h.replicas.pop(replica, None)
+def _drop_replica(s: ClusterState, replica: ReplicaId) -> None:
+    old = s.replicas.pop(replica, None)
     if old is None:
         return
-    if old.job in h.of_job:
-        h.of_job[old.job].pop(replica, None)
+    if old.job in s.of_job:
+        s.of_job[old.job].pop(replica, None)
     for node in _places(old):
-        if node in h.nodes:
-            _settle(h, node, replica, None)
+        if node in s.nodes:
+            _count(s, node, replica, None)
 
 
-def _settle(h: ClusterState, node: NodeId, replica: ReplicaId, request: Resources | None) -> None:
-    """Count a replica in on a node, with what it asks for; or out (None)."""
-    h.changed_nodes[node] = h.stale[node] = None
+def _count(s: ClusterState, node: NodeId, replica: ReplicaId, request: Resources | None) -> None:
+    """Add a replica to a node, or remove it (None)."""
+    s.changed_nodes[node] = s.stale[node] = None
     if request is None:
-        h.on_node[node].pop(replica, None)
-        h.asking[node].pop(replica, None)
+        s.on_node[node].pop(replica, None)
+        s.node_requests[node].pop(replica, None)
     else:
-        h.on_node[node][replica] = None
+        s.on_node[node][replica] = None
         if request is not NOTHING:
-            h.asking[node][replica] = request
+            s.node_requests[node][replica] = request
 
 
-def _with_track(seen: Replica, old: Replica) -> Replica:
+def _places(replica: Replica) -> tuple[NodeId, ...]:
+    """Return the nodes on which it holds capacity; during a migration there are two."""
+    here = () if replica.node is None else (replica.node,)
+    return here if replica.bound_for is None else (*here, replica.bound_for)
+
+
+def _with_history(seen: Replica, old: Replica) -> Replica:
     return Replica(
         id=seen.id,
         job=seen.job,
@@ -201,16 +245,19 @@ def _with_track(seen: Replica, old: Replica) -> Replica:
         weight=seen.weight,
         usage=old.usage,
         attained=old.attained,
-        track=old.track,
+        history=old.history,
     )
 
 
-def _hear(h: ClusterState, report: Report) -> None:
-    r = h.replicas.get(report.replica)
+# -- reports -------------------------------------------------------------------------------------
+
+
+def _add_report(s: ClusterState, report: Report) -> None:
+    r = s.replicas.get(report.replica)
     if r is None:
         return
-    work = _work(h, r, report)
-    h.replicas[r.id] = Replica(
+    work = _work(s, r, report)
+    s.replicas[r.id] = r = Replica(
         id=r.id,
         job=r.job,
         task=r.task,
@@ -221,22 +268,22 @@ def _hear(h: ClusterState, report: Report) -> None:
         weight=r.weight,
         usage=report.usage or r.usage,
         attained=r.attained + work,
-        track=extend(r.track, report),
+        history=extend(r.history, report),
     )
-    job, heard = h.jobs[r.job], h.replicas[r.id]
+    job = s.jobs[r.job]
     if job.spec.speed is not None:
-        h.jobs[r.job] = _paced(job, heard)
+        s.jobs[r.job] = _distributed(job, r)
         return
-    attained, step = heard.attained, heard.track.step
+    attained, step = r.attained, r.history.step
     if len(job.spec.tasks) > 1 or job.spec.tasks[0].most > 1:
-        before, told = h.together.get(r.job, (0.0, None))
-        attained, step = before + work, told if report.step is None else report.step
-        h.together[r.job] = attained, step
-    h.jobs[r.job] = _estimated(job, attained, step, work)
+        before, last = s.totals.get(r.job, (0.0, None))
+        attained, step = before + work, last if report.step is None else report.step
+        s.totals[r.job] = attained, step
+    s.jobs[r.job] = _estimated(job, attained, step, work)
 
 
 def _estimated(job: Job, attained: CoreSeconds, step: float | None, work: CoreSeconds) -> Job:
-    """What is left of a job after it has been heard, with so much done by all its replicas."""
+    """Update the remaining work. `attained` is the work of all replicas, `work` the new part."""
     size = from_steps(job.spec, attained, step)
     if size is None and job.spec.expected is not None:
         size = job.spec.expected.work
@@ -248,94 +295,21 @@ def _estimated(job: Job, attained: CoreSeconds, step: float | None, work: CoreSe
         phase=job.phase,
         reason=job.reason,
         remaining=None if left is None or size is None else Estimate(value=left, error=size.error),
-        step_cost=attained / step if step else None,
-        checkpoint_age=job.checkpoint_age,
+        capabilities=job.capabilities,
         truth=None if job.truth is None else max(0.0, job.truth - work),
     )
 
 
-def _paced(job: Job, r: Replica) -> Job:
-    """Of a distributed job the steps tell, not the work of one of its replicas."""
-    total, told = job.spec.total_steps, job.spec.expected
-    if total is None or told is None or r.track.step is None:
+def _distributed(job: Job, r: Replica) -> Job:
+    """Steps measure the progress of a distributed job, not the work of one of its replicas."""
+    total, expected, step = job.spec.total_steps, job.spec.expected, r.history.step
+    if total is None or expected is None or step is None:
         return job
-    left = told.work.value * max(0.0, 1 - r.track.step / total)
-    return replace(
-        job,
-        remaining=Estimate(value=left, error=told.work.error),
-        step_cost=told.work.value / total,
-    )
+    left = expected.work.value * max(0.0, 1 - step / total)
+    return replace(job, remaining=Estimate(value=left, error=expected.work.error))
 
 
-def _work(h: ClusterState, r: Replica, report: Report) -> CoreSeconds:
-    if report.usage is None or r.node not in h.nodes:
+def _work(s: ClusterState, r: Replica, report: Report) -> CoreSeconds:
+    if report.usage is None or r.node not in s.nodes:
         return 0.0
-    return report.usage.cpu * (report.at - report.since) * h.nodes[r.node].speed
-
-
-def _places(replica: Replica) -> tuple[NodeId, ...]:
-    """Where room is kept for it: its node and, in a move, the one it is bound for."""
-    here = () if replica.node is None else (replica.node,)
-    return here if replica.bound_for is None else (*here, replica.bound_for)
-
-
-def _recount(h: ClusterState, name: NodeId) -> None:
-    """Sum up the room taken anew: adding and subtracting would let rounding errors grow."""
-    node, count = h.nodes[name], len(h.on_node[name])
-    taken, nominal = requested(h.asking[name].values(), count)
-    _unfile(h, name)
-    h.nodes[name] = node = with_room(node, taken, nominal, count)
-    _file(h, node)
-
-
-def requested(requests: Collection[Resources], count: int) -> tuple[Resources, Resources]:
-    """What some of `count` replicas ask for in all: as it is, and as kube-scheduler counts it."""
-    silent = count - len(requests)
-    if not requests:
-        return NOTHING, Resources(cpu=silent * NOMINAL.cpu, memory=silent * NOMINAL.memory)
-    cpu = memory = gpu = 0.0
-    nominal_cpu, nominal_memory = silent * NOMINAL.cpu, silent * NOMINAL.memory
-    for r in requests:
-        cpu += r.cpu
-        memory += r.memory
-        gpu += r.gpu
-        nominal_cpu += r.cpu or NOMINAL.cpu
-        nominal_memory += r.memory or NOMINAL.memory
-    taken = Resources(cpu=cpu, memory=memory, gpu=gpu)
-    return taken, Resources(cpu=nominal_cpu, memory=nominal_memory, gpu=gpu)
-
-
-def with_room(node: Node, taken: Resources, nominal: Resources, count: int) -> Node:
-    return Node(
-        id=node.id,
-        capacity=node.capacity,
-        speed=node.speed,
-        rack=node.rack,
-        up=node.up,
-        taken=taken,
-        nominal=nominal,
-        count=count,
-    )
-
-
-def alike_key(node: Node) -> Alike:
-    c, t, n = node.capacity, node.taken, node.nominal
-    return (
-        c.cpu, c.memory, c.gpu, t.cpu, t.memory, t.gpu, n.cpu, n.memory, node.count,
-        node.speed, node.up, node.rack,
-    )  # fmt: skip
-
-
-def _file(h: ClusterState, node: Node) -> None:
-    h.keys[node.id] = key = alike_key(node)
-    insort(h.alike.setdefault(key, []), h.order[node.id])
-
-
-def _unfile(h: ClusterState, name: NodeId) -> None:
-    key = h.keys.pop(name, None)
-    if key is None:
-        return
-    members = h.alike[key]
-    del members[bisect_left(members, h.order[name])]
-    if not members:
-        del h.alike[key]
+    return report.usage.cpu * (report.at - report.since) * s.nodes[r.node].speed

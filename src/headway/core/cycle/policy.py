@@ -1,4 +1,4 @@
-"""The Policy protocol, and the two ways to build one from others: a chain, and one per node."""
+"""The Policy protocol, and two ways to combine policies: a chain, and one per node."""
 
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
@@ -14,18 +14,18 @@ Entry = tuple[Seconds, int, NodeId]
 
 
 class Policy(Protocol[M]):
-    """Snapshot and memory in, plan and memory out. Nothing else: no clock, no state in `self`."""
+    """Snapshot and memory in, plan and memory out. No clock, and no state in `self`."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def listens(self) -> bool:
-        """Does it read reports? Where nobody does, a backend need not gather them."""
+        """Whether it reads reports. If not, a backend need not collect them."""
         ...
 
     def begin(self) -> M:
-        """The memory that a fresh process starts from."""
+        """Return the memory to start with."""
         ...
 
     def decide(self, snapshot: Snapshot, memory: M) -> tuple[Plan, M]: ...
@@ -37,8 +37,8 @@ class ChainMemory:
 
 
 class Chain:
-    """Several policies, each deciding on what the plans before it would leave: jobs over
-    placement over shares. None may undo what one before it decided; `check` sees to that.
+    """Several policies: each decides on the snapshot as the plans before it would leave it, for
+    example jobs, then placement, then shares. `check` refuses what contradicts an earlier decision.
     """
 
     def __init__(self, *members: Policy[Any], name: str = "") -> None:
@@ -59,7 +59,7 @@ class Chain:
 
 
 def join(plans: list[Plan]) -> Plan:
-    """All their decisions; woken when the first of them wants to be."""
+    """Return all decisions, with the earliest time to wake."""
     plans = [p for p in plans if p is not CALM]
     if len(plans) < 2:
         return plans[0] if plans else CALM
@@ -75,14 +75,11 @@ class PerNodeMemory:
     members: dict[NodeId, Any]
     due: dict[NodeId, Seconds]
     agenda: list[Entry]
-    """A heap over `due`; entries that no longer agree with it are stale."""
+    """A heap over `due`; entries that differ from it are stale."""
 
 
 class PerNode(Generic[M]):
-    """Runs a policy for one node on every node: on those that changed, and on those that are due.
-
-    Idle nodes cost nothing. A node's memory lasts as long as the node has something to say.
-    """
+    """Runs a policy for one node on each node that changed or is due; other nodes cost nothing."""
 
     def __init__(self, inner: Policy[M]) -> None:
         self.inner, self.name, self.listens = inner, inner.name, inner.listens
@@ -110,7 +107,7 @@ class PerNode(Generic[M]):
         return self._plan(tuple(decisions), snapshot.at, memory), memory
 
     def _awake(self, snapshot: Snapshot, memory: PerNodeMemory) -> dict[NodeId, Trigger]:
-        """Who is to decide, and why: it changed, or its time has come."""
+        """Return the nodes that changed or are due, with the trigger of each."""
         tick = snapshot.trigger is Trigger.TICK
         awake = dict.fromkeys(snapshot.changed.nodes, Trigger.NODE if tick else snapshot.trigger)
         while tick and memory.agenda and memory.agenda[0][0] <= snapshot.at + SLACK:
@@ -130,7 +127,7 @@ class PerNode(Generic[M]):
 
 
 def _first(agenda: list[Entry]) -> list[Entry]:
-    """The entries of a heap that share the earliest time, without walking the rest."""
+    """Return the entries of a heap with the earliest time, without a full scan."""
     found, look_at = [], [0]
     while look_at:
         i = look_at.pop()

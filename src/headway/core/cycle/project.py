@@ -1,15 +1,16 @@
-"""The snapshot as a plan would leave it: for the next policy of a chain, for dry runs."""
+"""Project a plan: the snapshot as the plan would leave it, for the next policy of a chain."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from headway.core.cycle.cluster_state import alike_key, requested, with_room
+from headway.core.cycle.cluster_state import alike_key
+from headway.core.cycle.free_capacity import load_of, with_load
 from headway.core.model.decision import Decision, Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.snapshot import TABLES, Alike, Derived, Snapshot, Trigger
-from headway.core.model.units import NOTHING, JobId, NodeId, ReplicaId
+from headway.core.model.units import NOTHING, JobId, NodeId, ReplicaId, Where
 
 if TYPE_CHECKING:
     from headway.core.model.node import Node
@@ -19,42 +20,44 @@ V = TypeVar("V")
 
 
 def project(plan: Plan, snapshot: Snapshot) -> Snapshot:
-    """Costs in proportion to the plan; `snapshot` is left as it is.
+    """Costs in proportion to the plan; `snapshot` is not changed.
 
-    `changed` stays what was really seen, so that a policy further down the chain is not woken
-    by what has only been decided.
+    `changed` stays as observed, so that decisions alone do not wake a later policy of the chain.
     """
     return Projected(plan, snapshot) if plan.decisions else snapshot
 
 
 class Projected(Derived):
-    """Most policies of a chain find that nothing changed for them, and look no further."""
+    """Computed on first access: most policies of a chain find no change and read no table."""
 
     def __init__(self, plan: Plan, before: Snapshot) -> None:
         super().__init__(before, before.trigger)
         self.plan = plan
 
     def only(self, node: NodeId, trigger: Trigger) -> Snapshot:
-        """A node where nothing is about to be placed is as it was, if placing is all there is."""
+        """A plan that only places jobs does not change the nodes where it places none."""
         for d in self.plan.decisions:
             if not isinstance(d, Place) or any(there == node for _, there in d.where):
                 return super().only(node, trigger)
         return self.before.only(node, trigger)
 
     def tables(self) -> dict[str, Any]:
-        future = Projection(self.before)
+        projection = Projection(self.before)
         for decision in self.plan.decisions:
-            future.apply(decision)
-        return {table: getattr(future, table) for table in TABLES}
+            projection.apply(decision)
+        return {table: getattr(projection, table) for table in TABLES}
 
 
-class Projection(Snapshot):
-    """The snapshot as decisions one after another leave it: for `check`, which takes them so."""
+class Projection:
+    """Overlays on the tables of a snapshot, to which decisions are applied one after another.
+
+    It is more than free capacity: also jobs, replicas, the queue and the index of nodes by kind.
+    The load of a node is summed up exactly as `ClusterState` will do after the plan, so that a
+    policy decides the same on a projection and on the observation that follows.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self.at, self.trigger = snapshot.at, snapshot.trigger
-        self.changed, self.requests = snapshot.changed, snapshot.requests
-        self.order, self.names = snapshot.order, snapshot.names
+        self.order = snapshot.order
         self.nodes: Overlay[NodeId, Node] = Overlay(snapshot.nodes)
         self.jobs: Overlay[JobId, Job] = Overlay(snapshot.jobs)
         self.replicas: Overlay[ReplicaId, Replica] = Overlay(snapshot.replicas)
@@ -63,11 +66,11 @@ class Projection(Snapshot):
         self.queue: Overlay[JobId, None] = Overlay(snapshot.queue)
         self.alike: Overlay[Alike, list[int]] = Overlay(snapshot.alike)
         self._own: set[Alike] = set()
-        """Lists in `alike` that are not those of the snapshot, and may be changed."""
+        """Keys whose lists in `alike` are copies, which may be changed."""
 
     def apply(self, decision: Decision) -> None:
-        """What names somebody unknown changes nothing: `check` refuses it, in words."""
-        if not self._knows(decision):
+        """A decision about unknown jobs, replicas or nodes changes nothing; `check` refuses it."""
+        if not self._known(decision):
             return
         match decision:
             case SetShare(replica=name, limit=limit, weight=weight):
@@ -80,7 +83,7 @@ class Projection(Snapshot):
                 moving = replace(self.replicas[name], phase=Phase.MIGRATING, bound_for=to)
                 self.replicas.put(name, moving)
                 self._set_phase(moving.job, Phase.MIGRATING)
-                self._settle(name, to)
+                self._add_to_node(name, to)
             case Scale(job=job, add=add, remove=remove):
                 self._start(job, add)
                 for name in remove:
@@ -92,55 +95,53 @@ class Projection(Snapshot):
             case _:
                 assert_never(decision)
 
-    def _knows(self, decision: Decision) -> bool:
+    def _known(self, decision: Decision) -> bool:
         match decision:
             case SetShare(replica=name):
                 return name in self.replicas
             case Place(job=job, where=where):
-                return job in self.jobs and self._nodes(where)
+                return job in self.jobs and self._known_nodes(where)
             case Move(replica=name, to=to):
                 return name in self.replicas and to in self.nodes
             case Scale(job=job, add=add, remove=remove):
                 there = all(name in self.replicas for name in remove)
-                return job in self.jobs and there and self._nodes(add)
+                return job in self.jobs and there and self._known_nodes(add)
             case Suspend(job=job):
                 return job in self.jobs
             case _:
                 assert_never(decision)
 
-    def _nodes(self, where: tuple[tuple[ReplicaId, NodeId], ...]) -> bool:
+    def _known_nodes(self, where: Where) -> bool:
         return all(node in self.nodes for _, node in where)
 
     def _set_phase(self, job: JobId, phase: Phase) -> None:
         self.jobs.put(job, replace(self.jobs[job], phase=phase))
         self.queue.drop(job)
 
-    def _start(self, job: JobId, where: tuple[tuple[ReplicaId, NodeId], ...]) -> None:
+    def _start(self, job: JobId, where: Where) -> None:
         self.of_job.put(job, {**self.of_job[job], **dict.fromkeys(name for name, _ in where)})
         for name, node in where:
             started = Replica(id=name, job=job, task=name.task, node=node, phase=Phase.STARTING)
             self.replicas.put(name, started)
-            self._settle(name, node)
+            self._add_to_node(name, node)
 
-    def _settle(self, name: ReplicaId, at: NodeId) -> None:
-        """Count a replica in on a node."""
+    def _add_to_node(self, name: ReplicaId, at: NodeId) -> None:
         here = {**self.on_node[at], name: None}
         self.on_node.put(at, here)
         replicas = (self.replicas[other] for other in here)
-        asked = (self.jobs[r.job].spec.task(r.task).request for r in replicas)
-        requests = [request for request in asked if request is not NOTHING]
-        old = self.nodes[at]
-        new = with_room(old, *requested(requests, len(here)), len(here))
+        requests = [self.jobs[r.job].spec.task(r.task).request for r in replicas]
+        load = load_of([r for r in requests if r is not NOTHING], len(here))
+        old, new = self.nodes[at], with_load(self.nodes[at], *load, len(here))
         self.nodes.put(at, new)
-        left = self._alike(alike_key(old))
-        del left[bisect_left(left, self.order[at])]
-        if not left:
+        members = self._own_members(alike_key(old))
+        del members[bisect_left(members, self.order[at])]
+        if not members:
             self.alike.drop(alike_key(old))
             self._own.discard(alike_key(old))
-        insort(self._alike(alike_key(new)), self.order[at])
+        insort(self._own_members(alike_key(new)), self.order[at])
 
-    def _alike(self, key: Alike) -> list[int]:
-        """The nodes of a kind, for changing."""
+    def _own_members(self, key: Alike) -> list[int]:
+        """Return a list of `alike` that may be changed."""
         if key not in self._own:
             self._own.add(key)
             self.alike.put(key, list(self.alike.get(key, ())))
@@ -148,7 +149,7 @@ class Projection(Snapshot):
 
 
 class Overlay(Mapping[K, V]):
-    """`base` as it would be with some entries set and some removed. Never writes to `base`."""
+    """`base` with some entries set and others removed. `base` is never written."""
 
     __slots__ = ("_base", "_removed", "_set")
 
@@ -174,7 +175,7 @@ class Overlay(Mapping[K, V]):
         return self._base[key]
 
     def __iter__(self) -> Iterator[K]:
-        """Entries of the base keep their place, new ones come last."""
+        """Entries of the base keep their position; new ones come last."""
         for key in self._base:
             if key not in self._removed:
                 yield key

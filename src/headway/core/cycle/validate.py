@@ -1,9 +1,10 @@
-"""May this plan be carried out? The last pure look before anything is touched.
+"""Validate a plan before any of it is executed.
 
-What breaks a rule is refused, in words, and harms no other decision of the plan. A backend
-looks again in its turn: the world may have moved on since the snapshot.
+A decision that breaks a rule is refused with a reason; the others are not affected. A backend
+validates again, because the cluster may have changed since the snapshot.
 """
 
+from headway.core.cycle.free_capacity import FreeCapacity
 from headway.core.model.decision import (
     Decision,
     Move,
@@ -18,16 +19,13 @@ from headway.core.model.decision import (
 from headway.core.model.job import Job, Mode, Phase, missing
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import JobId, NodeId, ReplicaId, Resources, Share
-
-Where = tuple[tuple[ReplicaId, NodeId], ...]
-Taken = dict[NodeId, Resources]
-"""What is spoken for on a node, where that is more than the snapshot says."""
+from headway.core.model.units import JobId, ReplicaId, Share, Where
 
 LEAST_LIMIT: Share = 0.01
-"""No ceiling below this part of the node: a replica that gets nothing learns nothing."""
+"""Smallest limit, as a fraction of the node: a replica without CPU makes no progress."""
 LEAST_WEIGHT: Share = 0.002
-"""No weight below this part of the node's total."""
+"""Smallest weight, as a fraction of the node's total."""
+NOT_RUNNING = "it is not running"
 
 
 @record
@@ -40,80 +38,78 @@ FINE = Verdict()
 
 
 def check(plan: Plan, snapshot: Snapshot) -> Verdict:
-    """Each decision is judged on the snapshot as those before it would leave it."""
+    """Check each decision on the snapshot as the accepted ones before it would leave it."""
     if not plan.decisions:
         return FINE
     if len(plan.decisions) == 1 and not isinstance(plan.decisions[0], SetShare):
-        why = _act(plan.decisions[0], snapshot, {})
+        (only,) = plan.decisions
+        why = _act(only, snapshot, FreeCapacity(snapshot.nodes))
         if why:
-            return Verdict(refused=(Refused(decision=plan.decisions[0], why=why),))
+            return Verdict(refused=(Refused(decision=only, why=why),))
         return Verdict(accepted=plan.decisions)
     accepted: list[Decision] = []
     refused: list[Refused] = []
-    so_far = _SoFar()
+    progress = _Accepted(snapshot)
     shares = [d for d in plan.decisions if isinstance(d, SetShare)]
     light = _too_light(shares, snapshot) if shares else set()
     for decision in plan.decisions:
         if isinstance(decision, SetShare):
-            too_light = decision.replica in light
-            why = "its weight would be too small" if too_light else _share(decision, snapshot)
-            why = why or ("it is leaving" if decision.replica in so_far.leaving else "")
+            why = _share(decision, snapshot, light, progress.leaving)
         else:
-            why = so_far.again(decision, snapshot) or _act(decision, snapshot, so_far.taken)
+            why = progress.again(decision) or _act(decision, snapshot, progress.free)
         if why:
             refused.append(Refused(decision=decision, why=why))
             continue
         accepted.append(decision)
         if not isinstance(decision, SetShare):
-            so_far.accept(decision, snapshot)
+            progress.accept(decision)
     return Verdict(accepted=tuple(accepted), refused=tuple(refused))
 
 
-class _SoFar:
-    """What the decisions accepted so far change for those after them. Room is only ever taken: who
-    leaves has not left yet.
+class _Accepted:
+    """What the decisions accepted so far change for those after them. They take capacity and give
+    none back: a replica that is to leave has not left yet.
     """
 
-    def __init__(self) -> None:
-        self.whom: set[str] = set()
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.free = FreeCapacity(snapshot.nodes)
+        self.subjects: set[str] = set()
         self.moved: set[str] = set()
-        """Jobs of which a replica moves."""
+        """Jobs of which a replica migrates."""
         self.leaving: set[ReplicaId] = set()
-        self.taken: Taken = {}
 
-    def again(self, d: Decision, s: Snapshot) -> str:
-        """One act for each in a cycle; of one job several may move, if it does nothing else."""
+    def again(self, d: Decision) -> str:
+        """Allow one action for each job in a cycle, or migrations of several of its replicas."""
         if isinstance(d, Move):
-            r = s.replicas.get(d.replica)
-            twice = d.replica in self.whom or (r is not None and r.job in self.whom)
+            r = self.snapshot.replicas.get(d.replica)
+            twice = d.replica in self.subjects or (r is not None and r.job in self.subjects)
         else:
-            twice = subject(d) in self.whom or subject(d) in self.moved
-        return "one act for each in a cycle" if twice else ""
+            twice = subject(d) in self.subjects or subject(d) in self.moved
+        return "only one action for each job in a cycle" if twice else ""
 
-    def accept(self, d: Place | Move | Scale | Suspend, s: Snapshot) -> None:
-        self.whom.add(subject(d))
+    def accept(self, d: Place | Move | Scale | Suspend) -> None:
+        s = self.snapshot
+        self.subjects.add(subject(d))
         if isinstance(d, Move):
             job = s.replicas[d.replica].job
             self.moved.add(job)
             self.leaving.add(d.replica)
-            self._take(job, ((d.replica, d.to),), s)
+            self.free.take_all(s.jobs[job].spec, ((d.replica, d.to),))
         elif isinstance(d, Place):
-            self._take(d.job, d.where, s)
+            self.free.take_all(s.jobs[d.job].spec, d.where)
         elif isinstance(d, Scale):
             self.leaving.update(d.remove)
-            self._take(d.job, d.add, s)
+            self.free.take_all(s.jobs[d.job].spec, d.add)
         else:
             self.leaving.update(s.of_job[d.job])
 
-    def _take(self, job: JobId, where: Where, s: Snapshot) -> None:
-        spec = s.jobs[job].spec
-        for name, node in where:
-            before = self.taken.get(node, s.nodes[node].taken)
-            self.taken[node] = before + spec.task(name.task).request
+
+# -- shares --------------------------------------------------------------------------------------
 
 
 def _too_light(shares: list[SetShare], snapshot: Snapshot) -> set[ReplicaId]:
-    """Replicas whose weight would fall below their part of the node's total, after all of it."""
+    """Return the replicas whose weight would be below `LEAST_WEIGHT` after all of the plan."""
     weights = {d.replica: d.weight for d in shares}
     nodes = {r.node for d in shares if (r := snapshot.replicas.get(d.replica)) and r.node}
     light: set[ReplicaId] = set()
@@ -124,58 +120,71 @@ def _too_light(shares: list[SetShare], snapshot: Snapshot) -> set[ReplicaId]:
     return light
 
 
-def _share(d: SetShare, s: Snapshot) -> str:
+def _share(d: SetShare, s: Snapshot, light: set[ReplicaId], leaving: set[ReplicaId]) -> str:
+    if d.replica in light:
+        return "its weight would be too small"
     replica = s.replicas.get(d.replica)
     if replica is None or replica.phase is not Phase.RUNNING or replica.node is None:
-        return "it is not running"
+        return NOT_RUNNING
+    if not s.can(replica.job).shares:
+        return _impossible("shares", "changed", s.capabilities.shares)
     least, own = LEAST_LIMIT * s.nodes[replica.node].capacity.cpu * (1 - 1e-9), s.ceiling(replica)
-    least = least if own is None else min(least, own)  # it is the user's to ask for less
+    least = least if own is None else min(least, own)  # a user may set less
     if d.limit is not None and d.limit < least:
-        return f"a ceiling of {d.limit:g} cores is below the least of {least:g}"
-    return "" if d.weight > 0 else "a weight must be positive"
+        return f"a limit of {d.limit:g} cores is below the minimum of {least:g}"
+    if d.weight <= 0:
+        return "a weight must be positive"
+    return "it is about to stop or migrate" if d.replica in leaving else ""
 
 
-def _act(decision: Decision, s: Snapshot, taken: Taken) -> str:
+def _impossible(what: str, how: str, by_platform: bool) -> str:
+    return f"{what} cannot be {how} {'for this job' if by_platform else 'on this platform'}"
+
+
+# -- places, migrations, scaling, suspension -----------------------------------------------------
+
+
+def _act(decision: Decision, s: Snapshot, free: FreeCapacity) -> str:
     match decision:
         case Place():
-            return _place(decision, s, taken)
+            return _place(decision, s, free)
         case Move():
-            return _move(decision, s, taken)
+            return _move(decision, s, free)
         case Scale():
-            return _scale(decision, s, taken)
+            return _scale(decision, s, free)
         case _:
-            assert isinstance(decision, Suspend)  # noqa: S101 - the type checker's
-            return "" if half_started(s.jobs.get(decision.job), s) else _movable(s, decision.job)
+            assert isinstance(decision, Suspend)  # noqa: S101 - for the type checker
+            return _suspend(decision, s)
 
 
-def _place(d: Place, s: Snapshot, taken: Taken) -> str:
+def _place(d: Place, s: Snapshot, free: FreeCapacity) -> str:
     job = s.jobs.get(d.job)
     if d.partial:
-        return _part(job, d, s, taken)
+        return _place_part(job, d, s, free)
     if job is None or job.phase is not Phase.PENDING:
-        return "it is not waiting"
+        return "it is not pending"
     named = [name.task for name, _ in d.where]
     for task in job.spec.tasks:
         count = named.count(task.name)
         if not task.least <= count <= task.most:
-            return f"a gang is started whole: {count} of {task.replicas} {task.name}"
-    return _room(job, d.where, s, taken)
+            return f"incomplete gang: {count} of {task.replicas} {task.name}"
+    return _fits(job, d.where, free)
 
 
-def _part(job: Job | None, d: Place, s: Snapshot, taken: Taken) -> str:
-    """An asynchronous job runs before it is whole."""
+def _place_part(job: Job | None, d: Place, s: Snapshot, free: FreeCapacity) -> str:
+    """An asynchronous job runs before it is complete."""
     runs = job is not None and job.spec.speed is not None and not job.spec.speed.waits
     open_ = (Phase.PENDING, Phase.STARTING, Phase.RUNNING if runs else Phase.PENDING)
     if job is None or job.phase not in open_:
-        return "it waits for nobody"
+        return "it has no replicas to place"
     names = {name for name, _ in d.where}
     if not names or not names.issubset(missing(job, {r.id for r in s.placed(job.id)})):
-        return "these are not what it waits for"
-    return _room(job, d.where, s, taken)
+        return "these replicas are not pending"
+    return _fits(job, d.where, free)
 
 
 def half_started(job: Job | None, s: Snapshot) -> bool:
-    """Does it hold room and wait for the rest of its gang?"""
+    """Return whether it holds capacity while other replicas of its gang are pending."""
     return (
         job is not None
         and job.phase is Phase.STARTING
@@ -183,51 +192,59 @@ def half_started(job: Job | None, s: Snapshot) -> bool:
     )
 
 
-def _room(job: Job, where: Where, s: Snapshot, taken: Taken) -> str:
-    here: Taken = {}
+def _fits(job: Job, where: Where, free: FreeCapacity) -> str:
+    trial = free.copy() if len(where) > 1 else free
     for name, node in where:
-        there = s.nodes.get(node)
+        there = trial.node(node)
         if there is None or not there.up:
-            return f"node {node} is not there"
+            return f"node {node} is not available"
         task = job.spec.task(name.task)
         if task.nodes is not None and node not in task.nodes:
-            return f"{task.name} may not go to node {node}"
-        request = task.request
-        before = here.get(node) or taken.get(node, there.taken)
-        if not request.fits(before, there.capacity):
-            return f"no room on node {node}"
+            return f"{task.name} cannot run on node {node}"
+        if not task.request.fits(there.taken, there.capacity):
+            return f"node {node} has too little free capacity"
         if len(where) > 1:
-            here[node] = before + request
+            trial.take(node, task.request)
     return ""
 
 
-def _move(d: Move, s: Snapshot, taken: Taken) -> str:
+def _move(d: Move, s: Snapshot, free: FreeCapacity) -> str:
     replica = s.replicas.get(d.replica)
     if replica is None or replica.phase is not Phase.RUNNING:
-        return "it is not running"
+        return NOT_RUNNING
     if replica.node == d.to:
-        return "it is there already"
-    return _movable(s, replica.job) or _room(s.jobs[replica.job], ((d.replica, d.to),), s, taken)
+        return f"it is already on node {d.to}"
+    if not s.can(replica.job).migrate:
+        return _impossible("replicas", "migrated", s.capabilities.migrate)
+    return _stoppable(s, replica.job) or _fits(s.jobs[replica.job], ((d.replica, d.to),), free)
 
 
-def _movable(s: Snapshot, name: JobId) -> str:
+def _suspend(d: Suspend, s: Snapshot) -> str:
+    if d.job in s.jobs and not s.can(d.job).suspend:
+        return _impossible("jobs", "suspended", s.capabilities.suspend)
+    return "" if half_started(s.jobs.get(d.job), s) else _stoppable(s, d.job)
+
+
+def _stoppable(s: Snapshot, name: JobId) -> str:
     job = s.jobs.get(name)
     if job is None or job.phase is not Phase.RUNNING:
-        return "it is not running"
-    return "it cannot save itself" if job.spec.checkpoint is Mode.NONE else ""
+        return NOT_RUNNING
+    return "it cannot save checkpoints" if job.spec.checkpoint is Mode.NONE else ""
 
 
-def _scale(d: Scale, s: Snapshot, taken: Taken) -> str:
+def _scale(d: Scale, s: Snapshot, free: FreeCapacity) -> str:
     job = s.jobs.get(d.job)
     if job is None or job.phase is not Phase.RUNNING:
-        return "it is not running"
+        return NOT_RUNNING
+    if not s.can(d.job).scale:
+        return _impossible("jobs", "scaled", s.capabilities.scale)
     here = {r.id for r in s.placed(d.job) if r.task == d.task}
     task = next((t for t in job.spec.tasks if t.name == d.task), None)
     if task is None or not here.issuperset(d.remove) or here & {name for name, _ in d.add}:
         return "no such replicas"
     if not d.add and not d.remove:
-        return "nobody would come or go"
+        return "it adds and removes no replica"
     count = len(here) + len(d.add) - len(d.remove)
     if not task.least <= count <= task.most:
         return f"{count} replicas are outside {task.least} to {task.most}"
-    return _room(job, d.add, s, taken)
+    return _fits(job, d.add, free)

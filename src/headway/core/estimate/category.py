@@ -1,4 +1,4 @@
-"""The three stages of a replica's learning, and two ways of moving between them."""
+"""The three stages of training, and two rules for changing from one to another."""
 
 from enum import StrEnum
 
@@ -10,7 +10,7 @@ class Category(StrEnum):
 
 
 WEIGHTS = {Category.GROWING: 2.0, Category.WATCHED: 1.5, Category.CONVERGED: 1.0}
-"""How much a replica weighs on its node in SpeCon's scores (thesis 6.2.1)."""
+"""Weight of a replica in SpeCon's score of its node (thesis 6.2.1)."""
 _SLOWER = {
     Category.GROWING: Category.WATCHED,
     Category.WATCHED: Category.CONVERGED,
@@ -19,15 +19,15 @@ _SLOWER = {
 
 
 def by_efficiency(now: Category, efficiency: float, threshold: float) -> Category:
-    """Algorithm 1, lines 4 to 13: slow once is watched, slow twice is believed; whoever
-    reaches the threshold starts over (converged and slow stays converged).
+    """Algorithm 1, lines 4 to 13: below the threshold once is watched, twice is converged, and at
+    or above it is growing again.
     """
     return Category.GROWING if efficiency >= threshold else _SLOWER[now]
 
 
 def by_growth(now: Category, growth: float, threshold: float, *, shrinking: bool) -> Category:
-    """SpeCon's Algorithm 3: below the threshold only a growth that still shrinks counts as slow;
-    one that does not is jitter, and changes nothing. (Lines 17 and 19 leave out equality.)
+    """SpeCon's Algorithm 3: below the threshold, only a growth that still shrinks counts as slow.
+    Any other growth is jitter and changes nothing. (Lines 17 and 19 leave out equality.)
     """
     if growth >= threshold:
         return Category.GROWING

@@ -1,8 +1,8 @@
-"""A loss curve through what was reported: 1/(a k + b) + c, or an exponential with a floor.
+"""Fit a loss curve to the reported values: 1/(a k + b) + c, or an exponential with a floor c.
 
-For each of a row of floors c the rest is linear least squares. Late points count more, since
-it is the future that is asked for (Optimus weighs the thirds 1, 4 and 16). The floors are
-placed relative to the range seen, so that no unit of the metric matters.
+For each floor of a fixed list, a and b follow by linear least squares. Later points have larger
+weights, because the fit predicts the future (Optimus weighs the thirds 1, 4 and 16). Floors are
+relative to the range of the values, so that the unit of the metric does not matter.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from headway.core.model.serialization import record
 
 FEWEST = 5
 _FLOORS = (0.001, 0.003, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.2, 2.5)
-"""How far below the best value the floor may lie, as parts of the range seen."""
+"""Distances of the floor below the best value, as fractions of the range."""
 
 
 @record
 class Fit:
-    """Value after k steps, in the units of the track and turned so that less is better."""
+    """Value after k steps, relative to the base of the history, with the sign for minimization."""
 
     shape: str
     a: float
@@ -31,12 +31,12 @@ class Fit:
         return exp(self.b - self.a * k) + self.floor
 
     def improvement(self, k: float, until: float) -> float:
-        """Part of the improvement from step 0 to `until` that is reached at k."""
+        """Fraction of the improvement from step 0 to `until` that is reached at k."""
         whole = self.at(0) - self.at(until)
         return (self.at(0) - self.at(k)) / whole if whole > 0 else 1.0
 
     def reaches(self, part: float, until: float) -> float:
-        """The step at which that part is reached."""
+        """Return the step at which the fraction `part` is reached."""
         low, high = 0.0, until
         for _ in range(40):
             middle = (low + high) / 2
@@ -44,11 +44,11 @@ class Fit:
         return high
 
 
-def fit(track: MetricHistory, sign: float) -> Fit | None:
-    """The curve nearest to the track's values; None if there are too few, or none falls."""
+def fit(history: MetricHistory, sign: float) -> Fit | None:
+    """Return the best fit; None if there are too few values or no fit falls."""
     points = [
         (w.step, -sign * w.value)
-        for w in track.windows
+        for w in history.windows
         if w.value is not None and w.step is not None
     ]
     if len(points) < FEWEST:
@@ -69,11 +69,11 @@ def fit(track: MetricHistory, sign: float) -> Fit | None:
 def _linear(
     points: Sequence[tuple[float, float]], shape: str, floor: float
 ) -> tuple[float, Fit] | None:
-    """Weighted least squares for a and b, and how badly they miss the values themselves."""
+    """Weighted least squares for a and b; return the error in the values, and the fit."""
     third = len(points) / 3
     total = sum_k = sum_y = sum_kk = sum_ky = 0.0
     for i, (k, v) in enumerate(points):
-        # 1/y and log y blow up small distances; the factor undoes that.
+        # 1/y and log y magnify small distances; the weight compensates.
         distance = v - floor
         y = 1 / distance if shape == "inverse" else -log(distance)
         weight = 4 ** int(i / third) * distance ** (4 if shape == "inverse" else 2)

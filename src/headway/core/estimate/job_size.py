@@ -1,6 +1,6 @@
-"""How much work a job is: from declared steps and what a step has cost, from what was told, from
-earlier jobs of its kind; or unknown. Each with its error, for the error decides how far a policy
-may lean on it (docs/explanation/nobody-loses.md).
+"""Estimate the size of a job: from declared steps and the measured cost of a step, from what is
+declared, or from earlier jobs of its kind. Each estimate has an error, which decides how far a
+policy relies on it (docs/explanation/nobody-loses.md).
 """
 
 from math import inf, log
@@ -12,20 +12,20 @@ from headway.core.model.serialization import memory
 from headway.core.model.units import CoreSeconds
 
 TRUSTED = 0.05
-"""Sizes known this well are planned with as if they were exact."""
+"""A size with at most this error is treated as exact."""
 MEASURED = 0.02
-"""A job this far through its declared steps has shown what a step costs."""
+"""After this fraction of its declared steps, the cost of a step is known."""
 ONE_RUN = 0.1
-"""How far off the next run may be when only one has been seen."""
+"""Error of a size that only one earlier run gives."""
 PASSED = 1.001
-"""A job past the most that it could be, by more than rounding, is of unknown size."""
+"""A job that exceeds its largest possible size by more than rounding has an unknown size."""
 SETTLED = 0.95
 REFIT = 1.25
 
 
 @memory
 class Known:
-    """What ended jobs of one kind took."""
+    """Work of the jobs of one kind that have ended."""
 
     work: CoreSeconds
     least: CoreSeconds
@@ -34,17 +34,17 @@ class Known:
 
 @memory
 class SizeEstimate:
-    """What is known of a job at a look. Amounts are core-seconds of its node."""
+    """What is known of the size of a job. Amounts are core-seconds of its node."""
 
     attained: CoreSeconds
     size: CoreSeconds = inf
     least: CoreSeconds = 0.0
     error: float = inf
-    """How far off the size may be; infinite: nothing is known, or it has proved wrong."""
+    """Relative error of the size; infinite: unknown, or found to be wrong."""
     settles: float = 1.0
-    """The part of its steps after which its quality is reached."""
+    """Fraction of its steps after which its quality is reached."""
     windows: int = 0
-    """How much had been heard when that was found out."""
+    """Number of windows when `settles` was computed."""
 
 
 def estimate_size(
@@ -54,22 +54,22 @@ def estimate_size(
     known: Known | None,
     speed: float,
 ) -> SizeEstimate:
-    """The surest of what is told, seen and remembered."""
+    """Return the estimate with the smallest error."""
     done = attained / speed
-    told = spec.expected.work if spec.expected else None
-    found = [e for e in (from_steps(spec, attained, step), told, from_kind(known)) if e]
+    declared = spec.expected.work if spec.expected else None
+    found = [e for e in (from_steps(spec, attained, step), declared, from_kind(known)) if e]
     best = min(found, key=lambda e: e.error, default=None)
     if best is None or attained > best.value * (1 + best.error) * PASSED:
-        return SizeEstimate(attained=done)  # unknown, or far more than was said
-    said = best.value / speed
-    size = expected(said, best.error, done)
-    least = size if best.error <= TRUSTED else max(done, said / (1 + best.error))
+        return SizeEstimate(attained=done)  # unknown, or larger than estimated
+    stated = best.value / speed
+    size = expected(stated, best.error, done)
+    least = size if best.error <= TRUSTED else max(done, stated / (1 + best.error))
     return SizeEstimate(attained=done, size=size, least=least, error=best.error)
 
 
 def expected(size: CoreSeconds, error: float, attained: CoreSeconds) -> CoreSeconds:
-    """The mean of what a job may be that was said to be `size`, is off by a factor of up to
-    1 + error either way, and has not ended after `attained`.
+    """Return the mean size of a job that is estimated at `size`, within a factor of 1 + error
+    either way, and has not ended after `attained`.
 
     >>> expected(100.0, 0.0, 50.0), round(expected(100.0, 0.5, 140.0), 1)
     (100.0, 144.9)
@@ -82,7 +82,7 @@ def expected(size: CoreSeconds, error: float, attained: CoreSeconds) -> CoreSeco
 
 
 def from_steps(spec: JobSpec, attained: CoreSeconds, step: float | None) -> Estimate | None:
-    """Declared steps and measured step cost. The more steps are behind it, the surer."""
+    """From declared steps and the measured cost of a step. The error falls with each step."""
     if not spec.total_steps or not step or attained <= 0:
         return None
     part = step / spec.total_steps
@@ -99,9 +99,7 @@ def from_kind(known: Known | None) -> Estimate | None:
 
 
 def learn(known: Known | None, work: CoreSeconds) -> Known:
-    """What is known of a kind after one more of it has ended: newer runs count more. A run of
-    which no work was seen tells nothing.
-    """
+    """Add a job that has ended; newer runs have larger weights. A run without work is ignored."""
     if known is None or known.work <= 0:
         return Known(work=work, least=work, most=work)
     if work <= 0:
@@ -111,16 +109,16 @@ def learn(known: Known | None, work: CoreSeconds) -> Known:
 
 
 def settle(
-    belief: SizeEstimate, spec: JobSpec, track: MetricHistory, before: SizeEstimate | None
+    estimate: SizeEstimate, spec: JobSpec, history: MetricHistory, before: SizeEstimate | None
 ) -> None:
-    """Find the part of its declared steps after which a job reaches its quality, by its loss curve
-    so far. Fitted anew when a quarter more has been heard: a fit costs a millisecond.
+    """Set `estimate.settles` from a fit of the loss curve. A fit costs a millisecond, so that it
+    is repeated only after a quarter more reports.
     """
-    heard = len(track.windows)
-    if before is not None and before.windows <= heard < REFIT * before.windows:
-        belief.settles, belief.windows = before.settles, before.windows
+    count = len(history.windows)
+    if before is not None and before.windows <= count < REFIT * before.windows:
+        estimate.settles, estimate.windows = before.settles, before.windows
         return
-    curve = fit(track, spec.direction.sign) if spec.total_steps else None
-    belief.windows = heard
+    curve = fit(history, spec.direction.sign) if spec.total_steps else None
+    estimate.windows = count
     if curve is not None and spec.total_steps:
-        belief.settles = curve.reaches(SETTLED, spec.total_steps) / spec.total_steps
+        estimate.settles = curve.reaches(SETTLED, spec.total_steps) / spec.total_steps

@@ -1,8 +1,8 @@
-"""Growth, progress rate and growth efficiency: what a track says of a replica.
+"""Growth, progress rate and growth efficiency of a replica, from its metric history.
 
-Two ways to make values of different jobs comparable. The papers' code divides a loss by the
-largest one seen; that needs positive, minimised values. Ours divides an improvement by the
-range seen, so that neither scale, offset nor direction of a metric matters.
+There are two ways to compare values of different jobs. The papers' code divides a loss by the
+largest loss so far, which needs positive, minimized values. The other divides the improvement by
+the range so far, so that scale, offset and direction of a metric do not matter.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,59 +14,59 @@ from headway.core.model.units import Cores, Seconds
 
 @record
 class Progress:
-    """What one interval brought, against the interval before it."""
+    """Change from one interval to the next."""
 
     growth: float
-    """Change of the value over the interval, comparable between jobs; in [0, 1] or near it."""
+    """Change of the value, comparable between jobs; about 0 to 1."""
     rate: float
     """Growth per second: the papers' P (equation 4.1)."""
     used: Cores
     """Mean cores over the interval."""
 
     def efficiency(self, cores: Cores) -> float | None:
-        """Rate per fraction of the node used: FlowCon's G (equation 4.2); None if it used
-        nothing, for then there is nothing to judge by.
+        """Rate per fraction of the node used: FlowCon's G (equation 4.2); None if nothing was
+        used.
         """
         return self.rate * cores / self.used if self.used > 0 else None
 
 
 def paper_progress(
-    track: MetricHistory, at: Seconds, interval: Seconds, *, hold: bool = False
+    history: MetricHistory, at: Seconds, interval: Seconds, *, hold: bool = False
 ) -> Progress | None:
-    """As the papers' code does it: |change of the mean loss| over the largest loss seen.
+    """As in the papers' code: |change of the mean loss| over the largest loss so far.
 
-    None where either interval has no report, or the loss is not positive. `hold`: a job that
-    said nothing in an interval still has the value that it said last (SpeCon).
+    None if an interval has no report or the loss is not positive. `hold`: without a value in an
+    interval, the last one counts (SpeCon).
     """
-    both = _two_means(track, at, interval, hold=hold)
-    used = _mean(track.windows, at - interval, at, lambda w: w.cpu)
-    if both is None or used is None or track.base is None or track.base + track.high <= 0:
+    both = _two_means(history, at, interval, hold=hold)
+    used = _mean(history.windows, at - interval, at, lambda w: w.cpu)
+    if both is None or used is None or history.base is None or history.base + history.high <= 0:
         return None
-    growth = abs(both[1] - both[0]) / (track.base + track.high)
+    growth = abs(both[1] - both[0]) / (history.base + history.high)
     return Progress(growth=growth, rate=growth / interval, used=used)
 
 
 def progress(
-    track: MetricHistory, at: Seconds, interval: Seconds, *, sign: float
+    history: MetricHistory, at: Seconds, interval: Seconds, *, sign: float
 ) -> Progress | None:
-    """Improvement over two whole intervals, as a part of the range seen so far.
+    """Improvement over two whole intervals, as a fraction of the range so far.
 
-    `sign` is -1 where smaller is better. A value that got worse has growth 0, not |change|.
+    `sign` is -1 if smaller is better. The growth of a value that got worse is 0, not |change|.
     """
-    if not track.windows or track.windows[0].since > at - 2 * interval:
+    if not history.windows or history.windows[0].since > at - 2 * interval:
         return None  # fewer than two whole intervals: unknown
-    both = _two_means(track, at, interval)
-    used = _mean(track.windows, at - interval, at, lambda w: w.cpu)
+    both = _two_means(history, at, interval)
+    used = _mean(history.windows, at - interval, at, lambda w: w.cpu)
     if both is None or used is None:
         return None
-    spread = value_range(track)
+    spread = value_range(history)
     growth = max(0.0, sign * (both[1] - both[0])) / spread if spread > 0 else 0.0
     return Progress(growth=growth, rate=growth / interval, used=used)
 
 
-def value_range(track: MetricHistory) -> float:
-    """From the 5th to the 95th percentile of the values seen."""
-    values = sorted(w.value for w in track.windows if w.value is not None)
+def value_range(history: MetricHistory) -> float:
+    """From the 5th to the 95th percentile of all values."""
+    values = sorted(w.value for w in history.windows if w.value is not None)
     return percentile(values, 0.95) - percentile(values, 0.05)
 
 
@@ -85,25 +85,25 @@ def percentile(ordered: Sequence[float], q: float) -> float:
 
 
 def _two_means(
-    track: MetricHistory, at: Seconds, interval: Seconds, *, hold: bool = False
+    history: MetricHistory, at: Seconds, interval: Seconds, *, hold: bool = False
 ) -> tuple[float, float] | None:
-    before = _mean(track.windows, at - 2 * interval, at - interval, lambda w: w.value)
-    now = _mean(track.windows, at - interval, at, lambda w: w.value)
+    before = _mean(history.windows, at - 2 * interval, at - interval, lambda w: w.value)
+    now = _mean(history.windows, at - interval, at, lambda w: w.value)
     if hold:
-        before = _last(track, at - 2 * interval) if before is None else before
+        before = _last(history, at - 2 * interval) if before is None else before
         now = before if now is None else now
     return None if before is None or now is None else (before, now)
 
 
-def _last(track: MetricHistory, until: Seconds) -> float | None:
-    said = (w.value for w in reversed(track.windows) if w.at <= until and w.value is not None)
-    return next(said, None)
+def _last(history: MetricHistory, until: Seconds) -> float | None:
+    values = (w.value for w in reversed(history.windows) if w.at <= until and w.value is not None)
+    return next(values, None)
 
 
 def _mean(
     windows: Iterable[Window], since: Seconds, until: Seconds, of: Callable[[Window], float | None]
 ) -> float | None:
-    """Mean over a stretch of time; windows count by how much of them lies in it."""
+    """Mean over an interval; each window is weighted by its overlap."""
     total = time = 0.0
     for w in windows:
         overlap = min(w.at, until) - max(w.since, since)

@@ -1,8 +1,8 @@
-"""How fast a distributed job is, by its workers, where they are, and its parameter servers.
+"""Step rate of a distributed job, from its workers, their distances, and its parameter servers.
 
 Optimus' formulas for synchronous and asynchronous training with parameter servers (EuroSys 2018),
-and the ring all-reduce. A worker is told by its pace, the cores it gets times the speed of its
-node, and by how far it is from those it talks to.
+and for ring all-reduce. A worker has a rate (its cores times the speed of its node) and a distance
+to the replicas that it communicates with.
 """
 
 from collections.abc import Sequence
@@ -12,38 +12,38 @@ from headway.core.model.serialization import record
 from headway.core.model.units import Cores, CoreSeconds, Seconds, Share
 
 HERE, NEAR, FAR = range(3)
-"""How far a worker is: on the node of a parameter server, in the rack of one, in another rack. A
-ring is as far as it spans."""
+"""Distance of a worker: on the node of a parameter server, in the rack of one, in another rack. The
+distance in a ring is the largest between two of its workers."""
 SERVER = "ps"
 CHIEF = "chief"
 
 Worker = tuple[Cores, int]
-"""Its pace, and how far it is."""
+"""Rate and distance."""
 
 
 @record
 class Speed:
-    """What one step costs. Compute is core-seconds at speed 1, everything else seconds."""
+    """Cost of one step. Compute is in core-seconds at speed 1, all other costs in seconds."""
 
     kind: str = "sync"
-    """`sync` and `async`, with parameter servers; `ring`."""
+    """`sync` or `async`, with parameter servers; or `ring`."""
     compute: CoreSeconds = 1.0
-    """Of a step's whole batch, divided among the workers; asynchronous workers take whole batches.
-    Optimus' a M."""
+    """For the batch of a step, divided among the workers; an asynchronous worker computes a whole
+    batch. Optimus' a M."""
     fixed: CoreSeconds = 0.0
-    """Of every worker in every step, however small its part (b)."""
+    """For each worker in each step, independent of its part of the batch (b)."""
     transfer: Seconds = 0.0
-    """The model's size over the bandwidth: what it takes to send it once (c)."""
+    """Time to send the model once: its size over the bandwidth (c)."""
     per_worker: Seconds = 0.0
     """Overhead in each step for every worker (d)."""
     per_server: Seconds = 0.0
     """Overhead in each step for every parameter server (e)."""
     latency: Seconds = 0.0
-    """Of one trip around a ring of several."""
+    """Of one round of a ring with several workers."""
     penalty: float = 1.0
-    """Transfers to another node take so many times as long."""
+    """Factor for transfers to another node."""
     rack_penalty: float = 1.0
-    """Those to another rack so many times longer still."""
+    """Further factor for transfers to another rack."""
 
     @property
     def has_servers(self) -> bool:
@@ -51,12 +51,12 @@ class Speed:
 
     @property
     def waits(self) -> bool:
-        """Do all wait for the slowest?"""
+        """Whether all workers wait for the slowest one in each step."""
         return self.kind != "async"
 
 
 def steps_per_second(speed: Speed, workers: Sequence[Worker], servers: int = 0) -> float:
-    """Of the whole job. Without workers, or without a server that it needs, it stands still.
+    """Return the rate of the whole job; 0 without workers, or without a server that it needs.
 
     >>> four = [(1.0, HERE)] * 4
     >>> steps_per_second(Speed(compute=4.0, fixed=0.5, transfer=0.25), four, servers=2)
@@ -66,17 +66,17 @@ def steps_per_second(speed: Speed, workers: Sequence[Worker], servers: int = 0) 
     >>> steps_per_second(Speed(kind="ring", compute=4.0, transfer=2.0), four)
     0.25
     """
-    if not _able(speed, workers, servers):
+    if not _can_train(speed, workers, servers):
         return 0.0
     times = _times(speed, workers, servers, _factors(speed, workers))
     return 1 / max(times) if speed.waits else sum(1 / t for t in times)
 
 
 def useful(speed: Speed, workers: Sequence[Worker], servers: int = 0) -> list[Share]:
-    """The part of its time that each worker makes progress in: not what it waits for slower ones,
-    nor what a transfer takes longer because of where it is.
+    """Return the fraction of its time in which each worker makes progress: without waiting for
+    slower ones, and without the extra time of transfers over a distance.
     """
-    if not _able(speed, workers, servers):
+    if not _can_train(speed, workers, servers):
         return [0.0] * len(workers)
     taken = _times(speed, workers, servers, _factors(speed, workers))
     needed = _times(speed, workers, servers, [1.0] * len(workers))
@@ -85,14 +85,14 @@ def useful(speed: Speed, workers: Sequence[Worker], servers: int = 0) -> list[Sh
 
 
 def predict(
-    speed: Speed, workers: int, servers: int = 1, pace: Cores = 1.0, far: int = HERE
+    speed: Speed, workers: int, servers: int = 1, rate: Cores = 1.0, far: int = HERE
 ) -> float:
-    """Steps a second with so many workers, all alike."""
-    return steps_per_second(speed, [(pace, far)] * workers, servers)
+    """Return the step rate with this number of equal workers."""
+    return steps_per_second(speed, [(rate, far)] * workers, servers)
 
 
 def distances(speed: Speed, workers: Sequence[Node], servers: Sequence[Node]) -> list[int]:
-    """How far each worker is, by the nodes that it and the servers are on."""
+    """Return the distance of each worker."""
     if speed.has_servers:
         nodes, racks = {n.id for n in servers}, {n.rack for n in servers}
         return [HERE if w.id in nodes else NEAR if w.rack in racks else FAR for w in workers]
@@ -102,26 +102,26 @@ def distances(speed: Speed, workers: Sequence[Node], servers: Sequence[Node]) ->
     return [spans] * len(workers)
 
 
-def equal_limits(rooms: Sequence[tuple[Cores, float]]) -> list[Cores]:
-    """Ceilings that give the workers of a synchronous job equal pace: for each the cores that it
-    could have and the speed of its node.
+def equal_limits(available: Sequence[tuple[Cores, float]]) -> list[Cores]:
+    """Return limits under which all workers of a synchronous job have the same rate. `available`:
+    the cores that each could use, and the speed of its node.
 
     >>> equal_limits([(2.0, 1.0), (4.0, 0.5), (8.0, 2.0)])
     [2.0, 4.0, 1.0]
     """
-    pace = min((cores * speed for cores, speed in rooms), default=0.0)
-    return [pace / speed for _, speed in rooms]
+    rate = min((cores * speed for cores, speed in available), default=0.0)
+    return [rate / speed for _, speed in available]
 
 
-def _able(speed: Speed, workers: Sequence[Worker], servers: int) -> bool:
+def _can_train(speed: Speed, workers: Sequence[Worker], servers: int) -> bool:
     if not workers or (speed.has_servers and servers < 1):
         return False
-    paces = [pace for pace, _ in workers]
-    return min(paces) > 0 if speed.waits else max(paces) > 0
+    rates = [rate for rate, _ in workers]
+    return min(rates) > 0 if speed.waits else max(rates) > 0
 
 
 def _factors(speed: Speed, workers: Sequence[Worker]) -> list[float]:
-    """How many times as long each worker's transfers take."""
+    """Return the factor for each worker's transfers."""
     by_distance = (1.0, speed.penalty, speed.penalty * speed.rack_penalty)
     return [by_distance[far] for _, far in workers]
 
@@ -129,7 +129,7 @@ def _factors(speed: Speed, workers: Sequence[Worker]) -> list[float]:
 def _times(
     speed: Speed, workers: Sequence[Worker], servers: int, factors: Sequence[float]
 ) -> list[Seconds]:
-    """What a step takes each worker. One who gets nothing takes for ever."""
+    """Return the time of a step for each worker; infinite for one without CPU."""
     count = len(workers)
     if speed.kind == "ring":
         alone = count == 1
@@ -142,6 +142,6 @@ def _times(
     own = speed.compute / part + speed.fixed
     never = float("inf")
     return [
-        (own / pace if pace > 0 else never) + shared * factor + flat
-        for (pace, _), factor in zip(workers, factors, strict=True)
+        (own / rate if rate > 0 else never) + shared * factor + flat
+        for (rate, _), factor in zip(workers, factors, strict=True)
     ]

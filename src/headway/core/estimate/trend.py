@@ -3,7 +3,7 @@
 from headway.core.model.serialization import memory
 
 FEWEST = 3
-"""Through fewer points every line is a perfect one."""
+"""Any line through fewer points fits perfectly."""
 
 
 @memory
@@ -27,8 +27,8 @@ class Trend:
         self.xy += dx * (y - self.y)
 
     def at(self, x: float) -> tuple[float, float] | None:
-        """What the line says there, and how much of the variation it leaves unexplained (1 - R²);
-        None: too few points.
+        """Return the value of the line and the unexplained part of the variation (1 - R²); None if
+        there are too few points.
         """
         if self.count < FEWEST or self.xx <= 0:
             return None

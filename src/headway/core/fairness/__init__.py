@@ -1,1 +1,1 @@
-"""Fair sharing: water filling, the reference schedule, deadlines derived from it."""
+"""Fair sharing: water filling, the reference world, and deadlines derived from it."""

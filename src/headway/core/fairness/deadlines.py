@@ -1,10 +1,10 @@
-"""Can every promise still be kept? The arithmetic behind "nobody loses".
+"""Decide whether all guarantees can still be kept: the arithmetic behind "nobody loses".
 
-A claim is work that must be done by a certain time, at no more than a certain rate. A set of
-claims can be met if some schedule does all of it in time. Looking backward from the last due
-time, each claim joins when its time comes, and whoever would need longest to finish is served
-first (the level algorithm): if that leaves anything undone at present, nothing could do it all,
-and the claims left over together ask for more than there is.
+A claim is work that must be done by a due time, at a limited rate. A set of claims is feasible if
+some schedule does all of the work in time. The level algorithm finds one backward from the last due
+time: a claim joins at its due time, and the claim that needs longest at its full rate is served
+first. If work is left at the present, no schedule can do it all, and the claims with work left form
+an infeasible set.
 """
 
 from bisect import insort
@@ -18,20 +18,20 @@ from headway.core.model.units import Cores, CoreSeconds, Seconds
 K = TypeVar("K", bound=Hashable)
 _EQUAL: Seconds = 1e-12
 ROUNDING: Seconds = 1e-7
-"""A level below this is rounding, not work."""
+"""A level below this is a rounding error."""
 
 
 @dataclass(slots=True)
 class Claim:
     left: CoreSeconds
     demand: Cores
-    """The most cores that it can use at once."""
+    """The most cores that it can use."""
     due: Seconds
 
 
 @dataclass(slots=True)
 class _Group:
-    """Claims that need equally long at full rate; they fall together."""
+    """Claims that need the same time at their full rate; their levels fall together."""
 
     level: Seconds
     demand: Cores
@@ -39,7 +39,7 @@ class _Group:
 
 
 def infeasible_set(claims: Mapping[K, Claim], capacity: Cores, now: Seconds) -> list[tuple[K, ...]]:
-    """Sets of claims that cannot be met together, each part of the next; none if all can be.
+    """Return sets of claims that are infeasible together, each a subset of the next.
 
     >>> both = {"x": Claim(5.0, 1.0, 10.0), "y": Claim(4.0, 1.0, 9.0)}
     >>> infeasible_set(both, 1.0, now=0.0)
@@ -56,7 +56,7 @@ def infeasible_set(claims: Mapping[K, Claim], capacity: Cores, now: Seconds) -> 
         _merge(groups)
         at = due
     _serve(groups, capacity, at - now)
-    # Whoever is left with a higher level was always served before the lower ones.
+    # A claim with a higher level has always been served before those with lower levels.
     left: set[object] = set()
     found = []
     for g in reversed(groups):
@@ -76,7 +76,7 @@ def _level(group: _Group) -> Seconds:
 
 
 def _merge(groups: list[_Group]) -> None:
-    """Make one of neighbours that have met, and drop what is done."""
+    """Merge neighbours with equal levels, and drop groups without work."""
     i = len(groups) - 1
     while i > 0:
         low, high = groups[i - 1], groups[i]
@@ -90,7 +90,7 @@ def _merge(groups: list[_Group]) -> None:
 
 
 def _fall(groups: list[_Group], capacity: Cores, most: Seconds) -> Seconds:
-    """Serve the highest levels first until two of them meet, one is done, or time is up."""
+    """Serve the highest levels until two levels meet, one is done, or `most` has passed."""
     served: list[tuple[_Group, float]] = []  # with the rate at which each level falls
     for g in reversed(groups):
         if capacity <= 0:
@@ -112,7 +112,7 @@ def _fall(groups: list[_Group], capacity: Cores, most: Seconds) -> Seconds:
 
 
 def slack(claims: Sequence[Claim], capacity: Cores, now: Seconds) -> CoreSeconds:
-    """What a set of claims could at most be served until its due times, less what it needs."""
+    """Return the most service that claims can get before they are due, minus what they need."""
     served, since = 0.0, now
     demand = sum(c.demand for c in claims)
     for claim in sorted(claims, key=lambda c: c.due):
@@ -126,35 +126,35 @@ def slack(claims: Sequence[Claim], capacity: Cores, now: Seconds) -> CoreSeconds
 # -- the allocation ----------------------------------------------------------------------------
 
 SOON: Seconds = 0.05
-"""A set of promises whose slack is used up sooner than this has none."""
+"""A set of guarantees whose slack lasts less than this has none."""
 
 
-ENDING: Seconds = 0.5
-"""Who is late and needs no more than this goes before all others."""
+ALMOST_DONE: Seconds = 0.5
+"""An overdue job that needs at most this much time goes first."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Need:
-    """What keeps one job's promise: so much work by a due time; or, where it is past that and its
-    size uncertain, no more than so much behind its fair share.
+    """What keeps the guarantee of a job: work by a due time; or, after that if its size is
+    uncertain, a bound on how far it falls behind its fair share.
     """
 
     demand: Cores
     left: CoreSeconds = 0.0
     due: Seconds = inf
     sure: bool = False
-    """Is that all that is left of it?"""
+    """Whether `left` is all of its remaining work."""
     equal: Cores = 0.0
-    """Its fair share at present."""
+    """Its fair share now."""
     room: CoreSeconds = inf
-    """How much further it may fall behind; below 0: it must catch up."""
+    """How much further it may fall behind; negative: it must catch up."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Allocation(Generic[K]):
     rates: dict[K, Cores]
     calm_for: Seconds
-    """How long these rates may stay as they are."""
+    """How long these rates can stay unchanged."""
     urgent: set[K]
     behind: set[K]
 
@@ -162,20 +162,20 @@ class Allocation(Generic[K]):
 def allocate(
     needs: Mapping[K, Need], order: Sequence[K], capacity: Cores, now: Seconds, most: Seconds
 ) -> Allocation[K]:
-    """Cores for each: first whose promise allows no delay, then what is owed to those behind, then
-    in order. Sets of promises are added to the first until none runs out at once.
+    """Allocate cores: first to jobs whose guarantee allows no delay, then to jobs that are behind,
+    then in order. Tight sets of guarantees join the first group until none is without slack.
     """
     claims = _claims(needs, capacity, now)
-    ending = [n for n in order if _ends(needs[n], now)]
+    almost_done = [n for n in order if _almost_done(needs[n], now)]
     behind = {n: need.equal for n, need in needs.items() if need.room <= 0}
     rooms = (n.room / n.equal for n in needs.values() if 0 < n.room < inf)
     tight: list[tuple[K, ...]] = []
     while True:
-        rates = _in_turn(needs, order, ending, tight, behind, capacity)
-        calm_for, who = _horizon(claims, rates, capacity, now, most)
-        if who is None or calm_for > SOON or who in tight:
+        rates = _serve_in_order(needs, order, almost_done, tight, behind, capacity)
+        calm_for, tightest = _horizon(claims, rates, capacity, now, most)
+        if tightest is None or calm_for > SOON or tightest in tight:
             break
-        tight.append(who)
+        tight.append(tightest)
     return Allocation(
         rates=rates,
         calm_for=min(calm_for, min(rooms, default=inf)),
@@ -184,17 +184,16 @@ def allocate(
     )
 
 
-def _ends(need: Need, now: Seconds) -> bool:
-    """Does it need next to nothing more? Then it ends now, and does not wait for others whose
-    promises allow no delay: they lose a tenth of a second; or, if it is late, less than it has
-    lost already.
+def _almost_done(need: Need, now: Seconds) -> bool:
+    """Return whether it is almost done. It then goes before jobs whose guarantees allow no delay:
+    they lose a tenth of a second or, if it is overdue, less than it has already lost.
     """
     needs = need.left / need.demand
-    return need.sure and (needs <= 2 * SOON or (needs <= ENDING and now - need.due > needs))
+    return need.sure and (needs <= 2 * SOON or (needs <= ALMOST_DONE and now - need.due > needs))
 
 
 def _claims(needs: Mapping[K, Need], capacity: Cores, now: Seconds) -> dict[K, Claim]:
-    """What was promised, or as little later as can still be kept."""
+    """Return the guarantees, delayed as little as necessary to be feasible."""
     claims = {
         n: Claim(need.left, need.demand, need.due) for n, need in needs.items() if need.due < inf
     }
@@ -204,17 +203,17 @@ def _claims(needs: Mapping[K, Need], capacity: Cores, now: Seconds) -> dict[K, C
 
 
 def _delay(claims: list[Claim], capacity: Cores, now: Seconds) -> None:
-    """Nothing can meet these all: let them be late together, by as little as possible."""
+    """Delay infeasible claims together, by as little as possible."""
     full = min(capacity, sum(c.demand for c in claims))
     short = max(1e-6, -slack(claims, capacity, now) / full)
     for claim in claims:
         claim.due = max(claim.due, now) + short
 
 
-def _in_turn(
+def _serve_in_order(
     needs: Mapping[K, Need],
     order: Sequence[K],
-    ending: list[K],
+    almost_done: list[K],
     tight: list[tuple[K, ...]],
     behind: dict[K, Cores],
     capacity: Cores,
@@ -228,14 +227,14 @@ def _in_turn(
         rates[name] += more
         left -= more
 
-    for name in ending:
+    for name in almost_done:
         give(name, needs[name].demand)
     inside = {n: [i for i, t in enumerate(tight) if n in t] for n in order}
     urgent = [n for n in order if inside[n]]
-    # A set within a set goes first; of two that are apart, the one that ran out first.
+    # A subset goes first; of two disjoint sets, the one that ran out of slack first.
     for name in sorted(urgent, key=lambda n: (-len(inside[n]), inside[n][0])):
         give(name, needs[name].demand)
-    for owed in (1.0, 2.0):  # their share, and then as much again to catch up
+    for owed in (1.0, 2.0):  # their share, then as much again to catch up
         for name, equal in behind.items():
             give(name, min(owed * equal, needs[name].demand))
     for name in order:
@@ -250,12 +249,12 @@ def _horizon(
     now: Seconds,
     most: Seconds,
 ) -> tuple[Seconds, tuple[K, ...] | None]:
-    """How long these rates may go on before some set of promises allows no further delay.
+    """Return how long these rates can last before a set of guarantees allows no delay, and the set.
 
-    Newton's method: ask at a time whether all can still be met; if a set cannot, go back to when
-    that set's slack was used up, and ask again there.
+    Newton's method: test at a time whether all are feasible; if a set is not, go back to when its
+    slack was used up, and test again.
     """
-    time, who = most, None
+    time, tightest = most, None
     while time > SOON:
         then = {
             n: Claim(left, c.demand, c.due)
@@ -267,14 +266,14 @@ def _horizon(
             (_used_up([claims[n] for n in w], [rates[n] for n in w], capacity, now), w)
             for w in late
         ]
-        back, whose = min(ends, key=lambda end: end[0], default=(inf, None))
+        back, first = min(ends, key=lambda end: end[0], default=(inf, None))
         if back >= time * (1 - 1e-9):
             break
-        time, who = back, whose
-    return time, who
+        time, tightest = back, first
+    return time, tightest
 
 
 def _used_up(claims: list[Claim], rates: list[Cores], capacity: Cores, now: Seconds) -> Seconds:
-    """When a set of promises will have no slack left, at these rates."""
+    """Return the time until a set of guarantees has no slack left at these rates."""
     short = min(capacity, sum(c.demand for c in claims)) - sum(rates)
     return max(0.0, slack(claims, capacity, now) / short) if short > 1e-9 else inf

@@ -1,4 +1,4 @@
-"""What policies that serve one job after another have in common: an order becomes weights."""
+"""Weights from an order, for policies that serve one job after another."""
 
 from collections.abc import Sequence
 
@@ -9,11 +9,11 @@ from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import Cores
 
 SAME = 0.01
-"""A weight or ceiling that differs by less than this part is left as it is."""
+"""A weight or limit that differs by less than this fraction is not changed."""
 
 
 def in_order(snapshot: Snapshot, order: Sequence[Replica], reason: str) -> tuple[SetShare, ...]:
-    """Weights under which the first gets all that it can use, then the next."""
+    """Set weights under which the first gets all the CPU that it can use, then the next."""
     cores = snapshot.node.capacity.cpu
     caps = [demand_of(snapshot, r) for r in order]
     weights = weights_for(one_after_another(caps, cores), caps)
@@ -25,18 +25,18 @@ def in_order(snapshot: Snapshot, order: Sequence[Replica], reason: str) -> tuple
 
 
 def differs(r: Replica, limit: Cores | None, weight: float) -> bool:
-    """Is it worth a write?"""
+    """Return whether a new share differs enough to be set."""
     return abs(weight - r.weight) > SAME * r.weight or not same_limit(r.limit, limit)
 
 
 def same_limit(a: Cores | None, b: Cores | None) -> bool:
-    """But for what a platform rounds off."""
+    """Compare limits; a platform may round them."""
     return a == b if a is None or b is None else abs(a - b) <= SAME * b
 
 
 def demand_of(snapshot: Snapshot, r: Replica) -> Cores:
-    """What it can use at once on its node, as far as it is told, and may."""
+    """Return the most cores that it can use on its node: declared, limited, or the node."""
     expected = snapshot.jobs[r.job].spec.expected
-    told = expected.demand if expected else None
-    known = [c for c in (told, snapshot.ceiling(r)) if c is not None]
+    declared = expected.demand if expected else None
+    known = [c for c in (declared, snapshot.ceiling(r)) if c is not None]
     return min([snapshot.node.capacity.cpu, *known])

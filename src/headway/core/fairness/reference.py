@@ -1,7 +1,7 @@
-"""The reference world: what plain fair sharing would have given every job on a node by now.
+"""The reference world: what fair sharing would have given each job on a node until now.
 
-It is kept beside the real one by policies that measure themselves against it. A job's finish in
-it is a promise (docs/explanation/nobody-loses.md).
+Policies keep it in their memory. The finish time of a job in it is its guarantee
+(docs/explanation/nobody-loses.md).
 """
 
 from math import inf
@@ -20,18 +20,18 @@ class ReferenceJob:
     demand: Cores
     weight: float = 1.0
     size: CoreSeconds = inf
-    """What it is taken to be."""
+    """Its estimated size."""
     least: CoreSeconds = inf
-    """What it is at least: before that it cannot finish here."""
+    """Its smallest possible size; it cannot finish here before."""
     sure: bool = False
-    """It finishes here when it reaches its size. Of an unsure one the end is seen in the real
-    world only."""
+    """Whether its size is known, so that it finishes here when it reaches it. Otherwise only the
+    real job shows when it ends."""
     done: CoreSeconds = 0.0
     due: Seconds = inf
-    """The promise: when it reaches `least` here if nobody else arrives."""
+    """The guarantee: when it reaches `least` here if no other job arrives."""
     request: Resources = NOTHING
     left: bool = False
-    """It has ended in the real world, and runs on here to its true size."""
+    """Whether the real job has ended; it continues here up to its actual size."""
 
     @property
     def finished(self) -> bool:
@@ -41,9 +41,9 @@ class ReferenceJob:
 ReferenceJobs = dict[ReplicaId, ReferenceJob]
 
 
-def advance(shadows: ReferenceJobs, capacity: Cores, time: Seconds) -> None:
-    """Let the reference world go on for a while."""
-    live = [s for s in shadows.values() if not s.finished]
+def advance(jobs: ReferenceJobs, capacity: Cores, time: Seconds) -> None:
+    """Advance the reference world by `time`."""
+    live = [s for s in jobs.values() if not s.finished]
     while live and time > 0:
         rates = share(capacity, [s.demand for s in live], [s.weight for s in live])
         ends = ((s.size - s.done) / r for s, r in zip(live, rates, strict=True) if s.sure)
@@ -54,9 +54,9 @@ def advance(shadows: ReferenceJobs, capacity: Cores, time: Seconds) -> None:
         live = [s for s in live if not s.finished]
 
 
-def promise(shadows: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
-    """Set everybody's due time, were no one else to arrive."""
-    live = [(s, s.done) for s in shadows.values() if not s.finished]
+def set_guarantees(jobs: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
+    """Set the due time of each job, if no other job arrives."""
+    live = [(s, s.done) for s in jobs.values() if not s.finished]
     for s, _ in live:
         s.due = inf
     at = now
@@ -79,14 +79,14 @@ def promise(shadows: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
 
 
 def _goal(s: ReferenceJob, done: CoreSeconds) -> CoreSeconds:
-    """The next thing that happens to it: it reaches its least, then its size."""
+    """Return the work at its next event: it reaches `least`, then its size."""
     if done < s.least:
         return s.least
     return s.size if done < s.size else inf
 
 
-def fair_rates(shadows: ReferenceJobs, capacity: Cores) -> dict[ReplicaId, Cores]:
-    """What each gets there at present; 0 for who is done."""
-    live = {name: s for name, s in shadows.items() if not s.finished}
+def fair_rates(jobs: ReferenceJobs, capacity: Cores) -> dict[ReplicaId, Cores]:
+    """Return the present rate of each job in the reference world; 0 if it is finished."""
+    live = {name: s for name, s in jobs.items() if not s.finished}
     rates = share(capacity, [s.demand for s in live.values()], [s.weight for s in live.values()])
-    return dict.fromkeys(shadows, 0.0) | dict(zip(live, rates, strict=True))
+    return dict.fromkeys(jobs, 0.0) | dict(zip(live, rates, strict=True))

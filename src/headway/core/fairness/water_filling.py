@@ -1,6 +1,6 @@
-"""Who gets how much CPU on a node, and which weights to give so that somebody does.
+"""How replicas share the CPU of a node, and which weights lead to given shares.
 
-Sharing is exact and fluid: what a kernel's fair scheduler tends to over a second.
+Sharing is fluid and exact: what a fair kernel scheduler approaches within a second.
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from headway.core.model.units import Cores, CoreSeconds, Seconds
 
 
 def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> list[Cores]:
-    """Water-filling: in proportion to weight, but to nobody more than its cap (the smaller of
-    its ceiling and of what it can use); what the capped leave goes to the others.
+    """Water-filling: in proportion to weight, up to the cap of each (the smaller of its limit and
+    its demand). The others share what capped replicas leave.
 
     >>> share(1.0, [1.0, 1.0, 0.2], [1.0, 1.0, 1.0])
     [0.4, 0.4, 0.2]
@@ -24,7 +24,7 @@ def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> l
         return list(caps)
     left, weight = capacity, sum(weights)
     given = [0.0] * len(caps)
-    # Lowest cap for its weight first: once one is not capped, none after it is.
+    # Smallest cap per weight first: after the first that is not capped, none is.
     for i in sorted(range(len(caps)), key=lambda i: caps[i] / weights[i]):
         given[i] = min(caps[i], left * weights[i] / weight)
         left -= given[i]
@@ -33,11 +33,11 @@ def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> l
 
 
 def weights_for(wanted: Sequence[Cores], caps: Sequence[Cores]) -> list[float]:
-    """Weights under which everybody gets about what is wanted for it, their mean being 1.
+    """Return weights with mean 1 under which each replica gets about the cores wanted for it.
 
-    Nobody's falls below the least that `check` allows, so those who are to wait still trickle.
-    Who is to have all that it can use weighs double: then the trickle is at the cost of the one
-    who gets the rest, and not of those.
+    No weight is below the minimum of `check`, so that each replica gets a little CPU. A replica
+    that is to have all that it can use has a double weight: the little CPU of the others is then
+    taken from the replica that gets the rest.
     """
     count = len(wanted)
     least = 1.02 * LEAST_WEIGHT * count
@@ -50,7 +50,7 @@ def weights_for(wanted: Sequence[Cores], caps: Sequence[Cores]) -> list[float]:
 
 
 def one_after_another(caps: Sequence[Cores], capacity: Cores) -> list[Cores]:
-    """Cores for each in turn: as much as it can use, until there is nothing left.
+    """Allocate cores in order: to each as many as it can use, until none is left.
 
     >>> one_after_another([0.5, 1.0, 1.0], 1.0)
     [0.5, 0.5, 0.0]
@@ -63,7 +63,7 @@ def one_after_another(caps: Sequence[Cores], capacity: Cores) -> list[Cores]:
 
 
 def total_completion(jobs: Sequence[tuple[CoreSeconds, Cores]], capacity: Cores) -> Seconds:
-    """Sum of the completion times of (work left, demand), served one after another.
+    """Sum of the completion times of jobs (work left, demand) that are served in order.
 
     >>> total_completion([(40.0, 1.0), (60.0, 0.2)], 1.0)  # 40 s, then 300 s more
     380.0

@@ -1,1 +1,1 @@
-"""The data that the rest is about: units, jobs, nodes, reports, snapshots, decisions."""
+"""Data model: units, jobs, nodes, reports, snapshots, decisions."""

@@ -1,14 +1,14 @@
-"""What a policy can decide: five kinds, each an atomic act with its reason; what came of it."""
+"""The five kinds of decision, each one atomic action with its reason; plans and outcomes."""
 
 from typing import TypeAlias
 
 from headway.core.model.serialization import record
-from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds, Where
 
 
 @record
 class SetShare:
-    """A replica's ceiling in cores (None: none) and its weight under contention."""
+    """Set the limit of a replica in cores (None: no limit) and its weight under contention."""
 
     replica: ReplicaId
     limit: Cores | None = None
@@ -18,19 +18,19 @@ class SetShare:
 
 @record
 class Place:
-    """Start a job: every replica of its gang and the node it goes to. Whole or not at all."""
+    """Start a job: each replica of its gang on a node. All of them or none."""
 
     job: JobId
-    where: tuple[tuple[ReplicaId, NodeId], ...]
+    where: Where
     partial: bool = False
-    """These now, the rest by further such decisions: the job keeps its room until it is whole.
-    As a scheduler does that places pod by pod."""
+    """Start these replicas now and others by later decisions. The job holds its capacity until it
+    is complete, as under a scheduler that places pod by pod."""
     reason: str = ""
 
 
 @record
 class Move:
-    """Checkpoint, stop, start elsewhere, resume."""
+    """Migrate a replica: checkpoint, stop, start on another node, resume."""
 
     replica: ReplicaId
     to: NodeId
@@ -39,18 +39,18 @@ class Move:
 
 @record
 class Scale:
-    """Change a task's replicas within its bounds: which come, where, and which go."""
+    """Add and remove replicas of a task, within its bounds."""
 
     job: JobId
     task: str
-    add: tuple[tuple[ReplicaId, NodeId], ...] = ()
+    add: Where = ()
     remove: tuple[ReplicaId, ...] = ()
     reason: str = ""
 
 
 @record
 class Suspend:
-    """Checkpoint, release the room, back into the queue."""
+    """Checkpoint, release the capacity, return to the queue."""
 
     job: JobId
     reason: str = ""
@@ -61,12 +61,12 @@ Decision: TypeAlias = SetShare | Place | Move | Scale | Suspend
 
 @record
 class Plan:
-    """The decisions of one cycle, and when the policy wants to be woken if nothing happens."""
+    """The decisions of one cycle, and when to run the next one if nothing happens."""
 
     decisions: tuple[Decision, ...] = ()
     wake_after: Seconds | None = None
     look: tuple[NodeId, ...] = ()
-    """Nodes whose replicas it will want to have heard from by then."""
+    """Nodes whose replicas must report by then."""
 
 
 CALM = Plan()
@@ -74,7 +74,7 @@ CALM = Plan()
 
 @record
 class Started:
-    """Accepted and under way; it shows as a phase next time."""
+    """In progress. The phase in the next observation shows how far it is."""
 
     decision: Decision
 
@@ -86,7 +86,7 @@ class Applied:
 
 @record
 class Refused:
-    """The platform, or `check`, declined. The next cycle decides afresh."""
+    """Declined by `check` or by the platform. The next cycle decides again."""
 
     decision: Decision
     why: str
@@ -94,7 +94,7 @@ class Refused:
 
 @record
 class Failed:
-    """The platform tried and could not."""
+    """Tried by the platform without success."""
 
     decision: Decision
     why: str
@@ -104,21 +104,21 @@ Outcome: TypeAlias = Started | Applied | Refused | Failed
 
 
 def subject(decision: Decision) -> JobId | ReplicaId:
-    """Whom it is about."""
+    """Return the replica or job that a decision changes."""
     if isinstance(decision, SetShare | Move):
         return decision.replica
     return decision.job
 
 
 def job_of(decision: Decision) -> JobId:
-    """The job it is about, or whose replica it is about."""
+    """Return the job that a decision changes, or the job of its replica."""
     if isinstance(decision, SetShare | Move):
         return decision.replica.job
     return decision.job
 
 
 def outcome(decision: Decision, why: str) -> Outcome:
-    """Refused for a reason, done at once (a share), or under way."""
+    """Return the outcome: refused with a reason, applied (a share), or started."""
     if why:
         return Refused(decision=decision, why=why)
     if isinstance(decision, SetShare):

@@ -1,4 +1,4 @@
-"""What a user submits, and the replicas that it runs as."""
+"""Jobs, and the replicas that they run as."""
 
 from collections.abc import Container
 from dataclasses import replace
@@ -22,39 +22,39 @@ from headway.core.model.units import (
 
 
 class Phase(StrEnum):
-    """Of a job and of a replica; a job is as far as its slowest replica."""
+    """Phase of a job or a replica. A job is in the earliest phase of its replicas."""
 
     PENDING = "pending"
-    """In the queue: it holds no capacity and may be placed."""
+    """In the queue; holds no capacity and can be placed."""
     STARTING = "starting"
-    """Placed: its capacity is held, it does not train yet."""
+    """Placed; holds capacity but does not train yet."""
     RUNNING = "running"
-    """It trains."""
+    """Trains."""
     MIGRATING = "migrating"
-    """Being moved: it saves, stops, and starts on another node; capacity is held on both."""
+    """Saves a checkpoint, stops, and starts on another node; holds capacity on both."""
     SUSPENDING = "suspending"
-    """It saves and stops; then it is pending again."""
+    """Saves a checkpoint and stops; returns to pending."""
     PAUSED = "paused"
-    """Stopped by a user: it holds no capacity until the user resumes it."""
+    """Stopped by a user; holds no capacity until the user resumes it."""
     BACKOFF = "backoff"
-    """Failed, and to be tried again after a delay: it holds no capacity until then."""
+    """Failed; holds no capacity and is retried after a delay."""
     STOPPING = "stopping"
-    """Being ended: scaled away, cancelled, or the rest of a gang that failed."""
+    """Being stopped: scaled down, cancelled, or part of a gang that failed."""
     SUCCEEDED = "succeeded"
     """Exited with code 0."""
     FAILED = "failed"
-    """Ended without success, and not tried again."""
+    """Ended without success; not retried."""
     CANCELLED = "cancelled"
-    """Ended because a user or a decision said so."""
+    """Ended by a user or by a decision."""
 
     def __init__(self, value: str) -> None:
         self.ended = value in ("succeeded", "failed", "cancelled")
         self.in_transit = value in ("migrating", "suspending", "stopping")
-        """No decision is taken about it until it arrives."""
+        """No decision is made about it until this phase ends."""
 
 
 class Mode(StrEnum):
-    """How a job saves itself."""
+    """How a job saves a checkpoint."""
 
     NONE = "none"
     SIGTERM = "sigterm"
@@ -65,7 +65,7 @@ class Elastic(StrEnum):
     """How a task of a running job changes its number of replicas."""
 
     RESTART = "restart"
-    """The job saves a checkpoint, stops and starts in its new size."""
+    """The job saves a checkpoint, stops and starts with the new number."""
     INDEPENDENT = "independent"
     """Replicas join and leave one by one."""
 
@@ -81,7 +81,7 @@ class Direction(StrEnum):
 
 @record
 class Task:
-    """A named role in a job; its replicas are alike."""
+    """A named role in a job; its replicas are identical."""
 
     name: str = "main"
     replicas: int = 1
@@ -91,12 +91,12 @@ class Task:
     limit: Cores | None = None
     elastic: Elastic = Elastic.RESTART
     nodes: tuple[NodeId, ...] | None = None
-    """The only ones that its replicas may go to; None: any."""
+    """The only nodes on which its replicas can run; None: any."""
 
 
 @record
 class Estimate:
-    """An amount and how far off it may be, as a part of it (0.1: within a tenth)."""
+    """An amount and its relative error (0.1: within a tenth)."""
 
     value: float
     error: float = 0.0
@@ -104,7 +104,7 @@ class Estimate:
 
 @record
 class Expected:
-    """What is known of a job before it runs: declared, calibrated, or seen in an earlier run."""
+    """What is known of a job before it runs: declared, calibrated, or measured in earlier runs."""
 
     work: Estimate
     demand: Cores | None = None
@@ -115,13 +115,13 @@ class Expected:
 class JobSpec:
     tasks: tuple[Task, ...] = (Task(),)
     kind: str = ""
-    """What this is a run of (a command, a model): jobs of one kind are of like size."""
+    """The command or model that it runs. Jobs of the same kind have similar sizes."""
     direction: Direction = Direction.MINIMIZE
     total_steps: float | None = None
     expected: Expected | None = None
     speed: Speed | None = None
-    """How fast it is with which workers. None: unknown; in the simulator the rates of its
-    replicas add up."""
+    """Cost model of its steps. None: unknown; the simulator then adds up the rates of its
+    replicas."""
     checkpoint: Mode = Mode.NONE
     grace: Seconds = 30.0
     priority: int = 0
@@ -129,7 +129,7 @@ class JobSpec:
 
     @property
     def gpus(self) -> float:
-        """Of all that it asks to be started with."""
+        """Requested by all replicas that it starts with."""
         return sum([t.replicas * t.request.gpu for t in self.tasks])
 
     def task(self, name: str) -> Task:
@@ -139,20 +139,16 @@ class JobSpec:
 
 
 def holding(spec: JobSpec, memory: Bytes | None) -> JobSpec:
-    """A job that declares no memory is taken to need what its like once held.
+    """Fill in memory requests that are not declared, with what such a job used before.
 
     >>> holding(JobSpec(), 100.0).tasks[0].request.memory
     100.0
     """
     if not memory or all(t.request.memory for t in spec.tasks):
         return spec
-    return replace(spec, tasks=tuple(_asking(t, memory) for t in spec.tasks))
-
-
-def _asking(task: Task, memory: Bytes) -> Task:
-    asked = task.request
-    request = Resources(cpu=asked.cpu, memory=asked.memory or memory, gpu=asked.gpu)
-    return replace(task, request=request)
+    requests = [replace(t.request, memory=t.request.memory or memory) for t in spec.tasks]
+    pairs = zip(spec.tasks, requests, strict=True)
+    return replace(spec, tasks=tuple(replace(t, request=request) for t, request in pairs))
 
 
 @record
@@ -162,15 +158,13 @@ class Job:
     submitted_at: Seconds
     phase: Phase = Phase.PENDING
     reason: str = ""
-    """Why it ended, where it did not simply succeed."""
+    """Why it ended, if it did not succeed."""
     remaining: Estimate | None = None
     """Work left in core-seconds; None: unknown."""
-    step_cost: CoreSeconds | None = None
-    checkpoint_age: Seconds | None = None
     capabilities: Capabilities | None = None
-    """What can be done with it, where that is less than the platform can do."""
+    """What can be done with this job; None: whatever the platform can do."""
     truth: CoreSeconds | None = None
-    """The work really left. Set by the simulator alone, read by the oracle `srpt` alone."""
+    """Actual work left. Set only by the simulator, read only by the oracle `srpt`."""
 
     @property
     def priority(self) -> int:
@@ -185,20 +179,20 @@ class Replica:
     node: NodeId | None = None
     phase: Phase = Phase.RUNNING
     bound_for: NodeId | None = None
-    """Where it is moving to; room is kept for it there and here until it has arrived."""
+    """The node that it migrates to; it holds capacity on both until it has arrived."""
     limit: Cores | None = None
     weight: float = 1.0
     usage: Usage | None = None
     attained: CoreSeconds = 0.0
-    """Work done so far, by what it used and the speed of its nodes."""
-    track: MetricHistory = EMPTY
+    """Work done so far: CPU used times the speed of its nodes."""
+    history: MetricHistory = EMPTY
 
 
 def gang(job: Job) -> tuple[ReplicaId, ...]:
-    """The replicas that a job asks to be started with."""
+    """Return the replicas that a job starts with."""
     return tuple(ReplicaId.of(job.id, t.name, i) for t in job.spec.tasks for i in range(t.replicas))
 
 
 def missing(job: Job, there: Container[ReplicaId]) -> tuple[ReplicaId, ...]:
-    """Those of its gang that are not there."""
+    """Return the replicas of its gang that are not in `there`."""
     return tuple(name for name in gang(job) if name not in there)

@@ -9,12 +9,12 @@ class Node:
     id: NodeId
     capacity: Resources
     speed: float = 1.0
-    """Work done by one of its cores in a second."""
+    """Work done by one core in a second."""
     rack: str = ""
     up: bool = True
     taken: Resources = NOTHING
-    """Sum of the requests of its replicas. Kept by the loop, not by a backend."""
+    """Sum of the requests of its replicas. Computed by the loop, not by a backend."""
     nominal: Resources = NOTHING
-    """The same as kube-scheduler counts it: who asks for nothing counts as a little."""
+    """The same as kube-scheduler counts it: a replica without requests counts as `NOMINAL`."""
     count: int = 0
-    """Replicas on it or on their way to it."""
+    """Replicas on it or migrating to it."""

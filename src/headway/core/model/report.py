@@ -1,4 +1,4 @@
-"""What is heard of a replica between two looks, and the track that these leave behind."""
+"""Reports of a replica, and the metric history that they add up to."""
 
 from headway.core.model.serialization import record
 from headway.core.model.units import Bytes, Cores, ReplicaId, Seconds, Share
@@ -6,24 +6,22 @@ from headway.core.model.units import Bytes, Cores, ReplicaId, Seconds, Share
 
 @record
 class Usage:
-    """What a replica consumed, averaged over the time since the last look."""
+    """What a replica used, averaged over the interval of its report."""
 
     cpu: Cores = 0.0
     memory: Bytes = 0.0
     block_io: float = 0.0
     """Bytes a second, read and written."""
-    network_io: float = 0.0
-    """Bytes a second, sent and received."""
     throttled: Share = 0.0
-    """Part of the scheduler's periods in which its ceiling held it back."""
+    """Fraction of the scheduling periods in which its limit throttled it."""
 
 
 @record
 class Report:
-    """One replica, one interval: the mean of what its script said, and what it used.
+    """Mean value and usage of one replica over one interval.
 
-    A script that said nothing has `value` None: unknown, which is not the same as converged.
-    NaN and infinity never get this far; they arrive as `trouble`.
+    `value` is None if the script printed no value: unknown, which is not the same as converged.
+    NaN and infinity are never values; they arrive as `trouble`.
     """
 
     replica: ReplicaId
@@ -32,33 +30,33 @@ class Report:
     step: float | None = None
     value: float | None = None
     high: float | None = None
-    """The largest value said in the interval (FlowCon divides by the largest ever)."""
+    """The largest value of the interval (FlowCon divides by the largest ever)."""
     usage: Usage | None = None
     trouble: str = ""
 
 
 @record
 class Window:
-    """One report, as the track keeps it."""
+    """One report, as the metric history keeps it."""
 
     since: Seconds
     at: Seconds
     value: float | None
-    """Relative to the track's base, so that adding a constant to a metric changes nothing."""
+    """Relative to the base, so that adding a constant to a metric changes nothing."""
     cpu: Cores | None
     step: float | None = None
-    """Half way through it."""
+    """In the middle of the interval."""
 
 
 @record
 class MetricHistory:
-    """A replica's reports from its first to its last, the older ones in larger pieces.
+    """All reports of a replica, older ones merged into longer windows.
 
-    It belongs to the job and not to a process: moves and restarts do not cut it.
+    It belongs to the replica and not to its process: migrations and restarts do not end it.
     """
 
     base: float | None = None
-    """The first value reported; all others are kept as differences from it."""
+    """The first value reported; the others are stored as differences from it."""
     high: float = 0.0
     """The largest value reported, as a difference from the base."""
     step: float | None = None
@@ -67,23 +65,23 @@ class MetricHistory:
 
 EMPTY = MetricHistory()
 LONGEST = 64
-"""Windows kept. Above it the older half is merged two by two."""
+"""Most windows to keep. Beyond it, the older half is merged in pairs."""
 
 
-def extend(track: MetricHistory, report: Report) -> MetricHistory:
-    """The track with one more report on it."""
-    base = report.value if track.base is None else track.base
+def extend(history: MetricHistory, report: Report) -> MetricHistory:
+    """Return the history with one more report."""
+    base = report.value if history.base is None else history.base
     value = None if report.value is None or base is None else report.value - base
     cpu = None if report.usage is None else report.usage.cpu
-    high = track.high
+    high = history.high
     if report.high is not None and base is not None:
         high = max(high, report.high - base)
-    middle = None if report.step is None else (report.step + (track.step or 0.0)) / 2
+    middle = None if report.step is None else (report.step + (history.step or 0.0)) / 2
     new = Window(since=report.since, at=report.at, value=value, cpu=cpu, step=middle)
-    windows = (*track.windows, new)
+    windows = (*history.windows, new)
     if len(windows) > LONGEST:
         windows = _thin(windows)
-    step = track.step if report.step is None else report.step
+    step = history.step if report.step is None else report.step
     return MetricHistory(base=base, high=high, step=step, windows=windows)
 
 

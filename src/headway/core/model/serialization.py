@@ -1,14 +1,14 @@
-"""Any record to and from JSON: what the journal, the API and a CRD's status hold.
+"""Convert records to and from JSON, for the journal, the API and the status of a custom resource.
 
-A record becomes a dict that names its class under `is`; fields at their default are left
-out, so that a line of the journal says only what is particular about it. Floats survive
-exactly (JSON prints the shortest text that reads back as the same number).
+A record becomes a dict with its class name under `is`. Fields with their default value are left
+out, which keeps journal lines short. Floats are exact: JSON prints the shortest text that reads
+back as the same number.
 
-`record` and `memory` are the two kinds of data class there are, registered here by name. A record
-is what was seen, decided or done, and never changes: the type checker enforces it, and so does a
-law of the tests. (A class frozen at run time too takes three times as long to make, and a cycle
-makes some twenty of them.) A memory belongs to a policy, which may change it in place: it is
-passed in, handed back, and never read by the caller in between.
+There are two kinds of data class, both registered here by name. A `record` is observed, decided or
+done, and never changes; the type checker and a law in the tests enforce it. (Freezing at run time
+makes construction three times slower, and a cycle constructs about twenty records.) A `memory`
+belongs to a policy, which may change it in place: it is passed in, handed back, and never read by
+the caller in between.
 """
 
 import json
@@ -43,8 +43,8 @@ _DEFAULTS: dict[type[Any], tuple[tuple[str, Any], ...]] = {}
 _CONVERTERS: dict[type[Any], dict[str, Callable[[Plain], Any]]] = {}
 
 
-def _said(thing: Any) -> Plain:
-    """What a record says, as a dict; what is in it the encoder asks for in its turn."""
+def _as_dict(thing: Any) -> Plain:
+    """Convert the outermost record; the encoder calls this again for records inside."""
     kind = type(thing)
     out: dict[str, Any] = {"is": kind.__name__}
     for name, default in _DEFAULTS.get(kind) or _defaults(kind):
@@ -59,9 +59,9 @@ to_json: Callable[[Any], str] = json.JSONEncoder(
     ensure_ascii=False,
     allow_nan=False,
     check_circular=False,
-    default=_said,
+    default=_as_dict,
 ).encode
-"""Records, and whatever is made of them, in one line."""
+"""Encode records, and containers of records, in one line."""
 
 
 def to_plain(thing: Any) -> Plain:
@@ -69,9 +69,7 @@ def to_plain(thing: Any) -> Plain:
 
 
 def from_plain(plain: Plain) -> Any:
-    """The record that `to_plain` was given. What an older version wrote and this one no longer
-    knows is passed over.
-    """
+    """Invert `to_plain`. Unknown fields, written by another version, are ignored."""
     if isinstance(plain, dict) and "is" in plain:
         cls = KNOWN[plain["is"]]
         convert = _converters(cls)
@@ -94,7 +92,7 @@ def _converters(cls: type[Any]) -> dict[str, Callable[[Plain], Any]]:
 
 
 def _converter(hint: Any) -> Callable[[Plain], Any]:
-    """How to read a value back where its declared type says more than plain data does."""
+    """Return a function that restores a value of the declared type."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _union(inner)
@@ -120,7 +118,7 @@ def _tuple(inner: tuple[Any, ...]) -> Callable[[Plain], Any]:
 
 
 def _union(inner: tuple[Any, ...]) -> Callable[[Plain], Any]:
-    """`X | None`, or one of several records (each says by `is` what it is)."""
+    """`X | None`, or one of several records (told apart by `is`)."""
     rest = [i for i in inner if i is not type(None)]
     if len(rest) > 1 or is_dataclass(rest[0]):
         return from_plain

@@ -1,4 +1,4 @@
-"""Observation: what one look brought back. Snapshot: all that a policy may know."""
+"""Observation: what a backend reports in a cycle. Snapshot: everything that a policy can read."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ class Trigger(StrEnum):
 
 @record
 class Request:
-    """What a person asked for: cancel, pause, resume, move, scale."""
+    """A user request: cancel, pause, resume, move or scale."""
 
     job: JobId
     wish: str
@@ -37,9 +37,9 @@ class Request:
 
 @record
 class Observation:
-    """What changed since the last look; after a doubt, all there is (`complete`).
+    """What changed since the last observation, or the complete state (`complete`).
 
-    A job or replica that has ended is told once, in its last phase.
+    A job or replica that has ended is reported once, in its last phase.
     """
 
     at: Seconds
@@ -51,25 +51,25 @@ class Observation:
     reports: tuple[Report, ...] = ()
     requests: tuple[Request, ...] = ()
     capabilities: Capabilities | None = None
-    """Of the platform; None: as before."""
+    """Of the platform; None: unchanged."""
 
 
 @record
 class Changes:
-    """What differs from the last snapshot, as far as it can matter to a decision."""
+    """Differences from the last snapshot that can matter to a decision."""
 
     nodes: tuple[NodeId, ...] = ()
-    """Nodes that came, went or changed, or whose replicas started, left or ended."""
+    """Nodes that joined, left or changed, and nodes whose replicas started, left or ended."""
     jobs: tuple[JobId, ...] = ()
     ended: tuple[Job, ...] = ()
 
 
 Alike = tuple[float | str, ...]
-"""Nodes with the same key have the same capacity, rack and room, and so the same score."""
+"""Key of a kind of node: same capacity, free capacity and rack, and therefore the same score."""
 
 
 class Tables(Protocol):
-    """What the loop keeps, as a snapshot reads it."""
+    """The tables of the loop, as a snapshot reads them."""
 
     @property
     def nodes(self) -> Mapping[NodeId, Node]: ...
@@ -83,24 +83,30 @@ class Tables(Protocol):
     def of_job(self) -> Mapping[JobId, Mapping[ReplicaId, None]]: ...
     @property
     def queue(self) -> Mapping[JobId, None]:
-        """Jobs that wait, in order of arrival."""
+        """Pending jobs, in order of arrival."""
 
     @property
     def alike(self) -> Mapping[Alike, list[int]]:
-        """Places in `names` of the nodes of each kind."""
+        """Indices in `names` of the nodes of each kind."""
 
     @property
     def order(self) -> Mapping[NodeId, int]: ...
     @property
     def names(self) -> list[NodeId]:
-        """Every node that ever was, in order of joining; `order` is its inverse."""
+        """All nodes, also former ones, in order of joining; the inverse of `order`."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+    @property
+    def restricted(self) -> Mapping[JobId, Capabilities]:
+        """Capabilities of the jobs that have their own."""
 
 
 class Snapshot:
     """A read-only view, valid for one cycle.
 
-    The maps are the loop's own tables (or an overlay on them, after `project`): looking one
-    thing up is cheap, walking all of them is not, and nobody may write.
+    The maps are the tables of the loop, or overlays on them after `project`. A lookup is cheap,
+    iterating over all entries is not. Policies must not write to them.
     """
 
     def __init__(
@@ -115,16 +121,29 @@ class Snapshot:
         self.nodes, self.jobs, self.replicas = tables.nodes, tables.jobs, tables.replicas
         self.on_node, self.of_job, self.queue = tables.on_node, tables.of_job, tables.queue
         self.alike, self.order, self.names = tables.alike, tables.order, tables.names
+        self.capabilities, self.restricted = tables.capabilities, tables.restricted
 
     @property
     def waiting(self) -> Iterator[Job]:
-        """Jobs in the queue, in order of arrival."""
+        """Pending jobs, in order of arrival."""
         return (self.jobs[j] for j in self.queue)
 
     @property
     def running(self) -> tuple[Replica, ...]:
-        """Replicas that may be decided about, in order of arrival."""
+        """Running replicas, in order of arrival."""
         return tuple([r for r in self.replicas.values() if r.phase is Phase.RUNNING])
+
+    @property
+    def adjustable(self) -> tuple[Replica, ...]:
+        """Running replicas whose share can be changed, in order of arrival."""
+        if self.restricted or not self.capabilities.shares:
+            return tuple([r for r in self.running if self.can(r.job).shares])
+        return self.running
+
+    def can(self, job: JobId) -> Capabilities:
+        """Return what the platform can do with a job."""
+        own = self.restricted.get(job)
+        return self.capabilities if own is None else self.capabilities & own
 
     def on(self, node: NodeId) -> tuple[Replica, ...]:
         return tuple(self.replicas[r] for r in self.on_node.get(node, ()))
@@ -133,18 +152,18 @@ class Snapshot:
         return tuple(self.replicas[r] for r in self.of_job.get(job, ()))
 
     def placed(self, job: JobId) -> tuple[Replica, ...]:
-        """Those that hold room; of a suspended job the others are remembered too."""
+        """Return the replicas that hold capacity. A suspended job also has others."""
         return tuple(r for r in self.of(job) if r.node is not None)
 
     def request(self, replica: Replica) -> Resources:
         return self.jobs[replica.job].spec.task(replica.task).request
 
     def ceiling(self, replica: Replica) -> Cores | None:
-        """The most cores that its user allows it; None: as many as it can use."""
+        """Return the limit that the user set; None: no limit."""
         return self.jobs[replica.job].spec.task(replica.task).limit
 
     def used(self, node: NodeId) -> Share:
-        """The part of a node's cores that its replicas were last heard to use."""
+        """Return the fraction of a node's cores that its replicas used, by their last reports."""
         cpu = sum(r.usage.cpu for r in self.on(node) if r.usage and r.node == node)
         return cpu / self.nodes[node].capacity.cpu if cpu else 0.0
 
@@ -158,21 +177,22 @@ class Snapshot:
         return node in self.nodes
 
     def only(self, node: NodeId, trigger: Trigger) -> "Snapshot":
-        """What an agent on that node would see."""
+        """Return the part of the snapshot that is about one node."""
         return OneNode(self, node, trigger)
 
 
 TABLES = ("nodes", "jobs", "replicas", "on_node", "of_job", "queue", "alike")
-"""The tables of a snapshot; the rest of it is about the cycle."""
+"""The tables that a derived snapshot computes; it shares the other attributes."""
 
 
 class Derived(Snapshot):
-    """A snapshot made from another; its tables are worked out when one is first looked into."""
+    """A snapshot made from another; its tables are computed on first access."""
 
     def __init__(self, before: Snapshot, trigger: Trigger) -> None:
         self.before, self.trigger = before, trigger
         self.at, self.changed, self.requests = before.at, before.changed, before.requests
         self.order, self.names = before.order, before.names
+        self.capabilities, self.restricted = before.capabilities, before.restricted
 
     def has(self, node: NodeId) -> bool:
         return self.before.has(node)

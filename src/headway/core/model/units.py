@@ -1,5 +1,5 @@
-"""Names and amounts. CPU is cores, work core-seconds on a core of speed 1, memory bytes,
-time seconds.
+"""Names and amounts. CPU is in cores, work in core-seconds on a core of speed 1, memory in bytes,
+time in seconds.
 """
 
 from typing import NewType, TypeAlias
@@ -11,10 +11,10 @@ NodeId = NewType("NodeId", str)
 
 
 class ReplicaId(str):
-    """Of a replica: its job, the task in it and its index there. "vae/worker-0".
+    """Job, task and index of a replica, for example "vae/worker-0".
 
-    It is a string so that its hash is cached, it is compared in C, and it goes into JSON as it is.
-    It is taken apart here and nowhere else, from the right: a job's id may contain "/".
+    A string, because its hash is cached, comparison runs in C, and JSON needs no conversion. Only
+    this class splits it, from the right: the id of a job may contain "/".
 
     >>> name = ReplicaId.of(JobId("team/vae"), "worker", 3)
     >>> name, name.job, name.task, name.index, name.name
@@ -29,7 +29,7 @@ class ReplicaId(str):
 
     @classmethod
     def named(cls, job: JobId, name: str) -> "ReplicaId":
-        """`name` is that within the job: task and index."""
+        """`name`: task and index within the job."""
         return cls(f"{job}/{name}")
 
     @property
@@ -38,7 +38,7 @@ class ReplicaId(str):
 
     @property
     def name(self) -> str:
-        """Within its job: "worker-0"."""
+        """Task and index within the job: "worker-0"."""
         return self.rpartition("/")[2]
 
     @property
@@ -50,6 +50,8 @@ class ReplicaId(str):
         return int(self.rpartition("-")[2])
 
 
+Where: TypeAlias = tuple[tuple[ReplicaId, NodeId], ...]
+"""A node for each replica."""
 Seconds: TypeAlias = float
 Cores: TypeAlias = float
 CoreSeconds: TypeAlias = float
@@ -58,7 +60,7 @@ Share: TypeAlias = float
 """A fraction of a node, 0 to 1."""
 
 SLACK = 1e-9
-"""What rounding may cost when amounts are compared."""
+"""Tolerance for rounding when amounts are compared."""
 
 
 @record
@@ -78,7 +80,7 @@ class Resources:
         )
 
     def fits(self, taken: "Resources", capacity: "Resources") -> bool:
-        """Is there room for this where `taken` of `capacity` is spoken for?
+        """Return whether this fits in `capacity`, of which `taken` is in use.
 
         >>> half = Resources(cpu=0.5)
         >>> half.fits(half, Resources(cpu=1.0)), half.fits(half, Resources(cpu=0.9))
@@ -89,6 +91,9 @@ class Resources:
             and (not self.memory or taken.memory + self.memory <= capacity.memory + SLACK)
             and (not self.gpu or taken.gpu + self.gpu <= capacity.gpu + SLACK)
         )
+
+    def times(self, count: int) -> "Resources":
+        return Resources(cpu=self.cpu * count, memory=self.memory * count, gpu=self.gpu * count)
 
 
 NOTHING = Resources()

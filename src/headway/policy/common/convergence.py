@@ -1,4 +1,4 @@
-"""Which jobs hardly learn any more, for those who give and take replicas."""
+"""Which jobs have converged, for policies that add and remove replicas."""
 
 from headway.core.estimate.category import Category, by_growth
 from headway.core.estimate.progress import progress
@@ -9,7 +9,7 @@ from headway.core.model.units import JobId, Seconds
 
 @memory
 class Stage:
-    """How far a job's learning is: SpeCon's categories, for the job and not for a replica."""
+    """SpeCon's category, for a job instead of a replica."""
 
     category: Category = Category.GROWING
     growth: float | None = None
@@ -17,15 +17,15 @@ class Stage:
 
 
 def judge(s: Snapshot, stages: dict[JobId, Stage], interval: Seconds, threshold: float) -> None:
-    """Look at every job that has been heard through two intervals since it was judged last."""
+    """Update each job with reports of two intervals since the last update."""
     for gone in [name for name in stages if name not in s.jobs]:
         del stages[gone]
     for name, job in s.jobs.items():
         stage = stages.get(name)
         if name in s.queue or (stage and stage.judged_at > s.at - interval):
             continue
-        track = next((r.track for r in s.placed(name) if r.track.windows), None)
-        seen = track and progress(track, s.at, interval, sign=job.spec.direction.sign)
+        history = next((r.history for r in s.placed(name) if r.history.windows), None)
+        seen = history and progress(history, s.at, interval, sign=job.spec.direction.sign)
         if not seen:
             continue
         stage = stages.setdefault(name, Stage())

@@ -1,6 +1,6 @@
-"""Replicas that come and go while a job runs: taken from those who have more than they need for
-one that waits too long, added where room is idle. Chief, parameter servers and worker 0 are never
-taken.
+"""Add and remove replicas of running jobs: removed from jobs above their minimum when another has
+waited too long, added where capacity is idle. Chief, parameter servers and worker 0 are never
+removed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,66 +9,61 @@ from headway.core.model.decision import Scale
 from headway.core.model.job import Job, Phase, Replica, Task
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, ReplicaId, Resources, Seconds
-from headway.policy.common.free_capacity import FIXED, Release, elastic, of
-from headway.policy.common.queue_pass import Cycle
-from headway.policy.common.rate_model import crew_of, left, rate
-from headway.policy.common.reservation import Reserved, until_fits
+from headway.policy.common.gang_placement import FIXED, elastic_task
+from headway.policy.common.queue_pass import QueuePass
+from headway.policy.common.rate_model import layout_of, left, rate
+from headway.policy.common.reservation import Release, Reserved, held_by, until_fits
 
 FASTER = 1.001
-"""A worker that adds less than this is not worth its room."""
+"""A worker that speeds up its job by less than this factor is not added."""
 
 
-def ready(cycle: Cycle, job: Job) -> Task | None:
-    """Its elastic task, if it may be scaled now."""
-    task = elastic(job.spec)
-    if task is None or job.phase is not Phase.RUNNING:
+def scalable(queue: QueuePass, job: Job) -> Task | None:
+    """Return the elastic task of a job that can be scaled now."""
+    task = elastic_task(job.spec)
+    if task is None or job.phase is not Phase.RUNNING or not queue.snapshot.can(job.id).scale:
         return None
-    there = cycle.snapshot.placed(job.id)
+    there = queue.snapshot.placed(job.id)
     return task if all(r.phase is Phase.RUNNING for r in there) else None
 
 
-def rich(cycle: Cycle) -> list[Job]:
-    """Jobs that have more replicas than they need, in order of arrival. A quick look: most of
-    them have not, where many wait.
+def donors(queue: QueuePass) -> list[Job]:
+    """Return the jobs with more replicas than they need, in order of arrival. Most have not while
+    many are pending, so that the index is tested first.
     """
-    s = cycle.snapshot
-    known = [job for job in cycle.under_way() if len(s.of_job[job.id]) > _least(job)]
-    return [job for job in known if len(s.placed(job.id)) > _least(job)]
+    s = queue.snapshot
+    some = [job for job in queue.active() if len(s.of_job[job.id]) > _minimum(job)]
+    return [job for job in some if len(s.placed(job.id)) > _minimum(job)]
 
 
-def _least(job: Job) -> int:
-    tasks = job.spec.tasks
-    return sum(t.least if t.name not in FIXED else t.replicas for t in tasks)
+def _minimum(job: Job) -> int:
+    return sum(t.least if t.name not in FIXED else t.replicas for t in job.spec.tasks)
 
 
-def home(cycle: Cycle, job: Job) -> list[NodeId]:
-    """The nodes that its other replicas talk to: of its parameter servers, else of its first."""
-    there = cycle.snapshot.placed(job.id)
+def home(queue: QueuePass, job: Job) -> list[NodeId]:
+    """Return the nodes that workers communicate with: of fixed tasks, or of the first replica."""
+    there = queue.snapshot.placed(job.id)
     fixed = [r.node for r in there if r.task in FIXED and r.node]
     return list(dict.fromkeys(fixed)) or [r.node for r in there[:1] if r.node]
 
 
-def index(name: ReplicaId) -> int:
-    return name.index
-
-
-def spare(cycle: Cycle, job: Job) -> list[Replica]:
-    """What a job can do without, in the order in which it gives: the lonely first, those beside
-    the parameter server last (DRAGON, phase 1).
+def spare(queue: QueuePass, job: Job) -> list[Replica]:
+    """Return the replicas above the minimum, in the order of removal: first those alone on their
+    node, last those beside the parameter server (DRAGON, phase 1).
     """
-    task = ready(cycle, job)
+    task = scalable(queue, job)
     if task is None:
         return []
-    there = [r for r in cycle.snapshot.placed(job.id) if r.task == task.name]
-    near = home(cycle, job)
+    there = [r for r in queue.snapshot.placed(job.id) if r.task == task.name]
+    near = home(queue, job)
     beside = [r.node for r in there]
-    free = [r for r in there if index(r.id) != 0]
-    free.sort(key=lambda r: (r.node in near, beside.count(r.node), -index(r.id)))
-    return free[: max(0, len(there) - task.least)]
+    removable = [r for r in there if r.id.index != 0]
+    removable.sort(key=lambda r: (r.node in near, beside.count(r.node), -r.id.index))
+    return removable[: max(0, len(there) - task.least)]
 
 
 def shrink(
-    cycle: Cycle,
+    queue: QueuePass,
     job: Job,
     givers: Iterable[Job],
     *,
@@ -76,20 +71,20 @@ def shrink(
     tidy: bool = True,
     restart: Seconds | None = None,
 ) -> Reserved | None:
-    """Take workers from others until the job has room; all of it or nothing. `tidy`: only on the
-    nodes where it will start. `restart`: what a change costs a job, where that is weighed.
+    """Remove workers of other jobs until `needed` fits; all that it takes, or none. `tidy`: only on
+    the nodes where it will start. `restart`: the cost of a change, if it is weighed.
     """
-    s = cycle.snapshot
+    s = queue.snapshot
     offered: list[Release] = []
 
     def offers() -> Iterator[tuple[Release]]:
-        """Asked for one by one: mostly a few are enough."""
+        """One by one, because a few are usually enough."""
         for giver in givers:
-            for release in of(s, spare(cycle, giver)):
+            for release in held_by(s, spare(queue, giver)):
                 offered.append(release)
                 yield (release,)
 
-    found = until_fits(cycle.room, needed, offers(), cycle.place)
+    found = until_fits(queue.free, needed, offers(), queue.place)
     if found is None:
         return None
     count, where = found
@@ -98,83 +93,83 @@ def shrink(
     for release in offered[:count]:
         if not tidy or release.node in nodes:
             taken.setdefault(s.replicas[release.replica].job, []).append(release.replica)
-    if restart is not None and not _worth(cycle, job, taken, restart):
+    if restart is not None and not _worth(queue, job, taken, restart):
         return None
     for giver, names in taken.items():
-        scaled = elastic(s.jobs[giver].spec)
-        assert scaled is not None  # noqa: S101 - it gave
-        why = f"{job.id} has waited too long"
-        cycle.decisions.append(Scale(job=giver, task=scaled.name, remove=tuple(names), reason=why))
-    return cycle.hold(job, where, list(taken))
+        scaled = elastic_task(s.jobs[giver].spec)
+        assert scaled is not None  # noqa: S101 - it gave replicas
+        why = f"makes room for {job.id}, which has waited too long"
+        queue.decisions.append(Scale(job=giver, task=scaled.name, remove=tuple(names), reason=why))
+    return queue.reserve_freed(job, where, list(taken))
 
 
-def _worth(cycle: Cycle, job: Job, taken: dict[JobId, list[ReplicaId]], restart: Seconds) -> bool:
-    """Does the one gain more than the others lose? It would otherwise start when enough of those
-    who run are predicted to have ended; who is not predictable does not count.
+def _worth(
+    queue: QueuePass, job: Job, taken: dict[JobId, list[ReplicaId]], restart: Seconds
+) -> bool:
+    """Return whether the job gains more than the others lose. Without the change it would start
+    when enough active jobs are predicted to have ended; jobs without a prediction do not count.
     """
-    starts = cycle.predict(job)
+    starts = queue.predict(job)
     if starts is None or starts.at is None:
         return True
-    s, loss = cycle.snapshot, 0.0
+    s, loss = queue.snapshot, 0.0
     for giver, names in taken.items():
-        there, end = s.placed(giver), cycle.ends(s.jobs[giver])
-        now = rate(s.jobs[giver], crew_of(s, there))
-        then = rate(s.jobs[giver], crew_of(s, [r for r in there if r.id not in names]))
+        there, end = s.placed(giver), queue.end_of(s.jobs[giver])
+        now = rate(s.jobs[giver], layout_of(s, there))
+        then = rate(s.jobs[giver], layout_of(s, [r for r in there if r.id not in names]))
         if end is not None and then > 0:
-            loss += (end - cycle.now) * (now / then - 1) + restart
-    return starts.at - cycle.now > loss
+            loss += (end - queue.now) * (now / then - 1) + restart
+    return starts.at - queue.now > loss
 
 
-def _takes(node: Node, task: Task) -> bool:
-    """Has it room for one more of these, and may they go there?"""
-    may = task.nodes is None or node.id in task.nodes
-    return node.up and may and task.request.fits(node.taken, node.capacity)
+def _fits(node: Node, task: Task) -> bool:
+    allowed = task.nodes is None or node.id in task.nodes
+    return node.up and allowed and task.request.fits(node.taken, node.capacity)
 
 
 class Growth:
-    """Workers for those who run, one each in turn, while there is room (DRAGON, phase 3)."""
+    """Adds workers to running jobs, one each in turn, while they fit (DRAGON, phase 3)."""
 
-    def __init__(self, cycle: Cycle, *, near: bool, weigh: bool, restart: Seconds) -> None:
-        self.cycle, self.room = cycle, cycle.room
+    def __init__(self, queue: QueuePass, *, near: bool, weigh: bool, restart: Seconds) -> None:
+        self.queue, self.free = queue, queue.free
         self.near, self.weigh, self.restart = near, weigh, restart
         self.added: dict[JobId, list[tuple[ReplicaId, NodeId]]] = {}
         self.full: set[Resources] = set()
 
     def grow(self, jobs: Iterable[Job], why: str) -> list[JobId]:
-        """One each in turn."""
-        able = [(job, task) for job in jobs if (task := ready(self.cycle, job))]
+        able = [(job, task) for job in jobs if (task := scalable(self.queue, job))]
         while able:
-            able = [(job, task) for job, task in able if self._one_more(job, task)]
+            able = [(job, task) for job, task in able if self._add_one(job, task)]
         return self.decide(why)
 
     def add(self, job: Job, task: Task, most: int) -> None:
-        """Up to so many for one job."""
+        """Add up to `most` workers to one job."""
         for _ in range(most):
-            if not self._one_more(job, task):
+            if not self._add_one(job, task):
                 break
 
     def speed_up(self, job: Job, task: Task) -> float:
-        """Part that one more worker adds to a job's speed, for each core that it asks for."""
+        """Return the relative gain in rate by one more worker, per requested core."""
         node = self._node(job, task)
-        now, then = self._crews(job, [node.id] if node else [])
+        now, then = self._rates(job, [node.id] if node else [])
         return (then / now - 1) / (task.request.cpu or 1.0) if now else 0.0
 
     def decide(self, why: str) -> list[JobId]:
-        """Those that really get some."""
+        """Decide the additions that pay off; return their jobs."""
         grown = []
         for name, add in self.added.items():
-            job = self.cycle.snapshot.jobs[name]
-            if self._pays(job, add):
-                task = elastic(job.spec)
+            job = self.queue.snapshot.jobs[name]
+            if self._pays_off(job, add):
+                task = elastic_task(job.spec)
                 assert task is not None  # noqa: S101 - it has grown
-                self.cycle.decisions.append(
+                self.queue.decisions.append(
                     Scale(job=name, task=task.name, add=tuple(add), reason=why)
                 )
                 grown.append(name)
         return grown
 
-    def _one_more(self, job: Job, task: Task) -> bool:
-        s, added = self.cycle.snapshot, self.added.get(job.id, [])
+    def _add_one(self, job: Job, task: Task) -> bool:
+        s, added = self.queue.snapshot, self.added.get(job.id, [])
         there = [r.id for r in s.placed(job.id) if r.task == task.name]
         there += [name for name, _ in added]
         if len(there) >= task.most or task.request in self.full:
@@ -186,45 +181,45 @@ class Growth:
             n for i in range(task.most) if (n := ReplicaId.of(job.id, task.name, i)) not in there
         )
         self.added.setdefault(job.id, []).append((name, node.id))
-        self.room.take(node.id, task.request)
+        self.free.take(node.id, task.request)
         return True
 
     def _node(self, job: Job, task: Task) -> Node | None:
-        """Beside the parameter server, beside its other workers, in its rack, then anywhere."""
-        near = home(self.cycle, job) if self.near else []
-        own = [r.node for r in self.cycle.snapshot.placed(job.id) if r.node] if self.near else []
+        """Prefer the node of the parameter server, of another worker, its rack, then any node."""
+        near = home(self.queue, job) if self.near else []
+        own = [r.node for r in self.queue.snapshot.placed(job.id) if r.node] if self.near else []
         for name in dict.fromkeys((*near, *own)):
-            node = self.room.at(name)
-            if node and _takes(node, task):
+            node = self.free.node(name)
+            if node and _fits(node, task):
                 return node
         if task.nodes is not None:
-            nodes = [n for name in task.nodes if (n := self.room.at(name)) and _takes(n, task)]
+            nodes = [n for n in self.free.named(task.nodes) if _fits(n, task)]
         else:
-            nodes = self.room.able([task.request], 1)
+            nodes = self.free.able([task.request], 1)
             if not nodes:
                 self.full.add(task.request)
-        order, known = self.cycle.snapshot.order, self.cycle.snapshot.nodes
+        order, known = self.queue.snapshot.order, self.queue.snapshot.nodes
         racks = {known[name].rack for name in near if name in known}
         return min(nodes, key=lambda n: (n.rack not in racks, order[n.id]), default=None)
 
-    def _crews(self, job: Job, add: Iterable[NodeId]) -> tuple[float, float]:
-        """Work a second as it is, and with these added."""
-        s = self.cycle.snapshot
-        now = crew_of(s, s.placed(job.id))
-        task = elastic(job.spec)
+    def _rates(self, job: Job, add: Iterable[NodeId]) -> tuple[float, float]:
+        """Return the rate now, and with workers added on these nodes."""
+        s = self.queue.snapshot
+        now = layout_of(s, s.placed(job.id))
+        task = elastic_task(job.spec)
         name = task.name if task else ""
         return rate(job, now), rate(job, [*now, *((name, s.nodes[n], None) for n in add)])
 
     def _faster(self, job: Job, node: Node) -> bool:
         added = [n for _, n in self.added.get(job.id, ())]
-        _, before = self._crews(job, added)
-        _, after = self._crews(job, [*added, node.id])
+        _, before = self._rates(job, added)
+        _, after = self._rates(job, [*added, node.id])
         return after > FASTER * before or before == after == 0
 
-    def _pays(self, job: Job, add: list[tuple[ReplicaId, NodeId]]) -> bool:
-        """Does it gain more than stopping and starting again costs?"""
+    def _pays_off(self, job: Job, add: list[tuple[ReplicaId, NodeId]]) -> bool:
+        """Return whether it saves more time than the restart costs."""
         work = left(job)
-        now, then = self._crews(job, [node for _, node in add])
+        now, then = self._rates(job, [node for _, node in add])
         if not self.weigh or work is None or now <= 0 or then <= 0:
             return True
         return work / now - work / then > self.restart

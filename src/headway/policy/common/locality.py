@@ -1,55 +1,57 @@
-"""Where the replicas of a gang are near each other: on one node, else on the fewest, in one rack
-if one has room for all; parameter servers and chief where most of the workers are.
+"""Place the replicas of a gang near each other: on one node, otherwise on the fewest nodes, in one
+rack if it is large enough; parameter servers and chief where most of the workers are.
 """
 
 from collections.abc import Sequence
 
+from headway.core.cycle.free_capacity import slots
 from headway.core.model.job import Job
 from headway.core.model.node import Node
-from headway.core.model.units import NOTHING, NodeId, ReplicaId, Resources
-from headway.policy.common.free_capacity import Room, Where, parts, slots
+from headway.core.model.units import NOTHING, NodeId, ReplicaId, Resources, Where
+from headway.policy.common.gang_placement import split_gang
+from headway.policy.common.node_search import NodeSearch
 
 Wanted = Sequence[tuple[ReplicaId, Resources]]
 
 
-def together(
-    room: Room, job: Job, *, fewer: bool, by_total: bool = True, most_first: bool = True
+def place_together(
+    free: NodeSearch, job: Job, *, fewer: bool, by_total: bool = True, most_first: bool = True
 ) -> Where | None:
-    """A gang whole, or nothing. `fewer`: an elastic task may start with less than it asks for.
-    `by_total`: of several nodes the first is where most of the gang fits; else where most of any
-    one task does. `most_first`: where one node is enough, the one left fullest, and further nodes
-    by what they hold; else the order of the file. (DRAGON, defects 6 and 7.)
+    """Return a node for each replica; None if the gang does not fit. `fewer`: an elastic task may
+    start with fewer replicas. `by_total`: the first of several nodes is the one that takes most of
+    the gang; otherwise most of any one task. `most_first`: if one node is enough, the fullest, and
+    several nodes in order of their slots; otherwise the order of the file. (DRAGON, defects 6, 7.)
     """
-    must, may = parts(job, fewer=fewer)
-    wanted = [*must, *((name, job.spec.task(name.task).request) for name in may)]
-    node = _alone(room, wanted, most_first=most_first)
+    required, optional = split_gang(job, fewer=fewer)
+    wanted = [*required, *((name, job.spec.task(name.task).request) for name in optional)]
+    node = _alone(free, wanted, most_first=most_first)
     if node is not None:
         where: Where | None = tuple((name, node.id) for name, _ in wanted)
     else:
-        where = _several(room, wanted, len(must), by_total=by_total, most_first=most_first)
+        where = _several(free, wanted, len(required), by_total=by_total, most_first=most_first)
     if where is not None:
-        room.take_all(job.spec, where)
+        free.take_all(job.spec, where)
     return where
 
 
-def _alone(room: Room, wanted: Wanted, *, most_first: bool) -> Node | None:
-    """The node for all of them."""
+def _alone(free: NodeSearch, wanted: Wanted, *, most_first: bool) -> Node | None:
+    """Return the node on which all fit."""
     total = NOTHING
     for _, request in wanted:
         total = total + request
-    able = [n for n in room.candidates() if n.up and total.fits(n.taken, n.capacity)]
-    worker, order = wanted[-1][1], room.snapshot.order
+    able = [n for n in free.candidates() if n.up and total.fits(n.taken, n.capacity)]
+    worker, order = wanted[-1][1], free.snapshot.order
     if most_first:
         return min(able, key=lambda n: (slots(n, worker), order[n.id]), default=None)
     return min(able, key=lambda n: order[n.id], default=None)
 
 
 def _several(
-    room: Room, wanted: Wanted, least: int, *, by_total: bool, most_first: bool
+    free: NodeSearch, wanted: Wanted, least: int, *, by_total: bool, most_first: bool
 ) -> Where | None:
-    """The fewest nodes, within one rack where that holds all of them."""
-    worker, order = wanted[-1][1], room.snapshot.order
-    nodes = room.able((request for _, request in wanted), len(wanted))
+    """Use the fewest nodes, within one rack if all fit there."""
+    worker, order = wanted[-1][1], free.snapshot.order
+    nodes = free.able((request for _, request in wanted), len(wanted))
     nodes.sort(key=lambda n: (-slots(n, worker) if most_first else 0, order[n.id]))
     racks = dict.fromkeys(n.rack for n in nodes)
     if most_first and len(racks) > 1:
@@ -60,24 +62,24 @@ def _several(
         if enough:
             return min(enough, key=lambda w: len({node for _, node in w}))
     where = _fill(nodes, wanted, by_total=by_total)
-    if not _whole(where, wanted, least) and most_first:
-        # Its fixed tasks are in the way where they are put first: put them last.
+    if not _complete(where, wanted, least) and most_first:
+        # Fixed tasks, placed first, can block workers: place them last.
         where = _fill(nodes, [*wanted[::-1]], by_total=by_total)
-    return where if _whole(where, wanted, least) else None
+    return where if _complete(where, wanted, least) else None
 
 
-def _whole(where: Where, wanted: Wanted, least: int) -> bool:
-    """Are all there that must be?"""
+def _complete(where: Where, wanted: Wanted, least: int) -> bool:
+    """Return whether all required replicas are placed."""
     placed = {name for name, _ in where}
     return all(name in placed for name, _ in wanted[:least])
 
 
 def _fill(nodes: Sequence[Node], wanted: Wanted, *, by_total: bool) -> Where:
-    """Node after node, each as full as it gets; who comes first goes to the first."""
+    """Fill one node after another with the replicas in order."""
     where: list[tuple[ReplicaId, NodeId]] = []
     left = list(wanted)
     if nodes:
-        first = max(nodes, key=lambda n: _held(n, wanted, by_total=by_total))
+        first = max(nodes, key=lambda n: _capacity_for(n, wanted, by_total=by_total))
         nodes = [first, *(n for n in nodes if n is not first)]
     for node in nodes:
         taken, over = node.taken, []
@@ -93,7 +95,7 @@ def _fill(nodes: Sequence[Node], wanted: Wanted, *, by_total: bool) -> Where:
     return tuple(where)
 
 
-def _held(node: Node, wanted: Wanted, *, by_total: bool) -> float:
+def _capacity_for(node: Node, wanted: Wanted, *, by_total: bool) -> float:
     if not by_total:
         return max(slots(node, request) for _, request in wanted)
     taken, count = node.taken, 0

@@ -1,4 +1,4 @@
-"""How fast a job would be with which replicas where, and so how long it will still take."""
+"""Predict the rate of a job from its replicas and their nodes, and the time that it still needs."""
 
 from collections.abc import Sequence
 from math import inf
@@ -7,14 +7,13 @@ from headway.core.estimate.step_rate import SERVER, distances, steps_per_second
 from headway.core.model.job import Job, Replica
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import Cores, CoreSeconds, Seconds
-from headway.policy.common.free_capacity import Where
+from headway.core.model.units import Cores, CoreSeconds, Seconds, Where
 
-Crew = Sequence[tuple[str, Node, Cores | None]]
-"""The task, node and ceiling of each replica."""
+Layout = Sequence[tuple[str, Node, Cores | None]]
+"""Task, node and limit of each replica."""
 
 
-def crew_of(
+def layout_of(
     snapshot: Snapshot, replicas: Sequence[Replica]
 ) -> list[tuple[str, Node, Cores | None]]:
     return [
@@ -24,41 +23,41 @@ def crew_of(
     ]
 
 
-def crew_at(snapshot: Snapshot, where: Where) -> list[tuple[str, Node, Cores | None]]:
+def layout_at(snapshot: Snapshot, where: Where) -> list[tuple[str, Node, Cores | None]]:
     return [(name.task, snapshot.nodes[node], None) for name, node in where]
 
 
-def rate(job: Job, crew: Crew) -> float:
-    """Work a second, if everybody gets what it can use; 0: it stands still, or is unknown."""
+def rate(job: Job, layout: Layout) -> float:
+    """Return work per second if each replica gets what it can use; 0: no progress, or unknown."""
     spec = job.spec
     if spec.speed is None:
-        return sum(cores(job, task, node, limit) * node.speed for task, node, limit in crew)
+        return sum(cores(job, task, node, limit) * node.speed for task, node, limit in layout)
     if not spec.total_steps or spec.expected is None:
         return 0.0
-    workers = [(t, n, limit) for t, n, limit in crew if t != SERVER]
-    servers = [n for t, n, _ in crew if t == SERVER]
+    workers = [(t, n, limit) for t, n, limit in layout if t != SERVER]
+    servers = [n for t, n, _ in layout if t == SERVER]
     far = distances(spec.speed, [n for _, n, _ in workers], servers)
-    paces = [cores(job, t, n, limit) * n.speed for t, n, limit in workers]
-    steps = steps_per_second(spec.speed, list(zip(paces, far, strict=True)), len(servers))
+    rates = [cores(job, t, n, limit) * n.speed for t, n, limit in workers]
+    steps = steps_per_second(spec.speed, list(zip(rates, far, strict=True)), len(servers))
     return steps * spec.expected.work.value / spec.total_steps
 
 
 def cores(job: Job, task: str, node: Node, limit: Cores | None) -> Cores:
-    """What a replica can use: as told, or what it asks for, or the node."""
-    told = job.spec.expected.demand if job.spec.expected else None
-    asked = job.spec.task(task).request.cpu
+    """Return the cores that a replica can use: as declared, as requested, or the whole node."""
+    declared = job.spec.expected.demand if job.spec.expected else None
+    requested = job.spec.task(task).request.cpu
     ceiling = job.spec.task(task).limit if limit is None else limit
-    most = told or asked or node.capacity.cpu
+    most = declared or requested or node.capacity.cpu
     return min(most, node.capacity.cpu, inf if ceiling is None else ceiling)
 
 
 def left(job: Job) -> CoreSeconds | None:
-    """Work left at most, as when it was last heard; None: unknown."""
-    told = job.remaining or (job.spec.expected.work if job.spec.expected else None)
-    return None if told is None or told.error == inf else told.value * (1 + told.error)
+    """Return an upper bound of the remaining work, by the last report; None: unknown."""
+    known = job.remaining or (job.spec.expected.work if job.spec.expected else None)
+    return None if known is None or known.error == inf else known.value * (1 + known.error)
 
 
-def seconds(job: Job, crew: Crew) -> Seconds | None:
-    """How long the rest takes with this crew; None: unknown."""
-    work, speed = left(job), rate(job, crew)
+def seconds(job: Job, layout: Layout) -> Seconds | None:
+    """Return the time that the remaining work takes; None: unknown."""
+    work, speed = left(job), rate(job, layout)
     return None if work is None or speed <= 0 else work / speed

@@ -1,45 +1,74 @@
-"""Room kept for the first in line: when it will have enough, where, and who may use it until then.
+"""Capacity reserved for the head of the queue: when and where it will be free.
 
-Others may start meanwhile where that room is not touched; or in it, if they are predicted to end
-before it is needed; or as guests, who can be suspended once the rest of it is free.
+Other jobs may start where they do not touch it; or in it, if they are predicted to end before it is
+needed, or if they can be suspended when the rest of it is free (backfilled jobs).
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from headway.core.model.job import Job, JobSpec
+from headway.core.cycle.free_capacity import slots
+from headway.core.model.job import Job, JobSpec, Replica
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import NOTHING, JobId, NodeId, Resources, Seconds
-from headway.policy.common.free_capacity import Release, Room, Where, elastic
+from headway.core.model.units import NOTHING, JobId, NodeId, ReplicaId, Resources, Seconds, Where
+from headway.policy.common.gang_placement import elastic_task
+from headway.policy.common.node_search import NodeSearch
 
-Placer = Callable[[Room, Job, bool], Where | None]
-"""Room, job, and may it start with fewer than it asks for?"""
+Placer = Callable[[NodeSearch, Job, bool], Where | None]
+"""Free capacity, job, and whether it may start with fewer replicas."""
+
+
+@record
+class Release:
+    """Capacity that a replica would release when it ends, is removed or is suspended."""
+
+    replica: ReplicaId
+    node: NodeId
+    request: Resources
 
 
 @record
 class Reserved:
-    """A place that the first in line will have."""
+    """A place that the head of the queue will have."""
 
     job: JobId
     where: Where
     at: Seconds | None = None
-    """When it will be free, by what is predicted; None: unknown."""
+    """When it is predicted to be free; None: unknown."""
     covered: tuple[Release, ...] = ()
-    """What of it those who run are predicted to give back until then."""
+    """The part of it that running jobs are predicted to release until then."""
     awaits: tuple[JobId, ...] = ()
-    """Jobs that were made to give room for it and are not through with that."""
+    """Jobs that are releasing capacity for it."""
 
     @property
     def firm(self) -> bool:
-        """Nobody else may have it meanwhile."""
+        """Whether no other job may use it meanwhile."""
         return bool(self.awaits)
 
 
+def held_by(snapshot: Snapshot, replicas: Iterable[Replica]) -> list[Release]:
+    """Return the capacity that replicas hold: on their nodes, and where they migrate to."""
+    return [
+        Release(replica=r.id, node=node, request=snapshot.request(r))
+        for r in replicas
+        for node in (r.node, r.bound_for)
+        if node is not None
+    ]
+
+
+def held_at(spec: JobSpec, where: Where) -> list[Release]:
+    """Return the capacity that replicas will hold once they are placed."""
+    return [
+        Release(replica=name, node=node, request=spec.task(name.task).request)
+        for name, node in where
+    ]
+
+
 def smallest(job: Job) -> Job:
-    """The job with no more replicas than it needs."""
-    task = elastic(job.spec)
+    """Return the job with its minimum number of replicas."""
+    task = elastic_task(job.spec)
     if task is None:
         return job
     least = replace(task, replicas=task.least)
@@ -48,23 +77,25 @@ def smallest(job: Job) -> Job:
 
 
 def until_fits(
-    room: Room, job: Job, releases: Iterable[Sequence[Release]], place: Placer
+    free: NodeSearch, job: Job, releases: Iterable[Sequence[Release]], place: Placer
 ) -> tuple[int, Where] | None:
-    """How many of the releases, each of what comes free at one time, it takes until the job has
-    room, and where that is then.
+    """Return how many of the releases are needed until the job fits, and its place then. Each
+    release is the capacity that becomes free at one time.
 
-    Slots are counted first, at the cost of one node a replica; the whole search is made only when
+    Slots are counted first, which costs one node for each release. The full search runs only when
     there are enough of them.
     """
-    trial = room.copy()
+    trial = free.copy()
     needs = [(t.request, t.replicas) for t in job.spec.tasks]
     counts = [trial.slots(request) for request, _ in needs]
     for done, some in enumerate(chain(((),), releases)):
         for release in some:
-            before = [trial.free(release.node, request) for request, _ in needs]
+            before = trial.node(release.node)
             trial.give(release.node, release.request)
-            for i, (request, _) in enumerate(needs):
-                counts[i] += _gained(before[i], trial.free(release.node, request))
+            after = trial.node(release.node)
+            if before is not None and after is not None:
+                for i, (request, _) in enumerate(needs):
+                    counts[i] += _gained(slots(before, request), slots(after, request))
         if all(have >= need for have, (_, need) in zip(counts, needs, strict=True)):
             where = place(trial.copy(), job, False)
             if where is not None:
@@ -76,11 +107,11 @@ def _gained(before: float, after: float) -> float:
     return 0.0 if before == after else after - before
 
 
-def kept(
+def reserved_now(
     spec: JobSpec, where: Where, released: Sequence[Release]
 ) -> tuple[tuple[NodeId, Resources], ...]:
-    """The part of a claim that what is still to come does not cover: it is taken from the room
-    that is free now.
+    """Return the part of a reservation that later releases do not cover: it is taken from the
+    capacity that is free now.
     """
     claim: dict[NodeId, Resources] = {}
     for name, node in where:
@@ -94,6 +125,6 @@ def _positive(r: Resources) -> Resources:
     return Resources(cpu=max(0.0, r.cpu), memory=max(0.0, r.memory), gpu=max(0.0, r.gpu))
 
 
-def under_way(snapshot: Snapshot, job: JobId) -> bool:
-    """Is it still giving room?"""
+def releasing(snapshot: Snapshot, job: JobId) -> bool:
+    """Return whether a job is still releasing capacity."""
     return any(r.phase.in_transit for r in snapshot.placed(job))

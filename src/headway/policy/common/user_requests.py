@@ -1,4 +1,4 @@
-"""What a person asks for becomes a decision, so that the journal knows it."""
+"""Turn user requests into decisions, so that they are in the journal."""
 
 from headway.core.model.decision import CALM, Decision, Move, Plan, Suspend
 from headway.core.model.serialization import record
@@ -6,10 +6,10 @@ from headway.core.model.snapshot import Request, Snapshot
 
 
 @record
-class Asked:
-    """Before all others: nobody decides otherwise in the same cycle."""
+class UserRequests:
+    """First in a chain: no other policy decides about the same job in the same cycle."""
 
-    name: str = "asked"
+    name: str = "user-requests"
     listens: bool = False
 
     def begin(self) -> None:
@@ -20,14 +20,13 @@ class Asked:
         return (Plan(decisions=tuple(found)) if found else CALM), memory
 
 
-def _decisions(request: Request, snapshot: Snapshot) -> list[Decision]:
-    """What is not a decision (that a paused job may go on, that a waiting one is held back) its
-    backend has seen to already.
-    """
-    if request.wish == "pause":
-        waits = request.job in snapshot.jobs and not snapshot.placed(request.job)
-        return [] if waits else [Suspend(job=request.job, reason="somebody asked for a pause")]
-    if request.wish == "move" and request.to is not None:
-        there = snapshot.of(request.job)
-        return [Move(replica=r.id, to=request.to, reason="somebody asked") for r in there]
+def _decisions(request: Request, s: Snapshot) -> list[Decision]:
+    """The backend handles requests that need no decision: resume, and pause of a pending job."""
+    can = s.can(request.job)
+    if request.wish == "pause" and can.suspend:
+        pending = request.job in s.jobs and not s.placed(request.job)
+        return [] if pending else [Suspend(job=request.job, reason="requested by a user")]
+    if request.wish == "move" and request.to is not None and can.migrate:
+        to = request.to
+        return [Move(replica=r.id, to=to, reason="requested by a user") for r in s.of(request.job)]
     return []

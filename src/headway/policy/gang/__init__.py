@@ -1,1 +1,1 @@
-"""Policies for distributed jobs, which start whole or not at all."""
+"""Policies for distributed jobs, whose gangs start as a whole."""

@@ -1,8 +1,8 @@
-"""Gangs: a job starts whole or not at all, in order of arrival, with room kept for the first that
-finds none. `gang` places replica by replica as kube-scheduler would, `locality` puts them near each
-other, with `elastic` they come and go while the job runs. `dragon` is all three together
-(CLOSER 2019): docs/papers/dragon.md. The paper mode follows its authors' code; each of its nine
-defects is a switch, with its reason in docs/decisions/0023.
+"""Gangs start as a whole, in order of arrival, with a reservation for the head of the queue. `gang`
+places replica by replica as kube-scheduler would, `locality` places them near each other, and
+`elastic` adds and removes them while the job runs. `dragon` combines all three (CLOSER 2019):
+docs/papers/dragon.md. The paper mode follows its authors' code; each of its nine defects is a
+switch, explained in docs/decisions/0023.
 """
 
 from dataclasses import field, replace
@@ -11,20 +11,21 @@ from headway.core.model.decision import CALM, Plan
 from headway.core.model.job import Job
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import SLACK, JobId, NodeId, Seconds
+from headway.core.model.units import SLACK, JobId, NodeId, Seconds, Where
 from headway.policy.common.convergence import Stage, converged, judge
-from headway.policy.common.elastic import Growth, rich, shrink
-from headway.policy.common.equalize_workers import even
-from headway.policy.common.free_capacity import FIXED, Room, Where, spread_out
-from headway.policy.common.locality import together
-from headway.policy.common.queue_pass import Cycle, JobsMemory
+from headway.policy.common.elastic import Growth, donors, shrink
+from headway.policy.common.equalize_workers import equalize
+from headway.policy.common.gang_placement import FIXED, place_each
+from headway.policy.common.locality import place_together
+from headway.policy.common.node_search import NodeSearch
+from headway.policy.common.queue_pass import JobsMemory, QueuePass
 from headway.policy.common.reservation import Reserved
 
 
 @memory
 class GangMemory(JobsMemory):
     stages: dict[JobId, Stage] = field(default_factory=dict)
-    looked_at: Seconds = 0.0
+    next_look: Seconds = 0.0
 
 
 @record
@@ -32,128 +33,132 @@ class Gang:
     name: str = "gang"
     listens: bool = True
     local: bool = False
-    """Near each other, instead of where most is free."""
+    """Place replicas near each other, instead of on the least requested nodes."""
     elastic: bool = False
-    """Workers come and go while a job runs."""
+    """Add and remove workers while a job runs."""
     starve_after: Seconds = 30.0
-    """Who has waited this long makes others give workers (1: the code's comment says 60, the
-    paper's code 120)."""
+    """A job that has waited this long takes workers from others (defect 1: 60 in the comment of the
+    paper's code, 120 in the code)."""
     count_ps: bool = True
-    """Room is made for the parameter server too (2)."""
+    """Make room for the parameter server too (defect 2)."""
     reserve: bool = True
-    """Room is kept for the first in line, and what was made for it is its own (3)."""
+    """Reserve capacity for the head of the queue, also what was freed for it (defect 3)."""
     carry_on: bool = True
-    """Others start though nothing can be done for the first in line (4)."""
+    """Start other jobs if nothing can be done for the head of the queue (defect 4)."""
     near_ps: bool = True
-    """Workers are added beside the parameter server first (5)."""
+    """Add workers beside the parameter server first (defect 5)."""
     by_total: bool = True
-    """A gang that needs several nodes begins where most of it fits, not most of one task (6)."""
+    """Start a gang that needs several nodes where most of the gang fits, not most of one task
+    (defect 6)."""
     most_first: bool = True
-    """It goes on where most is free, instead of in any order (7)."""
+    """Continue where most is free, instead of in any order (defect 7)."""
     tick: bool = True
-    """It wakes when somebody has waited long enough, not only when something happens (8)."""
+    """Wake when a job has waited long enough, not only at events (defect 8)."""
     weigh: bool = True
-    """Workers are taken and added only where that gains more than it costs, restarts and all,
-    and added only while nobody waits (9)."""
+    """Add and remove workers only if the gain exceeds the cost of restarts, and add them only while
+    no job is pending (defect 9)."""
     grow_after: Seconds = 60.0
-    """So long after the last change of workers some may be added."""
+    """Time from a change of workers until more may be added."""
     restart: Seconds = 10.0
-    """What a change of workers costs a job."""
+    """Cost of a change of workers to a job."""
     converged: bool = False
-    """Jobs that have converged give first, and get nothing."""
+    """Take workers from converged jobs first, and add none to them."""
     interval: Seconds = 30.0
+    """Interval over which growth is measured."""
     threshold: float = 0.05
-    """Growth in an interval, below which a job is on its way to be converged."""
+    """Growth in an interval, below which a job is converging."""
 
     def begin(self) -> GangMemory:
         return GangMemory()
 
     def decide(self, snapshot: Snapshot, memory: GangMemory) -> tuple[Plan, GangMemory]:
-        cycle = Cycle(snapshot, memory, self.place, fewer=self.elastic, reserve=self.reserve)
+        queue = QueuePass(snapshot, memory, self.place, fewer=self.elastic, reserve=self.reserve)
         if self.converged:
-            self._look(cycle, memory)
+            self._judge(queue, memory)
         if self.elastic:
-            cycle.makers.append(lambda job: self._shrink(cycle, memory, job))
+            queue.preempt.append(lambda job: self._shrink(queue, memory, job))
         if snapshot.queue:
-            cycle.walk()
-        if self.elastic and not cycle.decisions:
-            self._grow(cycle, memory)
-        cycle.decisions += even(snapshot, snapshot.changed.jobs)
-        plan = cycle.plan()
+            queue.walk()
+        if self.elastic and not queue.decisions:
+            self._grow(queue, memory)
+        queue.decisions += equalize(snapshot, snapshot.changed.jobs)
+        plan = queue.plan()
         if self.converged and plan is not CALM:
-            plan = replace(plan, look=self._looks(cycle))
+            plan = replace(plan, look=self._look(queue))
         return plan, memory
 
-    def place(self, room: Room, job: Job, fewer: bool) -> Where | None:
+    def place(self, free: NodeSearch, job: Job, fewer: bool) -> Where | None:
         if not self.local:
-            return spread_out(room, job, fewer=fewer)
-        return together(room, job, fewer=fewer, by_total=self.by_total, most_first=self.most_first)
+            return place_each(free, job, fewer=fewer)
+        return place_together(
+            free, job, fewer=fewer, by_total=self.by_total, most_first=self.most_first
+        )
 
     # -- elastic ---------------------------------------------------------------------------------
 
-    def _shrink(self, cycle: Cycle, memory: GangMemory, job: Job) -> Reserved | None:
-        """Phase 1: make room for one that has waited too long."""
+    def _shrink(self, queue: QueuePass, memory: GangMemory, job: Job) -> Reserved | None:
+        """Phase 1: free capacity for a job that has waited too long."""
         due = memory.since.get(job.id, job.submitted_at) + self.starve_after
-        if due > cycle.now + SLACK:
+        if due > queue.now + SLACK:
             if self.tick:
-                cycle.wakes.append(due)
+                queue.wakes.append(due)
             return None
-        needed = cycle.needed(job)
+        needed = queue.needed(job)
         if not self.count_ps:
             workers = tuple(t for t in needed.spec.tasks if t.name not in FIXED)
             needed = replace(needed, spec=replace(needed.spec, tasks=workers or needed.spec.tasks))
-        held = shrink(
-            cycle,
+        reserved = shrink(
+            queue,
             job,
-            self._givers(cycle, memory),
+            self._givers(queue, memory),
             needed=needed,
             tidy=self.reserve,
             restart=self.restart if self.weigh else None,
         )
-        if held is not None or not self.carry_on:
-            memory.acted_at = cycle.now
-        cycle.halted = held is None and not self.carry_on
-        return held
+        if reserved is not None or not self.carry_on:
+            memory.acted_at = queue.now
+        queue.halted = reserved is None and not self.carry_on
+        return reserved
 
-    def _givers(self, cycle: Cycle, memory: GangMemory) -> list[Job]:
-        jobs = rich(cycle)
+    def _givers(self, queue: QueuePass, memory: GangMemory) -> list[Job]:
+        jobs = donors(queue)
         if self.converged:
             jobs.sort(key=lambda j: not converged(memory.stages, j.id))
         return jobs
 
-    def _grow(self, cycle: Cycle, memory: GangMemory) -> None:
-        """Phase 3: workers for those who run, into what nobody else can use."""
+    def _grow(self, queue: QueuePass, memory: GangMemory) -> None:
+        """Phase 3: add workers where no pending job fits."""
         jobs = [
             job
-            for job in cycle.under_way()
+            for job in queue.active()
             if not (self.converged and converged(memory.stages, job.id))
         ]
-        if not jobs or (self.weigh and cycle.snapshot.queue):
+        if not jobs or (self.weigh and queue.snapshot.queue):
             return
         due = (0.0 if memory.acted_at is None else memory.acted_at) + self.grow_after
-        if due > cycle.now + SLACK:
+        if due > queue.now + SLACK:
             if self.tick:
-                cycle.wakes.append(due)
+                queue.wakes.append(due)
             return
-        growth = Growth(cycle, near=self.near_ps, weigh=self.weigh, restart=self.restart)
-        if growth.grow(jobs, "room that nobody waits for"):
-            memory.acted_at = cycle.now
+        growth = Growth(queue, near=self.near_ps, weigh=self.weigh, restart=self.restart)
+        if growth.grow(jobs, "uses idle capacity"):
+            memory.acted_at = queue.now
             if self.tick:
-                cycle.wakes.append(cycle.now + self.grow_after)
+                queue.wakes.append(queue.now + self.grow_after)
 
-    # -- convergence ---------------------------------------------------------------------------
+    # -- convergence -----------------------------------------------------------------------------
 
-    def _look(self, cycle: Cycle, memory: GangMemory) -> None:
-        judge(cycle.snapshot, memory.stages, self.interval, self.threshold)
-        if len(cycle.snapshot.jobs) > len(cycle.snapshot.queue):
-            if memory.looked_at <= cycle.now + SLACK:
-                memory.looked_at = cycle.now + self.interval
-            cycle.wakes.append(memory.looked_at)
+    def _judge(self, queue: QueuePass, memory: GangMemory) -> None:
+        judge(queue.snapshot, memory.stages, self.interval, self.threshold)
+        if len(queue.snapshot.jobs) > len(queue.snapshot.queue):
+            if memory.next_look <= queue.now + SLACK:
+                memory.next_look = queue.now + self.interval
+            queue.wakes.append(memory.next_look)
 
-    def _looks(self, cycle: Cycle) -> tuple[NodeId, ...]:
-        """One replica of each job tells how far it is."""
-        s = cycle.snapshot
-        first = (s.placed(job.id)[:1] for job in cycle.under_way())
+    def _look(self, queue: QueuePass) -> tuple[NodeId, ...]:
+        """Return the node of one replica of each active job; its reports are enough."""
+        s = queue.snapshot
+        first = (s.placed(job.id)[:1] for job in queue.active())
         return tuple(dict.fromkeys(r.node for some in first for r in some if r.node))
 
 
@@ -168,4 +173,4 @@ PAPER = {
     "starve_after": 120.0, "count_ps": False, "reserve": False, "carry_on": False,
     "near_ps": False, "by_total": False, "most_first": False, "tick": False, "weigh": False,
 }  # fmt: skip
-"""DRAGON as its authors' code has it."""
+"""DRAGON as in its authors' code."""

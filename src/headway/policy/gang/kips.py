@@ -1,8 +1,8 @@
-"""The adjustment operator (KIPS 2022): tasks of a job near each other, and both the number of
-workers and the CPU of each follow the load.
+"""The adjustment operator (KIPS 2022): tasks of a job near each other; the number of workers and
+their CPU follow the load.
 
-A reconstruction of ours: the text (in Korean, of which the abstract is public) says that affinity
-and dynamic allocation are what it adds, and not how. docs/papers/kips.md; docs/decisions/0024.
+A reconstruction: the text (in Korean, with a public abstract) says that it adds affinity and
+dynamic allocation, and not how. docs/papers/kips.md; docs/decisions/0024.
 """
 
 from dataclasses import field, replace
@@ -10,28 +10,28 @@ from math import ceil
 
 from headway.core.estimate.step_rate import SERVER, equal_limits
 from headway.core.model.decision import Move, Plan, Scale, SetShare
-from headway.core.model.job import Job, Phase, Replica
+from headway.core.model.job import Job, Phase, Replica, Task
 from headway.core.model.node import Node
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import SLACK, Cores, JobId, NodeId, Resources, Seconds
-from headway.policy.common.elastic import Growth, ready, rich, shrink, spare
-from headway.policy.common.free_capacity import Room, Where, elastic, parts
-from headway.policy.common.queue_pass import Cycle, JobsMemory
+from headway.core.model.units import SLACK, Cores, JobId, NodeId, Resources, Seconds, Where
+from headway.policy.common.elastic import Growth, donors, scalable, shrink, spare
+from headway.policy.common.gang_placement import Placed, elastic_task, place_each
+from headway.policy.common.node_search import NodeSearch
+from headway.policy.common.queue_pass import JobsMemory, QueuePass
 from headway.policy.common.reservation import Reserved
 
 SAME = 0.1
-"""A ceiling that differs by less than this part of what was asked for is left as it is."""
+"""A limit that changes by less than this fraction of the request is not changed."""
 
 
 @memory
 class KipsMemory(JobsMemory):
     adjusted: dict[JobId, Seconds] = field(default_factory=dict)
-    """When each job's workers were last changed."""
+    """When the workers of each job were last changed."""
     due: Seconds = 0.0
     looks: tuple[NodeId, ...] = ()
-    """Nodes of jobs that it wants to hear from when it adjusts next: those not heard to use what
-    they have."""
+    """Nodes that must report before the next adjustment: those of jobs below high usage."""
 
 
 @record
@@ -39,75 +39,67 @@ class Kips:
     name: str = "kips"
     listens: bool = True
     interval: Seconds = 15.0
-    """It adjusts this often, and whenever a job has ended."""
+    """Time between adjustments; the end of a job also triggers one."""
     cool_down: Seconds = 60.0
-    """A job's workers are changed no more often than this."""
+    """Least time between two changes of a job's workers."""
     low: float = 0.3
+    """A job whose workers use less than this fraction of their CPU loses workers."""
     high: float = 0.8
-    """Parts of what a job's workers may use. Who uses less than the one has too many of them, who
-    uses more than the other may have more; between them nothing changes."""
+    """A job whose workers use more than this fraction of their CPU may get more workers."""
     affinity: float = 1.0
+    """Weight of other tasks of the job on a node, in the score of the node."""
     free: float = 0.3
+    """Weight of the free CPU of a node, in the score of the node."""
     fragment: float = 0.2
-    """What counts for a node: the job's own tasks there, room left, and what is left over of it."""
+    """Weight of the CPU that would be left over on a node, in the score of the node."""
     restart: Seconds = 10.0
-    """What a change of workers costs a job."""
+    """Cost of a change of workers to a job."""
     workers: bool = True
-    """It changes how many workers there are."""
+    """Change the number of workers."""
     ceilings: bool = True
-    """It changes how much CPU each may use."""
+    """Change the CPU limit of workers."""
 
     def begin(self) -> KipsMemory:
         return KipsMemory()
 
     def decide(self, snapshot: Snapshot, memory: KipsMemory) -> tuple[Plan, KipsMemory]:
-        cycle = Cycle(snapshot, memory, self.place, fewer=True)
+        queue = QueuePass(snapshot, memory, self.place, fewer=True)
         for gone in [j for j in memory.adjusted if j not in snapshot.jobs]:
             del memory.adjusted[gone]
         if self.workers:
-            cycle.makers.append(lambda job: self._release(cycle, memory, job))
+            queue.preempt.append(lambda job: self._shrink(queue, memory, job))
         if snapshot.queue:
-            cycle.walk()
-        adjusts = bool(snapshot.changed.ended) or memory.due <= cycle.now + SLACK
-        if adjusts:
-            memory.due = cycle.now + self.interval
-            memory.looks = self._looks(cycle)
-            if self.workers and not cycle.decisions:
-                self._scale_in(cycle, memory)
-            if self.workers and not snapshot.queue and not cycle.decisions:
-                self._scale_out(cycle, memory)
-        if self.ceilings and (adjusts or cycle.decisions or snapshot.changed.jobs):
-            cycle.decisions += self._ceilings(cycle)
+            queue.walk()
+        due = bool(snapshot.changed.ended) or memory.due <= queue.now + SLACK
+        if due:
+            self._adjust(queue, memory)
+        if self.ceilings and (due or queue.decisions or snapshot.changed.jobs):
+            queue.decisions += self._limits(queue)
         if snapshot.jobs:
-            cycle.wakes.append(memory.due)
-        plan = cycle.plan()
+            queue.wakes.append(memory.due)
+        plan = queue.plan()
         return (replace(plan, look=memory.looks) if memory.looks else plan), memory
 
-    # -- where -----------------------------------------------------------------------------------
+    def _adjust(self, queue: QueuePass, memory: KipsMemory) -> None:
+        memory.due = queue.now + self.interval
+        memory.looks = self._looks(queue)
+        if self.workers and not queue.decisions:
+            self._scale_in(queue, memory)
+        if self.workers and not queue.snapshot.queue and not queue.decisions:
+            self._scale_out(queue, memory)
 
-    def place(self, room: Room, job: Job, fewer: bool) -> Where | None:
-        """Parameter servers first, then each worker where most speaks for it."""
-        before, where = dict(room.touched), []
-        must, may = parts(job, fewer=fewer)
-        there: list[tuple[str, NodeId]] = []
-        for i, name in enumerate([*(name for name, _ in must), *may]):
-            request = job.spec.task(name.task).request
-            node = self._best(room, request, there)
-            if node is None and i < len(must):
-                room.touched = before
-                return None
-            if node is None:
-                break
-            room.take(node.id, request)
-            there.append((name.task, node.id))
-            where.append((name, node.id))
-        return tuple(where)
+    # -- placement -------------------------------------------------------------------------------
 
-    def _best(self, room: Room, request: Resources, there: list[tuple[str, NodeId]]) -> Node | None:
-        own = [node for name in dict.fromkeys(n for _, n in there) if (node := room.at(name))]
-        nodes = {n.id: n for n in (*own, *room.candidates())}.values()
+    def place(self, free: NodeSearch, job: Job, fewer: bool) -> Where | None:
+        """Place parameter servers first, then each worker on the node with the best score."""
+        return place_each(free, job, fewer=fewer, best=self._best)
+
+    def _best(self, free: NodeSearch, task: Task, placed: Placed) -> Node | None:
+        there = [(name.task, node) for name, node in placed]
+        own, request = free.named(dict.fromkeys(n for _, n in there)), task.request
+        nodes = {n.id: n for n in (*own, *free.candidates())}.values()
         able = [n for n in nodes if n.up and request.fits(n.taken, n.capacity)]
-        order = room.snapshot.order
+        order = free.snapshot.order
         return max(able, key=lambda n: (self._score(n, request, there), -order[n.id]), default=None)
 
     def _score(self, node: Node, request: Resources, there: list[tuple[str, NodeId]]) -> float:
@@ -118,136 +110,141 @@ class Kips:
         over = left % request.cpu if request.cpu else 0.0
         return self.affinity * near + self.free * left / whole - self.fragment * over / whole
 
-    # -- how many --------------------------------------------------------------------------------
+    # -- number of workers -----------------------------------------------------------------------
 
-    def _release(self, cycle: Cycle, memory: KipsMemory, job: Job) -> Reserved | None:
-        """Workers above the least go where a job waits; those who use least of theirs first."""
-        some = rich(cycle)
-        givers = [j for j in some if not self._cools(cycle, memory, j)]
-        givers.sort(key=lambda j: self._used(cycle, j) or 0.0)
-        held = shrink(cycle, job, givers, needed=cycle.needed(job), restart=self.restart)
-        if held is None:
-            cools = [memory.adjusted[j.id] for j in some if self._cools(cycle, memory, j)]
-            cycle.wakes += [at + self.cool_down for at in cools]
+    def _shrink(self, queue: QueuePass, memory: KipsMemory, job: Job) -> Reserved | None:
+        """Remove workers above the minimum for a pending job, those with the lowest usage first."""
+        candidates = donors(queue)
+        givers = [j for j in candidates if not self._cools(queue, memory, j)]
+        givers.sort(key=lambda j: self._used(queue, j) or 0.0)
+        reserved = shrink(queue, job, givers, needed=queue.needed(job), restart=self.restart)
+        if reserved is None:
+            cooling = [memory.adjusted[j.id] for j in candidates if self._cools(queue, memory, j)]
+            queue.wakes += [at + self.cool_down for at in cooling]
             return None
-        memory.adjusted.update(dict.fromkeys(held.awaits, cycle.now))
-        return held
+        memory.adjusted.update(dict.fromkeys(reserved.awaits, queue.now))
+        return reserved
 
-    def _scale_in(self, cycle: Cycle, memory: KipsMemory) -> None:
-        """Who uses little of what it has can do with fewer workers."""
-        for job in rich(cycle):
-            used = self._used(cycle, job)
-            task = ready(cycle, job)
-            # What is heard of a job that has just started again is of its restart, too.
-            fresh = memory.since.get(job.id, cycle.now) > cycle.now - 2 * self.interval
-            if task is None or used is None or used >= self.low or fresh:
+    def _scale_in(self, queue: QueuePass, memory: KipsMemory) -> None:
+        """Remove workers from jobs with low usage."""
+        for job in donors(queue):
+            used = self._used(queue, job)
+            task = scalable(queue, job)
+            # The usage of a job that has just restarted includes its restart.
+            restarted = memory.since.get(job.id, queue.now) > queue.now - 2 * self.interval
+            if task is None or used is None or used >= self.low or restarted:
                 continue
-            count = sum(r.task == task.name for r in cycle.snapshot.placed(job.id))
-            surplus = spare(cycle, job)[: count - max(1, ceil(count * used / self.high))]
+            count = sum(r.task == task.name for r in queue.snapshot.placed(job.id))
+            surplus = spare(queue, job)[: count - max(1, ceil(count * used / self.high))]
             if not surplus:
                 continue
             names = tuple(r.id for r in surplus)
-            why = f"its workers use {used:.0%} of what they may"
-            cycle.decisions.append(Scale(job=job.id, task=task.name, remove=names, reason=why))
-            memory.adjusted[job.id] = cycle.now
+            why = f"its workers use {used:.0%} of their CPU"
+            queue.decisions.append(Scale(job=job.id, task=task.name, remove=names, reason=why))
+            memory.adjusted[job.id] = queue.now
 
-    def _scale_out(self, cycle: Cycle, memory: KipsMemory) -> None:
-        """Workers for those who use what they have, the best speed-up for a core first."""
-        growth = Growth(cycle, near=True, weigh=True, restart=self.restart)
+    def _scale_out(self, queue: QueuePass, memory: KipsMemory) -> None:
+        """Add workers to jobs with high usage, the largest speed-up per core first."""
+        growth = Growth(queue, near=True, weigh=True, restart=self.restart)
         gains = []
-        for job in cycle.under_way():
-            task = ready(cycle, job)
-            used = self._used(cycle, job)
+        for job in queue.active():
+            task = scalable(queue, job)
+            used = self._used(queue, job)
             if task is None or used is None or used < self.high:
                 continue
-            if not self._cools(cycle, memory, job):
+            if not self._cools(queue, memory, job):
                 gains.append((growth.speed_up(job, task), job, task, used))
         for _, job, task, used in sorted(gains, key=lambda g: -g[0]):
-            count = sum(r.task == task.name for r in cycle.snapshot.placed(job.id))
+            count = sum(r.task == task.name for r in queue.snapshot.placed(job.id))
             growth.add(job, task, most=ceil(count * used / self.high) - count)
-        grown = growth.decide("cores that nobody waits for")
-        memory.adjusted.update(dict.fromkeys(grown, cycle.now))
+        grown = growth.decide("uses idle cores")
+        memory.adjusted.update(dict.fromkeys(grown, queue.now))
 
-    def _looks(self, cycle: Cycle) -> tuple[NodeId, ...]:
-        idle = [j for j in cycle.under_way() if (self._used(cycle, j) or 0.0) < self.high]
-        there = (r.node for j in idle if elastic(j.spec) for r in cycle.snapshot.placed(j.id))
+    def _looks(self, queue: QueuePass) -> tuple[NodeId, ...]:
+        idle = [j for j in queue.active() if (self._used(queue, j) or 0.0) < self.high]
+        there = (r.node for j in idle if elastic_task(j.spec) for r in queue.snapshot.placed(j.id))
         return tuple(dict.fromkeys(node for node in there if node is not None))
 
-    def _cools(self, cycle: Cycle, memory: KipsMemory, job: Job) -> bool:
+    def _cools(self, queue: QueuePass, memory: KipsMemory, job: Job) -> bool:
         last = memory.adjusted.get(job.id)
-        return last is not None and last + self.cool_down > cycle.now + SLACK
+        return last is not None and last + self.cool_down > queue.now + SLACK
 
-    def _used(self, cycle: Cycle, job: Job) -> float | None:
-        """The part that its workers use of what they may; None: not heard yet."""
+    def _used(self, queue: QueuePass, job: Job) -> float | None:
+        """Return the fraction of their CPU that its workers use; None: no report yet."""
         used = allowed = 0.0
-        for r in cycle.snapshot.placed(job.id):
-            ceiling = self._base(cycle, job, r) if r.limit is None else r.limit
-            if r.task != SERVER and r.usage is not None and ceiling:
-                used, allowed = used + r.usage.cpu, allowed + ceiling
+        for r in queue.snapshot.placed(job.id):
+            limit = self._base(queue, job, r) if r.limit is None else r.limit
+            if r.task != SERVER and r.usage is not None and limit:
+                used, allowed = used + r.usage.cpu, allowed + limit
         return used / allowed if allowed else None
 
-    # -- how much CPU ----------------------------------------------------------------------------
+    # -- CPU limits ------------------------------------------------------------------------------
 
-    def _base(self, cycle: Cycle, job: Job, r: Replica) -> Cores:
-        """What it may use at least; who asks for nothing, as much as it can."""
+    def _base(self, queue: QueuePass, job: Job, r: Replica) -> Cores:
+        """Return its smallest limit: as requested, or all that it can use."""
         task = job.spec.task(r.task)
-        asked = task.request.cpu if task.limit is None else task.limit
-        return asked or self._most(cycle, job, r)
+        requested = task.request.cpu if task.limit is None else task.limit
+        return requested or self._most(queue, job, r)
 
-    def _most(self, cycle: Cycle, job: Job, r: Replica) -> Cores:
-        """What it could use at most."""
-        told = job.spec.expected.demand if job.spec.expected else None
-        node = cycle.room.at(r.node) if r.node else None
-        return told or (node.capacity.cpu if node else 0.0)
+    def _most(self, queue: QueuePass, job: Job, r: Replica) -> Cores:
+        """Return the most cores that it can use."""
+        declared = job.spec.expected.demand if job.spec.expected else None
+        node = _node(queue, r)
+        return declared or (node.capacity.cpu if node else 0.0)
 
-    def _ceilings(self, cycle: Cycle) -> list[SetShare]:
-        """What nobody asks for on a node is shared by its workers, as long as nobody does; who
-        waits for slower ones gets no more than they.
+    def _limits(self, queue: QueuePass) -> list[SetShare]:
+        """Let workers share the CPU of a node that is not requested, as long as it is not; a worker
+        that waits for slower ones gets no more than they.
         """
-        s = cycle.snapshot
-        scaled = {d.job for d in cycle.decisions if not isinstance(d, SetShare | Move)}
-        nodes = dict.fromkeys((*s.changed.nodes, *cycle.room.touched))
+        s = queue.snapshot
+        scaled = {d.job for d in queue.decisions if not isinstance(d, SetShare | Move)}
+        nodes = dict.fromkeys((*s.changed.nodes, *queue.free.touched))
         beside = (s.replicas[r].job for n in nodes for r in s.on_node.get(n, ()))
         found: list[SetShare] = []
         for name in dict.fromkeys((*s.changed.jobs, *beside)):
             job = s.jobs.get(name)
-            if job is not None and job.phase is Phase.RUNNING and name not in scaled:
-                found += self._raised(cycle, job)
+            if job is None or name in scaled or not s.can(name).shares:
+                continue
+            if job.phase is Phase.RUNNING:
+                found += self._raised(queue, job)
         return found
 
-    def _raised(self, cycle: Cycle, job: Job) -> list[SetShare]:
-        workers = [r for r in cycle.snapshot.placed(job.id) if r.task != SERVER]
+    def _raised(self, queue: QueuePass, job: Job) -> list[SetShare]:
+        workers = [r for r in queue.snapshot.placed(job.id) if r.task != SERVER]
         if any(r.phase is not Phase.RUNNING for r in workers):
             return []
-        rooms = [(self._could(cycle, job, r), self._speed(cycle, r)) for r in workers]
-        limits = [cores for cores, _ in rooms]
+        nodes = [_node(queue, r) for r in workers]
+        available = [
+            (self._could(queue, job, r), n.speed if n else 1.0)
+            for r, n in zip(workers, nodes, strict=True)
+        ]
+        limits = [cores for cores, _ in available]
         if job.spec.speed is not None and job.spec.speed.waits:
-            limits = equal_limits(rooms)
+            limits = equal_limits(available)
         changes = [
             (r, limit)
             for r, limit in zip(workers, limits, strict=True)
             if r.limit is None or abs(limit - r.limit) > SLACK
         ]
-        if all(self._near(cycle, job, r, limit) for r, limit in changes):
+        if all(self._close(queue, job, r, limit) for r, limit in changes):
             return []
-        why = "cores that nobody asks for"
+        why = "shares cores that are not requested"
         return [
             SetShare(replica=r.id, limit=limit, weight=r.weight, reason=why) for r, limit in changes
         ]
 
-    def _near(self, cycle: Cycle, job: Job, r: Replica, limit: Cores) -> bool:
-        """Too little of a change to be worth one."""
-        return r.limit is not None and abs(limit - r.limit) <= SAME * self._base(cycle, job, r)
+    def _close(self, queue: QueuePass, job: Job, r: Replica, limit: Cores) -> bool:
+        return r.limit is not None and abs(limit - r.limit) <= SAME * self._base(queue, job, r)
 
-    def _could(self, cycle: Cycle, job: Job, r: Replica) -> Cores:
-        s, node = cycle.snapshot, cycle.room.at(r.node) if r.node else None
-        base = self._base(cycle, job, r)
+    def _could(self, queue: QueuePass, job: Job, r: Replica) -> Cores:
+        s, node = queue.snapshot, _node(queue, r)
+        base = self._base(queue, job, r)
         if node is None:
             return base
-        spare = max(0.0, node.capacity.cpu - node.taken.cpu)
+        idle = max(0.0, node.capacity.cpu - node.taken.cpu)
         beside = sum(s.replicas[o].task != SERVER for o in s.on_node[node.id])
-        return max(base, min(base + spare / max(1, beside), self._most(cycle, job, r)))
+        return max(base, min(base + idle / max(1, beside), self._most(queue, job, r)))
 
-    def _speed(self, cycle: Cycle, r: Replica) -> float:
-        node = cycle.room.at(r.node) if r.node else None
-        return node.speed if node else 1.0
+
+def _node(queue: QueuePass, r: Replica) -> Node | None:
+    return queue.free.node(r.node) if r.node else None

@@ -1,8 +1,9 @@
-"""Optimus (EuroSys 2018): each slot, workers go to whom they shorten the rest most.
+"""Optimus (EuroSys 2018): in each slot, workers go to the jobs whose remaining time they shorten
+most.
 
-Every job first gets the least that it can run with, in order of arrival; then one worker at a time
-goes to the job with the largest marginal gain: the time that it saves for the dominant part of the
-cluster that it takes. Speed and size are told here, where Optimus fits them to what it measures.
+Each job first gets its minimum, in order of arrival; then one worker at a time goes to the job with
+the largest marginal gain: the time saved per dominant share of the cluster that it takes. Speed and
+size are declared here; Optimus fits them to measurements.
 """
 
 from dataclasses import field, replace
@@ -13,19 +14,20 @@ from headway.core.model.job import Job, Task
 from headway.core.model.node import Node
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import NOTHING, SLACK, JobId, Resources, Seconds
-from headway.policy.common.elastic import Growth, ready, spare
-from headway.policy.common.equalize_workers import even
-from headway.policy.common.free_capacity import Room, Where, elastic
-from headway.policy.common.locality import together
-from headway.policy.common.queue_pass import SETTLE, Cycle, JobsMemory
-from headway.policy.common.rate_model import Crew, left, rate
+from headway.core.model.units import NOTHING, SLACK, JobId, Resources, Seconds, Where
+from headway.policy.common.elastic import Growth, scalable, spare
+from headway.policy.common.equalize_workers import equalize
+from headway.policy.common.gang_placement import elastic_task
+from headway.policy.common.locality import place_together
+from headway.policy.common.node_search import NodeSearch
+from headway.policy.common.queue_pass import SETTLE, JobsMemory, QueuePass
+from headway.policy.common.rate_model import Layout, left, rate
 
 
 @memory
 class OptimusMemory(JobsMemory):
     targets: dict[JobId, int] = field(default_factory=dict)
-    """How many workers each job is to have."""
+    """Number of workers for each job."""
     slot: Seconds = 0.0
     """When the next slot begins."""
 
@@ -35,12 +37,13 @@ class Optimus:
     name: str = "optimus"
     listens: bool = True
     interval: Seconds = 600.0
-    """Between two allocations."""
+    """Length of a slot: time between allocations."""
     prompt: bool = True
-    """Who arrives within a slot starts at once where there is room; else with the next slot."""
+    """Start a job that arrives within a slot at once if it fits; otherwise in the next slot."""
     weigh: bool = True
-    """A job's workers are changed only if that saves more than the restart costs."""
+    """Change the workers of a job only if that saves more time than the restart costs."""
     restart: Seconds = 10.0
+    """Cost of a change of workers to a job."""
 
     def begin(self) -> OptimusMemory:
         return OptimusMemory()
@@ -48,28 +51,28 @@ class Optimus:
     def decide(self, snapshot: Snapshot, memory: OptimusMemory) -> tuple[Plan, OptimusMemory]:
         begins = memory.slot <= snapshot.at + SLACK
 
-        def place(room: Room, job: Job, fewer: bool) -> Where | None:
-            return together(room, self._sized(job, memory), fewer=fewer)
+        def place(free: NodeSearch, job: Job, fewer: bool) -> Where | None:
+            return place_together(free, self._sized(job, memory), fewer=fewer)
 
-        cycle = Cycle(snapshot, memory, place, fewer=True)
+        queue = QueuePass(snapshot, memory, place, fewer=True)
         if begins:
             memory.slot = snapshot.at + self.interval
-            memory.targets = self._allocate(cycle)
-            self._take(cycle, memory)
+            memory.targets = self._allocate(queue)
+            self._take(queue, memory)
         if snapshot.queue and (begins or self.prompt):
-            cycle.walk()
-        if not cycle.decisions:
-            self._add(cycle, memory)
-        cycle.decisions += even(snapshot, snapshot.changed.jobs)
+            queue.walk()
+        if not queue.decisions:
+            self._add(queue, memory)
+        queue.decisions += equalize(snapshot, snapshot.changed.jobs)
         if snapshot.jobs:
-            cycle.wakes.append(memory.slot)
-        if any(isinstance(d, Scale) and d.remove for d in cycle.decisions):
-            cycle.wakes.append(cycle.now + SETTLE)
-        return cycle.plan(), memory
+            queue.wakes.append(memory.slot)
+        if any(isinstance(d, Scale) and d.remove for d in queue.decisions):
+            queue.wakes.append(queue.now + SETTLE)
+        return queue.plan(), memory
 
     def _sized(self, job: Job, memory: OptimusMemory) -> Job:
-        """The job with as many workers as it is to have."""
-        task, target = elastic(job.spec), memory.targets.get(job.id)
+        """Return the job with its target number of workers."""
+        task, target = elastic_task(job.spec), memory.targets.get(job.id)
         if task is None or target is None:
             return job
         tasks = tuple(replace(t, replicas=target) if t is task else t for t in job.spec.tasks)
@@ -77,20 +80,20 @@ class Optimus:
 
     # -- allocation ------------------------------------------------------------------------------
 
-    def _allocate(self, cycle: Cycle) -> dict[JobId, int]:
-        """How many workers each elastic job is to have, as if the cluster were one node."""
-        s = cycle.snapshot
-        jobs = [*cycle.under_way(), *s.waiting]
+    def _allocate(self, queue: QueuePass) -> dict[JobId, int]:
+        """Return the number of workers for each elastic job, as if the cluster were one node."""
+        s = queue.snapshot
+        jobs = [*queue.active(), *s.waiting]
         nodes = [n for n in s.nodes.values() if n.up]
         total = NOTHING
         for node in nodes:
             total = total + node.capacity
         used, targets = NOTHING, dict[JobId, int]()
         for job in jobs:
-            least = _asked(job)
-            if least.fits(used, total):
-                used = used + least
-                task = elastic(job.spec)
+            request = _smallest_request(job)
+            if request.fits(used, total):
+                used = used + request
+                task = elastic_task(job.spec)
                 if task is not None:
                     targets[job.id] = task.least
         if nodes:
@@ -114,7 +117,7 @@ class Optimus:
         while heap:
             _, i, name = heappop(heap)
             job = s.jobs[name]
-            task = elastic(job.spec)
+            task = elastic_task(job.spec)
             assert task is not None  # noqa: S101 - it has a target
             if not task.request.fits(used, total):
                 continue
@@ -123,39 +126,39 @@ class Optimus:
             if (gain := _gain(job, targets[name], total, sample)) > 0:
                 heappush(heap, (-gain, i, name))
 
-    # -- carrying it out -------------------------------------------------------------------------
+    # -- adding and removing workers -------------------------------------------------------------
 
-    def _take(self, cycle: Cycle, memory: OptimusMemory) -> None:
-        for job in cycle.under_way():
-            task, target = ready(cycle, job), memory.targets.get(job.id)
+    def _take(self, queue: QueuePass, memory: OptimusMemory) -> None:
+        for job in queue.active():
+            task, target = scalable(queue, job), memory.targets.get(job.id)
             if task is None or target is None:
                 continue
-            names = [r.id for r in cycle.snapshot.placed(job.id) if r.task == task.name]
-            surplus = spare(cycle, job)[: max(0, len(names) - target)]
+            names = [r.id for r in queue.snapshot.placed(job.id) if r.task == task.name]
+            surplus = spare(queue, job)[: max(0, len(names) - target)]
             if surplus:
-                cycle.decisions.append(
+                queue.decisions.append(
                     Scale(
                         job=job.id,
                         task=task.name,
                         remove=tuple(r.id for r in surplus),
-                        reason="others gain more by them",
+                        reason="its workers save more time in other jobs",
                     )
                 )
 
-    def _add(self, cycle: Cycle, memory: OptimusMemory) -> None:
-        growth = Growth(cycle, near=True, weigh=self.weigh, restart=self.restart)
-        growth.room = cycle.strict
-        for job in cycle.under_way():
-            task, target = ready(cycle, job), memory.targets.get(job.id)
+    def _add(self, queue: QueuePass, memory: OptimusMemory) -> None:
+        growth = Growth(queue, near=True, weigh=self.weigh, restart=self.restart)
+        growth.free = queue.unreserved
+        for job in queue.active():
+            task, target = scalable(queue, job), memory.targets.get(job.id)
             if task is not None and target is not None:
-                names = [r for r in cycle.snapshot.placed(job.id) if r.task == task.name]
+                names = [r for r in queue.snapshot.placed(job.id) if r.task == task.name]
                 growth.add(job, task, most=target - len(names))
-        growth.decide("the largest gain for what it takes")
+        growth.decide("saves most time per resource")
 
 
-def _asked(job: Job) -> Resources:
-    """By the smallest gang that it can run with."""
-    total, scaled = NOTHING, elastic(job.spec)
+def _smallest_request(job: Job) -> Resources:
+    """Return the request of its smallest gang."""
+    total, scaled = NOTHING, elastic_task(job.spec)
     for task in job.spec.tasks:
         for _ in range(task.least if task is scaled else task.replicas):
             total = total + task.request
@@ -163,13 +166,13 @@ def _asked(job: Job) -> Resources:
 
 
 def _gain(job: Job, count: int, total: Resources, sample: Node) -> float:
-    """Seconds that one more worker saves, for the dominant part of the cluster that it takes."""
-    task, work = elastic(job.spec), left(job)
+    """Return the seconds that one more worker saves, per dominant share that it takes."""
+    task, work = elastic_task(job.spec), left(job)
     if task is None or work is None or count >= task.most:
         return 0.0
     now, then = (
-        rate(job, _crew(job, task, count, sample)),
-        rate(job, _crew(job, task, count + 1, sample)),
+        rate(job, _layout(job, task, count, sample)),
+        rate(job, _layout(job, task, count + 1, sample)),
     )
     if now <= 0 or then <= 0:
         return 0.0
@@ -179,8 +182,8 @@ def _gain(job: Job, count: int, total: Resources, sample: Node) -> float:
     return (work / now - work / then) / (dominant or 1.0)
 
 
-def _crew(job: Job, task: Task, count: int, node: Node) -> Crew:
-    """So many workers, all on one node."""
+def _layout(job: Job, task: Task, count: int, node: Node) -> Layout:
+    """Return `count` workers and the other tasks, all on one node."""
     fixed = [
         (t.name, node, None) for t in job.spec.tasks if t is not task for _ in range(t.replicas)
     ]

@@ -1,11 +1,11 @@
-"""Least attained service in the cluster, with preemption (Tiresias, NSDI 2019, discretised): jobs
-that have had little go first, those that have had more give way to them, and nothing need be known.
+"""Least attained service in the cluster, with preemption (Tiresias, NSDI 2019, discretized): jobs
+that have received little service go first and preempt others. No job sizes are needed.
 
-Service is seconds times devices. A job begins in the upper queue and falls into the lower one when
-it has had `quantum`; within a queue the order is that of arrival, and who does not fit is passed.
-For who waits in the upper queue jobs of the lower one are suspended, the youngest first, but nobody
-before it is certain that the whole gang will then fit. The policy keeps account itself, so that a
-cycle costs by what changed and not by how many wait.
+Service is seconds times devices. A job starts in the upper queue and drops to the lower one when it
+has received `quantum`. Within a queue, jobs start in order of arrival, and jobs that do not fit are
+skipped. For a job in the upper queue, jobs of the lower one are suspended, the youngest first, but
+only if the whole gang then fits. The policy keeps its own accounts, so that a cycle costs in
+proportion to what changed and not to the number of pending jobs.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,69 +14,71 @@ from enum import Enum
 from heapq import heappop, heappush
 
 from headway.core.model.decision import CALM, Decision, Place, Plan, Suspend
-from headway.core.model.job import Job, Mode, Phase
+from headway.core.model.job import Job, Phase
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import NOTHING, SLACK, JobId, Resources, Seconds
-from headway.policy.common.packing import Packing, Where, total
+from headway.core.model.units import NOTHING, SLACK, JobId, Resources, Seconds, Where
+from headway.policy.common.packing import Packing, gang_request
+from headway.policy.common.queue_pass import suspendable
 
 UPPER, LOWER = range(2)
 Entry = tuple[float, JobId]
 
 
-class Fate(Enum):
+class Attempt(Enum):
     PLACED = "placed"
-    PROMISED = "room is being made for it"
-    BLOCKED = "no room for it, nor for anybody like it"
+    RESERVED = "capacity is being freed for it"
+    BLOCKED = "neither it nor a gang of the same shape fits"
 
 
 @memory
 class Account:
-    """What a job has had, and where it is."""
+    """Service and state of a job."""
 
     order: int
-    """The how-manieth it came."""
-    asked: Resources
-    """What all its replicas ask for."""
+    """Arrival index."""
+    request: Resources
+    """Of all its replicas."""
     devices: float
     shape: str
-    had: float = 0.0
+    attained: float = 0.0
     queue: int = UPPER
     since: Seconds | None = None
-    """It runs since then. None: it does not."""
+    """Running since then; None: not running."""
 
 
 @memory
 class Shape:
-    """Gangs that are alike, so that any of them fits where one does: who of them waits."""
+    """Pending jobs with equal gangs: if one fits, all fit."""
 
-    asked: Resources
+    request: Resources
     queues: list[list[Entry]] = field(default_factory=lambda: [[], []])
-    """Heaps by order of arrival. Who waits no longer is still in them until he is met."""
+    """Heaps by order of arrival. Entries that are no longer pending are removed when they are
+    met."""
 
 
 @memory
 class TiresiasMemory:
     accounts: dict[JobId, Account] = field(default_factory=dict)
-    came: int = 0
+    arrivals: int = 0
     shapes: dict[str, Shape] = field(default_factory=dict)
     waiting: list[int] = field(default_factory=lambda: [0, 0])
-    """How many wait in each queue."""
+    """Number of pending jobs in each queue."""
     falling: list[tuple[Seconds, int, JobId]] = field(default_factory=list)
-    """When those who run in the upper queue have had their quantum: such a heap, too, in which
-    order of arrival settles a tie."""
+    """A heap of the times at which jobs running in the upper queue reach their quantum. Ties: the
+    order of arrival."""
     lower: dict[JobId, None] = field(default_factory=dict)
-    """Who runs in the lower queue and can be suspended."""
+    """Jobs that run in the lower queue and can be suspended."""
     youngest: list[Entry] = field(default_factory=list)
     """A heap of them."""
     held: Resources = NOTHING
     """What they hold."""
-    going: dict[JobId, None] = field(default_factory=dict)
-    """Who is being suspended."""
+    suspending: dict[JobId, None] = field(default_factory=dict)
     placed: dict[JobId, None] = field(default_factory=dict)
     """In the last cycle."""
     free: Resources = NOTHING
-    """What it left. As long as there is no more, who found no room then finds none now."""
+    """Free capacity after the last cycle. Until there is more, a job that did not fit then does not
+    fit now."""
 
 
 @record
@@ -84,35 +86,35 @@ class Tiresias:
     name: str = "tiresias"
     listens: bool = False
     quantum: float = 200_000.0
-    """Device-seconds in the upper queue. A device is a GPU, or a core where none are asked for."""
+    """Device-seconds in the upper queue. A device is a GPU, or a core for jobs without GPUs."""
 
     def begin(self) -> TiresiasMemory:
         return TiresiasMemory()
 
     def decide(self, snapshot: Snapshot, memory: TiresiasMemory) -> tuple[Plan, TiresiasMemory]:
         cycle = _Cycle(self.quantum, snapshot, memory)
-        cycle.look()
+        cycle.update_accounts()
         return (cycle.plan() if snapshot.queue else CALM), memory
 
 
 class _Cycle:
     def __init__(self, quantum: float, snapshot: Snapshot, memory: TiresiasMemory) -> None:
         self.quantum, self.s, self.m = quantum, snapshot, memory
-        self.soon: Packing | None = None
-        """As it will be when all who are being suspended have left."""
+        self.later: Packing | None = None
+        """Free capacity after all suspensions in progress."""
         self.decisions: list[Decision] = []
         self.more = False
-        """More can be suspended than in the last cycle."""
+        """Whether more jobs can be suspended than in the last cycle."""
         self.new: tuple[dict[str, None], dict[str, None]] = ({}, {})
-        """Shapes of who came into each queue."""
+        """Shapes of the jobs that joined each queue."""
 
-    # -- what has happened goes into the accounts ------------------------------------------------
+    # -- accounts --------------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Also at those of whom something was decided: it may have been refused."""
+    def update_accounts(self) -> None:
+        """Include jobs with a decision in the last cycle: it may have been refused."""
         s, m = self.s, self.m
         placed, m.placed = m.placed, {}
-        for name in dict.fromkeys((*s.changed.jobs, *placed, *m.going)):
+        for name in dict.fromkeys((*s.changed.jobs, *placed, *m.suspending)):
             job = s.jobs.get(name)
             if job is None:
                 self._ends(name)
@@ -128,12 +130,12 @@ class _Cycle:
     def _account(self, job: Job) -> Account:
         m = self.m
         if job.id not in m.accounts:
-            asked = total(job.spec)
-            devices = asked.gpu or asked.cpu or 1.0
+            request = gang_request(job.spec)
+            devices = request.gpu or request.cpu or 1.0
             m.accounts[job.id] = Account(
-                order=m.came, asked=asked, devices=devices, shape=_shape(job)
+                order=m.arrivals, request=request, devices=devices, shape=_shape(job)
             )
-            m.came += 1
+            m.arrivals += 1
         return m.accounts[job.id]
 
     def _waits(self, job: Job, *, refused: bool) -> None:
@@ -142,22 +144,22 @@ class _Cycle:
         account = self._account(job)
         if known and account.since is None:
             return
-        if refused:  # it was placed, and nothing came of it
+        if refused:  # its placement failed
             account.since = self.s.at
         self._stops(job.id, account)
-        account.queue = LOWER if account.had >= self.quantum else UPPER
+        account.queue = LOWER if account.attained >= self.quantum else UPPER
         if account.shape not in m.shapes:
-            m.shapes[account.shape] = Shape(asked=account.asked)
+            m.shapes[account.shape] = Shape(request=account.request)
         heappush(m.shapes[account.shape].queues[account.queue], (account.order, job.id))
         m.waiting[account.queue] += 1
         self.new[account.queue][account.shape] = None
 
     def _runs(self, job: Job) -> None:
-        """Mostly that has been known since it was placed."""
+        """Usually known since it was placed."""
         if self._account(job).since is None:
             self._starts(job)
-        elif job.id in self.m.going:  # it could not be suspended
-            del self.m.going[job.id]
+        elif job.id in self.m.suspending:  # its suspension failed
+            del self.m.suspending[job.id]
             self._fall(job)
 
     def _starts(self, job: Job) -> None:
@@ -171,15 +173,15 @@ class _Cycle:
     def _falls_at(self, account: Account) -> Seconds | None:
         if account.since is None or account.queue == LOWER:
             return None
-        return account.since + (self.quantum - account.had) / account.devices
+        return account.since + (self.quantum - account.attained) / account.devices
 
     def _fall(self, job: Job) -> None:
         m, account = self.m, self.m.accounts[job.id]
         account.queue = LOWER
-        if job.spec.checkpoint is not Mode.NONE:
+        if suspendable(job, self.s):
             m.lower[job.id] = None
             heappush(m.youngest, (-account.order, job.id))
-            m.held = m.held + account.asked
+            m.held = m.held + account.request
             self.more = True
 
     def _ends(self, name: JobId) -> None:
@@ -191,32 +193,32 @@ class _Cycle:
             del self.m.accounts[name]
 
     def _stops(self, name: JobId, account: Account) -> None:
-        """Settle its account up to now."""
-        self.m.going.pop(name, None)
-        self._not_lower(name)
+        """Add its service until now."""
+        self.m.suspending.pop(name, None)
+        self._leave_lower(name)
         if account.since is not None:
-            account.had += (self.s.at - account.since) * account.devices
+            account.attained += (self.s.at - account.since) * account.devices
             account.since = None
 
-    def _not_lower(self, name: JobId) -> None:
+    def _leave_lower(self, name: JobId) -> None:
         m = self.m
         if name in m.lower:
             del m.lower[name]
-            m.held = m.held - m.accounts[name].asked
+            m.held = m.held - m.accounts[name].request
 
-    # -- who is placed, who is suspended, and when to look again ---------------------------------
+    # -- placement and preemption ----------------------------------------------------------------
 
     def plan(self) -> Plan:
         m, self.now = self.m, Packing(self.s)
-        room = bool(m.going) or not self.now.free.fits(NOTHING, m.free)
+        freed = bool(m.suspending) or not self.now.total.fits(NOTHING, m.free)
         if m.waiting[UPPER]:
-            going = [m.accounts[name].asked for name in m.going]
-            some = m.shapes if room or self.more else self.new[UPPER]
-            self._serve(UPPER, some, self._make_room, sum(going, self.now.free + m.held))
+            suspending = [m.accounts[name].request for name in m.suspending]
+            some = m.shapes if freed or self.more else self.new[UPPER]
+            self._serve(UPPER, some, self._fit_or_preempt, sum(suspending, self.now.total + m.held))
         if m.waiting[LOWER]:
-            some = m.shapes if room else self.new[LOWER]
-            self._serve(LOWER, some, self._fits_now, self.now.free)
-        m.free = self.now.free
+            some = m.shapes if freed else self.new[LOWER]
+            self._serve(LOWER, some, self._fit, self.now.total)
+        m.free = self.now.total
         wake = None
         if m.waiting[UPPER] and m.falling:
             wake = max(0.0, m.falling[0][0] - self.s.at)
@@ -225,29 +227,29 @@ class _Cycle:
         return Plan(decisions=tuple(self.decisions), wake_after=wake)
 
     def _serve(
-        self, queue: int, some: Iterable[str], attempt: Callable[[Job], Fate], most: Resources
+        self, queue: int, some: Iterable[str], attempt: Callable[[Job], Attempt], most: Resources
     ) -> None:
-        """Each in turn, by order of arrival, unless all there is were too little for it."""
+        """Try the jobs of a queue in order of arrival, except those larger than `most`."""
         order: list[tuple[Entry, str]] = []
         for name in some:
             shape = self.m.shapes[name]
-            if shape.queues[queue] and shape.asked.fits(NOTHING, most):
-                self._line_up(queue, name, order)
+            if shape.queues[queue] and shape.request.fits(NOTHING, most):
+                self._add_first(queue, name, order)
         later: list[tuple[Entry, str]] = []
         while order:
             entry, name = heappop(order)
-            fate = attempt(self.s.jobs[entry[1]])
-            if fate is Fate.BLOCKED:
+            result = attempt(self.s.jobs[entry[1]])
+            if result is Attempt.BLOCKED:
                 continue
             heappop(self.m.shapes[name].queues[queue])
-            if fate is Fate.PROMISED:
+            if result is Attempt.RESERVED:
                 later.append((entry, name))
-            self._line_up(queue, name, order)
+            self._add_first(queue, name, order)
         for entry, name in later:
             heappush(self.m.shapes[name].queues[queue], entry)
 
-    def _line_up(self, queue: int, name: str, order: list[tuple[Entry, str]]) -> None:
-        """The first of a shape who really waits."""
+    def _add_first(self, queue: int, name: str, order: list[tuple[Entry, str]]) -> None:
+        """Add the first pending job of a shape to the order."""
         heap = self.m.shapes[name].queues[queue]
         while heap:
             account = self.m.accounts.get(heap[0][1])
@@ -256,57 +258,62 @@ class _Cycle:
                 return
             heappop(heap)
 
-    def _fits_now(self, job: Job) -> Fate:
+    def _fit(self, job: Job) -> Attempt:
         account = self.m.accounts[job.id]
-        where = self.now.place(job, account.asked)
+        where = self.now.place(job, account.request)
         if not where:
-            return Fate.BLOCKED
-        if self.soon is not None:
-            self.soon.take(job, where)
+            return Attempt.BLOCKED
+        if self.later is not None:
+            self.later.take_all(job.spec, where)
         self.m.waiting[account.queue] -= 1
         self._starts(job)
         self.m.placed[job.id] = None
-        self.decisions.append(Place(job=job.id, where=where, reason="it has had least"))
-        return Fate.PLACED
+        self.decisions.append(Place(job=job.id, where=where, reason="least attained service"))
+        return Attempt.PLACED
 
-    def _make_room(self, job: Job) -> Fate:
-        """Now, or when those have left who are about to, or when some more have."""
-        if self._fits_now(job) is Fate.PLACED:
-            return Fate.PLACED
+    def _fit_or_preempt(self, job: Job) -> Attempt:
+        """Place a job now, after the suspensions in progress, or after further suspensions."""
+        if self._fit(job) is Attempt.PLACED:
+            return Attempt.PLACED
         m = self.m
-        if self.soon is None:
-            self.soon = self.now.clone()
-            for name in m.going:
-                self.soon.release(self.s.placed(name))
-        where = self.soon.place(job, m.accounts[job.id].asked) or self._suspend_for(job)
+        if self.later is None:
+            self.later = self.now.copy()
+            for name in m.suspending:
+                self.later.release(self.s.placed(name))
+        where = self.later.place(job, m.accounts[job.id].request) or self._suspend_for(job)
         if not where:
-            return Fate.BLOCKED
-        self.now.take(job, where)  # nobody else may have what is free of it already
-        return Fate.PROMISED
+            return Attempt.BLOCKED
+        self.now.take_all(job.spec, where)  # reserve the part that is free already
+        return Attempt.RESERVED
 
     def _suspend_for(self, job: Job) -> Where:
-        """Suspend the youngest of the lower queue until it fits; nobody if it would not."""
-        m, soon = self.m, self.soon
-        assert soon is not None  # noqa: S101 - the type checker's
-        asked = m.accounts[job.id].asked
-        if not asked.fits(NOTHING, soon.free + m.held):
+        """Suspend the youngest jobs of the lower queue until it fits; none if it would not."""
+        m, later = self.m, self.later
+        assert later is not None  # noqa: S101 - for the type checker
+        request = m.accounts[job.id].request
+        if not request.fits(NOTHING, later.total + m.held):
             return ()
-        before, chosen, where = soon.clone(), [], Where()
+        before, chosen, fixed = later.copy(), list[Entry](), list[Entry]()
+        where: Where = ()
         while m.youngest and not where:
             entry = heappop(m.youngest)
-            if entry[1] in m.lower and entry not in chosen:
-                chosen.append(entry)
-                soon.release(self.s.placed(entry[1]))
-                where = soon.place(job, asked)
+            if entry[1] not in m.lower or entry in chosen:
+                continue
+            if not self.s.can(entry[1]).suspend:  # it could when it joined the lower queue
+                fixed.append(entry)
+                continue
+            chosen.append(entry)
+            later.release(self.s.placed(entry[1]))
+            where = later.place(job, request)
+        for entry in fixed if where else (*fixed, *chosen):
+            heappush(m.youngest, entry)
         if not where:
-            self.soon = before
-            for entry in chosen:
-                heappush(m.youngest, entry)
+            self.later = before
             return ()
         for _, name in chosen:
-            self._not_lower(name)
-            m.going[name] = None
-            self.decisions.append(Suspend(job=name, reason="others have had less"))
+            self._leave_lower(name)
+            m.suspending[name] = None
+            self.decisions.append(Suspend(job=name, reason=f"{job.id} has attained less service"))
         return where
 
 

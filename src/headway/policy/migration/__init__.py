@@ -1,1 +1,1 @@
-"""Policies that move running replicas."""
+"""Policies that migrate or suspend running jobs."""

@@ -1,13 +1,16 @@
-"""SpeCon: what has converged moves to where it is in nobody's way (Algorithms 3, 4 and 5).
+"""SpeCon: converged jobs migrate to nodes with less competition (Algorithms 3, 4 and 5).
 
-The paper's workers categorise their containers and send heartbeats and requests to a manager.
-Here one policy sees the whole cluster: the messages are entries of its memory. The paper mode
-follows the text, with its misprints resolved as docs/papers/specon.md says; each difference of
-the corrected mode is a switch, with its reason in docs/decisions/0017.
+In the paper, workers categorize their containers and send heartbeats and requests to a manager.
+Here one policy sees the whole cluster, and messages are entries of its memory. The paper mode
+follows the text, with its misprints resolved as in docs/papers/specon.md; each difference of the
+corrected mode is a switch, explained in docs/decisions/0017.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from math import ceil, exp, floor, log
 
+from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.cycle.project import project
 from headway.core.cycle.validate import check
 from headway.core.estimate.category import WEIGHTS, Category, by_growth
@@ -17,44 +20,44 @@ from headway.core.model.decision import CALM, Decision, Move, Plan
 from headway.core.model.job import Mode, Phase, Replica
 from headway.core.model.node import Node
 from headway.core.model.serialization import memory, record
-from headway.core.model.snapshot import Snapshot, Trigger
+from headway.core.model.snapshot import Observation, Snapshot, Trigger
 from headway.core.model.units import SLACK, NodeId, ReplicaId, Seconds
-from headway.policy.placement.spread import Spread, all_at
+from headway.policy.placement.spread import Spread
 
 MIGRATION: Seconds = 1.1
 STAY: Seconds = 0.1
-"""How long the authors' manager takes for one answer of either kind (their published trace)."""
+"""Time that the authors' manager takes to answer either way (their published trace)."""
 FARTHEST = 700.0
-"""e to the power of more is no number; a line reaches it where a job was away for long."""
+"""Largest exponent of e that is a number; a trend can exceed it after a long suspension."""
 
 
 @memory
 class Judged:
-    """What is known of one replica. It belongs to the job: moves and restarts do not cut it."""
+    """What is known of one replica. Migrations and restarts do not end it."""
 
     category: Category = Category.GROWING
     growth: float | None = None
-    """G at the last tick; None: not measured yet."""
+    """G at the last tick; None: unknown."""
     migrated: bool = False
-    """Its request was answered, be it by a move or by `stay`."""
+    """Whether its request was answered, by a migration or by `stay`."""
     rebalanced: bool = False
     answered_at: Seconds = 0.0
     """t_c."""
     trend: Trend
-    """Of the logarithm of G over age; for `adaptive`."""
+    """Trend of the logarithm of G over age, for `adaptive`."""
 
 
 @memory
 class SpeConMemory:
     due: Seconds | None = None
-    """The next tick; None: nobody runs."""
+    """The next tick; None: no replica runs."""
     judged: dict[ReplicaId, Judged]
     requests: list[ReplicaId]
-    """Messages that the manager has not answered yet."""
+    """Messages to the manager without an answer."""
     free_at: Seconds = 0.0
-    """When the manager has done with the last one."""
+    """When the manager can answer the next one."""
     homes: dict[ReplicaId, NodeId]
-    """For `pinned`: where each was started."""
+    """For `pinned`: the node on which each started."""
 
 
 @record
@@ -64,37 +67,38 @@ class SpeCon:
     threshold: float = 0.01
     """α, on the growth of one interval."""
     interval: Seconds = 30.0
-    """From one tick to the next: one clock for the whole cluster."""
+    """Time between ticks, with one clock for the whole cluster."""
     signal: str = "range"
     """`maximum`: |change| over the largest loss (paper); `range`: improvement over the range."""
     per_cpu: bool = True
-    """Growth by part of the node used; else (paper) whoever is crowded seems to converge."""
+    """Growth per fraction of the node used; otherwise (paper) replicas on a crowded node seem to
+    converge."""
     standstill: bool = True
-    """No growth at all counts as still shrinking; else (paper) as jitter, for good."""
+    """Growth 0 counts as shrinking; otherwise (paper) as jitter, forever."""
     adaptive: bool = False
-    """α for each replica, from the trend of its own growth, instead of the one threshold."""
+    """α for each replica from the trend of its growth, instead of the same threshold for all."""
     unconverged: float = 1.0
-    """Nobody asks to leave where no more than so many others still learn."""
+    """Migrate only from nodes with more than this many replicas that have not converged."""
     hysteresis: bool = True
-    """Leave only for less competition than there is here without oneself."""
+    """Migrate only to a node with less competition than here without the replica itself."""
     serial: bool = False
-    """The manager answers one request after another, and takes its time (paper)."""
+    """The manager answers one request after another, which takes time (paper)."""
     balance: str = "ceil"
-    """Which way the mean number of replicas is rounded: `floor` (paper) or `ceil`."""
+    """How the mean number of replicas is rounded: `floor` (paper) or `ceil`."""
     donor_check: bool = True
-    """Rebalance only from where at least as many stay as there will be on the other node."""
+    """Rebalance only if at least as many replicas stay as there will be on the other node."""
     unasked: bool = True
-    """Rebalancing does not wait for those that have converged and may not ask; else (paper) it
-    does, and where nobody learns any more nobody ever may."""
+    """Rebalancing does not wait for converged replicas that cannot request a migration; otherwise
+    (paper) it does, forever if all have converged."""
     pinned: bool = False
-    """New jobs go where they would have gone had nothing been moved (the authors' runs)."""
+    """Place new jobs as if nothing had been migrated (the authors' runs)."""
 
     def begin(self) -> SpeConMemory:
         return SpeConMemory(judged={}, requests=[], homes={})
 
     def decide(self, snapshot: Snapshot, memory: SpeConMemory) -> tuple[Plan, SpeConMemory]:
         cluster = _Cluster(self, snapshot, memory)
-        ticks = snapshot.trigger is Trigger.TICK and _come(memory.due, snapshot.at)
+        ticks = snapshot.trigger is Trigger.TICK and _due(memory.due, snapshot.at)
         if self.pinned:
             cluster.place()
         if ticks:
@@ -109,11 +113,11 @@ class SpeCon:
         """G, Algorithm 3; None: unknown."""
         seen: Progress | None
         if self.signal == "maximum":
-            # Asked in the middle of an iteration, a job answers with the value before.
-            seen = paper_progress(r.track, s.at, self.interval, hold=True)
+            # During an iteration, the value of a job is that of the previous iteration.
+            seen = paper_progress(r.history, s.at, self.interval, hold=True)
         else:
             sign = s.jobs[r.job].spec.direction.sign
-            seen = progress(r.track, s.at, self.interval, sign=sign)
+            seen = progress(r.history, s.at, self.interval, sign=sign)
         if seen is None or r.node is None:
             return None
         if not self.per_cpu:
@@ -122,10 +126,10 @@ class SpeCon:
         return None if found is None else found * self.interval
 
     def judge(self, j: Judged, growth: float, age: Seconds) -> bool:
-        """Algorithm 3 for one replica; does it want to leave?"""
+        """Algorithm 3 for one replica; return whether it requests a migration."""
         threshold, slack, trusted = self._threshold(j, growth, age)
         before, previous = j.category, j.growth
-        # At the first reading there is nothing yet that it could have shrunk from.
+        # There is no earlier growth to compare the first one with.
         shrinking = previous is not None and (
             growth * (1 + slack) < previous
             or (self.standstill and growth == 0.0)
@@ -136,8 +140,8 @@ class SpeCon:
         return shrinking and before is j.category is Category.CONVERGED
 
     def _threshold(self, j: Judged, growth: float, age: Seconds) -> tuple[float, float, bool]:
-        """α, the slack on `shrinking`, and whether α is the replica's own: what the line through
-        the logarithms of its earlier growth says for its age.
+        """Return α, the slack on `shrinking`, and whether α is the replica's own: the value of the
+        line through the logarithms of its earlier growth, at its age.
         """
         line = j.trend.at(age) if self.adaptive else None
         if self.adaptive and growth > 0:
@@ -154,7 +158,7 @@ PAPER = {
 
 
 class _Cluster:
-    """One cycle: the cluster as the decisions so far would leave it."""
+    """One cycle, on the cluster as the decisions so far would leave it."""
 
     def __init__(self, policy: SpeCon, snapshot: Snapshot, memory: SpeConMemory) -> None:
         self.policy, self.snapshot, self.memory = policy, snapshot, memory
@@ -179,8 +183,8 @@ class _Cluster:
         s, m = self.snapshot, self.memory
         jobs = s.jobs
         m.judged = {n: j for n, j in m.judged.items() if n.job in jobs}
-        # Who would like to leave is asked when all are judged, so that no order matters.
-        leaving = [r for r in self.running if self._judge(r) and _can_save(r, s)]
+        # Requests follow after all replicas are judged, so that their order does not matter.
+        leaving = [r for r in self.running if self._judge(r) and _can_move(r, s)]
         for r in leaving:
             here = [self._category(other) for other in self._here(r.node)]
             learning = len(here) - here.count(Category.CONVERGED)
@@ -192,30 +196,30 @@ class _Cluster:
         growth = None if j.migrated else self.policy.growth(r, self.snapshot)
         if growth is None:
             return False
-        return self.policy.judge(j, growth, self.now - r.track.windows[0].since)
+        return self.policy.judge(j, growth, self.now - r.history.windows[0].since)
 
     # -- the manager: Algorithm 4 ----------------------------------------------------------------
 
     def answer(self) -> None:
         m = self.memory
-        while m.requests and _come(m.free_at, self.now):
+        while m.requests and _due(m.free_at, self.now):
             took = self._answer(m.requests.pop(0))
             m.free_at = self.now + (took if self.policy.serial else 0.0)
 
     def _answer(self, name: ReplicaId) -> Seconds:
         r = self.snapshot.replicas.get(name)
-        if r is None or not self._movable(r):
-            return 0.0  # it may ask again
+        if r is None or not self._all_running(r) or not self.snapshot.can(r.job).migrate:
+            return 0.0  # it can request again
         j = self.memory.judged[name]
         j.migrated, j.answered_at = True, self.now
         target = self._target(r, WEIGHTS[j.category])
         if target is None:
             return STAY
-        self._move(r, target, "converged; fewest and slowest jobs there (-M)")
+        self._move(r, target, "converged; that node has the least competition (-M)")
         return MIGRATION
 
     def _target(self, r: Replica, weight: float) -> NodeId | None:
-        """The node with the least score; None: it stays."""
+        """Return the node with the lowest score; None: stay."""
         s, request = self.snapshot, self.snapshot.request(r)
         scores = {
             n.id: self._score(n.id)
@@ -229,34 +233,41 @@ class _Cluster:
         return min((n for n in scores if scores[n] == least), key=s.used)
 
     def _score(self, node: NodeId | None) -> float:
-        """Who asks is counted on its own node: so the thesis' figure 6.22 has it."""
+        """The replica itself counts on its own node, as in figure 6.22 of the thesis."""
         return sum(WEIGHTS[self._category(r)] for r in self._here(node))
 
     # -- the manager: Algorithm 5 ----------------------------------------------------------------
 
     def rebalance(self) -> None:
-        """Once every request has been answered, what was answered last goes to where few are."""
+        """After all requests are answered, migrate the latest to nodes with few replicas."""
         nodes = self._nodes()
-        counts = {n.id: len(self._here(n.id)) for n in nodes}
-        total = sum(counts.values())
-        if not total or not all(self._settled(r) for n in counts for r in self._here(n)):
+        if not all(self._settled(r) for n in nodes for r in self._here(n.id)):
             return
-        mean = total / len(nodes)
-        share = floor(mean) if self.policy.balance == "floor" else ceil(mean)
-        short = [n for n in nodes if counts[n.id] == 0 and share > 0]
-        if 0 not in counts.values():
-            short = [n for n in nodes if counts[n.id] < share - 1]
+        short = self._short_of_replicas(nodes)
+        names = {n.id for n in short}
         for node in short:
-            others = [r for r in self.running if all(r.node != n.id for n in short)]
+            others = [r for r in self.running if r.node not in names]
             found = [r for r in others if self._may_give(r, node)]
             if found:
-                # The smallest d: the latest to converge has the most left to do.
+                # The smallest d: the latest to converge has the most work left.
                 last = max(found, key=lambda r: self.memory.judged[r.id].answered_at)
                 self.memory.judged[last.id].rebalanced = True
-                self._move(last, node.id, "latest to converge; few jobs there (-R)")
+                self._move(last, node.id, "last to converge; that node has few jobs (-R)")
+
+    def _short_of_replicas(self, nodes: list[Node]) -> list[Node]:
+        """Return empty nodes or, if there are none, those with too few replicas."""
+        counts = {n.id: len(self._here(n.id)) for n in nodes}
+        total = sum(counts.values())
+        if not total:
+            return []
+        mean = total / len(nodes)
+        share = floor(mean) if self.policy.balance == "floor" else ceil(mean)
+        if 0 in counts.values():
+            return [n for n in nodes if counts[n.id] == 0 and share > 0]
+        return [n for n in nodes if counts[n.id] < share - 1]
 
     def _settled(self, r: Replica) -> bool:
-        if not _can_save(r, self.snapshot):
+        if not _can_move(r, self.snapshot):
             return True
         j = self.memory.judged.get(r.id)
         if j is None or j.migrated:
@@ -265,32 +276,32 @@ class _Cluster:
 
     def _may_give(self, seen: Replica, to: Node) -> bool:
         s, r = self.snapshot, self.snapshot.replicas[seen.id]
-        if not _can_save(r, s) or self.memory.judged[r.id].rebalanced or not self._movable(r):
+        if not _can_move(r, s) or self.memory.judged[r.id].rebalanced or not self._all_running(r):
             return False
         if self.policy.donor_check and len(self._here(r.node)) < len(self._here(to.id)) + 2:
             return False
         now = s.nodes[to.id]
         return s.request(r).fits(now.taken, now.capacity)
 
-    # -- what there is -----------------------------------------------------------------------------
+    # -- the cluster -----------------------------------------------------------------------------
 
     def place(self) -> None:
-        """For `pinned`: where `spread` would place them, had everybody stayed at home."""
+        """For `pinned`: place jobs as `spread` would if nothing had been migrated."""
         s, m = self.snapshot, self.memory
         placed = {n: r.node for n, r in s.replicas.items() if r.node is not None}
         m.homes = {n: m.homes.get(n, node) for n, node in placed.items()}
         if s.queue:
-            plan, _ = Spread().decide(all_at(m.homes, s), None)
+            plan, _ = Spread().decide(_at_home(m.homes, s), None)
             for decision in check(plan, s).accepted:
                 self._decide(decision)
 
     def _nodes(self) -> list[Node]:
-        """Those that are up, in the order of the file."""
+        """Return the nodes that are up, in the order of the file."""
         s = self.snapshot
         return sorted((n for n in s.nodes.values() if n.up), key=lambda n: s.order[n.id])
 
     def _here(self, node: NodeId | None) -> list[Replica]:
-        """Who is on a node; who is on the way counts where it is bound for."""
+        """Return the replicas on a node; a migrating one counts on its target."""
         there = self.snapshot.on(node) if node else ()
         return [r for r in there if (r.bound_for or r.node) == node]
 
@@ -298,8 +309,8 @@ class _Cluster:
         j = self.memory.judged.get(r.id)
         return j.category if j else Category.GROWING
 
-    def _movable(self, r: Replica) -> bool:
-        """A gang moves one at a time."""
+    def _all_running(self, r: Replica) -> bool:
+        """Only one replica of a gang migrates at a time."""
         return all(o.phase is Phase.RUNNING for o in self.snapshot.of(r.job))
 
     def _move(self, r: Replica, to: NodeId, why: str) -> None:
@@ -310,9 +321,24 @@ class _Cluster:
         self.snapshot = project(Plan(decisions=(decision,)), self.snapshot)
 
 
-def _come(due: Seconds | None, now: Seconds) -> bool:
+def _due(due: Seconds | None, now: Seconds) -> bool:
     return due is not None and due <= now + SLACK
 
 
-def _can_save(r: Replica, s: Snapshot) -> bool:
-    return s.jobs[r.job].spec.checkpoint is not Mode.NONE
+def _can_move(r: Replica, s: Snapshot) -> bool:
+    return s.jobs[r.job].spec.checkpoint is not Mode.NONE and s.can(r.job).migrate
+
+
+def _at_home(homes: Mapping[ReplicaId, NodeId], s: Snapshot) -> Snapshot:
+    """Return the snapshot with only these replicas, each on its home node."""
+    running = [job for job in s.jobs.values() if job.id not in s.queue]
+    seen = Observation(
+        at=s.at,
+        complete=True,
+        nodes=tuple(sorted(s.nodes.values(), key=lambda n: s.order[n.id])),
+        jobs=(*running, *s.waiting),
+        replicas=tuple(
+            replace(s.replicas[name], node=node, bound_for=None) for name, node in homes.items()
+        ),
+    )
+    return assemble(remember(ClusterState(), seen), s.trigger)

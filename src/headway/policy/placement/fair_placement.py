@@ -1,13 +1,13 @@
-"""Jobs go where they would have gone under fair sharing: the promises are made there.
+"""Place jobs where fair sharing would have placed them, because guarantees assume that.
 
-Under a policy that finishes jobs in another order, nodes empty in another order too, and plain
-`spread` would send newcomers elsewhere than in the reference world; some would then meet more
-competition than they were promised against. So each node is scored by its occupants *there*.
+Under a policy that finishes jobs in another order, nodes become free in another order too, and
+`spread` would place new jobs on other nodes than in the reference world. Some would then have more
+competition than their guarantees assume. So each node is scored by its jobs in the reference world.
 """
 
 from typing import Any, Protocol
 
-from headway.core.cycle.cluster_state import requested, with_room
+from headway.core.cycle.free_capacity import load_of, with_load
 from headway.core.cycle.policy import PerNode, PerNodeMemory, join
 from headway.core.cycle.project import project
 from headway.core.fairness.reference import ReferenceJobs
@@ -18,14 +18,14 @@ from headway.core.model.units import NOTHING, NodeId, Seconds
 from headway.policy.placement.spread import Search
 
 
-class Remembers(Protocol):
-    """A node's memory that holds a reference world."""
+class HasReference(Protocol):
+    """Memory of a node that contains a reference world."""
 
-    shadows: ReferenceJobs
+    reference: ReferenceJobs
 
 
-class AsFair:
-    """Placement for a policy for one node whose memory holds a reference world."""
+class FairPlacement:
+    """Placement for a policy for one node whose memory contains a reference world."""
 
     def __init__(self, inner: PerNode[Any], name: str = "") -> None:
         self.inner, self.name, self.listens = inner, name or inner.name, inner.listens
@@ -36,30 +36,28 @@ class AsFair:
     def decide(self, snapshot: Snapshot, memory: PerNodeMemory) -> tuple[Plan, PerNodeMemory]:
         places = CALM
         if snapshot.queue:
-            places = _There(snapshot, memory.members).plan("where fair sharing would have put it")
+            search = _ReferenceSearch(snapshot, memory.members)
+            places = search.plan("where fair sharing would place it")
         shares, memory = self.inner.decide(project(places, snapshot), memory)
         return join([places, shares]), memory
 
 
-class _There(Search):
-    """The nodes with the room that they really have and the occupants of the reference world."""
+class _ReferenceSearch(Search):
+    """The nodes with their real free capacity and the jobs of the reference world."""
 
-    def __init__(self, snapshot: Snapshot, worlds: dict[NodeId, Remembers]) -> None:
+    def __init__(self, snapshot: Snapshot, worlds: dict[NodeId, HasReference]) -> None:
         super().__init__(snapshot)
         self.nodes = {
-            name: _occupied(node, worlds[name].shadows, snapshot.at) if name in worlds else node
+            name: _occupied(node, worlds[name].reference, snapshot.at) if name in worlds else node
             for name, node in snapshot.nodes.items()
         }
 
     def candidates(self) -> list[Node]:
-        return [self.there(name) for name in self.nodes]
-
-    def there(self, name: NodeId) -> Node:
-        return self.touched.get(name) or self.nodes[name]
+        return self.every()
 
 
-def _occupied(node: Node, shadows: ReferenceJobs, now: Seconds) -> Node:
-    there = [s for s in shadows.values() if not (s.sure and s.due <= now)]
-    asking = [s.request for s in there if s.request != NOTHING]
-    _, nominal = requested(asking, len(there))
-    return with_room(node, node.taken, nominal, len(there))
+def _occupied(node: Node, reference: ReferenceJobs, now: Seconds) -> Node:
+    there = [job for job in reference.values() if not (job.sure and job.due <= now)]
+    requests = [job.request for job in there if job.request != NOTHING]
+    _, nominal = load_of(requests, len(there))
+    return with_load(node, node.taken, nominal, len(there))

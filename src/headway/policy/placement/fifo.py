@@ -1,4 +1,4 @@
-"""First come, first served, strictly: whole gangs, packed; nobody passes the first who waits."""
+"""Strict first come, first served: whole gangs, packed; no job starts before an earlier one."""
 
 from headway.core.model.decision import CALM, Place, Plan
 from headway.core.model.serialization import record
@@ -16,20 +16,21 @@ class Fifo:
         return None
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
-        first = next(iter(snapshot.queue), None)
-        if first is None or not _stirred(snapshot, first):
-            return CALM, memory  # who was first is still, and there is no more room
+        head = next(iter(snapshot.queue), None)
+        if head is None or not _may_fit(snapshot, head):
+            return CALM, memory
         packing, places = Packing(snapshot), []
         for job in snapshot.waiting:
             where = packing.place(job)
             if not where:
                 break
-            places.append(Place(job=job.id, where=where, reason="it is first in the queue"))
+            places.append(Place(job=job.id, where=where, reason="first in the queue"))
         return (Plan(decisions=tuple(places)) if places else CALM), memory
 
 
-def _stirred(s: Snapshot, first: JobId) -> bool:
-    """A backend that may have refused somebody says so by a look at its nodes now and then."""
+def _may_fit(s: Snapshot, head: JobId) -> bool:
+    """Return whether the head of the queue or free capacity changed. A backend that may have
+    refused a job observes its nodes from time to time, with the trigger NODE.
+    """
     changed = s.changed
-    asked = s.trigger is Trigger.NODE
-    return asked or bool(changed.nodes or changed.ended) or first in changed.jobs
+    return s.trigger is Trigger.NODE or bool(changed.nodes or changed.ended) or head in changed.jobs

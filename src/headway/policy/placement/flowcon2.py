@@ -1,7 +1,7 @@
-"""FlowCon 2.0: FlowCon on each node, and jobs placed by what it knows of the nodes.
+"""FlowCon 2.0: FlowCon on each node, and placement by its categories.
 
-A reconstruction of ours. The text (IEEE TCC 2022) says that jobs' evaluation functions serve
-"placement decisions and resource allocations", and not how: docs/papers/flowcon2.md.
+A reconstruction: the text (IEEE TCC 2022) says that jobs' evaluation functions serve "placement
+decisions and resource allocations", and not how: docs/papers/flowcon2.md.
 """
 
 from dataclasses import fields
@@ -23,14 +23,16 @@ class FlowCon2(FlowConSettings):
     name: str = "flowcon2"
     listens: bool = True
     rule: str = "share"
-    """Where a new job goes: to the largest `share` that FlowCon would leave it there, or to the
-    least `pressure` by SpeCon's weights."""
+    """Where to place a new job: by the largest `share` that FlowCon would give it, or by the lowest
+    `pressure` in SpeCon's weights."""
 
     def begin(self) -> PerNodeMemory:
         return self._nodes().begin()
 
     def decide(self, snapshot: Snapshot, memory: PerNodeMemory) -> tuple[Plan, PerNodeMemory]:
-        places = _Best(self, snapshot, memory).plan(self._why()) if snapshot.queue else CALM
+        places = (
+            _CategorySearch(self, snapshot, memory).plan(self._why()) if snapshot.queue else CALM
+        )
         shares, memory = self._nodes().decide(project(places, snapshot), memory)
         return join([places, shares]), memory
 
@@ -42,19 +44,19 @@ class FlowCon2(FlowConSettings):
 
     def _why(self) -> str:
         if self.rule == "pressure":
-            return "fewest and slowest jobs there for its speed"
-        return "the largest share for a job that grows"
+            return "the node with the least competition for its speed"
+        return "the node with the largest share for a new job"
 
 
-class _Best(Search):
-    """The nodes ranked by what a heartbeat of FlowCon would tell of each."""
+class _CategorySearch(Search):
+    """Ranks nodes by the categories of their replicas."""
 
     def __init__(self, policy: FlowCon2, snapshot: Snapshot, memory: PerNodeMemory) -> None:
         super().__init__(snapshot)
         self.rule, self.flowcon, self.memory = policy.rule, policy.on_a_node(), memory
 
     def candidates(self) -> list[Node]:
-        return [self.touched.get(name, node) for name, node in self.snapshot.nodes.items()]
+        return self.every()
 
     def rank(self, node: Node, request: Resources) -> tuple[float, ...]:  # noqa: ARG002
         s = self.snapshot
@@ -62,20 +64,20 @@ class _Best(Search):
         return best, -s.used(node.id), -node.count, -s.order[node.id]
 
     def _share(self, node: Node) -> Cores:
-        """What a newcomer that grows would get, by Algorithm 1: beside it each converged replica
-        keeps its floor, and the rest is for those who still learn.
+        """Return what a growing replica would get, by Algorithm 1: converged replicas keep their
+        floor, and the others share the rest.
         """
         converged = self._categories(node).count(Category.CONVERGED)
         kept = converged * self.flowcon.floor(node.count + 1)
         return _speed(node) * max(0.0, 1 - kept) / (node.count - converged + 1)
 
     def _pressure(self, node: Node) -> float:
-        """With the newcomer counted in, so that of two idle nodes the faster one is better."""
+        """Count the new replica too, so that the faster of two idle nodes is better."""
         new = Category.GROWING
         return sum(WEIGHTS[c] for c in [new, *self._categories(node)]) / (_speed(node) or 1e-9)
 
     def _categories(self, node: Node) -> list[Category]:
-        """Of each replica on the node or on its way to it; who is new grows."""
+        """Return the category of each replica on the node or migrating to it."""
         there: FlowConMemory | None = self.memory.members.get(node.id)
         known = there.categories if there else {}
         found = [known.get(r, Category.GROWING) for r in self.snapshot.on_node[node.id]]

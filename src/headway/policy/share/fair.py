@@ -1,6 +1,6 @@
-"""Fair sharing, the papers' NA: no ceiling but the user's, all weigh the same, the kernel shares.
+"""Fair sharing, the papers' NA: the same weight for all replicas, and no limit but the user's.
 
-What a plain Docker engine does, and the measure for everything else.
+It is what a plain Docker engine does, and the baseline for all other policies.
 """
 
 from headway.core.fairness.priority_weights import same_limit
@@ -19,8 +19,8 @@ class Fair:
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
         free = []
-        for r in snapshot.running:
+        for r in snapshot.adjustable:
             own = snapshot.ceiling(r)
             if r.weight != 1.0 or not (r.limit is own or same_limit(r.limit, own)):
-                free.append(SetShare(replica=r.id, limit=own, reason="everybody alike"))
+                free.append(SetShare(replica=r.id, limit=own, reason="the same weight for all"))
         return (Plan(decisions=tuple(free)) if free else CALM), memory

@@ -1,8 +1,8 @@
-"""FlowCon: ceilings by growth efficiency on one node (Algorithms 1 and 2).
+"""FlowCon: limits by growth efficiency on one node (Algorithms 1 and 2).
 
-The paper mode follows the text, with its misprints resolved as docs/papers/flowcon.md says. The
-corrected mode differs in four named switches, each with its reason in docs/decisions: `signal`,
-`cold_start`, `dimensionless` (0004) and `soft` (0005).
+The paper mode follows the text, with its misprints resolved as in docs/papers/flowcon.md. The
+corrected mode differs in four switches, explained in docs/decisions: `signal`, `cold_start`,
+`dimensionless` (0004) and `soft` (0005).
 """
 
 from headway.core.cycle.validate import LEAST_LIMIT, LEAST_WEIGHT
@@ -26,22 +26,22 @@ class FlowConSettings:
     threshold: float = 0.05
     """α, on growth efficiency."""
     interval: Seconds = 20.0
-    """itval."""
+    """Time between decisions (itval)."""
     floor_divisor: float = 2.0
-    """β: a converged replica keeps 1/(β n) of the node. The thesis never states it; its one
-    worked limit, 0.25 for one of two, is β = 2."""
+    """β: a converged replica keeps 1/(β n) of the node. The thesis does not state it; its example,
+    a limit of 0.25 for one of two replicas, means β = 2."""
     backoff: bool = True
-    """Double the interval while everybody has converged."""
+    """Double the interval while all replicas have converged."""
     signal: str = "range"
     """`maximum`: |change| over the largest loss (paper); `range`: improvement over the range."""
     cold_start: str = "unknown"
-    """A replica without two intervals of reports: `zero` growth (paper), or `unknown`."""
+    """Growth of a replica without reports of two intervals: `zero` (paper) or `unknown`."""
     soft: bool = True
-    """Shares are weights, and what one leaves another may use; else ceilings (paper), under
-    which it is left idle."""
+    """Shares are weights, so that others can use what one replica leaves idle; otherwise limits
+    (paper)."""
     dimensionless: bool = True
-    """Growth per interval and share of the node, in [0, 1]; else per second (paper), which ties
-    α to the interval."""
+    """Growth per interval and fraction of the node, 0 to 1; otherwise per second (paper), where α
+    depends on the interval."""
 
 
 @record
@@ -53,27 +53,27 @@ class FlowCon(FlowConSettings):
         return FlowConMemory(interval=self.interval, categories={})
 
     def decide(self, snapshot: Snapshot, memory: FlowConMemory) -> tuple[Plan, FlowConMemory]:
-        ours, cores = snapshot.running, snapshot.node.capacity.cpu
+        ours, cores = snapshot.adjustable, snapshot.node.capacity.cpu
         if not ours:
             return Plan(), self.begin()
         waited = memory.interval if snapshot.trigger is Trigger.TICK else self.interval
         growth = {r.id: self._efficiency(r, snapshot, waited, cores) for r in ours}
         now = {r.id: self._category(r.id, growth[r.id], memory) for r in ours}
-        calm = set(now.values()) == {Category.CONVERGED}
-        shares = dict.fromkeys(growth, 1.0) if calm else self._shares(ours, growth, now)
+        done = set(now.values()) == {Category.CONVERGED}
+        shares = dict.fromkeys(growth, 1.0) if done else self._shares(ours, growth, now)
         wanted = {r.id: self._wanted(r, shares[r.id], snapshot, len(ours)) for r in ours}
         changes = tuple(
             SetShare(
                 replica=r.id,
                 limit=wanted[r.id][0],
                 weight=wanted[r.id][1],
-                reason=_reason(now[r.id], growth[r.id], calm),
+                reason=_reason(now[r.id], growth[r.id], done),
             )
             for r in ours
             if wanted[r.id] != (r.limit, r.weight)
         )
-        # Algorithm 1, line 17: exponential back-off; Algorithm 2: an event starts it over.
-        interval = 2 * waited if calm and self.backoff else self.interval
+        # Algorithm 1, line 17: exponential back-off; Algorithm 2: an event resets it.
+        interval = 2 * waited if done and self.backoff else self.interval
         plan = Plan(decisions=changes, wake_after=interval, look=(snapshot.node.id,))
         return plan, FlowConMemory(interval=interval, categories=now)
 
@@ -81,10 +81,10 @@ class FlowCon(FlowConSettings):
         """G, equation 4.2; None: unknown."""
         seen: Progress | None
         if self.signal == "maximum":
-            seen = paper_progress(r.track, s.at, interval)
+            seen = paper_progress(r.history, s.at, interval)
         else:
             sign = s.jobs[r.job].spec.direction.sign
-            seen = progress(r.track, s.at, interval, sign=sign)
+            seen = progress(r.history, s.at, interval, sign=sign)
         found = seen.efficiency(cores) if seen else None
         if found is None:
             return 0.0 if self.cold_start == "zero" else None
@@ -100,32 +100,32 @@ class FlowCon(FlowConSettings):
         growth: dict[ReplicaId, float | None],
         now: dict[ReplicaId, Category],
     ) -> dict[ReplicaId, Share | None]:
-        """Algorithm 1, lines 18 to 28, as fractions of the node; None: as it is."""
+        """Algorithm 1, lines 18 to 28, as fractions of the node; None: unchanged."""
         total = sum(g for g in growth.values() if g)
         floor = self.floor(len(ours))
-        # Who is too new to be measured may turn out to grow fastest: until then the converged
-        # keep their floor. So the thesis has VAE at 0.25 the moment MNIST arrives.
-        newcomer = any(not r.track.windows for r in ours)
+        # A new replica without reports may grow fastest: until it reports, converged replicas keep
+        # their floor. In the thesis, VAE gets 0.25 as soon as MNIST arrives.
+        unmeasured = any(not r.history.windows for r in ours)
 
         def share(r: Replica) -> Share | None:
             mine = growth[r.id]
             if mine is None or not total or now[r.id] is Category.WATCHED:
                 return None
             if now[r.id] is Category.CONVERGED:
-                return floor if newcomer else max(mine / total, floor)
+                return floor if unmeasured else max(mine / total, floor)
             return mine / total
 
         return {r.id: share(r) for r in ours}
 
     def floor(self, count: int) -> Share:
-        """What a converged replica keeps of the node, as one of so many."""
+        """Return the fraction of the node that a converged replica keeps, among `count`."""
         return 1 / (self.floor_divisor * count)
 
     def _wanted(
         self, r: Replica, share: Share | None, s: Snapshot, count: int
     ) -> tuple[Cores | None, float]:
-        """Ceiling and weight. A whole node is no ceiling; nobody falls below what still learns,
-        nor is allowed more than its user does.
+        """Return limit and weight. The whole node is no limit; each replica gets at least the
+        minimum of `check`, and at most its user's limit.
         """
         own = s.ceiling(r)
         if share is None:
@@ -141,7 +141,7 @@ class FlowCon(FlowConSettings):
 PAPER = {"signal": "maximum", "cold_start": "zero", "dimensionless": False, "soft": False}
 
 
-def _reason(category: Category, growth: float | None, calm: bool) -> str:
-    if calm:
-        return "all have converged: free competition"
+def _reason(category: Category, growth: float | None, done: bool) -> str:
+    if done:
+        return "all jobs have converged: no limits"
     return f"{category}: growth efficiency {growth or 0.0:.3g}"

@@ -1,24 +1,24 @@
-"""The Fair Sojourn Protocol (Friedman and Henderson 2003): one after another, in the order in
+"""The Fair Sojourn Protocol (Friedman and Henderson 2003): one job after another, in the order in
 which fair sharing would finish them.
 
-Where every job can fill the node and its size is known, that alone lets nobody finish later
-than under fair sharing. With smaller demands an order is not enough: see `headway`.
+If each job can use the whole node and its size is known, no job finishes later than under fair
+sharing. With smaller demands an order is not enough: see `headway`.
 """
 
 from headway.core.estimate.job_size import estimate_size
 from headway.core.fairness.priority_weights import demand_of, in_order
-from headway.core.fairness.reference import ReferenceJob, ReferenceJobs, advance, promise
+from headway.core.fairness.reference import ReferenceJob, ReferenceJobs, advance, set_guarantees
 from headway.core.model.decision import CALM, Plan
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import Seconds
-from headway.policy.common.per_replica_work import part
+from headway.policy.common.per_replica_work import per_replica
 
 
 @memory
 class FspMemory:
     at: Seconds = 0.0
-    shadows: ReferenceJobs
+    reference: ReferenceJobs
 
 
 @record
@@ -27,24 +27,27 @@ class Fsp:
     listens: bool = True
 
     def begin(self) -> FspMemory:
-        return FspMemory(shadows={})
+        return FspMemory(reference={})
 
     def decide(self, snapshot: Snapshot, memory: FspMemory) -> tuple[Plan, FspMemory]:
         cores, speed = snapshot.node.capacity.cpu, snapshot.node.speed
-        shadows = memory.shadows
-        advance(shadows, cores, snapshot.at - memory.at)
+        reference, ours = memory.reference, snapshot.adjustable
+        advance(reference, cores, snapshot.at - memory.at)
         memory.at = snapshot.at
-        for r in snapshot.running:
-            if r.id not in shadows:
+        for r in ours:
+            if r.id not in reference:
                 job = snapshot.jobs[r.job]
-                known = estimate_size(part(job.spec), r.attained, r.track.step, None, speed)
-                shadows[r.id] = ReferenceJob(
+                known = estimate_size(
+                    per_replica(job.spec), r.attained, r.history.step, None, speed
+                )
+                reference[r.id] = ReferenceJob(
                     demand=demand_of(snapshot, r), size=known.size, least=known.size, sure=True
                 )
-        for name in [n for n, s in shadows.items() if s.finished and n not in snapshot.replicas]:
-            del shadows[name]
-        promise(shadows, cores, snapshot.at)
-        if not snapshot.running:
+        for name in [n for n, j in reference.items() if j.finished and n not in snapshot.replicas]:
+            del reference[name]
+        set_guarantees(reference, cores, snapshot.at)
+        if not ours:
             return CALM, memory
-        order = sorted(snapshot.running, key=lambda r: shadows[r.id].due)
-        return Plan(decisions=in_order(snapshot, order, "first done by fair sharing")), memory
+        order = sorted(ours, key=lambda r: reference[r.id].due)
+        why = "order of completion under fair sharing"
+        return Plan(decisions=in_order(snapshot, order, why)), memory

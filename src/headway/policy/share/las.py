@@ -1,4 +1,4 @@
-"""Least attained service first (Tiresias): who has had least goes ahead, nothing need be known."""
+"""Least attained service first (Tiresias); no job sizes are needed."""
 
 from headway.core.fairness.priority_weights import in_order
 from headway.core.model.decision import CALM, Plan
@@ -12,18 +12,18 @@ class Las:
     name: str = "las"
     listens: bool = True
     interval: Seconds = 5.0
-    """It looks again this often."""
+    """Time between decisions while several jobs share a node."""
     quantum: CoreSeconds = 10.0
-    """Jobs that differ by less than this are alike, and go by arrival: else they would take turns
-    at every look."""
+    """Jobs whose service differs by less than this are ordered by arrival; otherwise they would
+    take turns at each decision."""
 
     def begin(self) -> None:
         return None
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
-        order = sorted(snapshot.running, key=lambda r: r.attained // self.quantum)
+        order = sorted(snapshot.adjustable, key=lambda r: r.attained // self.quantum)
         if not order:
             return CALM, memory
-        shares = in_order(snapshot, order, "least attained")
+        shares = in_order(snapshot, order, "order by least attained service")
         wake = self.interval if len(order) > 1 else None
         return Plan(decisions=shares, wake_after=wake, look=(snapshot.node.id,)), memory

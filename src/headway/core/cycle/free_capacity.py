@@ -1,0 +1,122 @@
+"""Free capacity: nodes as the placements so far would leave them.
+
+`check`, policies and the check of a workload's size all count on this model. It only adds and
+subtracts, which is enough within one cycle; `ClusterState` and `project` sum up the requests of a
+node again with `load_of`, because rounding errors would grow from cycle to cycle.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from math import inf
+from typing import Self
+
+from headway.core.model.job import JobSpec
+from headway.core.model.node import Node
+from headway.core.model.units import NOTHING, SLACK, NodeId, Resources, Where
+
+NOMINAL = Resources(cpu=0.1, memory=200 * 2**20)
+"""What kube-scheduler assumes for a pod without requests."""
+
+
+class FreeCapacity:
+    def __init__(self, nodes: Mapping[NodeId, Node]) -> None:
+        self.nodes = nodes
+        """As they were; never written."""
+        self.touched: dict[NodeId, Node] = {}
+        """Nodes on which something has been placed or released."""
+
+    def copy(self) -> Self:
+        other = object.__new__(type(self))
+        other.__dict__ = {**self.__dict__, "touched": dict(self.touched)}
+        return other
+
+    def node(self, name: NodeId) -> Node | None:
+        return self.touched.get(name) or self.nodes.get(name)
+
+    def take(self, name: NodeId, request: Resources, count: int = 1) -> None:
+        """Place `count` replicas with this request, whether or not they fit."""
+        node = self.touched.get(name) or self.nodes.get(name)
+        if node is not None:
+            nominal = Resources(
+                cpu=request.cpu or NOMINAL.cpu,
+                memory=request.memory or NOMINAL.memory,
+                gpu=request.gpu,
+            )
+            if count != 1:
+                request, nominal = request.times(count), nominal.times(count)
+            self.touched[name] = with_load(
+                node, node.taken + request, node.nominal + nominal, node.count + count
+            )
+
+    def take_all(self, spec: JobSpec, where: Where) -> None:
+        for replica, name in where:
+            self.take(name, spec.task(replica.task).request)
+
+    def give(self, name: NodeId, request: Resources) -> None:
+        """Release what a replica with this request holds."""
+        node = self.touched.get(name) or self.nodes.get(name)
+        if node is not None:
+            taken, nominal = node.taken - request, node.nominal - request
+            self.touched[name] = with_load(node, taken, nominal, node.count - 1)
+
+    def first_fit(self, requests: Iterable[Resources]) -> int:
+        """Place each request on the first node where it fits; return how many fit."""
+        count = 0
+        for request in requests:
+            nodes = (self.touched.get(name, node) for name, node in self.nodes.items())
+            fits = (n.id for n in nodes if request.fits(n.taken, n.capacity))
+            name = next(fits, None)
+            if name is not None:
+                self.take(name, request)
+                count += 1
+        return count
+
+
+def slots(node: Node, request: Resources) -> float:
+    """Return how many more replicas with this request fit on a node.
+
+    >>> slots(Node(id=NodeId("a"), capacity=Resources(cpu=3.0)), Resources(cpu=2.0))
+    1
+    """
+    if not node.up:
+        return 0
+    fit, whole, taken = inf, node.capacity, node.taken
+    if request.gpu:
+        fit = (whole.gpu - taken.gpu + SLACK) / request.gpu
+    if request.cpu:
+        fit = min(fit, (whole.cpu - taken.cpu + SLACK) / request.cpu)
+    if request.memory:
+        fit = min(fit, (whole.memory - taken.memory + SLACK) / request.memory)
+    return max(0, int(fit)) if fit < inf else fit
+
+
+def load_of(requests: Collection[Resources], count: int) -> tuple[Resources, Resources]:
+    """Sum up the requests of `count` replicas: as they are, and as kube-scheduler counts them.
+
+    `requests` are those of the replicas that have some.
+    """
+    silent = count - len(requests)
+    if not requests:
+        return NOTHING, Resources(cpu=silent * NOMINAL.cpu, memory=silent * NOMINAL.memory)
+    cpu = memory = gpu = 0.0
+    nominal_cpu, nominal_memory = silent * NOMINAL.cpu, silent * NOMINAL.memory
+    for r in requests:
+        cpu += r.cpu
+        memory += r.memory
+        gpu += r.gpu
+        nominal_cpu += r.cpu or NOMINAL.cpu
+        nominal_memory += r.memory or NOMINAL.memory
+    taken = Resources(cpu=cpu, memory=memory, gpu=gpu)
+    return taken, Resources(cpu=nominal_cpu, memory=nominal_memory, gpu=gpu)
+
+
+def with_load(node: Node, taken: Resources, nominal: Resources, count: int) -> Node:
+    return Node(
+        id=node.id,
+        capacity=node.capacity,
+        speed=node.speed,
+        rack=node.rack,
+        up=node.up,
+        taken=taken,
+        nominal=nominal,
+        count=count,
+    )

@@ -1,0 +1,123 @@
+"""Place whole gangs: replica by replica on the best node, or by an exhaustive search."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from headway.core.model.job import Job, JobSpec, Task
+from headway.core.model.node import Node
+from headway.core.model.units import NodeId, ReplicaId, Resources, Where
+from headway.policy.common.node_search import NodeSearch
+
+Shape = tuple[str | float, ...]
+Placed = list[tuple[ReplicaId, NodeId]]
+TRIES = 300
+"""Steps after which an exhaustive search is given up."""
+FIXED = ("ps", "chief")
+"""Tasks whose replicas are never added or removed: a job cannot run without them."""
+
+
+def elastic_task(spec: JobSpec) -> Task | None:
+    """Return the task whose replicas can be added and removed, if there is one."""
+    return next((t for t in spec.tasks if t.least < t.most and t.name not in FIXED), None)
+
+
+def split_gang(
+    job: Job, *, fewer: bool
+) -> tuple[list[tuple[ReplicaId, Resources]], list[ReplicaId]]:
+    """Return the required replicas of a gang, ps and chief first, and the optional ones. `fewer`:
+    replicas above the minimum of an elastic task are optional.
+    """
+    required: list[tuple[ReplicaId, Resources]] = []
+    optional: list[ReplicaId] = []
+    scaled = elastic_task(job.spec) if fewer else None
+    for task in sorted(job.spec.tasks, key=lambda t: t.name not in FIXED):
+        least = task.least if task is scaled else task.replicas
+        names = [ReplicaId.of(job.id, task.name, i) for i in range(task.replicas)]
+        required += [(name, task.request) for name in names[:least]]
+        optional += names[least:]
+    return required, optional
+
+
+def place_each(
+    free: NodeSearch,
+    job: Job,
+    *,
+    fewer: bool,
+    best: Callable[[NodeSearch, Task, Placed], Node | None] = lambda free, task, _: free.best(task),
+) -> Where | None:
+    """Place one replica after another, fixed tasks first; None if the gang does not fit. `best`
+    chooses a node for a replica of a task, beside those placed so far.
+    """
+    before = dict(free.touched)
+    where: Placed = []
+    required, optional = split_gang(job, fewer=fewer)
+    for name in [*(n for n, _ in required), *optional]:
+        task = job.spec.task(name.task)
+        node = best(free, task, where)
+        if node is None and len(where) < len(required):
+            free.touched = before
+            return None
+        if node is None:
+            break
+        free.take(node.id, task.request)
+        where.append((name, node.id))
+    return tuple(where)
+
+
+def place_exhaustively(free: NodeSearch, job: Job, *, fewer: bool) -> Where | None:
+    """Place the required replicas by trying all ways, the largest replica first. For gangs that do
+    not fit one after another because one replica blocks another.
+    """
+    required, _ = split_gang(job, fewer=fewer)
+    ordered = sorted(required, key=lambda m: (m[1].gpu, m[1].cpu, m[1].memory), reverse=True)
+    kinds = Counter(request for _, request in required)
+    if len(required) < 2 or any(free.slots(request) < n for request, n in kinds.items()):
+        return None
+    nodes = free.able(kinds, len(required))
+    where: list[NodeId] = []
+    if not _backtrack([r for _, r in ordered], nodes, [n.taken for n in nodes], where, [TRIES]):
+        return None
+    found = tuple((name, node) for (name, _), node in zip(ordered, where, strict=True))
+    free.take_all(job.spec, found)
+    return found
+
+
+def _backtrack(
+    requests: list[Resources],
+    nodes: list[Node],
+    taken: list[Resources],
+    where: list[NodeId],
+    tries: list[int],
+) -> bool:
+    """Depth first; of equal nodes only one is tried."""
+    if len(where) == len(requests):
+        return True
+    request, tried = requests[len(where)], set[tuple[Resources, Resources]]()
+    for i, node in enumerate(nodes):
+        before = taken[i]
+        key = (before, node.capacity)
+        if key in tried or not request.fits(before, node.capacity):
+            continue
+        tried.add(key)
+        tries[0] -= 1
+        if tries[0] < 0:
+            return False
+        taken[i] = before + request
+        where.append(node.id)
+        if _backtrack(requests, nodes, taken, where, tries):
+            return True
+        where.pop()
+        taken[i] = before
+    return False
+
+
+def shape(job: Job, *, fewer: bool) -> Shape:
+    """Return a key: gangs with the same key fit in the same places."""
+    found: list[str | float] = [
+        ";".join("*" if t.nodes is None else ",".join(t.nodes) for t in job.spec.tasks)
+    ]
+    scaled = elastic_task(job.spec) if fewer else None
+    for t in job.spec.tasks:
+        r = t.request
+        found += (t.least if t is scaled else t.replicas, r.cpu, r.memory, r.gpu, t.name in FIXED)
+    return tuple(found)

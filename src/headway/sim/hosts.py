@@ -1,0 +1,160 @@
+"""The simulated nodes: the replicas on them, how they share CPU, and what has changed."""
+
+from math import inf
+
+from headway.core.fairness.water_filling import share
+from headway.core.model.job import Phase
+from headway.core.model.report import Report
+from headway.core.model.snapshot import Observation
+from headway.core.model.units import NodeId, ReplicaId, Seconds
+from headway.sim.events import FINISH, EventQueue
+from headway.sim.scenario import Scenario
+from headway.sim.state import JobState, NodeState, ReplicaState
+
+LEFT = -1.0
+"""In a trace: the replica has left the node."""
+
+
+class Hosts:
+    """Rates change only on nodes where something changed ("dirty"). Each node has one event in the
+    queue, for the first of its jobs to finish.
+    """
+
+    def __init__(self, scenario: Scenario, events: EventQueue, *, record: bool) -> None:
+        self.contention, self.events = scenario.contention, events
+        self.nodes = {n.id: NodeState(n) for n in scenario.nodes}
+        self.replicas: dict[ReplicaId, ReplicaState] = {}
+        self.trace: list[tuple[Seconds, ReplicaId, NodeId, float]] | None = [] if record else None
+        self.dirty: dict[NodeState, None] = {}
+        self.changed_nodes: dict[NodeState, None] = {}
+        self.changed_jobs: dict[JobState, None] = {}
+        self.changed_replicas: dict[ReplicaState, None] = {}
+        self._reporting: dict[NodeState, None] = {}
+        """Nodes on which replicas started or left, whose replicas report."""
+        self._observed = False
+
+    # -- observation -----------------------------------------------------------------------------
+
+    def observe(self, now: Seconds, look: tuple[NodeId, ...], *, reports: bool) -> Observation:
+        """Return what changed since the last observation; the first one is complete."""
+        nodes, jobs, replicas = self.changed_nodes, self.changed_jobs, self.changed_replicas
+        self.changed_nodes, self.changed_jobs, self.changed_replicas = {}, {}, {}
+        reporting, self._reporting = self._reporting, {}
+        complete, self._observed = not self._observed, True
+        return Observation(
+            at=now,
+            complete=complete,
+            nodes=tuple([n.to_core() for n in (self.nodes.values() if complete else nodes)]),
+            jobs=tuple([j.to_core() for j in jobs]),
+            replicas=tuple([r.to_core() for r in replicas]),
+            reports=self._reports(now, reporting, look) if reports else (),
+        )
+
+    def _reports(
+        self, now: Seconds, nodes: dict[NodeState, None], look: tuple[NodeId, ...]
+    ) -> tuple[Report, ...]:
+        nodes.update((self.nodes[name], None) for name in look)
+        replicas = (r for node in nodes for r in node.replicas.values())
+        reports = []
+        for r in dict.fromkeys(r for r in replicas if r.phase is Phase.RUNNING):
+            r.job.advance(now)
+            reports.append(r.report(now))
+        return tuple([r for r in reports if r is not None])
+
+    # -- replicas on nodes -----------------------------------------------------------------------
+
+    def place(self, job: JobState, name: ReplicaId, node: NodeState, now: Seconds) -> None:
+        replica = self.replicas.get(name)
+        if replica is None:
+            replica = self.replicas[name] = ReplicaState(name, job, node, now)
+        job.idle.pop(name, None)
+        replica.node, replica.phase = node, Phase.STARTING
+        replica.reported_at, replica.reported_done = now, job.done
+        replica.placed_at, replica.placed_used = now, replica.used
+        job.replicas[name] = node.replicas[name] = replica
+        self.mark_dirty(node)
+
+    def remove(self, r: ReplicaState, phase: Phase, now: Seconds) -> None:
+        for node in (r.node, r.bound_for):
+            if node is not None:
+                del node.replicas[r.id]
+                self.mark_dirty(node)
+        self.record(r, LEFT, now)
+        r.add_to_totals(now)
+        r.node, r.bound_for, r.cores, r.phase = None, None, 0.0, phase
+        self.changed_replicas[r] = None
+        if phase.ended:
+            del self.replicas[r.id]
+
+    def stop_using(self, job: JobState, now: Seconds) -> None:
+        """Let the replicas of a job hold their nodes without using CPU."""
+        for r in job.replicas.values():
+            r.cores = 0.0
+            self.record(r, 0.0, now)
+            for node in (r.node, r.bound_for):
+                if node is not None:
+                    self.mark_dirty(node)
+
+    def arrive(self, job: JobState, now: Seconds) -> None:
+        """End the migrations of a job: its replicas leave their old nodes."""
+        for r in job.replicas.values():
+            if r.bound_for is not None and r.node is not None:
+                del r.node.replicas[r.id]
+                self.mark_dirty(r.node)
+                self.record(r, LEFT, now)
+                r.node, r.bound_for = r.bound_for, None
+            assert r.node is not None  # noqa: S101 - for the type checker
+            self.mark_dirty(r.node)
+
+    def set_phase(self, job: JobState, phase: Phase) -> None:
+        job.phase = phase
+        self.changed_jobs[job] = None
+        for r in job.replicas.values():
+            r.phase = phase
+            self.changed_replicas[r] = None
+
+    def mark_dirty(self, node: NodeState) -> None:
+        self.dirty[node] = self._reporting[node] = None
+
+    def record(self, r: ReplicaState, cores: float, now: Seconds) -> None:
+        if self.trace is not None and r.node is not None:
+            self.trace.append((now, r.id, r.node.node.id, cores))
+
+    # -- CPU -------------------------------------------------------------------------------------
+
+    def share_cpu(self, now: Seconds) -> None:
+        """Share the CPU again on each node where something changed."""
+        if not self.dirty:
+            return
+        dirty, self.dirty = self.dirty, {}
+        changed: dict[JobState, None] = {}
+        for node in dirty:
+            self._share(node, changed, now)
+        for job in changed:
+            job.set_rate()
+        for node in dirty:
+            ends = [r.job.ends_at for r in node.replicas.values()]
+            first = min(ends) if ends else inf
+            if first != node.due or first <= now:
+                node.due = first
+                node.version += 1
+                if first < inf:
+                    self.events.push(max(first, now), FINISH, node)
+
+    def _share(self, node: NodeState, changed: dict[JobState, None], now: Seconds) -> None:
+        running = Phase.RUNNING
+        active = [r for r in node.replicas.values() if r.phase is running and r.node is node]
+        if not active:
+            return
+        caps = [r.demand if r.limit is None else min(r.limit, r.demand) for r in active]
+        capacity = node.node.capacity.cpu / (1 + self.contention * (len(active) - 1))
+        given = caps
+        if sum(caps) > capacity:
+            given = share(capacity, caps, [r.weight for r in active])
+        for r, cores in zip(active, given, strict=True):
+            if cores != r.cores:
+                r.job.advance(now)
+                r.cores = cores
+                changed[r.job] = None
+                if self.trace is not None:
+                    self.record(r, cores, now)
