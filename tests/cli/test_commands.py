@@ -11,7 +11,7 @@ from doc_pictures import draw
 from headway import __version__
 from headway.bench import suite
 from headway.bench.decide import bench_cluster
-from headway.bench.report import growth_charts
+from headway.bench.results_page import growth_charts
 from headway.bench.simulator import cpu_seconds, crowd
 from headway.cli import app
 from headway.runtime.journal import digest, read

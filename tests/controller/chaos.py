@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from headway.controller import commands as c
 from headway.controller import events as e
 from headway.controller.controller import Controller
+from headway.controller.job_state import Checkpoint
 from headway.controller.records import Config
-from headway.controller.state import Checkpoint
 from headway.core.model.decision import Move, Place, Scale, SetShare, Suspend
 from headway.core.model.job import Elastic, JobSpec, Mode, Phase, Task
 from headway.core.model.snapshot import Request

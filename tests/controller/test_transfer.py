@@ -5,7 +5,7 @@ from driver import Driver, found, workers
 
 from headway.controller import commands as c
 from headway.controller import events as e
-from headway.controller.state import Checkpoint, from_plain, to_plain
+from headway.controller.job_state import Checkpoint, from_plain, to_plain
 from headway.core.model.decision import Move, Scale, Suspend
 from headway.core.model.job import Elastic, Mode, Phase, Task
 from headway.core.model.units import ReplicaId

@@ -16,7 +16,7 @@ from headway.papers.claims import WHY, Rule, published
 from headway.papers.experiments import OURS, experiments, select
 from headway.papers.measures import MEASURES, SLOPE, overlap
 from headway.papers.observed import MoveJournal, ObservedRun
-from headway.papers.render.page import charts
+from headway.papers.render.experiments_page import charts
 from headway.papers.render.tables import claim_table, verdict
 from headway.papers.runner import reproduce
 from headway.report.step_function import Integral, total

@@ -7,7 +7,7 @@ from pathlib import Path
 from headway import failpoint
 from headway.controller.commands import CancelCheckpoint, RequestCheckpoint
 from headway.controller.events import CheckpointRead
-from headway.controller.state import NO_CHECKPOINT, Checkpoint
+from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
 from headway.core.model.job import Mode
 from headway.core.model.units import ReplicaId, Seconds
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headway import failpoint
-from headway.controller.state import JobState, from_plain, to_plain
+from headway.controller.job_state import JobState, from_plain, to_plain
 from headway.core.model.units import JobId, ReplicaId
 
 STATE = "state.json"

@@ -38,7 +38,7 @@ from headway.controller.events import (
     ReplicaRunning,
     ShareInEffect,
 )
-from headway.controller.state import Checkpoint, JobState, ReplicaState
+from headway.controller.job_state import Checkpoint, JobState, ReplicaState
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Phase
 from headway.core.model.node import Node

@@ -12,14 +12,14 @@ from pathlib import Path
 from time import process_time
 from typing import Any
 
-from headway.bench.checkpoints import bench_checkpoints
+from headway.bench.checkpoint_cost import bench_checkpoints
 from headway.bench.decide import bench_decide
 from headway.bench.fidelity import bench_fidelity
 from headway.bench.figure import Figure
 from headway.bench.gangs import bench_gangs
 from headway.bench.local import bench_enforcement, bench_overhead, bench_reaction, bench_real
 from headway.bench.promises import bench_promises
-from headway.bench.report import growth_charts
+from headway.bench.results_page import growth_charts
 from headway.bench.simulator import bench_sim
 from headway.bench.traces import bench_traces
 

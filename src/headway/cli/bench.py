@@ -46,7 +46,7 @@ def bench(
             results.append(found)
             charts.append(chart)
     if html:
-        from headway.bench.report import write_bench
+        from headway.bench.results_page import write_bench
 
         write_bench(html, results, charts)
     if as_json:

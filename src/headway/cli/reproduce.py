@@ -29,9 +29,9 @@ def reproduce(
     from headway.cli.output import print_json
     from headway.cli.progress_bar import shown
     from headway.papers.experiments import select
+    from headway.papers.render.experiments_page import write_reproductions
     from headway.papers.render.figures import to_json
     from headway.papers.render.markdown import write_markdown
-    from headway.papers.render.page import write_reproductions
     from headway.papers.runner import reproduce as run
 
     with shown("reproducing", quiet=as_json) as progress:

@@ -7,7 +7,7 @@ as an event. Commands are idempotent: after a crash the same command may arrive 
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headway.controller.state import JobState
+from headway.controller.job_state import JobState
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from headway.controller.commands import Command
-from headway.controller.state import NO_CHECKPOINT, Checkpoint, JobState
+from headway.controller.job_state import NO_CHECKPOINT, Checkpoint, JobState
 from headway.core.model.job import JobSpec
 from headway.core.model.node import Node
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from headway.controller.commands import Assignment, Command, Persist, Start
 from headway.controller.events import NewJob
+from headway.controller.job_state import Checkpoint, JobState, ReplicaState
 from headway.controller.phases import Cause, check
-from headway.controller.state import Checkpoint, JobState, ReplicaState
 from headway.controller.transfer_stage import Transfer
 from headway.core.estimate.step_rate import SERVER
 from headway.core.model.capabilities import Capabilities

@@ -2,10 +2,10 @@
 
 from headway.controller.commands import Command, Stop
 from headway.controller.events import ReplicaExited, ReplicaFound
+from headway.controller.job_state import JobState, ReplicaState
 from headway.controller.lifecycle import KILLED, backoff, stop
 from headway.controller.phases import Cause
 from headway.controller.records import JobRecord, ReplicaRecord
-from headway.controller.state import JobState, ReplicaState
 from headway.controller.transfer import resume, under_way
 from headway.controller.transfer_stage import Stage, Transfer
 from headway.core.model.job import Phase

@@ -10,9 +10,9 @@ once. When a whole gang is stopped, the others wait until the chief has saved.
 from headway.controller import lifecycle
 from headway.controller.commands import CancelCheckpoint, Command, RequestCheckpoint, Stop
 from headway.controller.events import ReplicaExited
+from headway.controller.job_state import Checkpoint
 from headway.controller.phases import Cause
 from headway.controller.records import JobRecord, ReplicaRecord
-from headway.controller.state import Checkpoint
 from headway.controller.transfer_stage import Stage, Transfer
 from headway.core.model.job import Elastic, Mode, Phase
 from headway.core.model.snapshot import Trigger

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from headway.controller.state import NO_CHECKPOINT, Checkpoint
+from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
 from headway.core.model.units import NodeId
 
 

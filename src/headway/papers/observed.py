@@ -18,9 +18,9 @@ from headway.core.model.units import JobId, NodeId, Seconds
 from headway.report.step_function import Integral
 from headway.sim import timeline
 from headway.sim.curve import Log
-from headway.sim.state import JobState
 from headway.sim.timeline import Line, Stay
 from headway.sim.world import World
+from headway.sim.world_state import JobState
 
 INTERVAL: Seconds = 20.0
 LEAST_USED = 0.01

@@ -33,9 +33,9 @@ from headway.runtime.run_directory import RunDirectory
 from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Platform
 from headway.runtime.usage_sampler import UsageSampler
 from headway.spec.arrivals import expand, to_yaml
-from headway.spec.capabilities import ALL_FEATURES, LIVE_FEATURES
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.load import read_workload
+from headway.spec.platform_features import ALL_FEATURES, LIVE_FEATURES
 from headway.spec.runnable import RunnableJob, to_jobs
 from headway.spec.workload import NodeSpec, Workload
 

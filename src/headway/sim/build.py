@@ -14,11 +14,11 @@ from headway.errors import ConfigError, UnknownName
 from headway.sim.curve import Curve, bent
 from headway.sim.scenario import Arrival, Costs, Failure, Scenario
 from headway.spec.arrivals import expand
-from headway.spec.capabilities import refuse_unsupported
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.catalogue import profile_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TrainingJobSpec
+from headway.spec.platform_features import refuse_unsupported
 from headway.spec.speed import SpeedSpec
 from headway.spec.workload import CostSpec, CurveSpec, JobEntry, Profile, Sizes, Workload
 

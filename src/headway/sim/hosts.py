@@ -7,9 +7,9 @@ from headway.core.model.job import Phase
 from headway.core.model.report import Report
 from headway.core.model.snapshot import Observation
 from headway.core.model.units import NodeId, ReplicaId, Seconds
-from headway.sim.events import FINISH, EventQueue
+from headway.sim.event_queue import FINISH, EventQueue
 from headway.sim.scenario import Scenario
-from headway.sim.state import JobState, NodeState, ReplicaState
+from headway.sim.world_state import JobState, NodeState, ReplicaState
 
 LEFT = -1.0
 """In a trace: the replica has left the node."""

@@ -1,8 +1,8 @@
 """Results of a simulation."""
 
 from headway.runtime.result import Held, JobResult, Result, summarise
-from headway.sim.state import JobState
 from headway.sim.world import World
+from headway.sim.world_state import JobState
 
 
 def summary(world: World, policy: str, baseline: Result | None) -> Result:

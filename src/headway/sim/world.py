@@ -18,10 +18,10 @@ from headway.core.model.decision import (
 from headway.core.model.job import Mode, Phase
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import JobId, NodeId, Seconds
-from headway.sim.events import ARRIVE, FAIL, READY, REPAIR, SAVED, TRIGGERS, EventQueue
+from headway.sim.event_queue import ARRIVE, FAIL, READY, REPAIR, SAVED, TRIGGERS, EventQueue
 from headway.sim.hosts import Hosts
 from headway.sim.scenario import Failure, Scenario
-from headway.sim.state import JobState, NodeState
+from headway.sim.world_state import JobState, NodeState
 
 ROUNDING: Seconds = 1e-9
 NOT_RUNNING = "it is not running"

@@ -8,14 +8,14 @@ from pydantic import BaseModel, ValidationError
 
 from headway.errors import ConfigError, UnknownName
 from headway.spec.catalogue import models_of
-from headway.spec.errors import (
+from headway.spec.manifest import TrainingJob
+from headway.spec.validation_errors import (
     Location,
     format_location,
     line_of,
     refuse_repeated_keys,
     to_config_error,
 )
-from headway.spec.manifest import TrainingJob
 from headway.spec.workload import Workload
 
 T = TypeVar("T", bound=BaseModel)

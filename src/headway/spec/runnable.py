@@ -13,10 +13,10 @@ from headway.core.model.units import Bytes, JobId, NodeId, Seconds
 from headway.errors import ConfigError
 from headway.metrics.log_parser import LogParser
 from headway.spec.arrivals import expand
-from headway.spec.capabilities import refuse_unsupported
 from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
+from headway.spec.platform_features import refuse_unsupported
 from headway.spec.workload import JobEntry, Profile, Workload
 
 POOLS = (

@@ -55,7 +55,7 @@ from headway.controller.events import (
     ReplicaNotice,
     ShareInEffect,
 )
-from headway.controller.state import JobState
+from headway.controller.job_state import JobState
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Mode
 from headway.core.model.node import Node

@@ -7,7 +7,7 @@ from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
 from headway.backend.local.process import Process
 from headway.controller.events import ReplicaExited, ReplicaFound
-from headway.controller.state import JobState
+from headway.controller.job_state import JobState
 from headway.core.model.units import NodeId, ReplicaId
 
 

@@ -60,14 +60,14 @@ class FreeCapacity:
 
     def first_fit(self, requests: Iterable[Resources]) -> int:
         """Place each request on the first node where it fits; return how many fit."""
-        count = 0
+        count, touched = 0, self.touched
         for request in requests:
-            nodes = (self.touched.get(name, node) for name, node in self.nodes.items())
-            fits = (n.id for n in nodes if request.fits(n.taken, n.capacity))
-            name = next(fits, None)
-            if name is not None:
-                self.take(name, request)
-                count += 1
+            for name, before in self.nodes.items():
+                node = touched.get(name, before)
+                if request.fits(node.taken, node.capacity):
+                    self.take(name, request)
+                    count += 1
+                    break
         return count
 
 
@@ -82,6 +82,8 @@ def slots(node: Node, request: Resources) -> float:
     fit, whole, taken = inf, node.capacity, node.taken
     if request.gpu:
         fit = (whole.gpu - taken.gpu + SLACK) / request.gpu
+        if fit < 1:
+            return 0
     if request.cpu:
         fit = min(fit, (whole.cpu - taken.cpu + SLACK) / request.cpu)
     if request.memory:

@@ -54,8 +54,8 @@ class Packing(NodeSearch):
             if found is None:
                 return False
             node, count = found
-            names = (ReplicaId.of(job.id, task.name, i) for i in range(placed, placed + count))
-            where += [(name, node.id) for name in names]
+            indices = range(placed, placed + count)
+            where += [(ReplicaId.of(job.id, task.name, i), node.id) for i in indices]
             self.take(node.id, task.request, count)
             placed += count
         return True
@@ -69,7 +69,7 @@ class Packing(NodeSearch):
         for node in self.candidates() if task.nodes is None else self.named(task.nodes):
             free = slots(node, request)
             if free:
-                count = int(min(free, wanted))
+                count = wanted if free >= wanted else int(free)
                 rank = (count, -free, -order[node.id])
                 if rank > best_rank:
                     best, best_rank = (node, count), rank

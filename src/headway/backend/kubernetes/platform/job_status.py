@@ -7,7 +7,7 @@ from typing import Any
 
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.platform import pod_status
-from headway.controller.state import JobState, ReplicaState, from_plain, to_plain
+from headway.controller.job_state import JobState, ReplicaState, from_plain, to_plain
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.spec.load import parse

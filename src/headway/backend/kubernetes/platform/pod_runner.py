@@ -22,7 +22,7 @@ from headway.controller.events import (
     ReplicaRunning,
     ReplicaWaiting,
 )
-from headway.controller.state import JobState
+from headway.controller.job_state import JobState
 from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined

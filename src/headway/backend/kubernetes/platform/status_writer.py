@@ -15,7 +15,7 @@ from headway.backend.kubernetes.placement import gang_binder
 from headway.backend.kubernetes.platform import pod_status
 from headway.backend.kubernetes.platform.job_status import MESSAGE, JobStatus, now
 from headway.controller.events import Event
-from headway.controller.state import JobState
+from headway.controller.job_state import JobState
 from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId
 from headway.errors import BackendError, Declined

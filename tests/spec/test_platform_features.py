@@ -5,8 +5,8 @@ import yaml
 
 from headway.errors import ConfigError
 from headway.sim.build import to_scenario
-from headway.spec.capabilities import ALL_FEATURES
 from headway.spec.load import read_workload
+from headway.spec.platform_features import ALL_FEATURES
 from headway.spec.runnable import to_jobs
 from manifests import JOB, WHOLE, changed
 
