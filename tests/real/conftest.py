@@ -19,7 +19,7 @@ def enforcement(request, monkeypatch):
     if kind == "cgroup":
         kind = next((k for k in KINDS if _has(k)), None)
         if kind is None:
-            pytest.skip("no cgroup is ours to use here: run as root, or in a delegated scope")
+            pytest.skip("no writable cgroup here: run as root, or in a delegated scope")
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", kind)
     return kind
 

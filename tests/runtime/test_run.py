@@ -266,7 +266,7 @@ def test_who_was_adopted_is_let_go(data):
         (["explain", "x"], "nothing has run yet"),
         (["report"], "nothing has run yet"),
         (["report", "x"], "no run is called"),
-        (["adopt", "999999999"], "no process has the number"),
+        (["adopt", "999999999"], "no process has the pid"),
     ],
 )
 def test_mistakes_have_one_clear_message(data, words, says):

@@ -1,4 +1,4 @@
-"""Seconds since a run began, also for the Headway that takes it up again."""
+"""Seconds since the start of a run, also in a later process that resumes it."""
 
 from time import monotonic, time
 
@@ -6,7 +6,7 @@ from headway.core.model.units import Seconds
 
 
 class Clock:
-    """Goes by the monotonic clock; only when it began is a time of day."""
+    """Monotonic; only the start is a time of day."""
 
     def __init__(self, began: float | None = None) -> None:
         self.began = time() if began is None else began

@@ -1,4 +1,4 @@
-"""The machine, cut into nodes."""
+"""Partition the machine into nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,14 +18,14 @@ class Cut:
     cpus: tuple[int, ...] | None = None
     """Where its jobs run; None: anywhere."""
     ceiling: float | None = None
-    """Cores, where it is less than its CPUs."""
+    """Limit in cores, if that is less than its CPUs."""
 
 
 def cut(nodes: tuple[Node, ...], cpus: Sequence[int]) -> list[Cut]:
     """Lay the nodes side by side over the machine's CPUs, from the last one down.
 
-    Each node has CPUs of its own where it can: below a ceiling alone, weights would not hold, for
-    what runs on a CPU that nobody else wants uses up the ceiling unhindered.
+    Each node gets CPUs of its own where possible. Under a limit alone weights would not hold: a
+    process on an idle CPU would use up the limit.
 
     >>> a, b = (Node(id=NodeId(n), capacity=Resources(cpu=0.5)) for n in "ab")
     >>> [(c.cpus, c.ceiling) for c in cut((a, b), [0, 1])]
@@ -46,7 +46,7 @@ def cut(nodes: tuple[Node, ...], cpus: Sequence[int]) -> list[Cut]:
 def fit_nodes(
     nodes: tuple[Node, ...] | None, cores: float, memory: Bytes
 ) -> tuple[tuple[Node, ...], float]:
-    """The nodes to cut out of this machine, and the factor by which their CPU was scaled down.
+    """Fit the nodes to this machine; also the factor by which their CPU is scaled down.
 
     None: one node, the machine.
     """

@@ -1,7 +1,7 @@
-"""What people ask of a run that goes on: files in its folder, taken in their order.
+"""Requests of users to a live run: files in its folder, handled in order.
 
-A request is there, whole, or not at all; it is removed when the cycle that saw it has been written
-down. So none is lost, and whoever asked sees it go.
+A request is written as a whole. It is removed when the cycle that observed it is in the journal, so
+that none is lost and the client knows that it was handled.
 """
 
 import json
@@ -15,7 +15,7 @@ from headway.core.model.snapshot import Request
 
 
 def put(run: Path, request: Request) -> Path:
-    """Ask; the file that will go when it has been heard."""
+    """Write a request; the returned file disappears when it was handled."""
     folder = run / "requests"
     folder.mkdir(exist_ok=True)
     there = folder / f"{time_ns()}-{os.getpid()}.json"
@@ -33,7 +33,7 @@ class Inbox:
         self._given: list[Path] = []
 
     def new(self) -> list[Request]:
-        """Those that have come since the last time. Looks only if the folder has changed."""
+        """New requests. Reads only if the folder has changed."""
         try:
             changed = self._folder.stat().st_mtime_ns
         except FileNotFoundError:
@@ -47,12 +47,12 @@ class Inbox:
         return [r for p in fresh if (r := _read(p)) is not None]
 
     def give(self) -> None:
-        """All that has come is part of an observation now, and will be written down."""
+        """All new requests are part of an observation now."""
         self._given += self._seen
         self._seen = []
 
     def acknowledge(self) -> None:
-        """What was given out has been written down: only now may whoever asked look there."""
+        """The observed requests are in the journal, where the client finds the outcome."""
         for path in self._given:
             path.unlink(missing_ok=True)
         self._given = []
@@ -66,5 +66,5 @@ def _read(path: Path) -> Request | None:
 
 
 def _whole(r: Request) -> bool:
-    """Anybody may write such a file: names are words."""
+    """Check the types: any program may write such a file."""
     return all(isinstance(x, str) for x in (r.job, r.wish, "" if r.to is None else r.to))

@@ -1,6 +1,6 @@
-"""The live display of a run: one row a job, drawn anew once a second.
+"""The live display of a run: one row per job, redrawn once a second.
 
-Drawn by hand: a table of rich costs twenty milliseconds, and Headway may use ten a second in all.
+Without rich: a table of rich costs 20 ms, and Headway may use 10 ms per second in all.
 """
 
 import sys
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 INTERVAL: Seconds = 10.0
-"""Over which a job's growth is judged for the display."""
+"""Interval over which growth is judged for the display."""
 GROWING = 0.05
 COLUMNS = ("job", "", "category", "share", "cores", "memory", "step", "loss", "", "ETA")
 RIGHT = (3, 4, 5, 6, 7, 9)
@@ -42,7 +42,7 @@ class Display:
         self._drawn = 0
         self._told: set[str] = set()
         self._categories: dict[ReplicaId, tuple[MetricHistory, str]] = {}
-        """With the track that each was judged by: it grows far less often than this is drawn."""
+        """The category of each replica, and the metric history that it was computed from."""
 
     def __enter__(self) -> Self:
         run = self.run
@@ -51,7 +51,7 @@ class Display:
         self._say(f"run {run.folder.id}: {jobs} jobs under {run.policy}, shares by {how}")
         if run.factor < 1:
             part = f"every node is scaled to {run.factor:.2g} of it"
-            self._say(f"the workload asks for more CPU than this machine has: {part}")
+            self._say(f"the workload requests more CPU than this machine has: {part}")
         return self
 
     def __exit__(
@@ -137,7 +137,7 @@ class Display:
 
 
 def laid_out(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Rows as lines of equal columns; a row that ends early has its last cell run on."""
+    """Rows as aligned lines; the last cell of a short row may be longer."""
     whole = [row for row in rows if len(row) == len(COLUMNS)]
     widths = [max(len(row[i]) for row in whole) for i in range(len(COLUMNS))]
     widths[:2] = [max(len(row[i]) for row in rows) for i in range(2)]
@@ -154,7 +154,7 @@ def laid_out(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 
 
 def _coloured(line: str, at: int, length: int, colour: str) -> str:
-    """The phase in its colour; what is over, and the header, dim as a whole."""
+    """Colour the phase; ended jobs and the header are dim."""
     if colour == "2":
         return f"\x1b[2m{line}\x1b[0m"
     return f"{line[:at]}\x1b[{colour}m{line[at : at + length]}\x1b[0m{line[at + length :]}"
@@ -167,14 +167,14 @@ def _steps(seen: Now, total: float | None) -> str:
 
 
 def _eta(job: Job | None, seen: Now) -> str:
-    """At its present rate."""
+    """Remaining time at the present rate."""
     if job is None or job.remaining is None or seen.cpu < 0.01:
         return ""
     return f"{job.remaining.value / seen.cpu:.0f} s"
 
 
 def sparkline(values: Sequence[float], width: int = 16) -> str:
-    """The course of a value in one line of blocks.
+    """Values as one line of blocks.
 
     >>> sparkline([8, 7, 6, 5, 4, 3, 2, 1])
     '█▇▆▅▄▃▂▁'

@@ -22,7 +22,7 @@ class NewJob:
     spec: JobSpec
     submitted_at: Seconds
     foreign: bool = False
-    """Its replicas belong to somebody else: they are never stopped and never restarted, and the
+    """Its replicas are foreign: they are never stopped and never restarted, and the
     end of one means nothing for the others. The job ends with its last replica."""
     node: NodeId | None = None
     """A foreign job that already runs: where."""
@@ -65,7 +65,7 @@ class JobRejected:
 
 @dataclass(frozen=True, slots=True)
 class JobDeleted:
-    """Somebody deleted it on the platform."""
+    """It was deleted on the platform."""
 
     job: JobId
     reason: str

@@ -79,7 +79,7 @@ def _run_if_all_run(job: JobRecord) -> bool:
 
 
 def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds) -> list[Command]:
-    """One of its replicas is gone; nobody moves it."""
+    """One of its replicas has exited outside a transfer."""
     leaving = r.phase is Phase.STOPPING
     remove = drop(job, r, event)
     if job.phase is Phase.STOPPING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
-"""What can be done with replicas that belong to somebody else."""
+"""What can be done with foreign replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

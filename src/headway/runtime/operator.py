@@ -1,4 +1,4 @@
-"""A run, or an operator, on a Kubernetes cluster."""
+"""The operator on a Kubernetes cluster."""
 
 import json
 import logging
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 LEASE = "headway"
 JOURNAL = 64 << 20
-"""Bytes of an operator's journal, of which there may be two: it has no end of its own."""
+"""Bytes of an operator's journal before it is rotated; two files are kept."""
 log = logging.getLogger("headway")
 
 
 @dataclass(frozen=True, slots=True)
-class Nobody:
+class NoDisplay:
     """No display."""
 
     due: Seconds = inf
@@ -91,7 +91,7 @@ class Operator:
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
         backend.wake_by(heard, backend.stop)
         try:
-            drive(backend, Loop(backend, build(policy), book), Nobody())
+            drive(backend, Loop(backend, build(policy), book), NoDisplay())
         finally:
             backend.stop_waking(heard)
             backend.close()
@@ -129,5 +129,5 @@ def _sweep(data: Path) -> None:
 
 def _give_up() -> None:
     """Lease lost: exit before acting again."""
-    log.error("the lease is lost")
+    log.error("lease lost")
     fatal_thread.leave(fatal_thread.LOST)

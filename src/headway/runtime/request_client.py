@@ -1,4 +1,4 @@
-"""Ask something of a run that goes on, and find in its journal what came of it."""
+"""Send a request to a live run, and read its outcome from the journal."""
 
 from time import monotonic, sleep
 
@@ -15,10 +15,10 @@ PATIENCE = 10.0
 
 
 def ask(folder: RunDirectory, request: Request) -> str:
-    """Why it is not done; "": it is under way."""
+    """Why it was refused; "": it was accepted."""
     if not folder.locked:
         raise NoServer(
-            f"nobody looks after run {folder.id} now",
+            f"run {folder.id} has no active process",
             where=str(folder.path),
             hint=f"headway run --resume {folder.id}",
         )
@@ -36,13 +36,15 @@ def ask(folder: RunDirectory, request: Request) -> str:
     until = monotonic() + PATIENCE
     while there.exists():
         if monotonic() > until:
-            raise Unreachable(f"run {folder.id} does not answer", hint="is its Headway stopped?")
+            raise Unreachable(
+                f"run {folder.id} does not answer", hint="its Headway process may be stopped"
+            )
         sleep(0.05)
     return _answer(folder, request)
 
 
 def _needless(folder: RunDirectory, request: Request, phase: Phase) -> str:
-    """Why there is nothing to ask for."""
+    """Why the request would have no effect."""
     if phase.ended:
         return "it has ended"
     state = JobStore(folder.path).load([request.job]).get(request.job)

@@ -1,4 +1,4 @@
-"""A run: a workload under a policy on this machine, from its folder to its result."""
+"""A run: a workload under a policy on a live platform, from its directory to its result."""
 
 import json
 import os
@@ -41,7 +41,7 @@ from headway.spec.workload import NodeSpec, Workload
 
 
 class ObserveOnly:
-    """Jobs are started, for they must run; everything else is only decided and written down."""
+    """Start jobs; decide and record everything else without acting."""
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -52,7 +52,7 @@ class ObserveOnly:
     def act(self, decision: Decision) -> Outcome:
         if isinstance(decision, Place):
             return self.backend.act(decision)
-        return Refused(decision=decision, why="only observing")
+        return Refused(decision=decision, why="observe-only mode")
 
 
 @dataclass(slots=True)
@@ -65,11 +65,11 @@ class Run:
     cores: float
     factor: float
     observed: bool = False
-    """Only looked on."""
+    """Observe-only."""
     interrupted: bool = False
 
     def go(self, then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None) -> Result:
-        """To its end; `then` is called after each sample."""
+        """Run to the end; `then` is called after each sample."""
         meter = UsageSampler(self.backend, self.folder.usage, then)
         with self._signals():
             drive(self.backend, self.loop, meter)
@@ -77,7 +77,7 @@ class Run:
         learn_peaks(self.folder, self.backend)
         self.backend.close()
         self.book.close()
-        # Comes last: a run with a result is over, and nobody resumes it.
+        # Comes last: a run with a result is not resumed.
         self.folder.write("result.json", json.dumps([self.plain(result)], indent=2))
         self.folder.unlock()
         return result
@@ -104,8 +104,8 @@ class Run:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Ctrl-C ends the jobs, once in peace, twice at once. A terminal that closes ends only
-        us: the jobs go on, and `--resume` finds them.
+        """Ctrl-C cancels the jobs; a second one kills them. A closed terminal ends only Headway:
+        the jobs continue, and `--resume` finds them.
         """
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -129,7 +129,7 @@ class Run:
             os.close(writer)
 
 
-def begin(  # noqa: PLR0913 - each is one thing that a user may say
+def begin(  # noqa: PLR0913 - options of `headway run`
     workload: Workload,
     path: Path,
     policy: str,
@@ -141,8 +141,8 @@ def begin(  # noqa: PLR0913 - each is one thing that a user may say
     docker: Docker | None = None,
     cluster: OnCluster | None = None,
 ) -> Run:
-    """Start a run of a workload; `path` is its file; `nodes`: cut the machine into so many."""
-    build(policy)  # a mistake in its name should leave nothing behind
+    """Start a run of the workload in `path`; `nodes`: partition the machine into this many."""
+    build(policy)  # an unknown policy leaves nothing behind
     if nodes is not None:
         equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / nodes, count=nodes)
         workload = workload.model_copy(update={"nodes": (equal,)})
@@ -173,20 +173,20 @@ def adopt(
     enforcement: str = "",
     engines: Engines | None = None,
 ) -> Run:
-    """Look after processes, or containers, that are already running."""
+    """Manage processes or containers that are already running."""
     about = {"adopted": [job.adopted for job in jobs], "observe_only": observe_only}
-    # To put a process into a group is to change something.
+    # Moving a process into a cgroup would change it.
     how = "nice" if observe_only else enforcement
     return _begin(jobs, policy, data, about, engines or Machine(None, how))
 
 
 def resume(data: Path, name: str) -> Run:
-    """Go on with a run whose Headway died; its jobs may have gone on by themselves."""
+    """Continue a run whose Headway process died; its jobs may have continued meanwhile."""
     folder = RunDirectory.find(data, name)
     folder.check_format()
     about = folder.about
     if "workload" not in about:
-        raise ConfigError("what was adopted is not resumed", hint="adopt it again")
+        raise ConfigError("a run of adopted jobs cannot be resumed", hint="adopt it again")
     folder.lock()
     if folder.ended:
         folder.unlock()
@@ -226,7 +226,7 @@ def _begin(
 
 
 def _over(run: Path) -> bool:
-    """Of a run that is not ours to know we cannot tell: its groups may only be empty as yet."""
+    """Whether a run has ended. A run of another data folder is unknown, so it is not swept."""
     return run.exists() and not RunDirectory(run).locked
 
 
@@ -266,7 +266,7 @@ def _job(job: JobRecord, totals: Totals | None) -> JobResult:
 
 
 def peaks(data: Path) -> dict[str, float]:
-    """The most memory that a job of each kind has held, from earlier runs."""
+    """Peak memory by kind of job, from earlier runs."""
     try:
         found: dict[str, float] = json.loads((data / "peaks.json").read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""On what a run takes place: this machine, Docker engines, or a Kubernetes cluster."""
+"""Where a run takes place: this machine, Docker engines or a Kubernetes cluster."""
 
 import os
 from collections.abc import Sequence
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """As a user asks for it."""
+    """Options of a user."""
 
     engines: tuple[str, ...] = ()
-    """NAME=URL; none: the usual one."""
+    """NAME=URL; none: the default engine."""
     image: str = WORKLOADS
-    """Of tasks that name none."""
+    """Default image of tasks."""
 
 
 class Platform(Protocol):
     @property
     def about(self) -> dict[str, Any]:
-        """What `run.json` must say so that the run can be resumed."""
+        """Fields of `run.json` that are needed to resume the run."""
         ...
 
     @property
     def nodes(self) -> Sequence[Node] | None:
-        """All that there will ever be; None: there may be more."""
+        """All nodes; None: nodes may join."""
         ...
 
     def backend(
@@ -66,7 +66,7 @@ class Machine:
         return self._fitted()[0]
 
     def _fitted(self) -> tuple[tuple[Node, ...], float]:
-        """What the workload asks for, else the machine; and by what all CPU is scaled down."""
+        """The nodes of the workload, else the machine; and the factor that scales their CPU."""
         work = self.workload
         asked = work.to_nodes() if work and "nodes" in work.model_fields_set else None
         cores = float(len(os.sched_getaffinity(0)))
@@ -88,11 +88,11 @@ class Engines:
     engines: list[Engine]
     factor: float = 1.0
     label: str = ""
-    """Containers that come to carry it are adopted too."""
+    """Containers with this label that start later are adopted too."""
 
     @classmethod
     def of(cls, docker: Docker, workload: Workload | None, label: str = "") -> Self:
-        """Find the engines, or say why they cannot be had."""
+        """Connect to the engines, or raise an error that says why that fails."""
         found = engine_targets(docker.engines, workload)
         return cls(docker, *connect(found), label)
 
@@ -130,7 +130,7 @@ class OnCluster:
     """A run's jobs as `TrainingJob`s of a cluster; this process places them."""
 
     image: str = ""
-    """Of tasks that name none."""
+    """Default image of tasks."""
     namespace: str = ""
     """"": that of the kubeconfig."""
 
@@ -140,13 +140,13 @@ class OnCluster:
 
     @property
     def nodes(self) -> None:
-        """Clusters grow: what does not fit waits, and its status says why."""
+        """Clusters grow: a job that does not fit is pending, and its status says why."""
         return None
 
     def backend(
         self, folder: RunDirectory, jobs: Sequence[RunnableJob], clock: Clock
     ) -> tuple[LiveBackend, float]:
-        there = api()  # which says what to install, where that is missing
+        there = api()  # raises an error that says what to install
         from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform  # noqa: PLC0415 - an extra
 
         space = self.namespace or there.namespace

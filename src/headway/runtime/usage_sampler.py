@@ -1,7 +1,7 @@
-"""What every replica uses and says, once a second, for people: the display and the pictures.
+"""Samples of usage and metrics of every replica, for the display and the report.
 
-It decides nothing and is no part of the journal. In a long run it samples less and less often, so
-that `usage.jsonl` grows with the logarithm of time.
+They are not part of the journal. In a long run the interval grows, so that `usage.jsonl` grows with
+the logarithm of time.
 """
 
 import json
@@ -17,13 +17,13 @@ from headway.core.model.units import Seconds
 
 FIRST: Seconds = 0.2
 EVERY: Seconds = 1.0
-"""Often at first, for whoever is done in a second; soon once a second."""
+"""Short at first, for jobs of a second; then once a second."""
 FLOOD: Seconds = 0.1
-"""Until the next look at a log that grows too fast: it must be cut in time."""
+"""Interval while a log grows too fast: it must be truncated in time."""
 SELDOM = 5
-"""Memory costs the kernel some work to tell, and changes slowly: every so many looks."""
+"""Memory is expensive to read and changes slowly: read every so many samples."""
 COARSER: Seconds = 600.0
-"""After this time the interval grows in proportion to what has passed."""
+"""After this time the interval grows in proportion to the elapsed time."""
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class UsageSampler:
 
 
 def samples(path: Path) -> Iterator[dict[str, Any]]:
-    """What was sampled; a line that was cut short by a crash is left out."""
+    """The samples; a line that a crash cut short is skipped."""
     if not path.exists():
         return
     with path.open(encoding="utf-8") as file:

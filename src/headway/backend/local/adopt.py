@@ -1,4 +1,4 @@
-"""Processes that somebody else started, as jobs."""
+"""Foreign processes as jobs."""
 
 import os
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ def to_jobs(pids: Sequence[int]) -> list[RunnableJob]:
 
 def _job(pid: int) -> RunnableJob:
     if procfs.stat(pid) is None:
-        raise ConfigError(f"no process has the number {pid}", hint="look it up with ps or pgrep")
+        raise ConfigError(f"no process has the pid {pid}", hint="look it up with ps or pgrep")
     try:
         os.kill(pid, 0)
     except PermissionError:
         raise Denied(
-            f"process {pid} is not yours", hint="run Headway as its owner, or as root"
+            f"permission denied: process {pid}", hint="run Headway as its owner, or as root"
         ) from None
     name = Path(f"/proc/{pid}/comm").read_text().strip().lower()
     clean = "".join(c if c.isalnum() else "-" for c in name).strip("-") or "process"
@@ -33,7 +33,7 @@ def _job(pid: int) -> RunnableJob:
 
 
 def _log(pid: int) -> Path | None:
-    """The file that its output goes into, if it is one."""
+    """The file that its output is redirected to, if any."""
     with suppress(OSError):
         there = Path(f"/proc/{pid}/fd/1").resolve(strict=True)
         return there if there.is_file() else None

@@ -1,7 +1,7 @@
-"""One leads: whoever holds the lease, as long as it renews it in time.
+"""Leader election by a Lease, with the timeouts of Kubernetes' own components.
 
-The times are those of Kubernetes' own election. A holder that cannot renew gives up before anybody
-else may take over; who waits trusts no clock but its own.
+A leader that cannot renew the lease gives up before another may take over. Candidates measure
+expiry by their own clock.
 """
 
 import logging
@@ -19,12 +19,12 @@ from headway.errors import BackendError, Declined, Denied
 
 LASTS: Seconds = 15.0
 DEADLINE: Seconds = 10.0
-"""Not renewed for so long: it is given up."""
+"""A leader that has not renewed the lease for this long gives up."""
 RETRY: Seconds = 2.0
 ANSWER: Seconds = 3.0
-"""A server that is silent for so long is asked anew."""
+"""Timeout of a call."""
 LOOK: Seconds = 0.5
-"""Between two looks whether it has been renewed in time."""
+"""Interval of checking the renewal."""
 API = "coordination.k8s.io/v1"
 MISSING, CONFLICT = 404, 409
 log = logging.getLogger("headway")
@@ -38,28 +38,28 @@ class LeaderElection:
         self._seen: tuple[str, Seconds] = ("", 0.0)
         """The version that was seen last, and when it was seen first."""
         self._renewed = -inf
-        """When we began to take it, the last time that we got it."""
+        """Start of the last successful renewal."""
         self._stopped = Event()
         self._thread: Thread | None = None
 
     def acquire(self, stop: Event) -> bool:
-        """Wait until we lead; False: we were stopped before."""
+        """Wait to become the leader. False: stopped before."""
         said = ""
         while not stop.is_set():
             try:
                 if self.take():
                     return True
             except Denied:
-                raise  # rights do not come by waiting
+                raise  # permissions do not appear by waiting
             except BackendError as error:
                 if error.message != said:
                     said = error.message
-                    log.warning("%s; tried again", said)
+                    log.warning("%s; retrying", said)
             stop.wait(RETRY)
         return False
 
     def take(self) -> bool:
-        """Take it, or renew it. False: somebody else has it."""
+        """Acquire or renew the lease. False: another holds it."""
         began = monotonic()
         held = self._take()
         if held:
@@ -98,7 +98,7 @@ class LeaderElection:
             if before is None:
                 about = {"name": self._name}
                 self._api.create(self._all, {**body, "metadata": about}, timeout=ANSWER)
-            else:  # with its version: if somebody else was quicker, this is refused
+            else:  # with its resourceVersion: refused if another was faster
                 about = before["metadata"]
                 self._api.replace(self._path, {**body, "metadata": about}, timeout=ANSWER)
         except Declined as error:
@@ -108,7 +108,7 @@ class LeaderElection:
         return True
 
     def hold(self, lost: Callable[[], None]) -> None:
-        """Renew it from now on; `lost` is called, in another thread, when that fails for good."""
+        """Renew from now on; `lost` is called in another thread when that fails."""
         self._thread = Thread(target=self._renew, name="lease", daemon=True)
         self._thread.start()
         Thread(target=self._guard, args=(lost,), name="lease-guard", daemon=True).start()
@@ -123,14 +123,14 @@ class LeaderElection:
 
     @fatal_thread
     def _guard(self, lost: Callable[[], None]) -> None:
-        """Apart from the calls, for those may hang."""
+        """In a thread of its own, because calls may hang."""
         while not self._stopped.wait(LOOK):
             if monotonic() - self._renewed > DEADLINE:
                 lost()
                 return
 
     def release(self) -> None:
-        """So that the next one need not wait."""
+        """Release the lease, so that the next leader need not wait."""
         self._stopped.set()
         if self._thread is not None:
             self._thread.join(RETRY)

@@ -1,7 +1,7 @@
 """Writes the status of TrainingJobs, their conditions, and Kubernetes events.
 
 Conditions and events follow from the change of a job's state. A status that could not be written is
-reported to whoever asked for it; nothing is repeated here.
+reported to the caller; nothing is repeated here.
 """
 
 import logging

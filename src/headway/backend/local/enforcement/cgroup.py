@@ -1,9 +1,8 @@
 """Control groups, both versions: the kernel shares CPU among groups of processes.
 
-    base/headway/RUN/NODE/REPLICA        a node has a ceiling, a replica a ceiling and a weight
+    base/headway/RUN/NODE/REPLICA        a node has a limit, a replica a limit and a weight
 
-The standard library suffices. Files that are read again and again are kept open: reading one
-costs a microsecond, opening it fifteen.
+Files that are read repeatedly are kept open: a read costs a microsecond, an open fifteen.
 """
 
 import os
@@ -30,13 +29,13 @@ from headway.backend.local.enforcement.procfs import descendants
 from headway.backend.usage import UsageSample
 
 PERIOD = 100_000
-"""Microseconds over which a ceiling holds."""
+"""Period of a quota, in microseconds."""
 LEAST_QUOTA = 1000
-"""The smallest that the kernel takes."""
+"""The smallest quota that the kernel accepts."""
 
 
 class Unavailable(Exception):
-    """Says why a kind of control cannot be had here."""
+    """A version of cgroups that cannot be used here."""
 
 
 class Group(Protocol):
@@ -47,20 +46,20 @@ class Group(Protocol):
         ...
 
     def lead(self, pid: int) -> None:
-        """Told of the process that was started to be the first of the group."""
+        """Note the first process of the group."""
         ...
 
     def take(self, pid: int) -> None:
-        """Put a process that is already running, and all below it, into the group."""
+        """Move a running process and its descendants into the group."""
         ...
 
     def release(self) -> None:
-        """Let everybody go again, unharmed, to where the first of them came from."""
+        """Move all processes back to the group that the first one came from."""
         ...
 
     def set_share(self, limit: float | None, weight: float) -> None: ...
     def share(self) -> tuple[float | None, float]:
-        """Read back from the platform."""
+        """Read the limit and weight from the kernel."""
         ...
 
     def set_memory(self, most: float) -> None: ...
@@ -72,7 +71,7 @@ class Group(Protocol):
     def pids(self) -> list[int]: ...
     def signal(self, number: int) -> None: ...
     def close(self) -> bool:
-        """End what is left in it, and it; False: try again later."""
+        """Kill what is left in the group and remove it. False: try again later."""
         ...
 
 
@@ -100,10 +99,10 @@ class _Group:
     def __init__(self, folders: Iterable[str], cores: float | None) -> None:
         self.folders = tuple(folders)
         self.cores = cores
-        """The node's ceiling: version 1 refuses a higher one below it."""
+        """The limit of the node: version 1 refuses a higher one below it."""
         self.files = _Open()
         self.homes: list[tuple[str, str]] = []
-        """Where those came from that were taken in: mount and folder."""
+        """Original groups of adopted processes: mount and folder."""
         for folder in self.folders:
             os.makedirs(folder, exist_ok=True)
 
@@ -111,7 +110,7 @@ class _Group:
         return tuple(f"{folder}/cgroup.procs" for folder in self.folders)
 
     def lead(self, pid: int) -> None:
-        """It enters by itself, through the entrances."""
+        """The process enters through the entrances."""
 
     def take(self, pid: int) -> None:
         self.homes = [(h.mount, h.folder) for h in hierarchies(pid)]
@@ -218,7 +217,7 @@ class Group2(_Group):
         return (None if quota == "max" else int(quota) / int(period)), weight / 100
 
     def set_memory(self, most: float) -> None:
-        with suppress(FileNotFoundError):  # the memory controller may not be ours
+        with suppress(FileNotFoundError):  # the memory controller may not be delegated
             write(f"{self.folder}/memory.max", str(int(most)))
 
     def read(self, before: UsageSample | None = None) -> UsageSample:
@@ -266,11 +265,11 @@ class Cgroup1:
         try:
             for base in self.bases.values():
                 os.makedirs(base, exist_ok=True)
-            # All of ours together weigh as much as one busy process on every core.
+            # All runs together have the weight of one busy process per core.
             top = f"{bases['cpu']}/headway/cpu.shares"
             write(top, str(1024 * (os.cpu_count() or 1)))
         except OSError as error:
-            raise Unavailable(f"cgroup version 1 is not ours to use: {error}") from None
+            raise Unavailable(f"permission denied for cgroup version 1: {error}") from None
 
     def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
         group = Group1(self.bases, node)
@@ -287,7 +286,7 @@ class Cgroup1:
 
 
 class Cgroup2:
-    """Nodes and replicas as groups of version 2; root's, or a part that was delegated to us."""
+    """Nodes and replicas as groups of version 2, at the root or in a delegated part."""
 
     name = "cgroup2"
     prefix: tuple[str, ...] = ()

@@ -8,16 +8,16 @@ from time import monotonic, sleep
 from typing import NamedTuple
 
 REST = "headway-rest"
-"""A group of version 2 that hands its controllers on may hold no processes: they go here."""
+"""Child for the processes of a version 2 group that delegates its controllers."""
 CONTROLLERS = {"cpu", "memory", "io"}
 
 
 class Hierarchy(NamedTuple):
-    """One that is mounted, as a process sees it."""
+    """A mounted hierarchy, as a process sees it."""
 
     version: int
     controllers: tuple[str, ...]
-    """Of version 1; those of version 2 stand in its files."""
+    """Of version 1; version 2 lists them in its files."""
     mount: str
     folder: str
     """The group that the process is in."""
@@ -42,14 +42,14 @@ def hierarchies(pid: int | str = "self") -> list[Hierarchy]:
 
 
 def bases1() -> dict[str, str]:
-    """Version 1: controller to the folder in which our own group lies."""
+    """Version 1: each controller and the folder of our own group."""
     wanted = ("cpu", "cpuacct", "memory", "blkio")
     found = {c: h.folder for h in hierarchies() for c in h.controllers if c in wanted}
     return {c: folder for c, folder in found.items() if os.path.isdir(folder)}
 
 
 def bases2() -> list[str]:
-    """Version 2: where groups may be made: at the top if it is ours, else where we are."""
+    """Version 2: where groups can be created: at the root if writable, else in our own group."""
     for h in hierarchies():
         if h.version == 2:
             places = dict.fromkeys((h.mount, h.folder.removesuffix(f"/{REST}")))
@@ -58,7 +58,7 @@ def bases2() -> list[str]:
 
 
 def put(pid: str, folder: str) -> None:
-    """Into a group, or beside it where its own processes had to go."""
+    """Move a process into a group, or into its child for processes."""
     try:
         write(f"{folder}/cgroup.procs", pid)
     except OSError as error:
@@ -74,7 +74,7 @@ def _has_cpu(base: str) -> bool:
 
 
 def enable(folder: str) -> None:
-    """Switch the controllers on for what lies below."""
+    """Enable the controllers for child groups."""
     has = set(read(f"{folder}/cgroup.subtree_control").split())
     wanted = [c for c in read(f"{folder}/cgroup.controllers").split() if c in CONTROLLERS - has]
     if not wanted:
@@ -94,7 +94,7 @@ def enable(folder: str) -> None:
 
 
 def below(base: str, *names: str) -> str:
-    """A folder below, every level of which hands the controllers on."""
+    """Create a group; every level above it delegates the controllers."""
     for name in names:
         base = f"{base}/{name}"
         os.makedirs(base, exist_ok=True)
@@ -103,7 +103,7 @@ def below(base: str, *names: str) -> str:
 
 
 def number(text: str, name: str) -> int:
-    r"""What stands after a name that begins a line; 0: nothing does.
+    r"""The number after a name at the start of a line; 0 if there is none.
 
     >>> number("nr_periods 7\nnr_throttled 3\n", "nr_throttled ")
     3
@@ -136,7 +136,7 @@ def remove(folder: str) -> bool:
 
 
 def clear(folders: list[str], patience: float = 2.0) -> None:
-    """Remove groups and what is left below them, innermost first; the dying need a moment."""
+    """Remove groups and their children, innermost first; exiting processes take a moment."""
     until = monotonic() + patience
     for folder in folders:
         inner = [top for top, _, _ in os.walk(folder, topdown=False)]
@@ -145,13 +145,13 @@ def clear(folders: list[str], patience: float = 2.0) -> None:
 
 
 def leave(runs: Iterable[str]) -> None:
-    """The last one out takes down the folder of all runs."""
+    """Remove the folder of all runs if it is empty."""
     for run in runs:
         remove(os.path.dirname(run))
 
 
 def sweep(over: Callable[[str], bool]) -> None:
-    """Remove the groups of runs that are over and hold no process any more."""
+    """Remove the empty groups of ended runs."""
     for mount in dict.fromkeys([*bases1().values(), *bases2()]):
         for run in list(_folders(f"{mount}/headway")):
             inner = [top for top, _, _ in os.walk(run.path, topdown=False)]

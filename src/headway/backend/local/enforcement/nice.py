@@ -1,8 +1,8 @@
-"""Shares without control groups and without rights: jobs run nicely, and are paced.
+"""Shares without cgroups and privileges: replicas run under `nice` and are paced.
 
-A ceiling is kept by stopping and continuing the job (`pacer.py`). Weights become ceilings: once
-a second the node's cores are shared out by them among what each job can use, as the kernel
-would, and who gets less than it could use is held to that.
+A limit is enforced by stopping and continuing the processes (`pacer.py`). Weights become limits:
+once a second the cores of the node are divided by weight among what each replica can use, as the
+kernel would do, and a replica that gets less than it could use is limited to its part.
 """
 
 import os
@@ -17,7 +17,7 @@ from headway.backend.usage import UsageSample
 from headway.core.fairness.water_filling import share
 
 SHORT = 0.9
-"""Who uses less than this part of what it was given could not use more."""
+"""A replica that uses less than this part of its rate cannot use more."""
 
 
 class NiceGroup:
@@ -28,7 +28,7 @@ class NiceGroup:
         self.limit: float | None = None
         self.weight = 1.0
         self.rate: float | None = None
-        """What the pacer holds it to."""
+        """The rate that the pacer enforces."""
         self.demand = owner.cores(node)
         self.sample = UsageSample()
 
@@ -45,7 +45,7 @@ class NiceGroup:
         self.lead(pid)
 
     def release(self) -> None:
-        """Let its processes be: they are nobody's from now on, and `close` finds none to end."""
+        """Stop managing its processes; `close` does not kill them."""
         self._forget()
         self.leader = 0
 
@@ -61,7 +61,7 @@ class NiceGroup:
         return self.limit, self.weight
 
     def set_memory(self, most: float) -> None:
-        """Nothing here can hold a job to that."""
+        """Not enforced: there is no cgroup."""
 
     def read(self, before: UsageSample | None = None) -> UsageSample:
         del before
@@ -92,7 +92,7 @@ class NiceGroup:
             if number == SIGKILL:
                 return
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.leader, SIGCONT)  # who is stopped hears nothing
+                os.killpg(self.leader, SIGCONT)  # a stopped process handles no signal
 
     def close(self) -> bool:
         self._forget()
@@ -104,15 +104,15 @@ class NiceGroup:
 
 
 class Nice:
-    """Nodes and replicas where nothing but ordinary rights is needed."""
+    """Nodes and replicas of an ordinary user."""
 
     name = "nice"
     prefix = ("nice", "-n", "5")
-    """So that the pacer, and whoever works at this machine, come first."""
+    """The pacer and interactive users of the machine have precedence."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[float, float | None]] = {}
-        """Cores, and the ceiling where its CPUs are more than that."""
+        """Cores, and the limit of the node if it has more CPUs than cores."""
         self.groups: dict[int, NiceGroup] = {}
         self.looked = 0.0
         self._pacer: subprocess.Popen[bytes] | None = None
@@ -128,7 +128,7 @@ class Nice:
         return NiceGroup(self, node)
 
     def look(self) -> None:
-        """Measure every job, and adjust what each is held to; at most once in half a second."""
+        """Measure every replica and adjust its rate, at most every half second."""
         now = monotonic()
         elapsed = now - self.looked
         if elapsed < 0.5:
@@ -139,7 +139,7 @@ class Nice:
         self.adjust()
 
     def adjust(self) -> None:
-        if self._pacer is not None and self._pacer.poll() is not None:  # somebody killed it
+        if self._pacer is not None and self._pacer.poll() is not None:  # it was killed
             self._pacer = None
             for group in self.groups.values():
                 group.signal(SIGCONT)

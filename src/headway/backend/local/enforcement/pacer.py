@@ -1,7 +1,7 @@
-"""A process of its own that holds jobs to a rate by stopping and continuing them.
+"""A process that limits jobs to a rate by stopping and continuing them.
 
-It reads lines `LEADER RATE` (the leader of a process group; cores, or `-` for no ceiling) and lives
-as long as its input: when Headway dies, however it dies, every job is continued and goes on.
+It reads lines `LEADER RATE` (the leader of a process group; cores, or `-` for no limit) and exits
+with its input: when Headway dies, every job is continued.
 Standard library only.
 """
 
@@ -15,13 +15,13 @@ from headway.backend.local.enforcement import procfs
 
 PERIOD = 0.05
 SAVED = 0.2
-"""Seconds of its rate that a job may save up."""
+"""Seconds of its rate that a job may accumulate."""
 LOOK = 1.0
 """Seconds between two searches for a job's processes."""
 
 
 class Paced:
-    """One job: a bucket that fills at its rate and that its use empties."""
+    """A token bucket of one job: filled at its rate, emptied by its use."""
 
     def __init__(self, leader: int, rate: float, now: float) -> None:
         self.leader, self.rate, self.at = leader, rate, now
@@ -33,7 +33,7 @@ class Paced:
         return sum(s.cpu for s in map(procfs.stat, self.pids) if s)
 
     def found(self, pids: list[int]) -> None:
-        """Its processes now: what those had used that are new here is not held against it."""
+        """Its present processes. What new ones used before is not counted."""
         if pids and pids != self.pids:
             self.pids = pids
             self.used = self._used()
@@ -55,7 +55,7 @@ class Paced:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for Headway, which then tells us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Headway handles Ctrl-C
     jobs: dict[int, Paced] = {}
     looked, text = 0.0, b""
     while True:

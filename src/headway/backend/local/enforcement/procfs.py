@@ -12,7 +12,7 @@ class Stat(NamedTuple):
     pid: int
     group: int
     cpu: float
-    """Core-seconds of its own and of the children that it has buried."""
+    """Core-seconds, including reaped children."""
     memory: int
     """Bytes resident."""
 
@@ -43,7 +43,7 @@ def groups(leaders: set[int]) -> dict[int, list[Stat]]:
 
 
 def descendants(pid: int) -> list[int]:
-    """A process and everything below it."""
+    """A process and its descendants."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -59,7 +59,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """As it was started with; empty where it is not ours to read."""
+    """The environment it was started with; empty if it cannot be read."""
     with suppress(OSError):
         with open(f"/proc/{pid}/environ", "rb") as file:
             pairs = file.read().decode(errors="replace").split("\0")
@@ -68,7 +68,7 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def marked(**marks: str) -> list[int]:
-    """Processes that carry all of these in their environment: what a job has left behind."""
+    """Processes with all of these variables: what an ended replica left."""
     wanted = {f"{name}={value}".encode() for name, value in marks.items()}
     found = []
     for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):
@@ -79,7 +79,7 @@ def marked(**marks: str) -> list[int]:
 
 
 def available_memory() -> int:
-    """Bytes that could be had without pushing anybody out."""
+    """Bytes available without swapping."""
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):

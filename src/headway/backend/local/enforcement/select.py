@@ -1,4 +1,4 @@
-"""How shares are enforced here: chosen by itself, and shown."""
+"""Select how shares are enforced on this machine."""
 
 import os
 from typing import Protocol
@@ -8,9 +8,9 @@ from headway.backend.local.enforcement.nice import Nice
 from headway.errors import ConfigError, Denied
 
 ABOUT = {
-    "cgroup2": "cgroup v2 (kernel weights and ceilings)",
-    "cgroup1": "cgroup v1 (kernel weights and ceilings)",
-    "nice": "nice and pacing (no cgroup is ours to use)",
+    "cgroup2": "cgroup v2 (kernel weights and limits)",
+    "cgroup1": "cgroup v1 (kernel weights and limits)",
+    "nice": "nice and pacing (no writable cgroup)",
 }
 
 
@@ -19,11 +19,11 @@ class Enforcement(Protocol):
     def name(self) -> str: ...
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What a job's command is started through."""
+        """Words before the command of a replica."""
         ...
 
     def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
-        """`ceiling`: where its CPUs are more than its cores."""
+        """`ceiling`: the limit of a node that has more CPUs than cores."""
         ...
 
     def group(self, node: str, name: str) -> Group: ...
@@ -31,7 +31,7 @@ class Enforcement(Protocol):
 
 
 def choose(run: str, wanted: str = "") -> Enforcement:
-    """The best that can be had; `wanted` (HEADWAY_ENFORCEMENT) insists on one."""
+    """The best one available; `wanted` (HEADWAY_ENFORCEMENT) requires a certain one."""
     wanted = wanted or os.environ.get("HEADWAY_ENFORCEMENT", "auto")
     if wanted not in ("auto", *ABOUT):
         raise ConfigError(
