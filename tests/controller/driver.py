@@ -18,12 +18,23 @@ def workers(count, most=None):
 
 class Driver:
     def __init__(
-        self, disk=None, *, foreign=False, now=0.0, found=(), time_limit=None, ttl=None, **spec
+        self,
+        disk=None,
+        *,
+        foreign=False,
+        now=0.0,
+        found=(),
+        time_limit=None,
+        ttl=None,
+        config=None,
+        **spec,
     ):
         """`disk`: the states that an earlier process persisted; `found`: what it left running."""
         self.now, self.disk = now, {} if disk is None else disk
         self.spec = JobSpec(**{"checkpoint": Mode.SDK, "grace": 10.0, **spec})
-        self.controller = Controller(Config(start_timeout=100.0, stuck_timeout=30.0))
+        self.controller = Controller(
+            Config(start_timeout=100.0, stuck_timeout=30.0, **(config or {}))
+        )
         self.sent, self.persists, self.saves = [], True, {}
         for name in "ab":
             self.event(e.NodeChanged(node(name)))

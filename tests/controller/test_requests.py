@@ -85,6 +85,13 @@ def test_a_running_job_that_cannot_save_is_not_paused():
     assert x.job.paused, "without replicas any job can wait"
 
 
+def test_a_running_job_is_not_paused_where_jobs_cannot_be_suspended():
+    x = Driver(config={"can_suspend": False})
+    x.start()
+    x.ask("pause")
+    assert not x.job.paused
+
+
 def test_a_pause_that_had_only_begun_at_a_crash_is_requested_again():
     x = Driver()
     x.start()

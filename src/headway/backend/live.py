@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import assert_never
 
@@ -62,6 +63,7 @@ class LiveBackend:
         finishes by itself.
         """
         self.platform, self.clock, self.endless = platform, clock, endless
+        config = replace(config, can_suspend=platform.capabilities.suspend)
         self.jobs, self.controller = jobs, Controller(config)
         self.monitor = Monitor(platform, folder, self.jobs)
         self.inbox = Inbox(folder)

@@ -25,8 +25,10 @@ FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Timeouts and delays of the controller."""
+    """Timeouts and delays of the controller, and what it must know of its platform."""
 
+    can_suspend: bool = True
+    """Whether the platform can suspend running jobs; otherwise they cannot be paused."""
     start_timeout: Seconds = 900.0
     """For a replica to run after its start; large images take their time."""
     stuck_timeout: Seconds = 30.0

@@ -38,5 +38,6 @@ def _pause(job: JobRecord, paused: bool) -> list[Command]:
 
 
 def _can_pause(job: JobRecord) -> bool:
-    """Without replicas any job can wait; with replicas it must be able to save."""
-    return not job.replicas or (job.phase is Phase.RUNNING and job.checkpoints)
+    """Without replicas any job can wait; with replicas it must be suspended."""
+    can_suspend = job.checkpoints and job.config.can_suspend
+    return not job.replicas or (job.phase is Phase.RUNNING and can_suspend)

@@ -40,7 +40,7 @@ def ask(folder: RunDirectory, request: Request) -> str:
                 f"run {folder.id} does not answer", hint="its Headway process may be stopped"
             )
         sleep(0.05)
-    return _answer(folder, request)
+    return _answer(folder, request, phases[request.job])
 
 
 def _needless(folder: RunDirectory, request: Request, phase: Phase) -> str:
@@ -54,7 +54,7 @@ def _needless(folder: RunDirectory, request: Request, phase: Phase) -> str:
     return "it is paused" if phase is Phase.PAUSED else ""
 
 
-def _answer(folder: RunDirectory, request: Request) -> str:
+def _answer(folder: RunDirectory, request: Request, phase: Phase) -> str:
     lines = [x for x in journal.read(folder.journal) if request in x["seen"].requests]
     line = lines[-1] if lines else {}
     known = [*(line.get("outcomes") or ()), *line.get("refused", ())]
@@ -63,4 +63,8 @@ def _answer(folder: RunDirectory, request: Request) -> str:
     for outcome in mine:
         if isinstance(outcome, Refused | Failed):
             return outcome.why
-    return "it is not running" if request.wish == "move" and not mine else ""
+    if mine or request.wish not in ("move", "pause"):
+        return ""
+    if phase is Phase.RUNNING:
+        return f"this platform cannot {request.wish} running jobs"
+    return "it is not running" if request.wish == "move" else ""
