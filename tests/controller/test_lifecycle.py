@@ -35,6 +35,14 @@ def test_a_job_runs_when_all_of_its_replicas_do():
     assert (x.phase, x.disk["x"].phase) == (Phase.RUNNING, Phase.RUNNING)
 
 
+def test_a_replica_that_is_reported_running_twice_runs_once():
+    x = Driver()
+    x.start()
+    x.sent.clear()
+    x.runs("main-0")
+    assert x.sent == []
+
+
 def test_ranks_follow_the_job_and_not_the_placement():
     tasks = (Task(name="ps"), *workers(2), Task(name="chief"))
     x = Driver(tasks=tasks)

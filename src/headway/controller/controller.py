@@ -223,9 +223,7 @@ class Controller:
             case CheckpointRead(checkpoint=checkpoint):
                 return transfer.checkpoint_read(job, r, checkpoint, now)
             case ShareInEffect(limit=limit, weight=weight):
-                r.in_effect = limit, weight
-                if job.new.foreign and not r.running:
-                    r.limit, r.weight = limit, weight
+                lifecycle.share_in_effect(job, r, limit, weight)
             case ReplicaNotice(notice=notice):
                 self.news.notices[r.id] = notice
                 self.news.disturbed[r.node] = None
@@ -263,8 +261,9 @@ class Controller:
                     for a in replicas
                     if (r := self.records.replica(a.replica)) is not None and r.attempt == a.attempt
                 ]
-                if current:
-                    return lifecycle.start_failed(self.jobs[name], tuple(current), event, now)
+                if name not in self.jobs:
+                    return []
+                return lifecycle.start_failed(self.jobs[name], tuple(current), event, now)
             case DeleteJob(job=name) if name in self.jobs:
                 job = self.jobs[name]
                 job.deleting, job.delete_at = False, now + self.config.retry_command
@@ -288,8 +287,7 @@ class Controller:
                 self.news.replicas[r.id] = r
                 self.news.notices[r.id] = f"its share was not set: {reason}"
             case RequestCheckpoint():
-                if r.transfer is not None:
-                    r.deadline = now
+                r.deadline = now if r.transfer is not None else r.deadline
             case _:
                 assert_never(command)
 

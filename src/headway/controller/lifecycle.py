@@ -21,7 +21,7 @@ from headway.controller.phases import Cause, allows
 from headway.controller.records import Config, JobRecord, ReplicaRecord
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Trigger
-from headway.core.model.units import NodeId, ReplicaId, Seconds
+from headway.core.model.units import Cores, NodeId, ReplicaId, Seconds
 
 KILLED = 137
 """Exit code of a replica that disappeared."""
@@ -76,6 +76,13 @@ def _run_if_all_run(job: JobRecord) -> bool:
     job.requeues = 0
     job.go(Cause.RUN, Phase.RUNNING)
     return True
+
+
+def share_in_effect(job: JobRecord, r: ReplicaRecord, limit: Cores | None, weight: float) -> None:
+    """A foreign replica has a share already before it is seen running."""
+    r.in_effect = limit, weight
+    if job.new.foreign and not r.running:
+        r.limit, r.weight = limit, weight
 
 
 def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds) -> list[Command]:
