@@ -8,6 +8,7 @@ import json
 from contextlib import suppress
 from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socket import SHUT_RDWR
 from threading import Condition, Thread, Timer
 from time import monotonic, sleep
 from urllib.parse import parse_qs, urlsplit
@@ -41,9 +42,10 @@ class FakeCluster:
         """They end what is to go, a moment later."""
         self.calls = []
         self.changed = Condition()
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.closed = False
+        self.clients = []
+        self.server = Server(("127.0.0.1", 0), Handler)
         self.server.fake = self
-        self.server.daemon_threads = True
         Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
         for name in nodes:
             self.put("nodes", node(name, cpu))
@@ -51,11 +53,17 @@ class FakeCluster:
     def api(self):
         made = Configuration()
         made.host = f"http://127.0.0.1:{self.server.server_port}"
-        return Api(ApiClient(made))
+        self.clients.append(ApiClient(made))
+        return Api(self.clients[-1])
 
     def close(self):
+        """End every connection: watches would hold theirs, and a thread each, for a minute."""
+        self.closed = True
         self.server.shutdown()
+        self.server.end_connections()
         self.server.server_close()
+        for client in self.clients:
+            client.rest_client.pool_manager.clear()
 
     # -- for tests -------------------------------------------------------------------------------
 
@@ -146,6 +154,27 @@ def _selected(each, selector):
     return not key or labels.get(key) == value
 
 
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, *args):
+        self._connections = set()
+        super().__init__(*args)
+
+    def process_request(self, request, client_address):
+        self._connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def end_connections(self):
+        for each in list(self._connections):
+            with suppress(OSError):  # its handler may have closed it
+                each.shutdown(SHUT_RDWR)
+
+
 class Handler(BaseHTTPRequestHandler):
     """One request: a method each verb."""
 
@@ -228,9 +257,9 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        while kind in self.fake.dead:
+        while kind in self.fake.dead and not self.fake.closed:
             sleep(0.05)
-        while monotonic() < end:
+        while monotonic() < end and not self.fake.closed:
             with self.fake.changed:
                 if since < self.fake.compacted:
                     self._line("ERROR", {"code": 410, "message": "too old", "metadata": {}})

@@ -462,6 +462,7 @@ def test_a_run_makes_its_jobs_and_takes_them_away(fake, tmp_path):
     again = start()
     assert again.controller.jobs["x"].phase is Phase.STARTING
     again.platform.cluster.close()
+    again.platform.events.close()
     fake.pod("x-worker-0-1", "Succeeded")
     leader.until(lambda: backend.over)
     outcomes = {j.id: (j.phase, j.reason) for j in backend.controller.jobs.values()}

@@ -64,3 +64,4 @@ class TestKubernetes(BackendContract):
         again = platform.restarted()
         assert [r.node for r in Seen(again).look().running] == ["a"]
         again.platform.cluster.close()
+        again.platform.events.close()
