@@ -7,10 +7,11 @@ import pytest
 import yaml
 
 from headway.core.model.job import Phase
-from headway.deploy.crd import custom_resource, schema
+from headway.deploy import render
+from headway.deploy.crd import schema
 from headway.errors import ConfigError
 from headway.spec.load import parse
-from headway.spec.manifest import TrainingJob
+from headway.spec.manifest import GROUP, NAME, PLURAL, VERSION, TrainingJob
 from headway.spec.status import TrainingJobStatus
 from manifests import WHOLE, WRONG, WRONG_ON_A_CLUSTER, changed
 from structural import faults
@@ -102,8 +103,11 @@ def test_the_phases_are_those_of_the_core():
 
 
 def test_the_resource_scales_by_elastic_replicas_and_is_short_named_tj():
-    found = custom_resource()["spec"]
+    (resource,) = render.objects("crd", render.Values())
+    found = resource["spec"]
     (version,) = found["versions"]
+    assert (found["group"], found["names"]["plural"], version["name"]) == (GROUP, PLURAL, VERSION)
+    assert resource["metadata"]["name"] == NAME
     assert found["names"]["shortNames"] == ["tj"]
     assert version["subresources"]["scale"]["specReplicasPath"] == ".spec.elasticReplicas"
     assert version["subresources"]["status"] == {}

@@ -9,9 +9,7 @@ import pytest
 import yaml
 
 from headway.deploy import render
-from headway.deploy.crd import custom_resource
-from headway.deploy.objects import Values
-from headway.deploy.rbac import AT_HOME, EVERYWHERE, rights
+from headway.deploy.render import Values
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,20 +56,20 @@ def test_chart_and_base_have_the_same_objects(values):
         for made in yaml.safe_load_all(body)
     ]
     assert chart == base
-    assert render.stream(values) == render.objects.namespace(values) + base
+    assert render.stream(values) == render.objects("namespace", values) + base
 
 
 def test_every_value_of_the_chart_is_used():
     chart = render.chart(Values())
     whole = "".join(body for name, body in chart.items() if name.startswith("templates/"))
-    assert all(f".Values.{name} " in whole for name, _ in render.CHOICES.values())
+    assert all(f".Values.{name} " in whole for name in render.CHOICES.values())
 
 
 def test_the_base_lists_every_file():
     base = render.kustomize(Values())
     listed = yaml.safe_load(base["kustomization.yaml"])["resources"]
     assert set(listed) == set(base) - {"kustomization.yaml"}
-    assert yaml.safe_load(base["crd.yaml"]) == custom_resource()
+    assert [yaml.safe_load(base["crd.yaml"])] == render.objects("crd", Values())
 
 
 def granted(rules):
@@ -83,9 +81,14 @@ def granted(rules):
     }
 
 
+def rules(kind):
+    made = render.objects("rbac", Values())
+    return next(o["rules"] for o in made if (o["kind"], o["metadata"]["name"]) == (kind, "headway"))
+
+
 def test_the_operator_has_exactly_these_permissions():
     read = {"get", "list", "watch"}
-    assert granted(EVERYWHERE) == {
+    assert granted(rules("ClusterRole")) == {
         ("", "pods"): read | {"create", "delete", "patch"},
         ("", "pods/binding"): {"create"},
         ("", "pods/resize"): {"patch"},
@@ -100,11 +103,11 @@ def test_the_operator_has_exactly_these_permissions():
         ("headway.dev", "trainingjobs/status"): {"patch"},
         ("headway.dev", "trainingjobs/finalizers"): {"update"},
     }
-    assert {resource for _, resource in granted(AT_HOME)} == {"leases"}
+    assert {resource for _, resource in granted(rules("Role"))} == {"leases"}
 
 
 def test_no_role_grants_secrets_proxies_or_wildcards():
-    for made in rights("headway", {}):
+    for made in render.objects("rbac", Values()):
         for (group, resource), verbs in granted(made.get("rules", ())).items():
             assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log", "configmaps")
             assert "*" not in {group, resource, *verbs}
@@ -112,7 +115,7 @@ def test_no_role_grants_secrets_proxies_or_wildcards():
 
 
 def test_the_operator_runs_without_privileges():
-    (deployment,) = render.objects.operator(Values())
+    (deployment,) = render.objects("operator", Values())
     assert deployment["spec"]["replicas"] == 2
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]

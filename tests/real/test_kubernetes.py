@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from headway.deploy import render
-from headway.deploy.objects import Values
+from headway.deploy.render import Values
 from headway.spec.manifest import NAME
 
 HOME = "headway-system"

@@ -13,7 +13,7 @@ from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatf
 from headway.backend.live import LiveBackend
 from headway.core.model.decision import Place
 from headway.deploy import render
-from headway.deploy.objects import Values
+from headway.deploy.render import Values
 from headway.spec.manifest import NAME, TrainingJobSpec
 from headway.spec.runnable import RunnableJob
 

@@ -16,7 +16,7 @@ import yaml
 
 from headway.backend.kubernetes.platform.pod_builder import Owner, to_pod, to_service
 from headway.deploy import render
-from headway.deploy.objects import Values
+from headway.deploy.render import Values
 from headway.spec.manifest import NAME, TrainingJob
 from headway.spec.status import TrainingJobStatus
 from manifests import JOB, WHOLE, WRONG, WRONG_ON_A_CLUSTER, changed
@@ -249,7 +249,7 @@ def test_who_may_edit_a_namespace_may_edit_its_training_jobs(kubectl, namespace)
 
 
 def test_the_operator_fits_the_strictest_standard(kubectl, installed):
-    (deployment,) = render.objects.operator(Values(namespace=installed))
+    (deployment,) = render.objects("operator", Values(namespace=installed))
     meta = {"name": "trial", "namespace": installed}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
     spec = deployment["spec"]["template"]["spec"]

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from headway import __version__
+from headway.errors import ConfigError
 
 app = typer.Typer(help="Run Headway on a Kubernetes cluster.", no_args_is_help=True)
 
@@ -42,13 +43,15 @@ def manifests(
     """
     from headway.cli.output import print_json
     from headway.deploy import render
-    from headway.deploy.objects import Values
 
-    values = render.check(Values(namespace=namespace, image=image, replicas=replicas))
-    if out is not None or helm:
-        written = [str(path) for path in render.write_files(values, out, helm=helm)]
+    values = render.check(render.Values(namespace=namespace, image=image, replicas=replicas))
+    if helm and out is None:
+        raise ConfigError("--helm writes several files", where="--helm", hint="add --out DIRECTORY")
+    if out is not None:
+        files = render.chart(values) if helm else render.kustomize(values)
+        written = [str(path) for path in render.write(files, out)]
         print_json(written) if as_json else typer.echo("\n".join(written))
     elif as_json:
-        print_json(render.as_list(values))
+        print_json({"apiVersion": "v1", "kind": "List", "items": render.stream(values)})
     else:
         typer.echo(render.text(render.stream(values)), nl=False)

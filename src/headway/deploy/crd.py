@@ -1,4 +1,4 @@
-"""The custom resource `TrainingJob`, generated from the models of the manifest.
+"""The schema of the custom resource `TrainingJob`, generated from the models of the manifest.
 
 An API server needs a *structural* schema: every node has a type, without references and unions.
 This module converts pydantic's schema to it.
@@ -6,61 +6,10 @@ This module converts pydantic's schema to it.
 
 from typing import Any
 
-from headway.spec.manifest import GROUP, NAME, PLURAL, VERSION, TrainingJob
+from headway.spec.manifest import TrainingJob
 from headway.spec.status import TrainingJobStatus
 
 Schema = dict[str, Any]
-
-COLUMNS = (
-    ("Phase", "string", ".status.phase", 0),
-    ("Replicas", "integer", ".status.replicas", 0),
-    ("Priority", "integer", ".spec.priority", 1),
-    ("Started", "date", ".status.startTime", 0),
-    ("Finished", "date", ".status.finishTime", 0),
-    ("Age", "date", ".metadata.creationTimestamp", 0),
-    ("Reason", "string", ".status.reason", 1),
-)
-"""Columns of `kubectl get tj`; those of priority 1 only with `-o wide`."""
-
-
-def custom_resource() -> Schema:
-    """Return the CustomResourceDefinition."""
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": NAME},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced",
-            "names": {
-                "kind": "TrainingJob",
-                "listKind": "TrainingJobList",
-                "plural": PLURAL,
-                "singular": "trainingjob",
-                "shortNames": ["tj"],
-            },
-            "versions": [
-                {
-                    "name": VERSION,
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": schema()},
-                    "subresources": {
-                        "status": {},
-                        "scale": {
-                            "specReplicasPath": ".spec.elasticReplicas",
-                            "statusReplicasPath": ".status.replicas",
-                            "labelSelectorPath": ".status.selector",
-                        },
-                    },
-                    "additionalPrinterColumns": [
-                        {"name": n, "type": t, "jsonPath": p} | ({"priority": q} if q else {})
-                        for n, t, p, q in COLUMNS
-                    ],
-                }
-            ],
-        },
-    }
 
 
 def schema() -> Schema:

@@ -1,62 +1,78 @@
 """Render the objects as a stream of YAML, a Kustomize base, or a Helm chart.
 
-All three have the same objects. In the chart, the values that a user can choose are template
-expressions.
+All three have the same objects, from the templates beside this file. In the chart, the values that
+a user can choose are template expressions.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import yaml
 
 from headway import __version__
-from headway.deploy import objects
-from headway.deploy.crd import custom_resource
-from headway.deploy.objects import Values
-from headway.deploy.rbac import rights
+from headway.deploy.crd import schema
 from headway.errors import ConfigError
 
 Plain = dict[str, Any]
-
-PARTS: dict[str, Callable[[Values], list[Plain]]] = {
-    "namespace": objects.namespace,
-    "crd": lambda _: [custom_resource()],
-    "rbac": lambda values: rights(values.namespace, objects.labels()),
-    "operator": objects.operator,
-}
+PARTS = ("namespace", "crd", "rbac", "operator")
 """In the order in which to apply them."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """The values that an installation can choose."""
+
+    namespace: str = "headway"
+    image: str = f"headway:{__version__}"
+    replicas: int | str = 2
+    """One is the leader, the others are standby."""
+    cpu: str = "100m"
+    memory: str = "128Mi"
+    most_memory: str = "512Mi"
+
+
 CHOICES = {
-    "image": ("image", "Image of the operator, with headway[kubernetes] installed."),
-    "replicas": ("replicas", "Replicas: one leader, the others standby."),
-    "cpu": ("resources.cpu", "CPU request; there is no CPU limit."),
-    "memory": ("resources.memory", "Memory request."),
-    "most_memory": ("resources.mostMemory", "Memory limit."),
+    "image": "image",
+    "replicas": "replicas",
+    "cpu": "resources.cpu",
+    "memory": "resources.memory",
+    "most_memory": "resources.mostMemory",
 }
-"""Values of the chart: field of `Values`, name in the chart, and description."""
+"""Values of the chart: field of `Values`, and name in the chart."""
 
 
-CHART = {
-    "apiVersion": "v2",
-    "name": "headway",
-    "description": "A resource manager for deep-learning training jobs",
-    "type": "application",
-    "version": __version__,
-    "appVersion": __version__,
-    "kubeVersion": ">=1.33.0-0",
-}
+def _template(name: str) -> str:
+    return (files("headway.deploy") / "templates" / f"{name}.yaml").read_text("utf-8")
+
+
+def objects(part: str, values: Values) -> list[Plain]:
+    """Return the objects of a template, in which `$image` stands for the value `image`."""
+    given = asdict(values) | {"version": __version__, "schema": schema()}
+    known = {f"${name}": value for name, value in given.items()}
+    return [_filled(each, known) for each in yaml.safe_load_all(_template(part))]
+
+
+def _filled(node: Any, known: Plain) -> Any:
+    if isinstance(node, dict):
+        return {key: _filled(value, known) for key, value in node.items()}
+    if isinstance(node, list):
+        return [_filled(each, known) for each in node]
+    return known.get(node, node)
 
 
 def stream(values: Values) -> list[Plain]:
     """Return every object, in the order in which to apply them."""
-    return [each for part in PARTS.values() for each in part(values)]
+    return [each for part in PARTS for each in objects(part, values)]
 
 
 def kustomize(values: Values) -> dict[str, str]:
     """Return the files of a Kustomize base, by name."""
-    base = {f"{name}.yaml": text(part(values)) for name, part in PARTS.items()}
+    base = {f"{part}.yaml": text(objects(part, values)) for part in PARTS}
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
@@ -69,29 +85,19 @@ def chart(values: Values) -> dict[str, str]:
     """Return the files of a Helm chart, by name, with these default values. Helm creates the
     namespace.
     """
-    words = {field: f"{{{{ .Values.{name} | quote }}}}" for field, (name, _) in CHOICES.items()}
+    words = {field: f"{{{{ .Values.{name} | quote }}}}" for field, name in CHOICES.items()}
     words["replicas"] = "{{ .Values.replicas }}"  # a number
     templates = Values(namespace="{{ .Release.Namespace | quote }}", **words)
+    given = {k: yaml.safe_dump(v).partition("\n")[0] for k, v in asdict(values).items()}
     return {
-        "Chart.yaml": text([CHART]),
-        "values.yaml": _values_file(values),
-        "crds/trainingjobs.yaml": text(PARTS["crd"](templates)),
+        "Chart.yaml": text(objects("Chart", values)),
+        "values.yaml": Template(_template("values")).substitute(given),
+        "crds/trainingjobs.yaml": text(objects("crd", templates)),
         **{
-            f"templates/{name}.yaml": _unquoted(text(PARTS[name](templates)))
-            for name in ("rbac", "operator")
+            f"templates/{part}.yaml": _unquoted(text(objects(part, templates)))
+            for part in ("rbac", "operator")
         },
     }
-
-
-def as_list(values: Values) -> Plain:
-    return {"apiVersion": "v1", "kind": "List", "items": stream(values)}
-
-
-def write_files(values: Values, folder: Path | None, *, helm: bool = False) -> list[Path]:
-    """Write a Kustomize base, or a Helm chart, into this directory."""
-    if folder is None:
-        raise ConfigError("--helm writes several files", where="--helm", hint="add --out DIRECTORY")
-    return write(chart(values) if helm else kustomize(values), folder)
 
 
 def write(files: dict[str, str], folder: Path) -> list[Path]:
@@ -139,15 +145,3 @@ def text(found: Iterable[Plain]) -> str:
 def _unquoted(body: str) -> str:
     """Remove the quotes that YAML adds to template expressions."""
     return re.sub(r"'(\{\{ [^}]* \}\})'", r"\1", body)
-
-
-def _values_file(values: Values) -> str:
-    lines: list[str] = []
-    for field, (name, about) in CHOICES.items():
-        group, _, key = name.rpartition(".")
-        if group and f"{group}:" not in lines:
-            lines.append(f"{group}:")
-        indent = "  " if group else ""
-        given = yaml.safe_dump(getattr(values, field)).partition("\n")[0]
-        lines += [f"{indent}# {about}", f"{indent}{key}: {given}"]
-    return "\n".join(lines) + "\n"
