@@ -2,16 +2,18 @@
 
 import pytest
 
-from headway.backend.kubernetes.platform.pod_builder import FOLDER, Owner, to_pod, to_service
+from headway.backend.kubernetes.platform.pod_builder import FOLDER, to_pod, to_service
+from headway.core.model.units import ReplicaId
 from headway.spec.manifest import TrainingJob
 from manifests import JOB, WHOLE, changed
 
-OWNER = Owner(name="vae", namespace="team-a", uid="1-2-3")
+OWNER = {"metadata": {"name": "vae", "namespace": "team-a", "uid": "1-2-3"}}
 
 
-def pod(manifest, task=0, **told):
+def pod(manifest, task=0):
     spec = TrainingJob.model_validate(manifest).spec
-    return to_pod(OWNER, spec, spec.tasks[task], 1, attempt=2, env=told)
+    replica = ReplicaId.of("vae", spec.tasks[task].name, 1)
+    return to_pod(OWNER, spec, replica, 2, (replica,))
 
 
 def training(made):
@@ -19,13 +21,14 @@ def training(made):
 
 
 def test_a_small_job_is_a_small_pod():
-    made = pod(JOB, HEADWAY_JOB="vae")
-    assert made["metadata"]["name"] == "vae-worker-1"
+    made = pod(JOB)
+    assert made["metadata"]["name"] == "vae-worker-1-2"
     assert made["metadata"]["labels"] == {
         "headway.dev/job": "vae",
         "headway.dev/task": "worker",
         "headway.dev/replica": "worker-1",
         "headway.dev/gang": "vae",
+        "headway.dev/attempt": "2",
     }
     assert made["metadata"]["ownerReferences"][0]["uid"] == "1-2-3"
     assert made["spec"]["schedulerName"] == "headway"
@@ -78,7 +81,7 @@ def test_everything_that_a_manifest_can_say_is_in_the_pod():
 
 
 def test_a_template_comes_first_and_we_go_over_it():
-    made = pod(WHOLE, task=1, HEADWAY_JOB="vae")
+    made = pod(WHOLE, task=1)
     assert made["spec"]["serviceAccountName"] == "trainer"
     assert made["spec"]["automountServiceAccountToken"] is True
     assert made["metadata"]["labels"]["team"] == "a"
@@ -94,10 +97,8 @@ def test_a_template_comes_first_and_we_go_over_it():
     }
     template = {"spec": {"containers": [own], "volumes": [{"name": "mine", "emptyDir": {}}]}}
     inside = training(pod(changed("spec.tasks.1.podTemplate", template, WHOLE), task=1))
-    assert inside["env"] == [
-        {"name": "HOME", "value": "/data"},
-        {"name": "LR", "value": "0.001"},
-    ]
+    env = [(e["name"], e["value"]) for e in inside["env"] if e["name"] in ("HOME", "LR")]
+    assert env == [("HOME", "/data"), ("LR", "0.001")]
     assert inside["securityContext"] == {}
     assert inside["resources"]["requests"]["cpu"] == "500m"
     assert inside["resources"]["requests"]["amd.com/gpu"] == "1"

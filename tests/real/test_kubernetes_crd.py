@@ -14,7 +14,8 @@ import image
 import pytest
 import yaml
 
-from headway.backend.kubernetes.platform.pod_builder import Owner, to_pod, to_service
+from headway.backend.kubernetes.platform.pod_builder import to_pod, to_service
+from headway.core.model.units import ReplicaId
 from headway.deploy import render
 from headway.deploy.render import Values
 from headway.spec.manifest import NAME, TrainingJob
@@ -313,14 +314,13 @@ def test_a_pod_made_from_a_manifest_runs_and_finds_what_it_was_promised(kubectl,
     job = changed("spec.tasks", [TASK])
     made = json.loads(kubectl.done("create", *there, "-o", "json", given=job))
     spec = TrainingJob.model_validate(JOB | {"spec": made["spec"]}).spec
-    owner = Owner(name="vae", namespace=namespace, uid=made["metadata"]["uid"])
-    kubectl.done("create", given=to_service(owner))
-    told = {"HEADWAY_JOB": "vae"}
-    kubectl.done("create", given=to_pod(owner, spec, spec.tasks[0], 0, attempt=1, env=told))
-    bind(kubectl, namespace, "vae-worker-0")  # refused if anybody else had
-    phase = ["get", "pod", "vae-worker-0", *there, "-o", "jsonpath={.status.phase}"]
+    kubectl.done("create", given=to_service(made))
+    replica = ReplicaId.of("vae", spec.tasks[0].name, 0)
+    kubectl.done("create", given=to_pod(made, spec, replica, 1, (replica,)))
+    bind(kubectl, namespace, "vae-worker-0-1")  # refused if anybody else had
+    phase = ["get", "pod", "vae-worker-0-1", *there, "-o", "jsonpath={.status.phase}"]
     until(lambda: kubectl.done(*phase) in ("Succeeded", "Failed"), 60)
-    said = kubectl.done("logs", "vae-worker-0", *there)
+    said = kubectl.done("logs", "vae-worker-0-1", *there)
     assert kubectl.done(*phase) == "Succeeded", said
     assert said.splitlines() == [
         "uid 1000",

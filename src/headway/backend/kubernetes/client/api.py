@@ -17,6 +17,7 @@ from kubernetes.client import ApiClient, Configuration
 from headway import failpoint
 from headway.core.model.units import Seconds
 from headway.errors import ConfigError, Declined, Denied, Unreachable
+from headway.spec.manifest import GROUP, PLURAL, VERSION
 
 Plain = dict[str, Any]
 
@@ -30,6 +31,16 @@ CHANGES = {
     "json": "application/json-patch+json",
 }
 GONE = 410
+
+
+def pod_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def jobs_path(namespace: str) -> str:
+    """Of the TrainingJobs in a namespace; "": in all."""
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{GROUP}/{VERSION}{within}/{PLURAL}"
 
 
 class Api:

@@ -4,23 +4,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import monotonic
 
-from headway.backend.kubernetes.client.api import Api, Plain
+from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
 from headway.backend.kubernetes.client.fatal_thread import exit_process
-from headway.backend.kubernetes.client.informer import (
-    Changed,
-    Key,
-    Kind,
-    Reflector,
-    Store,
-    key_of,
-)
+from headway.backend.kubernetes.client.informer import Changed, Key, Kind, Reflector, Store, key_of
 from headway.backend.kubernetes.placement.filters import Around, crowded
 from headway.backend.kubernetes.placement.node_info import ready, takes_room
 from headway.backend.kubernetes.placement.quantities import allocatable, asked
-from headway.backend.kubernetes.platform import pod_status
+from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.worker import EventQueue, Worker
 from headway.controller.events import Event
-from headway.core.model.units import Seconds
+from headway.core.model.units import JobId, Seconds
 from headway.errors import BackendError, Declined, Denied, Unreachable
 
 PATIENCE: Seconds = 30.0
@@ -40,12 +33,11 @@ class ClusterCache:
         self._down: Callable[[BackendError], None] = lambda error: None
         self._changed: dict[str, Changed] = {}
         within = f"/namespaces/{namespace}" if namespace else ""
-        jobs = f"/apis/{pod_status.VERSION}{within}/trainingjobs"
-        mine = f"{pod_status.RUN}={run}" if run else f"!{pod_status.RUN}"
+        mine = f"{pod_builder.RUN}={run}" if run else f"!{pod_builder.RUN}"
         kinds = (
             Kind("nodes", "/api/v1/nodes"),
             Kind("pods", "/api/v1/pods"),
-            Kind("jobs", jobs, mine),
+            Kind("jobs", jobs_path(namespace), mine),
             Kind("claims", f"/api/v1{within}/persistentvolumeclaims"),
             Kind("volumes", "/api/v1/persistentvolumes"),
             Kind("classes", "/apis/storage.k8s.io/v1/storageclasses"),
@@ -117,12 +109,15 @@ class ClusterCache:
     def assume_not(self, key: Key) -> None:
         self._assumed.pop(key, None)
 
+    def job_id(self, namespace: str, name: str) -> JobId:
+        return JobId(name if self.namespace else f"{namespace}/{name}")
+
     def of_job(self, job: Plain) -> Iterator[Plain]:
         """The pods of a job, ended ones too."""
         about = job["metadata"]
         for (space, _), pod in list(self.pods.items()):
             labels = pod["metadata"].get("labels") or {}
-            if space == about["namespace"] and labels.get(pod_status.JOB) == about["name"]:
+            if space == about["namespace"] and labels.get(pod_builder.JOB) == about["name"]:
                 yield pod
 
     def is_up(self, node: str) -> bool:

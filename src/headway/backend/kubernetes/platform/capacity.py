@@ -9,7 +9,7 @@ from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.placement import feasibility, filters
 from headway.backend.kubernetes.placement.node_info import node_of, to_core
 from headway.backend.kubernetes.placement.quantities import allocatable, asked
-from headway.backend.kubernetes.platform import pod_status
+from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.kubernetes.platform.job_status import JobStatus
 from headway.controller.events import Event, NodeChanged
 from headway.core.model.job import JobSpec
@@ -101,7 +101,7 @@ class Capacity:
         total = len(self._cluster.nodes)
         listed = "; ".join(f"{count} of {total} nodes: {why}" for why, count in most)
         about = pod["metadata"]
-        which = (about.get("labels") or {}).get(f"{pod_status.LABEL}/task") or about["name"]
+        which = (about.get("labels") or {}).get(pod_builder.TASK) or about["name"]
         return f"no node fits {which}: {listed}"
 
 

@@ -11,16 +11,16 @@ from functools import partial
 from math import inf
 
 from headway.backend.clock import Clock
-from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.client.api import Plain, pod_path
 from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import Key, key_of
-from headway.backend.kubernetes.placement import feasibility, filters, gang_binder
+from headway.backend.kubernetes.placement import feasibility, filters
 from headway.backend.kubernetes.placement.node_info import OVER
 from headway.backend.kubernetes.placement.quantities import asked, resources
 from headway.backend.kubernetes.platform import pod_status
 from headway.backend.kubernetes.platform.capacity import Capacity
-from headway.backend.kubernetes.platform.pod_builder import SCHEDULER
-from headway.backend.kubernetes.platform.pod_status import LABEL, REPLICA
+from headway.backend.kubernetes.platform.pod_builder import GANG, REPLICA, SCHEDULER
+from headway.backend.kubernetes.platform.pod_runner import bind
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.controller.commands import Persist, Release, Start
 from headway.controller.events import (
@@ -43,9 +43,9 @@ SETTLED: Seconds = 1.0
 AGAIN: Seconds = 1.0
 LONGEST: Seconds = 60.0
 """Back-off between two attempts to bind a group: first, and longest."""
-SIZE = f"{LABEL}/gang-size"
+SIZE = f"{GANG}-size"
 GROUPS = (
-    f"{LABEL}/gang", "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name",
+    GANG, "training.kubeflow.org/job-name", "jobset.sigs.k8s.io/jobset-name",
     "batch.kubernetes.io/job-name", "job-name",
 )  # fmt: skip
 """Labels by which pods form a group; the first that a pod has counts."""
@@ -180,7 +180,7 @@ class ForeignPods:
             group.failed = {}
             return True
         for pod in bound:
-            path, uid = gang_binder.pod_path(pod), pod["metadata"]["uid"]
+            path, uid = pod_path(*key_of(pod)), pod["metadata"]["uid"]
             self._cluster.worker.do(partial(self._cluster.api.delete, path, grace=0, uid=uid))
         group.rests = self._clock() + AGAIN
         return False
@@ -248,7 +248,7 @@ class ForeignPods:
             self._told.pop(key_of(pod), None)
         api, around = self._cluster.api, self._cluster.around
         self._cluster.worker.do(
-            partial(gang_binder.bind, api, dict(group.pods), nodes, around),
+            partial(bind, api, dict(group.pods), nodes, around),
             failed=partial(self._not_bound, command, group),
         )
         return []

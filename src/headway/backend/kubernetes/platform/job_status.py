@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from headway.backend.kubernetes.client.api import Plain
-from headway.backend.kubernetes.platform import pod_status
+from headway.backend.kubernetes.client.api import Plain, jobs_path
+from headway.backend.kubernetes.platform import pod_builder
 from headway.controller.job_state import JobState, ReplicaState, from_plain, to_plain
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
@@ -56,6 +56,10 @@ class JobStatus:
         return str(self.job["metadata"]["namespace"])
 
     @property
+    def path(self) -> str:
+        return f"{jobs_path(self.namespace)}/{self.name}"
+
+    @property
     def waiting(self) -> bool:
         """Its spec may change and its tasks may be fitted to nodes."""
         ended = self.state.phase.ended or self.rejected[0]
@@ -66,7 +70,7 @@ class JobStatus:
         return any(r.replica == replica and r.attempt == attempt for r in self.state.replicas)
 
     def pod(self, replica: ReplicaId, attempt: int, gang: tuple[ReplicaId, ...]) -> Plain:
-        return pod_status.make(self.job, self.spec, replica, attempt, gang)
+        return pod_builder.to_pod(self.job, self.spec, replica, attempt, gang)
 
     def sample_pods(self) -> dict[str, Plain]:
         """A pod of each task, to see where it fits."""
@@ -100,7 +104,7 @@ class JobStatus:
             "failures": s.failures,
             "placement": {r.replica.name: r.node for r in s.replicas},
             "replicas": sum(r.replica.task in scalable or not scalable for r in s.replicas),
-            "selector": f"{pod_status.JOB}={self.name}",
+            "selector": f"{pod_builder.JOB}={self.name}",
             "conditions": list(self.conditions.values()),
             "enqueueTime": self.enqueued,
             "startTime": _timestamp(s.started_at, began),
@@ -201,8 +205,9 @@ def seconds(text: str) -> float:
 def spec_of(job: Plain) -> TrainingJobSpec:
     """Validated again: the schema in the API server may be of another version."""
     about = {k: job["metadata"][k] for k in ("name", "namespace")}
-    kind = {"apiVersion": pod_status.VERSION, "kind": pod_status.KIND}
-    text = json.dumps({**kind, "metadata": about, "spec": job["spec"]}, ensure_ascii=False)
+    text = json.dumps(
+        {**pod_builder.KIND, "metadata": about, "spec": job["spec"]}, ensure_ascii=False
+    )
     return parse(text, TrainingJob, where=f"{about['namespace']}/{about['name']}").spec
 
 

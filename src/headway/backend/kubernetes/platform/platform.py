@@ -12,7 +12,6 @@ from typing import ClassVar
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.placement import gang_binder
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.foreign_pods import ForeignPods
 from headway.backend.kubernetes.platform.pod_runner import PodRunner
@@ -20,26 +19,12 @@ from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.kubernetes.platform.training_jobs import TrainingJobs
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue
-from headway.controller.commands import (
-    Admit,
-    ApplyShare,
-    CancelCheckpoint,
-    Command,
-    DeleteJob,
-    Kill,
-    Persist,
-    Release,
-    Remove,
-    RequestCheckpoint,
-    Start,
-    Stop,
-)
-from headway.controller.events import Admitted, CommandFailed, Event, Loaded, Removed
+from headway.controller import commands, events
 from headway.controller.records import Config
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
-from headway.errors import HeadwayError
+from headway.errors import BackendError, HeadwayError
 from headway.spec.runnable import RunnableJob
 
 CONFIG = Config(retry_removal=1.0, removal_timeout=600.0)
@@ -77,7 +62,7 @@ class KubernetesPlatform:
 
     # -- at the start ------------------------------------------------------------------------------
 
-    def load(self) -> Loaded:
+    def load(self) -> events.Loaded:
         try:
             self.cluster.begin()
         except HeadwayError:
@@ -98,7 +83,7 @@ class KubernetesPlatform:
                 later += self.foreign.changed(pod, there=True)
         self.events.put(lambda: later)
         states = {name: r.state for name, r in self.records.items() if r.admitted}
-        return Loaded(states, tuple(self.pods.found()))
+        return events.Loaded(states, tuple(self.pods.found()))
 
     def nodes(self) -> list[Node]:
         return self.capacity.all()
@@ -112,47 +97,61 @@ class KubernetesPlatform:
         record = self.records.get(job)
         return self.training_jobs.refusal(record, named) if record is not None else ""
 
-    def execute(self, command: Command) -> Sequence[Event]:
+    def execute(self, command: commands.Command) -> Sequence[events.Event]:
         match command:
-            case Admit(job=job):
+            case commands.Admit(job=job):
                 foreign = job in self.foreign.jobs
-                return [Admitted(job)] if foreign else self.training_jobs.admit(command)
-            case Persist():
+                return [events.Admitted(job)] if foreign else self.training_jobs.admit(command)
+            case commands.Persist():
                 return self._persist(command)
-            case Start():
+            case commands.Start():
                 return self._start(command)
-            case Stop() | Kill():
+            case commands.Stop() | commands.Kill():
                 return self.pods.stop(command)
-            case Release():
+            case commands.Release():
                 return self.foreign.release(command)
-            case Remove(replica=replica, attempt=attempt):
+            case commands.Remove(replica=replica, attempt=attempt):
                 foreign = replica.job in self.foreign.jobs
-                return [Removed(replica, attempt)] if foreign else self.pods.remove(command)
-            case DeleteJob():
+                return [events.Removed(replica, attempt)] if foreign else self.pods.remove(command)
+            case commands.DeleteJob():
                 return self.training_jobs.delete(command)
-            case ApplyShare() | RequestCheckpoint() | CancelCheckpoint():
-                return [CommandFailed(command, "not supported on Kubernetes")]
+            case commands.ApplyShare() | commands.RequestCheckpoint() | commands.CancelCheckpoint():
+                return [events.CommandFailed(command, "not supported on Kubernetes")]
 
-    def _persist(self, command: Persist) -> list[Event]:
+    def _persist(self, command: commands.Persist) -> list[events.Event]:
         if command.job in self.foreign.jobs:
             return self.foreign.persist(command)
         record = self.records.get(command.job)
-        before = record.state if record is not None else command.state
-        found = list(self.training_jobs.persist(command))
-        nodes = self.pods.reserve(record, before) if record is not None else []
-        return [*found, *self.capacity.renew(*nodes)]
+        if record is None:
+            return [events.Persisted(command.job, command.version)]
 
-    def _start(self, command: Start) -> Sequence[Event]:
+        def persisted() -> list[events.Event]:
+            ended = self.training_jobs.settle(record) if command.state.phase.ended else []
+            return [events.Persisted(command.job, command.version), *ended]
+
+        def failed(error: BackendError) -> list[events.Event]:
+            return persisted() if record.gone else [events.CommandFailed(command, error.message)]
+
+        before, record.state = record.state, command.state
+        self.capacity.dirty |= record.waiting
+        found: list[events.Event] = []
+        if record.gone:  # what is persisted of a job goes with it
+            found += persisted()
+        else:
+            self.writer.persist(record, before, persisted, failed)
+        return [*found, *self.capacity.renew(*self.pods.reserve(record, before))]
+
+    def _start(self, command: commands.Start) -> Sequence[events.Event]:
         if command.job in self.foreign.jobs:
             return self.foreign.start(command)
         record = self.records.get(command.job)
         if record is None:
-            return [CommandFailed(command, "its TrainingJob does not exist", disrupted=True)]
+            return [events.CommandFailed(command, "its TrainingJob does not exist", disrupted=True)]
         return self.pods.start(command, record)
 
     # -- events ------------------------------------------------------------------------------------
 
-    def poll(self, timeout: Seconds) -> list[Event]:
+    def poll(self, timeout: Seconds) -> list[events.Event]:
         wait = min(timeout, self.foreign.due() - self.clock())
         found = [*self.events.wait(wait), *self.foreign.complete()]
         if self.capacity.dirty:
@@ -160,9 +159,9 @@ class KubernetesPlatform:
             found += [*self.training_jobs.fit(), *self.foreign.fit()]
         return found
 
-    def _pod_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
+    def _pod_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
         pod = new or before or {}
-        found: list[Event] = []
+        found: list[events.Event] = []
         known = self.pods.attempt_of(pod)
         if known is not None:
             found += self.pods.changed(*known, before, new)
@@ -178,8 +177,7 @@ class KubernetesPlatform:
     def close(self) -> None:
         """The jobs of a run are deleted with it: their results are in its folder."""
         for record in self.records.values() if self.run else ():
-            path = gang_binder.path_of(record.job)
-            self.cluster.worker.do(partial(self.cluster.api.delete, path, uid=record.uid))
+            self.cluster.worker.do(partial(self.cluster.api.delete, record.path, uid=record.uid))
         self._close()
 
     def _close(self) -> None:

@@ -1,20 +1,28 @@
-"""Builds the pod of a replica from its manifest. No calls to a cluster.
+"""Builds the pod of a replica, and the service of a gang, from a TrainingJob, without calls.
 
 Precedence: what Headway sets, then the manifest, then the user's `podTemplate`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
+from headway.backend.kubernetes.client.api import Plain
+from headway.backend.replica_env import replica_env
+from headway.core.model.units import ReplicaId
 from headway.spec.manifest import GROUP, VERSION, ResourceSpec, TaskSpec, TrainingJobSpec
 from headway.spec.pod_fields import TRAINING, Mount
+from headway.spec.runnable import POOLS
 
+KIND = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "TrainingJob"}
+RUN, JOB, TASK = f"{GROUP}/run", f"{GROUP}/job", f"{GROUP}/task"
+REPLICA, ATTEMPT, GANG = f"{GROUP}/replica", f"{GROUP}/attempt", f"{GROUP}/gang"
 SCHEDULER = "headway"
 FOLDER = "/headway"
 """`HEADWAY_DIR` in a pod: an emptyDir, unless the task mounts something there."""
 GPU = "nvidia.com/gpu"
+RENDEZVOUS, SERVICE = 29500, 2222
+"""Default ports: of PyTorch's rendezvous, and of each TensorFlow process."""
 
 SAFE_POD = {
     "runAsNonRoot": True,
@@ -30,68 +38,32 @@ SAFE_CONTAINER = {
 }
 """Defaults that a podTemplate can change: unprivileged, writes only to mounted folders."""
 
-Plain = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """The TrainingJob that owns the pods; they are deleted with it."""
-
-    name: str
-    namespace: str
-    uid: str
-
-    @property
-    def domain(self) -> str:
-        """Domain of its replicas; differs from that of an earlier job of the same name."""
-        return f"{self.name}-{self.uid[:5]}"
-
-    @property
-    def reference(self) -> Plain:
-        return {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": "TrainingJob",
-            "name": self.name,
-            "uid": self.uid,
-            "controller": True,
-            "blockOwnerDeletion": True,
-        }
-
-
-def pod_name(job: str, task: str, index: int) -> str:
-    return f"{job}-{task}-{index}"
-
-
-def labels(job: str, task: str, index: int) -> dict[str, str]:
-    found = {"job": job, "task": task, "replica": f"{task}-{index}", "gang": job}
-    return {f"{GROUP}/{k}": v for k, v in found.items()}
-
 
 def to_pod(
-    owner: Owner,
-    spec: TrainingJobSpec,
-    task: TaskSpec,
-    index: int,
-    *,
-    attempt: int,
-    env: Mapping[str, str],
+    job: Plain, spec: TrainingJobSpec, replica: ReplicaId, attempt: int, gang: Sequence[ReplicaId]
 ) -> Plain:
-    """`env`: variables that Headway sets."""
+    """`gang` by rank. The name has the attempt in it, so that no attempt is started twice."""
+    name, run = job["metadata"]["name"], (job["metadata"].get("labels") or {}).get(RUN)
+    task = next(t for t in spec.tasks if t.name == replica.task)
     template = task.pod_template
     given = template.spec if template else {}
-    ours = labels(owner.name, task.name, index)
+    labels = {
+        **(template.metadata.labels if template else {}),
+        JOB: name,
+        TASK: task.name,
+        REPLICA: replica.name,
+        GANG: name,
+        ATTEMPT: str(attempt),
+        **({RUN: run} if run else {}),
+    }
+    annotations = {**(template.metadata.annotations if template else {}), ATTEMPT: str(attempt)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": pod_name(owner.name, task.name, index),
-            "namespace": owner.namespace,
-            "labels": {**(template.metadata.labels if template else {}), **ours},
-            "annotations": {
-                **(template.metadata.annotations if template else {}),
-                f"{GROUP}/attempt": str(attempt),
-            },
-            "ownerReferences": [owner.reference],
+            **_owned(job, pod_name(name, replica, attempt)),
+            "labels": labels,
+            "annotations": annotations,
         },
         "spec": {
             "automountServiceAccountToken": "serviceAccountName" in given,
@@ -99,30 +71,66 @@ def to_pod(
             "securityContext": SAFE_POD,
             **given,
             **_scheduling(spec, task),
-            "hostname": pod_name(owner.name, task.name, index),
-            "subdomain": owner.domain,
-            **_containers(task, given, {**task.env, **env}),
+            "hostname": f"{name}-{replica.name}",
+            "subdomain": _domain(job),
+            **_containers(task, given, {**task.env, **_env(job, task, replica, attempt, gang)}),
         },
     }
 
 
-def to_service(owner: Owner) -> Plain:
+def pod_name(job: str, replica: ReplicaId, attempt: int) -> str:
+    return f"{job}-{replica.name}-{attempt}"
+
+
+def to_service(job: Plain) -> Plain:
     """Headless service of a gang: `JOB-TASK-INDEX.JOB-UID` is the host of a replica."""
+    selector = {JOB: job["metadata"]["name"]}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {
-            "name": owner.domain,
-            "namespace": owner.namespace,
-            "labels": {f"{GROUP}/job": owner.name},
-            "ownerReferences": [owner.reference],
-        },
+        "metadata": {**_owned(job, _domain(job)), "labels": selector},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,  # replicas wait for each other before they are ready
-            "selector": {f"{GROUP}/job": owner.name},
+            "selector": selector,
         },
     }
+
+
+def _domain(job: Plain) -> str:
+    """Domain of its replicas; differs from that of an earlier job of the same name."""
+    return f"{job['metadata']['name']}-{job['metadata']['uid'][:5]}"
+
+
+def _owned(job: Plain, name: str) -> Plain:
+    """Metadata of an object that is deleted with the job."""
+    about = job["metadata"]
+    owner = {**KIND, "name": about["name"], "uid": about["uid"]}
+    owner |= {"controller": True, "blockOwnerDeletion": True}
+    return {"name": name, "namespace": about["namespace"], "ownerReferences": [owner]}
+
+
+def _env(
+    job: Plain, task: TaskSpec, replica: ReplicaId, attempt: int, gang: Sequence[ReplicaId]
+) -> dict[str, str]:
+    """With sizes of thread pools, if the task says how much CPU it needs and not how large they
+    are.
+    """
+
+    def host(each: ReplicaId) -> str:
+        about = job["metadata"]
+        return f"{about['name']}-{each.name}.{_domain(job)}.{about['namespace']}.svc"
+
+    cpu = task.resources.limits.cpu or task.resources.requests.cpu
+    pools = {name: str(ceil(cpu)) for name in POOLS if name not in task.env} if cpu else {}
+    return pools | replica_env(
+        replica,
+        attempt,
+        folder=FOLDER,
+        gang=gang,
+        rendezvous=(host(gang[0]), RENDEZVOUS),
+        address=lambda each: (host(each), SERVICE),
+    )
 
 
 def _scheduling(spec: TrainingJobSpec, task: TaskSpec) -> Plain:

@@ -1,27 +1,22 @@
 """Replicas as pods: starts and deletes them, and reports what happens to them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 from headway.backend.exit_reason import NOT_STARTABLE
-from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.client.api import Api, Plain, pod_path
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.client.informer import Key
-from headway.backend.kubernetes.placement import gang_binder
+from headway.backend.kubernetes.client.informer import Key, key_of
+from headway.backend.kubernetes.placement.filters import Around, claims_of, late
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
 from headway.backend.kubernetes.platform import pod_status
 from headway.backend.kubernetes.platform.job_status import JobStatus
+from headway.backend.kubernetes.platform.pod_builder import JOB, REPLICA, pod_name, to_service
 from headway.backend.kubernetes.platform.status_writer import StatusWriter, outcome
+from headway.controller import events
 from headway.controller.commands import Kill, Remove, Start, Stop
-from headway.controller.events import (
-    CommandFailed,
-    Event,
-    Removed,
-    ReplicaExited,
-    ReplicaFound,
-    ReplicaRunning,
-    ReplicaWaiting,
-)
 from headway.controller.job_state import JobState
 from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
@@ -34,7 +29,12 @@ KEPT = 2
 AFTER_SUCCESS: Seconds = 2.0
 """Grace period of the other replicas when the chief has exited with code 0."""
 BAD_REQUEST = (400, 422)
+EXISTS = 409
+AT_ONCE = 8
+"""Calls under way at the same time for one gang."""
+SELECTED = "volume.kubernetes.io/selected-node"
 
+T = TypeVar("T")
 Attempt = tuple[ReplicaId, int]
 
 
@@ -54,14 +54,13 @@ class PodRunner:
         """None: it belongs to no job that is managed here. Ownership is by uid."""
         labels, about = pod["metadata"].get("labels") or {}, pod["metadata"]
         elsewhere = self._cluster.namespace not in ("", about["namespace"])
-        if elsewhere or pod_status.REPLICA not in labels:
+        if elsewhere or REPLICA not in labels:
             return None
-        job = labels.get(pod_status.JOB, "")
-        name = JobId(job if self._cluster.namespace else f"{about['namespace']}/{job}")
+        name = self._cluster.job_id(about["namespace"], labels.get(JOB, ""))
         record = self._records.get(name)
         if record is None or not pod_status.is_owned_by(pod, record.uid):
             return None
-        replica = ReplicaId.named(name, labels[pod_status.REPLICA])
+        replica = ReplicaId.named(name, labels[REPLICA])
         return record, replica, pod_status.attempt_of(pod)
 
     def is_replica(self, pod: Plain) -> bool:
@@ -70,8 +69,7 @@ class PodRunner:
 
     def _key(self, replica: ReplicaId, attempt: int) -> Key:
         namespace, _, job = replica.job.rpartition("/")
-        name = pod_status.name_of(job, replica, attempt)
-        return self._cluster.namespace or namespace, name
+        return self._cluster.namespace or namespace, pod_name(job, replica, attempt)
 
     # -- Start -------------------------------------------------------------------------------------
 
@@ -89,39 +87,38 @@ class PodRunner:
                 self._cluster.assume(pod, node)
         return [node for key, node in {**old, **new}.items() if (key in old) != (key in new)]
 
-    def start(self, command: Start, record: JobStatus) -> Sequence[Event]:
+    def start(self, command: Start, record: JobStatus) -> Sequence[events.Event]:
         where = {a.replica.name: str(a.node) for a in command.replicas}
         down = next((n for n in where.values() if not self._cluster.is_up(n)), "")
         if down or record.gone:
             why = f"node {down} is not ready" if down else "the job was deleted"
-            return [CommandFailed(command, why, disrupted=True)]
+            return [events.CommandFailed(command, why, disrupted=True)]
         pods = {}
         for a in command.replicas:
             key = self._key(a.replica, a.attempt)
             there = self._cluster.pods.get(key)
             if there is not None and not pod_status.is_owned_by(there, record.uid):
                 why = f"pod {key[1]} of an earlier job of this name still exists"
-                return [CommandFailed(command, why, disrupted=True)]
+                return [events.CommandFailed(command, why, disrupted=True)]
             pods[a.replica.name] = there or record.pod(a.replica, a.attempt, command.gang)
         for name, pod in pods.items():
             self._cluster.assume(pod, where[name])
-        gang = gang_binder.Gang(record.job, pods, where, self._cluster.around)
         self._cluster.worker.do(
-            partial(gang_binder.launch, self._cluster.api, gang),
+            partial(_launch, self._cluster.api, record.job, pods, where, self._cluster.around),
             failed=partial(self._start_failed, command),
         )
         return ()
 
-    def _start_failed(self, command: Start, error: BackendError) -> list[Event]:
+    def _start_failed(self, command: Start, error: BackendError) -> list[events.Event]:
         for a in command.replicas:
             self._cluster.assume_not(self._key(a.replica, a.attempt))
         why = "; ".join(filter(None, (error.message, error.hint)))
         invalid = isinstance(error, Declined) and error.status in BAD_REQUEST
-        return [CommandFailed(command, why, permanent=invalid, disrupted=not invalid)]
+        return [events.CommandFailed(command, why, permanent=invalid, disrupted=not invalid)]
 
     # -- Stop, Kill, Remove ------------------------------------------------------------------------
 
-    def stop(self, command: Stop | Kill) -> Sequence[Event]:
+    def stop(self, command: Stop | Kill) -> Sequence[events.Event]:
         """A pod is not signalled but deleted; its kubelet does the rest."""
         replica, attempt = command.replica, command.attempt
         pod = self._cluster.pods.get(self._key(replica, attempt))
@@ -132,13 +129,13 @@ class PodRunner:
         if record is not None and outcome(record.state) is Phase.SUCCEEDED:
             grace = min(grace, AFTER_SUCCESS)
 
-        def deleted(there: bool) -> list[Event]:
+        def deleted(there: bool) -> list[events.Event]:
             return [] if there else [self._vanished(replica, attempt, pod)]
 
-        self._delete(replica, attempt, pod, grace, deleted, lambda why: CommandFailed(command, why))
+        self._delete(command, pod, grace, deleted)
         return ()
 
-    def remove(self, command: Remove) -> Sequence[Event]:
+    def remove(self, command: Remove) -> Sequence[events.Event]:
         """Delete it unless it has ended lately, and delete pods of older attempts."""
         replica, attempt = command.replica, command.attempt
         if (replica, attempt) in self._in_flight:
@@ -149,51 +146,45 @@ class PodRunner:
         pod = self._cluster.pods.get(self._key(replica, attempt))
         ended = pod is not None and pod["status"].get("phase") in OVER
         if ended or (pod is None and (record is None or record.gone)):
-            return [Removed(replica, attempt)]
-
-        def removed(there: bool) -> list[Event]:
-            del there
-            return [Removed(replica, attempt)]
+            return [events.Removed(replica, attempt)]
 
         self._cluster.assume_not(self._key(replica, attempt))
-        self._delete(replica, attempt, pod, 1.0, removed, lambda why: CommandFailed(command, why))
+        self._delete(command, pod, 1.0, lambda there: [events.Removed(replica, attempt)])
         return ()
 
     def _remove_old(self, record: JobStatus) -> None:
         for pod in self._cluster.of_job(record.job):
             old = pod_status.attempt_of(pod) <= record.state.attempt - KEPT
             if old and pod["status"].get("phase") in OVER:
-                path, uid = gang_binder.pod_path(pod), pod["metadata"]["uid"]
+                path, uid = pod_path(*key_of(pod)), pod["metadata"]["uid"]
                 self._cluster.worker.do(partial(self._cluster.api.delete, path, grace=0, uid=uid))
 
     def _delete(
         self,
-        replica: ReplicaId,
-        attempt: int,
+        command: Stop | Kill | Remove,
         pod: Plain | None,
         grace: Seconds,
-        then: Callable[[bool], list[Event]],
-        failed: Callable[[str], Event],
+        then: Callable[[bool], list[events.Event]],
     ) -> None:
         """`then` learns whether the pod still existed."""
-        if (replica, attempt) in self._in_flight:
+        attempt = command.replica, command.attempt
+        if attempt in self._in_flight:
             return
-        self._in_flight.add((replica, attempt))
-        namespace, name = self._key(replica, attempt)
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        self._in_flight.add(attempt)
+        path = pod_path(*self._key(*attempt))
         uid = pod["metadata"]["uid"] if pod is not None else ""
         grace = grace if self._may_run(pod) else 0.0
 
-        def done(there: bool) -> list[Event]:
-            self._in_flight.discard((replica, attempt))
+        def deleted(there: bool) -> list[events.Event]:
+            self._in_flight.discard(attempt)
             return then(there)
 
-        def declined(error: BackendError) -> list[Event]:
-            self._in_flight.discard((replica, attempt))
-            return [failed(error.message)]
+        def failed(error: BackendError) -> list[events.Event]:
+            self._in_flight.discard(attempt)
+            return [events.CommandFailed(command, error.message)]
 
         call = partial(self._cluster.api.delete, path, grace=grace, uid=uid)
-        self._cluster.worker.do(call, done, declined)
+        self._cluster.worker.do(call, deleted, failed)
 
     def _may_run(self, pod: Plain | None) -> bool:
         """Only a pod that cannot be running is deleted without its kubelet's confirmation. One
@@ -205,7 +196,7 @@ class PodRunner:
 
     # -- what pods report --------------------------------------------------------------------------
 
-    def found(self) -> list[ReplicaFound]:
+    def found(self) -> list[events.ReplicaFound]:
         """Pods of an earlier leader: of present attempts, and orphans that have not ended."""
         found = []
         for pod in self._cluster.pods.values():
@@ -216,7 +207,7 @@ class PodRunner:
             over, phase = pod["status"].get("phase") in OVER, pod["status"].get("phase")
             if record.holds(replica, attempt) or not over:
                 exited = self._exited(replica, attempt, pod) if over else None
-                found.append(ReplicaFound(replica, attempt, phase == "Running", exited))
+                found.append(events.ReplicaFound(replica, attempt, phase == "Running", exited))
         return found
 
     def changed(
@@ -226,7 +217,7 @@ class PodRunner:
         attempt: int,
         before: Plain | None,
         new: Plain | None,
-    ) -> list[Event]:
+    ) -> list[events.Event]:
         if new is None:
             return [self._vanished(replica, attempt, before)]
         phase = new["status"].get("phase")
@@ -236,26 +227,28 @@ class PodRunner:
         if phase == "Running" or not current:
             self._waiting.pop((replica, attempt), None)
             leaving = new["metadata"].get("deletionTimestamp") and not current
-            return [] if leaving else [ReplicaRunning(replica, attempt)]
+            return [] if leaving else [events.ReplicaRunning(replica, attempt)]
         return self._waits(record, replica, attempt, new)
 
     def _waits(
         self, record: JobStatus, replica: ReplicaId, attempt: int, pod: Plain
-    ) -> list[Event]:
+    ) -> list[events.Event]:
         reason, message = pod_status.stuck(pod)
         if self._waiting.get((replica, attempt), "") == reason:
             return []
         self._waiting[replica, attempt] = reason
         if reason:
             self._writer.stuck(record, replica, reason, message)
-        return [ReplicaWaiting(replica, attempt, message)]
+        return [events.ReplicaWaiting(replica, attempt, message)]
 
-    def _vanished(self, replica: ReplicaId, attempt: int, last: Plain | None) -> ReplicaExited:
+    def _vanished(
+        self, replica: ReplicaId, attempt: int, last: Plain | None
+    ) -> events.ReplicaExited:
         if last is not None and last["status"].get("phase") in OVER:
             return self._exited(replica, attempt, last)
         self._forget(replica, attempt)
         why = pod_status.disrupted(last) if last is not None else ""
-        return ReplicaExited(
+        return events.ReplicaExited(
             replica=replica,
             attempt=attempt,
             code=DELETED,
@@ -263,19 +256,19 @@ class PodRunner:
             disrupted=bool(why),
         )
 
-    def _exited(self, replica: ReplicaId, attempt: int, pod: Plain) -> ReplicaExited:
+    def _exited(self, replica: ReplicaId, attempt: int, pod: Plain) -> events.ReplicaExited:
         """The exit code of a pod that is being deleted says nothing about success."""
         self._forget(replica, attempt)
         deleted = bool(pod["metadata"].get("deletionTimestamp"))
         succeeded = pod["status"]["phase"] == "Succeeded"
         if succeeded and not deleted:
-            return ReplicaExited(replica=replica, attempt=attempt, code=0)
+            return events.ReplicaExited(replica=replica, attempt=attempt, code=0)
         rejected, disrupted = pod_status.rejected(pod), pod_status.disrupted(pod)
         if rejected:
             rejected = f"node {node_of(pod)} rejected the pod: {rejected}"
         code = DELETED if succeeded else pod_status.exit_code(pod)
         failure = "its pod was deleted" if deleted else pod_status.failure(pod)
-        return ReplicaExited(
+        return events.ReplicaExited(
             replica=replica,
             attempt=attempt,
             code=code,
@@ -287,3 +280,59 @@ class PodRunner:
     def _forget(self, replica: ReplicaId, attempt: int) -> None:
         self._waiting.pop((replica, attempt), None)
         self._cluster.assume_not(self._key(replica, attempt))
+
+
+# -- calls of the worker ---------------------------------------------------------------------------
+
+
+def _launch(
+    api: Api, job: Plain, pods: Mapping[str, Plain], where: Mapping[str, str], around: Around
+) -> None:
+    """Create a gang, whose placement is persisted, and bind it. Pods that exist are kept: an
+    earlier leader may have created them. If a call fails, the controller removes all of them.
+    """
+    path = f"/api/v1/namespaces/{job['metadata']['namespace']}"
+    if len(pods) > 1:
+        _create(api, f"{path}/services", to_service(job))
+    new = [pod for pod in pods.values() if "uid" not in pod["metadata"]]
+    _each(lambda pod: _create(api, f"{path}/pods", pod), new)
+    bind(api, pods, where, around)
+
+
+def bind(api: Api, pods: Mapping[str, Plain], where: Mapping[str, str], around: Around) -> None:
+    """Bind pods that are not bound yet, after the node is selected for claims that wait for it."""
+    for name, pod in pods.items():
+        namespace = pod["metadata"]["namespace"]
+        for each in claims_of(pod):
+            claim = around.claims.get((namespace, each))
+            if claim is not None and not claim["spec"].get("volumeName") and late(claim, around):
+                path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{each}"
+                api.patch(path, {"metadata": {"annotations": {SELECTED: where[name]}}})
+    unbound = [name for name, pod in pods.items() if node_of(pod) != where[name]]
+    _each(lambda name: _bind(api, key_of(pods[name]), where[name]), unbound)
+
+
+def _bind(api: Api, key: Key, node: str) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"namespace": key[0], "name": key[1]},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    api.create(f"{pod_path(*key)}/binding", body)
+
+
+def _create(api: Api, path: str, body: Plain) -> None:
+    try:
+        api.create(path, body)
+    except Declined as error:
+        if error.status != EXISTS:
+            raise
+
+
+def _each(call: Callable[[T], None], items: Sequence[T]) -> None:
+    """All are tried; the first error, if there was one, is raised when all are done."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        calls = [pool.submit(call, item) for item in items]
+    for each in calls:
+        each.result()

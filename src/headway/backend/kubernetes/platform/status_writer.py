@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from headway.backend.clock import Clock
-from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.client.api import Plain, pod_path
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.placement import gang_binder
-from headway.backend.kubernetes.platform import pod_status
+from headway.backend.kubernetes.client.informer import key_of
+from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.kubernetes.platform.job_status import MESSAGE, JobStatus, now
 from headway.controller.events import Event
 from headway.controller.job_state import JobState
@@ -45,9 +45,8 @@ class StatusWriter:
         status = record.to_plain(self._clock.began)
         same: Plain = {"op": "test", "path": UID, "value": record.uid}
         body = [same, {"op": "add", "path": "/status", "value": status}]
-        path = gang_binder.status_path(record.job)
         self._cluster.worker.do(
-            partial(self._cluster.api.patch, path, body, how="json"),
+            partial(self._cluster.api.patch, f"{record.path}/status", body, how="json"),
             lambda _: then(),
             partial(self._not_written, then, failed),
         )
@@ -117,8 +116,7 @@ class StatusWriter:
             "kind": "Event",
             "metadata": {"generateName": f"{record.name}-", "namespace": record.namespace},
             "involvedObject": {
-                "apiVersion": pod_status.VERSION,
-                "kind": pod_status.KIND,
+                **pod_builder.KIND,
                 "name": record.name,
                 "namespace": record.namespace,
                 "uid": record.uid,
@@ -138,7 +136,7 @@ class StatusWriter:
         """The condition that kube-scheduler sets, which people and autoscalers read."""
         found = {"type": "PodScheduled", "status": "False", "reason": UNSCHEDULABLE}
         found |= {"message": why[:MESSAGE], "lastTransitionTime": now()}
-        path, body = f"{gang_binder.pod_path(pod)}/status", {"status": {"conditions": [found]}}
+        path, body = f"{pod_path(*key_of(pod))}/status", {"status": {"conditions": [found]}}
         call = partial(self._cluster.api.patch, path, body, how="strategic")
         self._cluster.worker.do(call)
 
@@ -173,7 +171,7 @@ def describe(record: JobStatus, before: JobState) -> list[Notice]:
 def _starting(record: JobStatus, before: JobState) -> list[Notice]:
     where = ", ".join(f"{r.replica.name} on {r.node}" for r in record.state.replicas)
     record.set_condition("Placed", True, "Placed", where)
-    pods = f"kubectl describe pods -n {record.namespace} -l {pod_status.JOB}={record.name}"
+    pods = f"kubectl describe pods -n {record.namespace} -l {pod_builder.JOB}={record.name}"
     record.set_condition("Running", False, "Starting", f"not all replicas run yet: {pods}")
     return [("Placed", where, False)] if record.state.attempt != before.attempt else []
 

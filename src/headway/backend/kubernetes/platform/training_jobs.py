@@ -8,27 +8,20 @@ until the controller has ended it: a new job of the same name waits until then.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from headway.backend.clock import Clock
-from headway.backend.kubernetes.client.api import Api, Plain
+from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.placement import feasibility, filters, gang_binder
-from headway.backend.kubernetes.platform import pod_status
+from headway.backend.kubernetes.client.informer import key_of
+from headway.backend.kubernetes.placement import feasibility, filters
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, seconds, spec_of
+from headway.backend.kubernetes.platform.pod_builder import KIND, RUN
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.new_job import new_job
-from headway.controller.commands import Admit, DeleteJob, Persist
-from headway.controller.events import (
-    Admitted,
-    CommandFailed,
-    Event,
-    JobChanged,
-    JobDeleted,
-    JobRejected,
-    JobSeen,
-    Persisted,
-)
+from headway.controller import events
+from headway.controller.commands import Admit, DeleteJob
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.units import JobId
 from headway.errors import BackendError, Declined, HeadwayError
@@ -38,6 +31,9 @@ from headway.spec.runnable import RunnableJob
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 """What a podTemplate that is not a pod raises somewhere."""
 EXISTS = 409
+AMOUNTS = (
+    "cpu", "memory", "scratch", "graceSeconds", "activeDeadlineSeconds", "ttlSecondsAfterFinished",
+)  # fmt: skip
 DELETED = "its TrainingJob was deleted"
 
 
@@ -54,25 +50,22 @@ class TrainingJobs:
         self._writer, self._capacity = writer, capacity
         self.records: dict[JobId, JobStatus] = {}
 
-    def id_of(self, namespace: str, name: str) -> JobId:
-        return JobId(name if self._cluster.namespace else f"{namespace}/{name}")
-
     # -- jobs appear -------------------------------------------------------------------------------
 
-    def load(self) -> list[Event]:
+    def load(self) -> list[events.Event]:
         """Records of all jobs that exist; the jobs of an operator are added to the shared dict.
 
         Returns what is to be reported after the controller has been loaded.
         """
         for each in sorted(self._cluster.jobs.values(), key=arrival):
-            name = self.id_of(*_key(each))
+            name = self._cluster.job_id(*key_of(each))
             if not self._cluster.run or name in self._jobs:
                 self._add(each)
         return [e for r in self.records.values() for e in self._rejection(r)]
 
     def _add(self, job: Plain) -> JobStatus | None:
         """None: it has ended and nothing remains to be done."""
-        name = self.id_of(*_key(job))
+        name = self._cluster.job_id(*key_of(job))
         record = JobStatus(name, job, TrainingJobSpec(), JobSpec(), _generation(job))
         restored = record.restore(self._clock.began)
         self._parse(record, self._jobs[name].spec if self._cluster.run else None)
@@ -125,21 +118,24 @@ class TrainingJobs:
             record.rejected = "Unsupported", why
 
     @staticmethod
-    def _rejection(record: JobStatus) -> list[Event]:
+    def _rejection(record: JobStatus) -> list[events.Event]:
         if not record.rejected[0] or record.settled:
             return []
-        return [JobRejected(record.id, record.rejected[1])]
+        return [events.JobRejected(record.id, record.rejected[1])]
 
-    def _seen(self, job: Plain) -> list[Event]:
+    def _seen(self, job: Plain) -> list[events.Event]:
         record = self._add(job)
         if record is None:
             return []
         new = new_job(self._jobs[record.id])
-        return [JobSeen(new, record.state if record.admitted else None), *self._rejection(record)]
+        return [
+            events.JobSeen(new, record.state if record.admitted else None),
+            *self._rejection(record),
+        ]
 
     # -- Admit -------------------------------------------------------------------------------------
 
-    def admit(self, command: Admit) -> Sequence[Event]:
+    def admit(self, command: Admit) -> Sequence[events.Event]:
         """Create it, if it is a run's; then write its first status."""
         record = self.records.get(command.job)
         if record is None and self._cluster.run:
@@ -153,14 +149,13 @@ class TrainingJobs:
     def _create(self, command: Admit) -> None:
         manifest = self._jobs[command.job].manifest or TrainingJobSpec()
         body = {
-            "apiVersion": pod_status.VERSION,
-            "kind": pod_status.KIND,
+            **KIND,
             "metadata": {
                 "name": command.job,
                 "namespace": self._cluster.namespace,
-                "labels": {pod_status.RUN: self._cluster.run},
+                "labels": {RUN: self._cluster.run},
             },
-            "spec": pod_status.written(manifest),
+            "spec": _written(manifest),
         }
         self._cluster.worker.do(
             partial(_create, self._cluster.api, body),
@@ -168,75 +163,39 @@ class TrainingJobs:
             lambda error: [_declined(command, error)],
         )
 
-    def _accept(self, command: Admit, record: JobStatus | None) -> Sequence[Event]:
+    def _accept(self, command: Admit, record: JobStatus | None) -> Sequence[events.Event]:
         if record is None:
-            return [Admitted(command.job)]
+            return [events.Admitted(command.job)]
         if record.rejected[0]:
             return self._rejection(record)
         self._writer.accept(record)
 
-        def admitted() -> list[Event]:
+        def admitted() -> list[events.Event]:
             record.admitted = self._capacity.dirty = True
-            return [JobChanged(record.id, record.core), Admitted(record.id)]
+            return [events.JobChanged(record.id, record.core), events.Admitted(record.id)]
 
-        def failed(error: BackendError) -> list[Event]:
-            return [CommandFailed(command, error.message)]
+        def failed(error: BackendError) -> list[events.Event]:
+            return [events.CommandFailed(command, error.message)]
 
         self._writer.write(record, admitted, failed)
         return ()
 
-    # -- Persist and DeleteJob ---------------------------------------------------------------------
-
-    def persist(self, command: Persist) -> Sequence[Event]:
-        """What is persisted of a job that no longer exists goes with it."""
-        record = self.records.get(command.job)
-        if record is None:
-            return [Persisted(command.job, command.version)]
-        before, record.state = record.state, command.state
-        if record.waiting:
-            self._capacity.dirty = True
-        if record.gone:
-            return self._persisted(record, command)
-        self._writer.persist(
-            record,
-            before,
-            partial(self._persisted, record, command),
-            partial(self._not_persisted, record, command),
-        )
-        return ()
-
-    def _persisted(self, record: JobStatus, command: Persist) -> list[Event]:
-        found: list[Event] = [Persisted(command.job, command.version)]
-        if command.state.phase.ended:
-            record.settled = True
-            if record.gone:
-                found += self._forget(record)
-        return found
-
-    def _not_persisted(
-        self, record: JobStatus, command: Persist, error: BackendError
-    ) -> list[Event]:
-        if record.gone:
-            return self._persisted(record, command)
-        return [CommandFailed(command, error.message)]
-
-    def delete(self, command: DeleteJob) -> Sequence[Event]:
+    def delete(self, command: DeleteJob) -> Sequence[events.Event]:
         """By uid: another job of the same name is left alone. `JobDeleted` follows by the watch."""
         record = self.records.get(command.job)
         if record is None:
-            return [JobDeleted(command.job, DELETED)]
-        path = gang_binder.path_of(record.job)
+            return [events.JobDeleted(command.job, DELETED)]
         self._cluster.worker.do(
-            partial(self._cluster.api.delete, path, uid=record.uid),
-            failed=lambda error: [CommandFailed(command, error.message)],
+            partial(self._cluster.api.delete, record.path, uid=record.uid),
+            failed=lambda error: [events.CommandFailed(command, error.message)],
         )
         return ()
 
     # -- the watch ---------------------------------------------------------------------------------
 
-    def changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
+    def changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
         job = new or before or {}
-        record = self.records.get(self.id_of(*_key(job)))
+        record = self.records.get(self._cluster.job_id(*key_of(job)))
         if record is None:
             return [] if new is None or before is not None or self._cluster.run else self._seen(new)
         if job["metadata"]["uid"] != record.uid:
@@ -249,12 +208,17 @@ class TrainingJobs:
         record.job = new
         return []
 
-    def _deleted(self, record: JobStatus) -> list[Event]:
+    def _deleted(self, record: JobStatus) -> list[events.Event]:
         record.gone = True
-        deleted = JobDeleted(record.id, DELETED)
+        deleted = events.JobDeleted(record.id, DELETED)
         return [deleted, *self._forget(record)] if record.settled else [deleted]
 
-    def _forget(self, record: JobStatus) -> list[Event]:
+    def settle(self, record: JobStatus) -> list[events.Event]:
+        """Its end is durable."""
+        record.settled = True
+        return self._forget(record) if record.gone else []
+
+    def _forget(self, record: JobStatus) -> list[events.Event]:
         """Its name is free."""
         del self.records[record.id]
         if not self._cluster.run:
@@ -265,15 +229,15 @@ class TrainingJobs:
 
     # -- which nodes they may use ------------------------------------------------------------------
 
-    def fit(self) -> list[Event]:
+    def fit(self) -> list[events.Event]:
         """Changed specs, and changed sets of nodes, of jobs that have no replicas."""
-        found: list[Event] = []
+        found: list[events.Event] = []
         for record in self.records.values():
             if record.waiting:
                 found += self._fit(record)
         return found
 
-    def _fit(self, record: JobStatus) -> list[Event]:
+    def _fit(self, record: JobStatus) -> list[events.Event]:
         before = record.core
         if _generation(record.job) != record.generation:
             self._respecify(record)
@@ -284,7 +248,7 @@ class TrainingJobs:
         if record.state.phase is Phase.PENDING:
             why = self._capacity.unschedulable(record.sample_pods().values())
             self._writer.unschedulable(record, why)
-        return [] if record.core == before else [JobChanged(record.id, record.core)]
+        return [] if record.core == before else [events.JobChanged(record.id, record.core)]
 
     def _respecify(self, record: JobStatus) -> None:
         """A changed manifest that is invalid is ignored: the job keeps the one before."""
@@ -300,8 +264,21 @@ class TrainingJobs:
         return short or feasibility.cannot(self._cluster, made, where)
 
 
-def _key(job: Plain) -> tuple[str, str]:
-    return job["metadata"]["namespace"], job["metadata"]["name"]
+def _written(spec: TrainingJobSpec) -> Plain:
+    """A manifest for the API server: amounts that are not whole are strings."""
+    dumped = spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    found: Plain = _amounts(dumped)
+    return found
+
+
+def _amounts(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {k: _amounts(v, k) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_amounts(v) for v in value]
+    if isinstance(value, float) and key in AMOUNTS:
+        return f"{value:.12g}" if key == "cpu" else f"{value:.0f}"
+    return value
 
 
 def _generation(job: Plain) -> int:
@@ -311,7 +288,7 @@ def _generation(job: Plain) -> int:
 def _create(api: Api, body: Plain) -> Plain:
     """An object of this run that exists already was created by a call whose answer was lost."""
     about = body["metadata"]
-    path = f"/apis/{pod_status.VERSION}/namespaces/{about['namespace']}/trainingjobs"
+    path = jobs_path(about["namespace"])
     try:
         return api.create(path, body)
     except Declined as error:
@@ -319,11 +296,11 @@ def _create(api: Api, body: Plain) -> Plain:
             raise
         there = api.get(f"{path}/{about['name']}")
         labels = there["metadata"].get("labels") or {}
-        if labels.get(pod_status.RUN) != about["labels"][pod_status.RUN]:
+        if labels.get(RUN) != about["labels"][RUN]:
             raise
         return there
 
 
-def _declined(command: Admit, error: BackendError) -> CommandFailed:
+def _declined(command: Admit, error: BackendError) -> events.CommandFailed:
     permanent = isinstance(error, Declined)
-    return CommandFailed(command, f"the API server declined it: {error.message}", permanent)
+    return events.CommandFailed(command, f"the API server declined it: {error.message}", permanent)
