@@ -6,7 +6,7 @@ import pytest
 
 from headway.backend.kubernetes.client import fatal_thread
 from headway.backend.kubernetes.client import leader_election as leases
-from headway.backend.kubernetes.client.informer import Kind, Reflector, Store
+from headway.backend.kubernetes.client.informer import Reflector, Store
 from headway.backend.kubernetes.client.leader_election import LeaderElection
 from headway.backend.worker import EventQueue, Worker
 
@@ -33,8 +33,8 @@ def of_a_lane(api):
 
 
 def of_a_watch(api):
-    store = Store(Kind("nodes", "/api/v1/nodes"), lambda before, new: None)
-    Reflector(api, store, EventQueue(), down=broken, up=broken).begin()
+    store = Store("/api/v1/nodes", lambda before, new: None)
+    Reflector(api, store, EventQueue(), broken).begin()
 
 
 def of_the_lease(api):

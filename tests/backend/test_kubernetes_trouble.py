@@ -119,7 +119,8 @@ def test_a_node_that_takes_no_more_pods_is_passed_by(fake, leader):
     fake.change("nodes", "a", {"status": {"allocatable": {"pods": "1"}}}, "")
     fake.put("pods", other("small", "a", cpu="1m"))
     fake.put("pods", other("large", "b", cpu="400m"))
-    leader.until(lambda: leader.backend.platform.cluster.others("a"))
+    seen = leader.backend.platform.cluster
+    leader.until(lambda: seen.is_crowded("a") and seen.others("a") and seen.others("b"))
     fake.submit("x")
     leader.until(lambda: bound(fake).get("x-worker-0-1") == "b")
     fake.submit("y")

@@ -29,9 +29,11 @@ def operator(
     """
     import logging
 
-    from headway.runtime.operator import Operator
     from headway.runtime.run_directory import data_folder
     from headway.runtime.targets import api
 
+    there = api(kubeconfig)  # first: without the client it says what to install
+    from headway.runtime.operator import Operator
+
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    Operator(policy, data_folder(data), namespace, home).go(api(kubeconfig))
+    Operator(policy, data_folder(data), namespace, home).go(there)

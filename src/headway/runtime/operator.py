@@ -1,6 +1,5 @@
 """The operator on a Kubernetes cluster."""
 
-import json
 import logging
 import os
 import signal
@@ -12,12 +11,14 @@ from pathlib import Path
 from shutil import rmtree
 from socket import gethostname
 from threading import Event
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client import fatal_thread
+from headway.backend.kubernetes.client.api import Api
+from headway.backend.kubernetes.client.leader_election import LeaderElection
+from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform
 from headway.backend.live import LiveBackend
 from headway.core.model.units import JobId, Seconds
 from headway.policy.registry import build
@@ -25,10 +26,7 @@ from headway.runtime.driver import drive
 from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from headway.backend.kubernetes.client.api import Api
-    from headway.spec.runnable import RunnableJob
+from headway.spec.runnable import RunnableJob
 
 LEASE = "headway"
 JOURNAL = 64 << 20
@@ -36,10 +34,7 @@ JOURNAL = 64 << 20
 log = logging.getLogger("headway")
 
 
-@dataclass(frozen=True, slots=True)
 class NoDisplay:
-    """No display."""
-
     due: Seconds = inf
 
     def look(self, now: Seconds) -> None: ...
@@ -55,10 +50,8 @@ class Operator:
     """Namespace of the lease."""
     stop: Event = field(default_factory=Event)
 
-    def go(self, there: "Api") -> None:
+    def go(self, there: Api) -> None:
         """Wait to become the leader; then lead, until stopped. Jobs continue."""
-        from headway.backend.kubernetes.client.leader_election import LeaderElection  # noqa: PLC0415 - an extra
-
         build(self.policy)
         identity = f"{os.environ.get('POD_NAME') or gethostname()}_{uuid4().hex[:8]}"
         lease = LeaderElection(there, self.home, LEASE, identity)
@@ -73,20 +66,17 @@ class Operator:
             finally:
                 lease.release()
 
-    def _lead(self, there: "Api", heard: int) -> None:
-        from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform  # noqa: PLC0415 - an extra
-
+    def _lead(self, there: Api, heard: int) -> None:
         clock = Clock()
         about = {"headway": __version__, "policy": self.policy, "began": clock.began}
         about |= {"operator": {"namespace": self.namespace}, "observe_only": False}
+        about |= {"enforcement": KubernetesPlatform.enforcement[0]}
         folder = RunDirectory.new(self.data, about)
         folder.lock()
         _sweep(self.data)
-        jobs: dict[JobId, RunnableJob] = {}
+        jobs = dict[JobId, RunnableJob]()
         platform = KubernetesPlatform(there, jobs, clock, namespace=self.namespace)
         backend = LiveBackend(platform, folder.path, jobs, clock, endless=True, config=CONFIG)
-        about = {**folder.about, "enforcement": platform.enforcement[0]}
-        folder.write("run.json", json.dumps(about, indent=2))
         policy = f"@{self.policy}"
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
         backend.wake_by(heard, backend.stop)

@@ -7,6 +7,7 @@ What goes wrong comes out as one of our own errors.
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,12 +26,6 @@ RULES = ("exceeded quota", "violates PodSecurity", "admission webhook")
 """In what is said where not a right is missing but a rule of the namespace is against it."""
 TIMEOUT: Seconds = 10.0
 PAGE = 500
-CHANGES = {
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-    "json": "application/json-patch+json",
-}
-GONE = 410
 
 
 def pod_path(namespace: str, name: str) -> str:
@@ -51,7 +46,7 @@ class Api:
     # -- asking ----------------------------------------------------------------------------------
 
     def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
-        return self._call("GET", path, query=query, timeout=timeout)
+        return self._read(self._request("GET", path, query=query, timeout=timeout))
 
     def list(self, path: str, **query: Any) -> tuple[list[Plain], str]:
         """All of a kind, page by page, and the version that this is."""
@@ -70,7 +65,7 @@ class Api:
         """
         query |= {"watch": "true", "resourceVersion": version, "timeoutSeconds": int(timeout)}
         query["allowWatchBookmarks"] = "true"
-        answer = self._request("GET", path, query, None, "", timeout=timeout + TIMEOUT)
+        answer = self._request("GET", path, query=query, timeout=timeout + TIMEOUT)
         rest = b""
         try:
             for chunk in answer.stream(2**16):
@@ -86,45 +81,33 @@ class Api:
     # -- changing --------------------------------------------------------------------------------
 
     def create(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
-        failpoint.hit()
-        return self._call("POST", path, body, timeout=timeout)
+        return self._read(self._request("POST", path, body, timeout=timeout))
 
-    def patch(self, path: str, body: Plain | Sequence[Plain], *, how: str = "merge") -> Plain:
-        failpoint.hit()
-        return self._call("PATCH", path, body, CHANGES[how])
+    def patch(self, path: str, body: Plain | Sequence[Plain], *, kind: str = "merge") -> Plain:
+        """`kind`: merge, strategic-merge or json."""
+        return self._read(self._request("PATCH", path, body, f"application/{kind}-patch+json"))
 
     def replace(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
-        failpoint.hit()
-        return self._call("PUT", path, body, timeout=timeout)
+        return self._read(self._request("PUT", path, body, timeout=timeout))
 
     def delete(self, path: str, *, grace: Seconds | None = None, uid: str = "") -> bool:
         """False: it was gone already, or is another one of that name by now."""
-        failpoint.hit()
         body: Plain = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if grace is not None:
             body["gracePeriodSeconds"] = int(grace)
         if uid:
             body["preconditions"] = {"uid": uid}
         try:
-            self._call("DELETE", path, body)
+            self._read(self._request("DELETE", path, body))
         except Declined as error:
-            if error.status not in (404, 409):
+            if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise
             return False
         return True
 
     # -- by wire ---------------------------------------------------------------------------------
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        body: Plain | Sequence[Plain] | None = None,
-        kind: str = "application/json",
-        query: Mapping[str, Any] | None = None,
-        timeout: Seconds | None = None,
-    ) -> Plain:
-        answer = self._request(method, path, query or {}, body, kind, timeout=timeout or TIMEOUT)
+    def _read(self, answer: urllib3.BaseHTTPResponse) -> Plain:
         try:
             found: Plain = json.loads(answer.data or b"{}")
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -137,11 +120,15 @@ class Api:
         self,
         method: str,
         path: str,
-        query: Mapping[str, Any],
-        body: Plain | Sequence[Plain] | None,
-        kind: str,
-        timeout: Seconds,
+        body: Plain | Sequence[Plain] | None = None,
+        kind: str = "application/json",
+        *,
+        query: Mapping[str, Any] | None = None,
+        timeout: Seconds | None = None,
     ) -> urllib3.BaseHTTPResponse:
+        if method != "GET":
+            failpoint.hit()
+        timeout = timeout or TIMEOUT
         headers = {"Accept": "application/json", "User-Agent": "headway"}
         if body is not None:
             headers["Content-Type"] = kind

@@ -6,7 +6,7 @@ from time import monotonic
 
 from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
 from headway.backend.kubernetes.client.fatal_thread import exit_process
-from headway.backend.kubernetes.client.informer import Changed, Key, Kind, Reflector, Store, key_of
+from headway.backend.kubernetes.client.informer import Changed, Key, Reflector, Store, key_of
 from headway.backend.kubernetes.placement.filters import Around, crowded
 from headway.backend.kubernetes.placement.node_info import ready, takes_room
 from headway.backend.kubernetes.placement.quantities import allocatable, asked
@@ -33,24 +33,22 @@ class ClusterCache:
         self._down: Callable[[BackendError], None] = lambda error: None
         self._changed: dict[str, Changed] = {}
         within = f"/namespaces/{namespace}" if namespace else ""
-        mine = f"{pod_builder.RUN}={run}" if run else f"!{pod_builder.RUN}"
-        kinds = (
-            Kind("nodes", "/api/v1/nodes"),
-            Kind("pods", "/api/v1/pods"),
-            Kind("jobs", jobs_path(namespace), mine),
-            Kind("claims", f"/api/v1{within}/persistentvolumeclaims"),
-            Kind("volumes", "/api/v1/persistentvolumes"),
-            Kind("classes", "/apis/storage.k8s.io/v1/storageclasses"),
-        )
-        self._stores = {k.name: Store(k, partial(self._news, k.name)) for k in kinds}
-        self.nodes, self.pods = self._stores["nodes"].objects, self._stores["pods"].objects
-        self.jobs = self._stores["jobs"].objects
-        others = (self._stores[name].objects for name in ("claims", "volumes", "classes"))
+        paths = {
+            "nodes": "/api/v1/nodes",
+            "pods": "/api/v1/pods",
+            "jobs": jobs_path(namespace),
+            "claims": f"/api/v1{within}/persistentvolumeclaims",
+            "volumes": "/api/v1/persistentvolumes",
+            "classes": "/apis/storage.k8s.io/v1/storageclasses",
+        }
+        labels = {"jobs": f"{pod_builder.RUN}={run}" if run else f"!{pod_builder.RUN}"}
+        self._stores = {
+            name: Store(path, partial(self._news, name), labels.get(name, ""))
+            for name, path in paths.items()
+        }
+        self.nodes, self.pods, self.jobs, *others = (s.objects for s in self._stores.values())
         self.around = Around(*others)
-        self._watchers = [
-            Reflector(api, s, queue, down=self._troubled, up=self._well)
-            for s in self._stores.values()
-        ]
+        self._watchers = [Reflector(api, s, queue, self._heard) for s in self._stores.values()]
 
     def begin(self) -> None:
         """List everything once, and watch from then on."""
@@ -74,13 +72,10 @@ class ClusterCache:
         """Call these from now on, by kind."""
         self._down, self._changed = down, changed
 
-    def _troubled(self, error: BackendError) -> Sequence[Event]:
+    def _heard(self, error: BackendError | None) -> Sequence[Event]:
         self.trouble = error
-        self._down(error)
-        return ()
-
-    def _well(self) -> Sequence[Event]:
-        self.trouble = None
+        if error is not None:
+            self._down(error)
         return ()
 
     def _news(self, kind: str, before: Plain | None, new: Plain | None) -> Sequence[Event]:

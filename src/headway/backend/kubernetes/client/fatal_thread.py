@@ -3,10 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
-from functools import wraps
-from typing import ParamSpec
-
-P = ParamSpec("P")
+from threading import Thread
 
 LOST = 3
 """Exit code of a Headway that may no longer act: another one takes over."""
@@ -20,14 +17,15 @@ def exit_process(error: Exception) -> None:
     leave(LOST)
 
 
-def fatal_thread(run: Callable[P, None]) -> Callable[P, None]:
-    """For what a thread runs: an exception in it ends the process."""
+def start_fatal(run: Callable[[], None], name: str) -> Thread:
+    """Start a thread; an exception in it ends the process."""
 
-    @wraps(run)
-    def running(*args: P.args, **kwargs: P.kwargs) -> None:
+    def guarded() -> None:
         try:
-            run(*args, **kwargs)
+            run()
         except Exception as error:  # noqa: BLE001 - the outermost guard of this thread
             exit_process(error)
 
-    return running
+    thread = Thread(target=guarded, name=name, daemon=True)
+    thread.start()
+    return thread

@@ -8,12 +8,13 @@ that reason everything is listed again every few minutes.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from threading import Event, Thread
+from http import HTTPStatus
+from threading import Event
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
-from headway.backend.kubernetes.client.api import GONE, Api, Plain
-from headway.backend.kubernetes.client.fatal_thread import fatal_thread
+from headway.backend.kubernetes.client.api import Api, Plain
+from headway.backend.kubernetes.client.fatal_thread import start_fatal
 from headway.backend.worker import EventQueue
 from headway.controller import events
 from headway.core.model.units import Seconds
@@ -33,18 +34,13 @@ Changed = Callable[[Plain | None, Plain | None], Iterable[events.Event]]
 """Called with an object before and after a change; returns what follows for the controller."""
 
 
-class Kind(NamedTuple):
-    name: str
-    path: str
-    labels: str = ""
-    """A selector."""
-
-
 class Store:
-    """The objects of one kind. `changed` is called for each that was added, changed or deleted."""
+    """The objects at `path` that have these `labels`, a selector. `changed` is called for each that
+    was added, changed or deleted.
+    """
 
-    def __init__(self, kind: Kind, changed: Changed) -> None:
-        self.kind, self._changed = kind, changed
+    def __init__(self, path: str, changed: Changed, labels: str = "") -> None:
+        self.path, self.labels, self._changed = path, labels, changed
         self.objects: dict[Key, Plain] = {}
         self.complete = False
         """It has been listed."""
@@ -86,8 +82,8 @@ def version_of(each: Plain) -> str:
 
 
 class Reflector:
-    """Fills a store. `down` and `up` are called in the loop's thread when the server becomes
-    unreachable and when it answers again.
+    """Fills a store. `heard` is called in the loop's thread with the error when the server becomes
+    unreachable, and with None when it answers again.
     """
 
     def __init__(
@@ -95,23 +91,18 @@ class Reflector:
         api: Api,
         store: Store,
         queue: EventQueue,
-        *,
-        down: Callable[[BackendError], Iterable[events.Event]],
-        up: Callable[[], Iterable[events.Event]],
+        heard: Callable[[BackendError | None], Iterable[events.Event]],
     ) -> None:
-        self._api, self._store, self._queue = api, store, queue
-        self._down, self._up = down, up
+        self._api, self._store, self._queue, self._heard = api, store, queue, heard
         self._stopped = Event()
-        self._thread = Thread(target=self._run, name=f"watch-{store.kind.name}", daemon=True)
 
     def begin(self) -> None:
-        self._thread.start()
+        start_fatal(self._run, f"watch {self._store.path}")
 
     def close(self) -> None:
         """Its thread ends with its present watch, or with the process."""
         self._stopped.set()
 
-    @fatal_thread
     def _run(self) -> None:
         wait = AGAIN
         while not self._stopped.is_set():
@@ -119,7 +110,7 @@ class Reflector:
             try:
                 self._list_and_watch()
             except BackendError as error:
-                self._queue.put(partial(self._down, error))
+                self._queue.put(partial(self._heard, error))
             if monotonic() - began > LONGEST:
                 wait = AGAIN
             self._rest(began + wait)
@@ -129,21 +120,21 @@ class Reflector:
         self._stopped.wait(max(0.0, until - monotonic()))
 
     def _list_and_watch(self) -> None:
-        kind = self._store.kind
-        query: dict[str, Any] = {"labelSelector": kind.labels} if kind.labels else {}
-        objects, version = self._api.list(kind.path, **query)
+        path, labels = self._store.path, self._store.labels
+        query: dict[str, Any] = {"labelSelector": labels} if labels else {}
+        objects, version = self._api.list(path, **query)
         self._queue.put(partial(self._store.replace, objects))
-        self._queue.put(self._up)
+        self._queue.put(partial(self._heard, None))
         listed = monotonic()
         while not self._stopped.is_set() and monotonic() - listed < RELIST:
             began = monotonic()
             try:
-                for told in self._api.watch(kind.path, version, WATCH, **query):
+                for told in self._api.watch(path, version, WATCH, **query):
                     if self._stopped.is_set():
                         return
                     version = self._take(told)
             except Declined as error:
-                if error.status != GONE:
+                if error.status != HTTPStatus.GONE:
                     raise
                 return
             self._rest(began + AGAIN)  # a server may close each watch at once
@@ -153,7 +144,7 @@ class Reflector:
         each = told["object"]
         if told["type"] == "ERROR":
             code, why = int(each.get("code", 0)), str(each.get("message", "watch failed"))
-            raise Declined(why, status=code) if code == GONE else Unreachable(why)
+            raise Declined(why, status=code) if code == HTTPStatus.GONE else Unreachable(why)
         if told["type"] == "DELETED":
             self._queue.put(partial(self._store.drop, key_of(each)))
         elif told["type"] != "BOOKMARK":

@@ -8,12 +8,14 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
+from http import HTTPStatus
 from math import inf
 from threading import Event, Thread
 from time import monotonic
 
 from headway.backend.kubernetes.client.api import Api, Plain
-from headway.backend.kubernetes.client.fatal_thread import fatal_thread
+from headway.backend.kubernetes.client.fatal_thread import start_fatal
 from headway.core.model.units import Seconds
 from headway.errors import BackendError, Declined, Denied
 
@@ -26,7 +28,6 @@ ANSWER: Seconds = 3.0
 LOOK: Seconds = 0.5
 """Interval of checking the renewal."""
 API = "coordination.k8s.io/v1"
-MISSING, CONFLICT = 404, 409
 log = logging.getLogger("headway")
 
 
@@ -70,7 +71,7 @@ class LeaderElection:
         try:
             found = self._api.get(self._path, timeout=ANSWER)
         except Declined as error:
-            if error.status != MISSING:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
             return self._write(None)
         spec, version = found.get("spec") or {}, found["metadata"]["resourceVersion"]
@@ -102,18 +103,16 @@ class LeaderElection:
                 about = before["metadata"]
                 self._api.replace(self._path, {**body, "metadata": about}, timeout=ANSWER)
         except Declined as error:
-            if error.status != CONFLICT:
+            if error.status != HTTPStatus.CONFLICT:
                 raise
             return False
         return True
 
     def hold(self, lost: Callable[[], None]) -> None:
         """Renew from now on; `lost` is called in another thread when that fails."""
-        self._thread = Thread(target=self._renew, name="lease", daemon=True)
-        self._thread.start()
-        Thread(target=self._guard, args=(lost,), name="lease-guard", daemon=True).start()
+        self._thread = start_fatal(self._renew, "lease")
+        start_fatal(partial(self._guard, lost), "lease-guard")
 
-    @fatal_thread
     def _renew(self) -> None:
         while not self._stopped.wait(RETRY):
             with suppress(BackendError):
@@ -121,7 +120,6 @@ class LeaderElection:
                     self._renewed = -inf
                     return
 
-    @fatal_thread
     def _guard(self, lost: Callable[[], None]) -> None:
         """In a thread of its own, because calls may hang."""
         while not self._stopped.wait(LOOK):

@@ -22,18 +22,8 @@ from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.pod_builder import GANG, REPLICA, SCHEDULER
 from headway.backend.kubernetes.platform.pod_runner import bind
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
+from headway.controller import events
 from headway.controller.commands import Persist, Release, Start
-from headway.controller.events import (
-    CommandFailed,
-    Event,
-    JobChanged,
-    JobDeleted,
-    JobSeen,
-    NewJob,
-    Persisted,
-    ReplicaExited,
-    ReplicaRunning,
-)
 from headway.core.model.job import JobSpec, Task
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.errors import BackendError
@@ -115,7 +105,7 @@ class ForeignPods:
 
     # -- groups ------------------------------------------------------------------------------------
 
-    def changed(self, pod: Plain, *, there: bool) -> list[Event]:
+    def changed(self, pod: Plain, *, there: bool) -> list[events.Event]:
         if key_of(pod) in self.placed:
             return self._placed_changed(pod, there=there)
         key, own = key_of(pod), pod["metadata"]["name"]
@@ -150,9 +140,9 @@ class ForeignPods:
     def due(self) -> Seconds:
         return min((g.due() for n, g in self.groups.items() if n not in self.jobs), default=inf)
 
-    def complete(self) -> list[Event]:
+    def complete(self) -> list[events.Event]:
         """Groups that are complete join the queue."""
-        now, found = self._clock(), list[Event]()
+        now, found = self._clock(), list[events.Event]()
         for name, group in list(self.groups.items()):
             if name in self.jobs or max(group.due() if not group.failed else 0, group.rests) > now:
                 continue
@@ -162,8 +152,8 @@ class ForeignPods:
                 continue
             group.since = min(now, group.since)
             spec = self.jobs[name] = self._fitted(group.spec(), group)
-            new = NewJob(id=name, spec=spec, submitted_at=group.since, foreign=True)
-            found.append(JobSeen(new))
+            new = events.NewJob(id=name, spec=spec, submitted_at=group.since, foreign=True)
+            found.append(events.JobSeen(new))
         return found
 
     def _sorted_out(self, group: Group) -> bool:
@@ -185,28 +175,28 @@ class ForeignPods:
         group.rests = self._clock() + AGAIN
         return False
 
-    def _renew(self, name: JobId) -> list[Event]:
+    def _renew(self, name: JobId) -> list[events.Event]:
         """A group that waits has changed."""
         group = self.groups.get(name)
         if name not in self.jobs or name in self.started:
             return []
         if group is None:
-            return [JobDeleted(name, "its pods were deleted")]
+            return [events.JobDeleted(name, "its pods were deleted")]
         if [t.name for t in group.spec().tasks] == [t.name for t in self.jobs[name].tasks]:
             return []
         self.jobs[name] = self._fitted(group.spec(), group)
-        return [JobChanged(name, self.jobs[name])]
+        return [events.JobChanged(name, self.jobs[name])]
 
     # -- which nodes they may use ------------------------------------------------------------------
 
-    def fit(self) -> list[Event]:
-        found: list[Event] = []
+    def fit(self) -> list[events.Event]:
+        found: list[events.Event] = []
         for name, before in self.jobs.items():
             group = self.groups.get(name)
             if group is not None and name not in self.started:
                 self.jobs[name] = self._fitted(before, group)
                 if self.jobs[name] != before:
-                    found.append(JobChanged(name, self.jobs[name]))
+                    found.append(events.JobChanged(name, self.jobs[name]))
         return found
 
     def _fitted(self, spec: JobSpec, group: Group) -> JobSpec:
@@ -233,10 +223,10 @@ class ForeignPods:
 
     # -- commands ----------------------------------------------------------------------------------
 
-    def start(self, command: Start) -> list[Event]:
+    def start(self, command: Start) -> list[events.Event]:
         group = self.groups.get(command.job)
         if group is None or any(a.replica.task not in group.pods for a in command.replicas):
-            return [CommandFailed(command, "its pods do not exist", permanent=True)]
+            return [events.CommandFailed(command, "its pods do not exist", permanent=True)]
         del self.groups[command.job]
         self.started[command.job] = group
         nodes = {a.replica.task: str(a.node) for a in command.replicas}
@@ -253,7 +243,7 @@ class ForeignPods:
         )
         return []
 
-    def _not_bound(self, command: Start, group: Group, error: BackendError) -> list[Event]:
+    def _not_bound(self, command: Start, group: Group, error: BackendError) -> list[events.Event]:
         """Its pods wait again, as a new job, after a back-off. The watch says which are bound."""
         pods, group.pods = list(group.pods.values()), {}
         there = [now for p in pods if (now := self._cluster.pods.get(key_of(p))) is not None]
@@ -264,40 +254,42 @@ class ForeignPods:
         group.failed = {key_of(p): p for p in pods}
         self.started.pop(command.job, None)
         self.groups[command.job] = group
-        found: list[Event] = []
+        found: list[events.Event] = []
         for pod in pods:
             self._cluster.assume_not(key_of(pod))
             self.placed.pop(key_of(pod), None)
-        failed = CommandFailed(command, f"could not be bound: {error.message}", permanent=True)
+        failed = events.CommandFailed(
+            command, f"could not be bound: {error.message}", permanent=True
+        )
         for pod in there:
             found += self.changed(pod, there=True)
         if not group.pods:
             self.groups.pop(command.job, None)
         return [failed, *found]
 
-    def persist(self, command: Persist) -> list[Event]:
+    def persist(self, command: Persist) -> list[events.Event]:
         """Nothing is stored of them. What has ended is forgotten."""
         if command.state.phase.ended:
             self.jobs.pop(command.job, None)
             self.started.pop(command.job, None)
-        return [Persisted(command.job, command.version)]
+        return [events.Persisted(command.job, command.version)]
 
-    def release(self, command: Release) -> list[Event]:
+    def release(self, command: Release) -> list[events.Event]:
         for key in [k for k, (name, _) in self.placed.items() if name == command.replica]:
             del self.placed[key]
             self._cluster.assume_not(key)
-        return [ReplicaExited(replica=command.replica, attempt=command.attempt, code=0)]
+        return [events.ReplicaExited(replica=command.replica, attempt=command.attempt, code=0)]
 
     # -- pods that are placed ----------------------------------------------------------------------
 
-    def _placed_changed(self, pod: Plain, *, there: bool) -> list[Event]:
+    def _placed_changed(self, pod: Plain, *, there: bool) -> list[events.Event]:
         replica, attempt = self.placed[key_of(pod)]
         phase = pod["status"].get("phase")
         if there and phase not in OVER:
-            return [ReplicaRunning(replica, attempt)] if phase == "Running" else []
+            return [events.ReplicaRunning(replica, attempt)] if phase == "Running" else []
         del self.placed[key_of(pod)]
         self._cluster.assume_not(key_of(pod))
         if phase == "Succeeded":
-            return [ReplicaExited(replica=replica, attempt=attempt, code=0)]
+            return [events.ReplicaExited(replica=replica, attempt=attempt, code=0)]
         reason = pod_status.failure(pod) if phase == "Failed" else "its pod was deleted"
-        return [ReplicaExited(replica=replica, attempt=attempt, code=1, reason=reason)]
+        return [events.ReplicaExited(replica=replica, attempt=attempt, code=1, reason=reason)]

@@ -205,9 +205,8 @@ def seconds(text: str) -> float:
 def spec_of(job: Plain) -> TrainingJobSpec:
     """Validated again: the schema in the API server may be of another version."""
     about = {k: job["metadata"][k] for k in ("name", "namespace")}
-    text = json.dumps(
-        {**pod_builder.KIND, "metadata": about, "spec": job["spec"]}, ensure_ascii=False
-    )
+    whole = {**pod_builder.KIND, "metadata": about, "spec": job["spec"]}
+    text = json.dumps(whole, ensure_ascii=False)
     return parse(text, TrainingJob, where=f"{about['namespace']}/{about['name']}").spec
 
 

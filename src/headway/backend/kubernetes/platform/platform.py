@@ -164,7 +164,7 @@ class KubernetesPlatform:
         found: list[events.Event] = []
         known = self.pods.attempt_of(pod)
         if known is not None:
-            found += self.pods.changed(*known, before, new)
+            found += self.pods.changed(known, before, new)
         elif self.foreign.wants(pod):
             found += self.foreign.changed(pod, there=new is not None)
         return [*found, *self.capacity.pod_changed(before, new)]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from http import HTTPStatus
 from typing import TypeVar
 
 from headway.backend.exit_reason import NOT_STARTABLE
@@ -28,14 +29,15 @@ KEPT = 2
 """Attempts of a job whose ended pods are kept for their logs."""
 AFTER_SUCCESS: Seconds = 2.0
 """Grace period of the other replicas when the chief has exited with code 0."""
-BAD_REQUEST = (400, 422)
-EXISTS = 409
+INVALID = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 AT_ONCE = 8
 """Calls under way at the same time for one gang."""
 SELECTED = "volume.kubernetes.io/selected-node"
 
 T = TypeVar("T")
 Attempt = tuple[ReplicaId, int]
+Known = tuple[JobStatus, ReplicaId, int]
+"""The attempt that a pod is, with the record of its job."""
 
 
 class PodRunner:
@@ -50,7 +52,7 @@ class PodRunner:
 
     # -- which attempt a pod is --------------------------------------------------------------------
 
-    def attempt_of(self, pod: Plain) -> tuple[JobStatus, ReplicaId, int] | None:
+    def attempt_of(self, pod: Plain) -> Known | None:
         """None: it belongs to no job that is managed here. Ownership is by uid."""
         labels, about = pod["metadata"].get("labels") or {}, pod["metadata"]
         elsewhere = self._cluster.namespace not in ("", about["namespace"])
@@ -113,7 +115,7 @@ class PodRunner:
         for a in command.replicas:
             self._cluster.assume_not(self._key(a.replica, a.attempt))
         why = "; ".join(filter(None, (error.message, error.hint)))
-        invalid = isinstance(error, Declined) and error.status in BAD_REQUEST
+        invalid = isinstance(error, Declined) and error.status in INVALID
         return [events.CommandFailed(command, why, permanent=invalid, disrupted=not invalid)]
 
     # -- Stop, Kill, Remove ------------------------------------------------------------------------
@@ -210,14 +212,8 @@ class PodRunner:
                 found.append(events.ReplicaFound(replica, attempt, phase == "Running", exited))
         return found
 
-    def changed(
-        self,
-        record: JobStatus,
-        replica: ReplicaId,
-        attempt: int,
-        before: Plain | None,
-        new: Plain | None,
-    ) -> list[events.Event]:
+    def changed(self, known: Known, before: Plain | None, new: Plain | None) -> list[events.Event]:
+        record, replica, attempt = known
         if new is None:
             return [self._vanished(replica, attempt, before)]
         phase = new["status"].get("phase")
@@ -228,12 +224,7 @@ class PodRunner:
             self._waiting.pop((replica, attempt), None)
             leaving = new["metadata"].get("deletionTimestamp") and not current
             return [] if leaving else [events.ReplicaRunning(replica, attempt)]
-        return self._waits(record, replica, attempt, new)
-
-    def _waits(
-        self, record: JobStatus, replica: ReplicaId, attempt: int, pod: Plain
-    ) -> list[events.Event]:
-        reason, message = pod_status.stuck(pod)
+        reason, message = pod_status.stuck(new)
         if self._waiting.get((replica, attempt), "") == reason:
             return []
         self._waiting[replica, attempt] = reason
@@ -326,7 +317,7 @@ def _create(api: Api, path: str, body: Plain) -> None:
     try:
         api.create(path, body)
     except Declined as error:
-        if error.status != EXISTS:
+        if error.status != HTTPStatus.CONFLICT:
             raise
 
 

@@ -7,6 +7,7 @@ reported to the caller; nothing is repeated here.
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from http import HTTPStatus
 
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Plain, pod_path
@@ -14,18 +15,18 @@ from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.kubernetes.platform.job_status import MESSAGE, JobStatus, now
+from headway.backend.worker import Then
 from headway.controller.events import Event
 from headway.controller.job_state import JobState
 from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId
 from headway.errors import BackendError, Declined
 
-GONE = 404
-INVALID = 422
 UID = "/metadata/uid"
 WAITING, UNSCHEDULABLE = "WaitingForCapacity", "Unschedulable"
 log = logging.getLogger("headway")
 
+Failed = Callable[[BackendError], Iterable[Event]]
 Notice = tuple[str, str, bool]
 """An event: reason, message, and whether it is a warning."""
 
@@ -36,31 +37,21 @@ class StatusWriter:
         self._logged = ""
 
     def write(
-        self,
-        record: JobStatus,
-        then: Callable[[], Iterable[Event]] = lambda: (),
-        failed: Callable[[BackendError], Iterable[Event]] = lambda error: (),
+        self, record: JobStatus, then: Then = lambda: (), failed: Failed = lambda error: ()
     ) -> None:
         """`then` follows when the API server has confirmed it, or the job no longer exists."""
         status = record.to_plain(self._clock.began)
         same: Plain = {"op": "test", "path": UID, "value": record.uid}
         body = [same, {"op": "add", "path": "/status", "value": status}]
-        self._cluster.worker.do(
-            partial(self._cluster.api.patch, f"{record.path}/status", body, how="json"),
-            lambda _: then(),
-            partial(self._not_written, then, failed),
-        )
 
-    def _not_written(
-        self,
-        then: Callable[[], Iterable[Event]],
-        failed: Callable[[BackendError], Iterable[Event]],
-        error: BackendError,
-    ) -> Iterable[Event]:
-        if is_gone(error):
-            return then()
-        self.log_once(error)
-        return failed(error)
+        def not_written(error: BackendError) -> Iterable[Event]:
+            if is_gone(error):
+                return then()
+            self.log_once(error)
+            return failed(error)
+
+        call = partial(self._cluster.api.patch, f"{record.path}/status", body, kind="json")
+        self._cluster.worker.do(call, lambda _: then(), not_written)
 
     def log_once(self, error: BackendError) -> None:
         """Log each distinct error once."""
@@ -75,13 +66,7 @@ class StatusWriter:
         record.enqueued = record.enqueued or now()
         record.set_condition("Accepted", True, "Accepted", "the job can run on this cluster")
 
-    def persist(
-        self,
-        record: JobStatus,
-        before: JobState,
-        then: Callable[[], Iterable[Event]],
-        failed: Callable[[BackendError], Iterable[Event]],
-    ) -> None:
+    def persist(self, record: JobStatus, before: JobState, then: Then, failed: Failed) -> None:
         """Write a changed state; its events follow the status."""
         notices = describe(record, before)
         self.write(record, then, failed)
@@ -137,7 +122,7 @@ class StatusWriter:
         found = {"type": "PodScheduled", "status": "False", "reason": UNSCHEDULABLE}
         found |= {"message": why[:MESSAGE], "lastTransitionTime": now()}
         path, body = f"{pod_path(*key_of(pod))}/status", {"status": {"conditions": [found]}}
-        call = partial(self._cluster.api.patch, path, body, how="strategic")
+        call = partial(self._cluster.api.patch, path, body, kind="strategic-merge")
         self._cluster.worker.do(call)
 
 
@@ -145,7 +130,9 @@ def is_gone(error: BackendError) -> bool:
     """The object was deleted, or is another one of the same name."""
     if not isinstance(error, Declined):
         return False
-    return error.status == GONE or (error.status == INVALID and UID in error.message)
+    return error.status == HTTPStatus.NOT_FOUND or (
+        error.status == HTTPStatus.UNPROCESSABLE_ENTITY and UID in error.message
+    )
 
 
 def outcome(state: JobState) -> Phase:

@@ -8,6 +8,7 @@ until the controller has ended it: a new job of the same name waits until then.
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 
 from headway.backend.clock import Clock
@@ -30,7 +31,6 @@ from headway.spec.runnable import RunnableJob
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 """What a podTemplate that is not a pod raises somewhere."""
-EXISTS = 409
 AMOUNTS = (
     "cpu", "memory", "scratch", "graceSeconds", "activeDeadlineSeconds", "ttlSecondsAfterFinished",
 )  # fmt: skip
@@ -127,11 +127,8 @@ class TrainingJobs:
         record = self._add(job)
         if record is None:
             return []
-        new = new_job(self._jobs[record.id])
-        return [
-            events.JobSeen(new, record.state if record.admitted else None),
-            *self._rejection(record),
-        ]
+        state = record.state if record.admitted else None
+        return [events.JobSeen(new_job(self._jobs[record.id]), state), *self._rejection(record)]
 
     # -- Admit -------------------------------------------------------------------------------------
 
@@ -157,10 +154,15 @@ class TrainingJobs:
             },
             "spec": _written(manifest),
         }
+
+        def declined(error: BackendError) -> list[events.Event]:
+            why = f"the API server declined it: {error.message}"
+            return [events.CommandFailed(command, why, isinstance(error, Declined))]
+
         self._cluster.worker.do(
             partial(_create, self._cluster.api, body),
             lambda created: self._accept(command, self._add(created)),
-            lambda error: [_declined(command, error)],
+            declined,
         )
 
     def _accept(self, command: Admit, record: JobStatus | None) -> Sequence[events.Event]:
@@ -202,16 +204,13 @@ class TrainingJobs:
             record.successor = new
             return []
         if new is None:
-            return self._deleted(record)
+            record.gone = True
+            forgotten = self._forget(record) if record.settled else []
+            return [events.JobDeleted(record.id, DELETED), *forgotten]
         if _generation(new) != record.generation:
             self._capacity.dirty = True
         record.job = new
         return []
-
-    def _deleted(self, record: JobStatus) -> list[events.Event]:
-        record.gone = True
-        deleted = events.JobDeleted(record.id, DELETED)
-        return [deleted, *self._forget(record)] if record.settled else [deleted]
 
     def settle(self, record: JobStatus) -> list[events.Event]:
         """Its end is durable."""
@@ -231,11 +230,8 @@ class TrainingJobs:
 
     def fit(self) -> list[events.Event]:
         """Changed specs, and changed sets of nodes, of jobs that have no replicas."""
-        found: list[events.Event] = []
-        for record in self.records.values():
-            if record.waiting:
-                found += self._fit(record)
-        return found
+        waiting = [record for record in self.records.values() if record.waiting]
+        return [event for record in waiting for event in self._fit(record)]
 
     def _fit(self, record: JobStatus) -> list[events.Event]:
         before = record.core
@@ -266,9 +262,10 @@ class TrainingJobs:
 
 def _written(spec: TrainingJobSpec) -> Plain:
     """A manifest for the API server: amounts that are not whole are strings."""
-    dumped = spec.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-    found: Plain = _amounts(dumped)
-    return found
+    found: Plain = spec.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, exclude_none=True
+    )
+    return {key: _amounts(value, key) for key, value in found.items()}
 
 
 def _amounts(value: Any, key: str = "") -> Any:
@@ -292,15 +289,10 @@ def _create(api: Api, body: Plain) -> Plain:
     try:
         return api.create(path, body)
     except Declined as error:
-        if error.status != EXISTS:
+        if error.status != HTTPStatus.CONFLICT:
             raise
         there = api.get(f"{path}/{about['name']}")
         labels = there["metadata"].get("labels") or {}
         if labels.get(RUN) != about["labels"][RUN]:
             raise
         return there
-
-
-def _declined(command: Admit, error: BackendError) -> events.CommandFailed:
-    permanent = isinstance(error, Declined)
-    return events.CommandFailed(command, f"the API server declined it: {error.message}", permanent)
