@@ -72,13 +72,7 @@ def stream(values: Values) -> list[Plain]:
 
 def kustomize(values: Values) -> dict[str, str]:
     """Return the files of a Kustomize base, by name."""
-    base = {f"{part}.yaml": text(objects(part, values)) for part in PARTS}
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": list(base),
-    }
-    return base | {"kustomization.yaml": text([kustomization])}
+    return {f"{part}.yaml": text(objects(part, values)) for part in (*PARTS, "kustomization")}
 
 
 def chart(values: Values) -> dict[str, str]:
@@ -102,13 +96,11 @@ def chart(values: Values) -> dict[str, str]:
 
 def write(files: dict[str, str], folder: Path) -> list[Path]:
     """Write the files; other files in the directory stay."""
-    written = []
     for name, body in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(body, encoding="utf-8")
-        written.append(path)
-    return written
+    return [folder / name for name in files]
 
 
 def check(values: Values) -> Values:
@@ -136,10 +128,7 @@ class _WithoutAnchors(yaml.SafeDumper):
 
 
 def text(found: Iterable[Plain]) -> str:
-    documents = (
-        yaml.dump(each, Dumper=_WithoutAnchors, sort_keys=False, width=100) for each in found
-    )
-    return "---\n".join(documents)
+    return yaml.dump_all(found, Dumper=_WithoutAnchors, sort_keys=False, width=100)
 
 
 def _unquoted(body: str) -> str:

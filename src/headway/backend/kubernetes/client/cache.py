@@ -1,6 +1,6 @@
 """The cluster as the informers last saw it, and the worker that makes calls to change it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 
@@ -106,14 +106,6 @@ class ClusterCache:
 
     def job_id(self, namespace: str, name: str) -> JobId:
         return JobId(name if self.namespace else f"{namespace}/{name}")
-
-    def of_job(self, job: Plain) -> Iterator[Plain]:
-        """The pods of a job, ended ones too."""
-        about = job["metadata"]
-        for (space, _), pod in list(self.pods.items()):
-            labels = pod["metadata"].get("labels") or {}
-            if space == about["namespace"] and labels.get(pod_builder.JOB) == about["name"]:
-                yield pod
 
     def is_up(self, node: str) -> bool:
         found = self.nodes.get(("", node))

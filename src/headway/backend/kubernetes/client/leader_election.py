@@ -97,11 +97,11 @@ class LeaderElection:
         body: Plain = {"apiVersion": API, "kind": "Lease", "spec": spec}
         try:
             if before is None:
-                about = {"name": self._name}
-                self._api.create(self._all, {**body, "metadata": about}, timeout=ANSWER)
+                body["metadata"] = {"name": self._name}
+                self._api.create(self._all, body, timeout=ANSWER)
             else:  # with its resourceVersion: refused if another was faster
-                about = before["metadata"]
-                self._api.replace(self._path, {**body, "metadata": about}, timeout=ANSWER)
+                body["metadata"] = before["metadata"]
+                self._api.replace(self._path, body, timeout=ANSWER)
         except Declined as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise

@@ -39,22 +39,20 @@ def cannot(cluster: ClusterCache, made: Mapping[str, Plain], where: Mapping[str,
     return next((w for node, here in beside.items() if (w := cluster.short_of(node, here))), "")
 
 
-def sized(task: Task, pod: Plain) -> Task:
-    """It asks for what its pod asks for: sidecars, and limits without requests, count too."""
-    return replace(task, request=resources(asked(pod)))
-
-
 def fitting(cluster: ClusterCache, task: Task, pod: Plain) -> Task:
-    """With the nodes that it may go to: the policy is to know."""
+    """With the nodes that it may go to: the policy is to know. It asks for what its pod asks for:
+    sidecars, and limits without requests, count too.
+    """
+    task = replace(task, request=resources(asked(pod)))
     around, nodes = cluster.around, cluster.nodes
     if filters.lacking(pod, around):
-        return replace(sized(task, pod), nodes=())
+        return replace(task, nodes=())
     good = tuple(
         NodeId(name)
         for (_, name), node in nodes.items()
         if not filters.unfit(pod, node, cluster.others(name), around)
     )
-    return replace(sized(task, pod), nodes=None if len(good) == len(nodes) else good)
+    return replace(task, nodes=None if len(good) == len(nodes) else good)
 
 
 def said(node: Plain) -> tuple[object, ...]:

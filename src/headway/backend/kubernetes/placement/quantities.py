@@ -20,16 +20,11 @@ def asked(pod: Plain) -> Amounts:
     beside = [c for c in begin if c.get("restartPolicy") == "Always"]
     steady = _sum([*spec["containers"], *beside])
     first = [_requests(c) for c in begin if c not in beside]
-    most = {
-        k: max([steady.get(k, 0.0), *(a.get(k, 0.0) for a in first)]) for k in _keys(steady, *first)
-    }
+    names = dict.fromkeys(name for each in (steady, *first) for name in each)
+    most = {k: max(each.get(k, 0.0) for each in (steady, *first)) for k in names}
     for name, amount in spec.get("overhead", {}).items():
         most[name] = most.get(name, 0.0) + parse_quantity(amount)
     return most
-
-
-def _keys(*amounts: Amounts) -> Iterable[str]:
-    return dict.fromkeys(name for each in amounts for name in each)
 
 
 def _requests(container: Plain) -> Amounts:

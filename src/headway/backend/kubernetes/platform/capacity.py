@@ -67,9 +67,8 @@ class Capacity:
             self.dirty = True
         return [] if self._is_replica(pod) else self.renew(*nodes)
 
-    def something_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
+    def something_changed(self, *_: Plain | None) -> list[Event]:
         """A volume, claim or storage class."""
-        del before, new
         self.dirty = True
         return []
 

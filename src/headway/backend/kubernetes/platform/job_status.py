@@ -1,8 +1,9 @@
 """A TrainingJob as the platform keeps it, and its status: for people, and for the next leader."""
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from time import time
 from typing import Any
 
 from headway.backend.kubernetes.client.api import Plain, jobs_path
@@ -107,23 +108,21 @@ class JobStatus:
             "selector": f"{pod_builder.JOB}={self.name}",
             "conditions": list(self.conditions.values()),
             "enqueueTime": self.enqueued,
-            "startTime": _timestamp(s.started_at, began),
-            "finishTime": _timestamp(s.finished_at, began),
+            "startTime": _timestamp(_shift(s.started_at, began)),
+            "finishTime": _timestamp(_shift(s.finished_at, began)),
             "observedGeneration": self.generation,
             "state": encode(s, began),
         }
         return {k: v for k, v in found.items() if v not in ("", {})}
 
-    def restore(self, began: float) -> bool:
-        """Take over what an earlier leader wrote; False: there is nothing."""
+    def restore(self, began: float) -> None:
+        """Take over what an earlier leader wrote, if anything."""
         status = self.job.get("status") or {}
         self.conditions = {c["type"]: c for c in status.get("conditions") or ()}
         self.enqueued = status.get("enqueueTime", "")
-        if "phase" not in status:
-            return False
-        self.state = decode(status, self.id, began)
-        self.admitted, self.settled = True, self.state.phase.ended
-        return True
+        if "phase" in status:
+            self.state = decode(status, self.id, began)
+            self.admitted, self.settled = True, self.state.phase.ended
 
 
 # -- the controller's state as text ----------------------------------------------------------------
@@ -134,10 +133,9 @@ _REPLICA = asdict(ReplicaState(replica=ReplicaId(""), node="", attempt=0))  # ty
 
 def encode(state: JobState, began: float) -> str:
     """Compact: without defaults, replicas by their names within the job, times of day."""
-    plain = to_plain(
-        replace(state, started_at=_shift(state.started_at, began),
-                finished_at=_shift(state.finished_at, began))
-    )  # fmt: skip
+    plain = to_plain(state)
+    plain["started_at"] = _shift(state.started_at, began)
+    plain["finished_at"] = _shift(state.finished_at, began)
     plain["gang"] = tuple(r.name for r in state.gang)
     plain["restart_as"] = tuple((r.name, node) for r, node in state.restart_as)
     plain["replicas"] = tuple(
@@ -182,16 +180,12 @@ def _shift(at: Seconds | None, by: float) -> Seconds | None:
     return None if at is None else at + by
 
 
-def _timestamp(at: Seconds | None, began: float) -> str:
-    return "" if at is None else _format(datetime.fromtimestamp(at + began, UTC))
+def _timestamp(at: float | None) -> str:
+    return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def now() -> str:
-    return _format(datetime.now(UTC))
-
-
-def _format(at: datetime) -> str:
-    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _timestamp(time())
 
 
 def seconds(text: str) -> float:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
-from typing import TypeVar
 
 from headway.backend.exit_reason import NOT_STARTABLE
 from headway.backend.kubernetes.client.api import Api, Plain, pod_path
@@ -14,7 +13,13 @@ from headway.backend.kubernetes.placement.filters import Around, claims_of, late
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
 from headway.backend.kubernetes.platform import pod_status
 from headway.backend.kubernetes.platform.job_status import JobStatus
-from headway.backend.kubernetes.platform.pod_builder import JOB, REPLICA, pod_name, to_service
+from headway.backend.kubernetes.platform.pod_builder import (
+    ATTEMPT,
+    JOB,
+    REPLICA,
+    pod_name,
+    to_service,
+)
 from headway.backend.kubernetes.platform.status_writer import StatusWriter, outcome
 from headway.controller import events
 from headway.controller.commands import Kill, Remove, Start, Stop
@@ -34,7 +39,6 @@ AT_ONCE = 8
 """Calls under way at the same time for one gang."""
 SELECTED = "volume.kubernetes.io/selected-node"
 
-T = TypeVar("T")
 Attempt = tuple[ReplicaId, int]
 Known = tuple[JobStatus, ReplicaId, int]
 """The attempt that a pod is, with the record of its job."""
@@ -62,8 +66,8 @@ class PodRunner:
         record = self._records.get(name)
         if record is None or not pod_status.is_owned_by(pod, record.uid):
             return None
-        replica = ReplicaId.named(name, labels[REPLICA])
-        return record, replica, pod_status.attempt_of(pod)
+        replica, attempt = ReplicaId.named(name, labels[REPLICA]), labels.get(ATTEMPT, "0")
+        return record, replica, int(attempt) if attempt.isdigit() else 0
 
     def is_replica(self, pod: Plain) -> bool:
         found = self.attempt_of(pod)
@@ -149,14 +153,14 @@ class PodRunner:
         ended = pod is not None and pod["status"].get("phase") in OVER
         if ended or (pod is None and (record is None or record.gone)):
             return [events.Removed(replica, attempt)]
-
         self._cluster.assume_not(self._key(replica, attempt))
         self._delete(command, pod, 1.0, lambda there: [events.Removed(replica, attempt)])
         return ()
 
     def _remove_old(self, record: JobStatus) -> None:
-        for pod in self._cluster.of_job(record.job):
-            old = pod_status.attempt_of(pod) <= record.state.attempt - KEPT
+        for pod in self._cluster.pods.values():
+            known, oldest = self.attempt_of(pod), record.state.attempt - KEPT
+            old = known is not None and known[0] is record and known[2] <= oldest
             if old and pod["status"].get("phase") in OVER:
                 path, uid = pod_path(*key_of(pod)), pod["metadata"]["uid"]
                 self._cluster.worker.do(partial(self._cluster.api.delete, path, grace=0, uid=uid))
@@ -286,7 +290,7 @@ def _launch(
     if len(pods) > 1:
         _create(api, f"{path}/services", to_service(job))
     new = [pod for pod in pods.values() if "uid" not in pod["metadata"]]
-    _each(lambda pod: _create(api, f"{path}/pods", pod), new)
+    _in_parallel([partial(_create, api, f"{path}/pods", pod) for pod in new])
     bind(api, pods, where, around)
 
 
@@ -300,7 +304,7 @@ def bind(api: Api, pods: Mapping[str, Plain], where: Mapping[str, str], around: 
                 path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{each}"
                 api.patch(path, {"metadata": {"annotations": {SELECTED: where[name]}}})
     unbound = [name for name, pod in pods.items() if node_of(pod) != where[name]]
-    _each(lambda name: _bind(api, key_of(pods[name]), where[name]), unbound)
+    _in_parallel([partial(_bind, api, key_of(pods[name]), where[name]) for name in unbound])
 
 
 def _bind(api: Api, key: Key, node: str) -> None:
@@ -321,9 +325,9 @@ def _create(api: Api, path: str, body: Plain) -> None:
             raise
 
 
-def _each(call: Callable[[T], None], items: Sequence[T]) -> None:
+def _in_parallel(calls: Sequence[Callable[[], None]]) -> None:
     """All are tried; the first error, if there was one, is raised when all are done."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        calls = [pool.submit(call, item) for item in items]
-    for each in calls:
+        submitted = [pool.submit(call) for call in calls]
+    for each in submitted:
         each.result()

@@ -1,7 +1,6 @@
 """What the status of a pod says about its replica."""
 
 from headway.backend.kubernetes.client.api import Plain
-from headway.backend.kubernetes.platform.pod_builder import ATTEMPT
 from headway.spec.pod_fields import TRAINING
 
 STUCK = {
@@ -18,11 +17,6 @@ ENDED = ("Evicted", "DeadlineExceeded", "NodeLost", "Shutdown", "Terminated", "P
 """Reasons for which a node ends a pod that it had accepted. Any other reason of a pod that never
 ran: the node rejected it.
 """
-
-
-def attempt_of(pod: Plain) -> int:
-    label = (pod["metadata"].get("labels") or {}).get(ATTEMPT, "0")
-    return int(label) if label.isdigit() else 0
 
 
 def is_owned_by(pod: Plain, uid: str) -> bool:

@@ -61,11 +61,6 @@ class StatusWriter:
 
     # -- what a state means ------------------------------------------------------------------------
 
-    def accept(self, record: JobStatus) -> None:
-        """It can run here."""
-        record.enqueued = record.enqueued or now()
-        record.set_condition("Accepted", True, "Accepted", "the job can run on this cluster")
-
     def persist(self, record: JobStatus, before: JobState, then: Then, failed: Failed) -> None:
         """Write a changed state; its events follow the status."""
         notices = describe(record, before)
@@ -94,7 +89,7 @@ class StatusWriter:
 
     # -- events ------------------------------------------------------------------------------------
 
-    def event(self, record: JobStatus, reason: str, message: str, *, warning: bool = False) -> None:
+    def event(self, record: JobStatus, reason: str, message: str, *, warning: bool) -> None:
         at = now()
         body = {
             "apiVersion": "v1",

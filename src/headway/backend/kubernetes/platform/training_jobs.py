@@ -17,7 +17,7 @@ from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.placement import feasibility, filters
 from headway.backend.kubernetes.platform.capacity import Capacity
-from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, seconds, spec_of
+from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, now, seconds, spec_of
 from headway.backend.kubernetes.platform.pod_builder import KIND, RUN
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.new_job import new_job
@@ -66,11 +66,11 @@ class TrainingJobs:
     def _add(self, job: Plain) -> JobStatus | None:
         """None: it has ended and nothing remains to be done."""
         name = self._cluster.job_id(*key_of(job))
-        record = JobStatus(name, job, TrainingJobSpec(), JobSpec(), _generation(job))
-        restored = record.restore(self._clock.began)
+        record = JobStatus(name, job, TrainingJobSpec(), JobSpec())
+        record.restore(self._clock.began)
         self._parse(record, self._jobs[name].spec if self._cluster.run else None)
         expires = record.spec.ttl_seconds_after_finished is not None and not record.rejected[0]
-        if restored and record.settled and not (self._cluster.run or expires):
+        if record.settled and not (self._cluster.run or expires):
             return None
         self.records[name] = record
         if self._cluster.run:
@@ -170,7 +170,8 @@ class TrainingJobs:
             return [events.Admitted(command.job)]
         if record.rejected[0]:
             return self._rejection(record)
-        self._writer.accept(record)
+        record.enqueued = record.enqueued or now()
+        record.set_condition("Accepted", True, "Accepted", "the job can run on this cluster")
 
         def admitted() -> list[events.Event]:
             record.admitted = self._capacity.dirty = True
