@@ -236,9 +236,7 @@ class PodRunner:
             self._writer.stuck(record, replica, reason, message)
         return [events.ReplicaWaiting(replica, attempt, message)]
 
-    def _vanished(
-        self, replica: ReplicaId, attempt: int, last: Plain | None
-    ) -> events.ReplicaExited:
+    def _vanished(self, replica: ReplicaId, attempt: int, last: Plain | None) -> events.Event:
         if last is not None and last["status"].get("phase") in OVER:
             return self._exited(replica, attempt, last)
         self._forget(replica, attempt)
