@@ -137,7 +137,7 @@ def _wait(running: list[tuple[Group, Any]], seconds: float) -> None:
 # -- reaction ----------------------------------------------------------------------------------
 
 
-class _TimedJournal:
+class _TimedJournal(Journal):
     """Records when the plan after the first observation of an event is settled."""
 
     def __init__(self, inner: Journal) -> None:

@@ -7,7 +7,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from shutil import rmtree
 from socket import gethostname
@@ -19,7 +18,6 @@ from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client import fatal_thread
 from headway.backend.live import LiveBackend
-from headway.core.model.units import JobId, Seconds
 from headway.policy.registry import build
 from headway.runtime.driver import drive
 from headway.runtime.journal import FileJournal
@@ -28,21 +26,13 @@ from headway.runtime.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from headway.backend.kubernetes.client.api import Api
+    from headway.core.model.units import JobId
     from headway.spec.runnable import RunnableJob
 
 LEASE = "headway"
 JOURNAL = 64 << 20
 """Bytes of an operator's journal before it is rotated; two files are kept."""
 log = logging.getLogger("headway")
-
-
-@dataclass(frozen=True, slots=True)
-class NoDisplay:
-    """No display."""
-
-    due: Seconds = inf
-
-    def look(self, now: Seconds) -> None: ...
 
 
 @dataclass(slots=True)
@@ -91,7 +81,7 @@ class Operator:
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
         backend.wake_by(heard, backend.stop)
         try:
-            drive(backend, Loop(backend, build(policy), book), NoDisplay())
+            drive(backend, Loop(backend, build(policy), book))
         finally:
             backend.stop_waking(heard)
             backend.close()

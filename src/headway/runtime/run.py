@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import fsum
@@ -30,7 +30,7 @@ from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.runtime.run_directory import RunDirectory
-from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Platform
+from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Target, find_target
 from headway.runtime.usage_sampler import UsageSampler
 from headway.spec.arrivals import expand, to_yaml
 from headway.spec.capacity_check import refuse_too_large
@@ -129,39 +129,41 @@ class Run:
             os.close(writer)
 
 
-def begin(  # noqa: PLR0913 - options of `headway run`
+def begin(
     workload: Workload,
     path: Path,
     policy: str,
     *,
     data: Path,
     observe_only: bool = False,
-    enforcement: str = "",
     nodes: int | None = None,
-    docker: Docker | None = None,
-    cluster: OnCluster | None = None,
+    on: Docker | OnCluster | None = None,
 ) -> Run:
-    """Start a run of the workload in `path`; `nodes`: partition the machine into this many."""
+    """Start a run of the workload in `path`. `nodes`: partition the machine into this many.
+    `on`: None for this machine.
+    """
     build(policy)  # an unknown policy leaves nothing behind
     if nodes is not None:
         equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / nodes, count=nodes)
         workload = workload.model_copy(update={"nodes": (equal,)})
     listed = expand(workload)
-    image = docker.image if docker else cluster.image if cluster else ""
-    supported = ALL_FEATURES if cluster else LIVE_FEATURES
-    jobs = to_jobs(listed, path, peaks=peaks(data), image=image, supported=supported)
+    jobs = _jobs(listed, path, on, peaks(data))
     about = {"workload": str(path.resolve()), "observe_only": observe_only}
-    platform: Platform = Machine(workload, enforcement)
-    if docker is not None:
-        platform = Engines.of(docker, workload)
-        check_images(platform.engines, jobs)
-    if cluster is not None:
-        platform = cluster
-    if platform.nodes is not None:
-        refuse_too_large({job.id: job.spec for job in jobs}, platform.nodes, str(path))
-    run = _begin(jobs, policy, data, about, platform)
+    target = find_target(on, workload)
+    if isinstance(target, Engines):
+        check_images(target.engines, jobs)
+    if target.nodes is not None:
+        refuse_too_large({job.id: job.spec for job in jobs}, target.nodes, str(path))
+    run = _begin(jobs, policy, data, about, target)
     run.folder.write("workload.yaml", to_yaml(listed))
     return run
+
+
+def _jobs(
+    workload: Workload, path: Path, on: Docker | OnCluster | None, peaks: Mapping[str, float]
+) -> list[RunnableJob]:
+    supported = ALL_FEATURES if isinstance(on, OnCluster) else LIVE_FEATURES
+    return to_jobs(workload, path, peaks=peaks, image=on.image if on else "", supported=supported)
 
 
 def adopt(
@@ -170,14 +172,13 @@ def adopt(
     *,
     data: Path,
     observe_only: bool = False,
-    enforcement: str = "",
     engines: Engines | None = None,
 ) -> Run:
     """Manage processes or containers that are already running."""
     about = {"adopted": [job.adopted for job in jobs], "observe_only": observe_only}
     # Moving a process into a cgroup would change it.
-    how = "nice" if observe_only else enforcement
-    return _begin(jobs, policy, data, about, engines or Machine(None, how))
+    how = "nice" if observe_only else ""
+    return _begin(jobs, policy, data, about, engines or Machine.of(None, how))
 
 
 def resume(data: Path, name: str) -> Run:
@@ -197,29 +198,26 @@ def resume(data: Path, name: str) -> Run:
         )
     path = Path(about["workload"])
     workload = read_workload(folder.path / "workload.yaml")
-    known = about.get("docker")
-    docker = Docker(tuple(known["engines"]), known["image"]) if known else None
-    there = OnCluster(**about["kubernetes"]) if "kubernetes" in about else None
-    image = docker.image if docker else there.image if there else ""
-    supported = ALL_FEATURES if there else LIVE_FEATURES
-    jobs = to_jobs(workload, path, peaks={}, image=image, supported=supported)
-    platform: Platform = there or Machine(workload, about["enforcement"])
-    if docker is not None:
-        platform = Engines.of(docker, workload)
-    return _put_together(folder, jobs, about, platform)
+    on: Docker | OnCluster | None = None
+    if "docker" in about:
+        on = Docker(tuple(about["docker"]["engines"]), about["docker"]["image"])
+    elif "kubernetes" in about:
+        on = OnCluster(**about["kubernetes"])
+    jobs = _jobs(workload, path, on, {})
+    return _put_together(folder, jobs, about, find_target(on, workload, about["enforcement"]))
 
 
 def _begin(
-    jobs: list[RunnableJob], policy: str, data: Path, about: dict[str, Any], platform: Platform
+    jobs: list[RunnableJob], policy: str, data: Path, about: dict[str, Any], target: Target
 ) -> Run:
     clock = Clock()
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
-    about |= platform.about
+    about |= target.about
     folder = RunDirectory.new(data, about)
     folder.lock()
     sweep(lambda run: _over(data / "runs" / run))
     try:
-        return _put_together(folder, jobs, about, platform)
+        return _put_together(folder, jobs, about, target)
     except BaseException:
         folder.discard()
         raise
@@ -231,9 +229,9 @@ def _over(run: Path) -> bool:
 
 
 def _put_together(
-    folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], platform: Platform
+    folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], target: Target
 ) -> Run:
-    backend, factor = platform.backend(folder, jobs, Clock(about["began"]))
+    backend = target.backend(folder, {job.id: job for job in jobs}, Clock(about["began"]))
     cycle, lines = 0, []
     if folder.journal.exists():
         journal.mend(folder.journal)
@@ -249,7 +247,7 @@ def _put_together(
     loop.take_up(lines)
     total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
     observed = about["observe_only"]
-    return Run(folder, backend, loop, book, about["policy"], total, factor, observed)
+    return Run(folder, backend, loop, book, about["policy"], total, target.factor, observed)
 
 
 def _job(job: JobRecord, totals: Totals | None) -> JobResult:

@@ -44,11 +44,11 @@ def start_run(options: RunOptions, data: Path) -> Run:
     """Begin a run of a workload, or resume the run that the options name."""
     if options.workload is None:
         return resume(data, options.resume or "latest")
-    docker, cluster = None, None
+    on: Docker | OnCluster | None = None
     if options.platform == "docker":
-        docker = Docker(options.engines, options.image)
+        on = Docker(options.engines, options.image)
     elif options.platform == "kubernetes":
-        cluster = OnCluster(options.image, options.namespace)
+        on = OnCluster(options.image, options.namespace)
     return begin(
         read_workload(options.workload),
         options.workload,
@@ -56,8 +56,7 @@ def start_run(options: RunOptions, data: Path) -> Run:
         data=data,
         observe_only=options.observe_only,
         nodes=options.nodes,
-        docker=docker,
-        cluster=cluster,
+        on=on,
     )
 
 
