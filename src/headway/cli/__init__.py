@@ -7,7 +7,6 @@ import typer
 
 from headway import __version__
 from headway.cli import (
-    adopt,
     ask,
     bench,
     calibrate,
@@ -50,7 +49,7 @@ def _root(
 
 
 for command in (
-    demo.demo, run.run, adopt.adopt, operator.operator, ask.move, ask.pause, ask.resume,
+    demo.demo, run.run, run.adopt, operator.operator, ask.move, ask.pause, ask.resume,
     explain.explain, explain.report, replay.replay, simulate.simulate, calibrate.calibrate,
     policies.policies, bench.bench, reproduce.reproduce,
 ):  # fmt: skip

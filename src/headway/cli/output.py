@@ -1,9 +1,12 @@
-"""Tables and messages that the commands print."""
+"""Tables, messages and progress bars that the commands print."""
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from shutil import get_terminal_size
 from textwrap import indent, wrap
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,24 +19,45 @@ from headway.runtime.result import Result, over_seeds
 if TYPE_CHECKING:
     from headway.calibrate import Measurement
     from headway.core.model.decision import Decision
+    from headway.papers.render.tables import Table as Content
+    from headway.papers.runner import Reproduction
     from headway.report.explain import Event
     from headway.runtime.replay import Difference
 
 SHOWN = 20
 """Differences of a replay that are printed in full."""
-
-
-def as_json(thing: Any) -> str:
-    return json.dumps(thing, indent=2, allow_nan=False)
+DELAY = 2.0
+"""Seconds after which a progress bar appears."""
+WIDE = 120
+"""Columns of the terminal that complete tables of reproductions need; a narrower one omits optional
+columns."""
 
 
 def print_json(thing: Any) -> None:
-    typer.echo(as_json(thing))
+    typer.echo(json.dumps(thing, indent=2, allow_nan=False))
 
 
-def plain_table(*columns: str, **options: Any) -> Table:
+@contextmanager
+def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.progress import Progress
+
+    began = monotonic()
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, visible=False)
+
+        def update(done: int, total: int) -> None:
+            late = monotonic() - began > DELAY
+            bar.update(task, completed=done, total=total, visible=late)
+
+        yield update
+
+
+def plain_table(*columns: str, gap: int = 2, **options: Any) -> Table:
     """Return a table without borders; its first columns, and options for all of them."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for name in columns:
         table.add_column(name, **options)
     return table
@@ -262,3 +286,31 @@ def show_measured(found: "Sequence[Measurement]") -> None:
     console = Console()
     console.print(table)
     console.print("work: core-seconds; demand: cores", style="dim", highlight=False)
+
+
+def show_reproductions(found: Sequence["Reproduction"]) -> None:
+    from headway.papers.render.tables import NOTES, arm_table, claim_table, verdict
+
+    console = Console()
+    for one in found:
+        head = f"{one.experiment.id}: {one.publication.about}; {many(len(one.runs.seeds), 'seed')}"
+        console.print(head, style="bold", highlight=False)
+        if one.judged:
+            console.print(_paper_table(claim_table(one), console.width))
+            console.print()
+        console.print(_paper_table(arm_table(one), console.width))
+        console.print(f"\n{verdict(one)}\n", highlight=False)
+    for distributed in dict.fromkeys(one.experiment.distributed for one in found):
+        console.print(NOTES[distributed], style="dim", highlight=False)
+
+
+def _paper_table(content: "Content", width: int) -> Table:
+    shown = content if width >= WIDE else content.narrow()
+    colours = {"agrees": "green", "given": "dim", "misses": "red"}
+    table = plain_table(gap=1)
+    for column in shown.columns:
+        table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
+    for row in shown.rows:
+        cells, colour = [escape(cell) for cell in row], colours.get(row[-1])
+        table.add_row(*cells[:-1], f"[{colour}]{cells[-1]}[/]" if colour else cells[-1])
+    return table

@@ -1,5 +1,7 @@
 """Base classes of the models of users' files. An unknown key is an error with a suggestion."""
 
+import ast
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -25,16 +27,9 @@ class Strict(BaseModel):
         for key in data:
             if key not in known:
                 close = nearest(str(key), known)
-                raise PydanticCustomError(
-                    "unknown_key",
-                    "unknown key '{key}'{hint}",
-                    {
-                        "key": str(key),
-                        "hint": f"; did you mean '{close}'?"
-                        if close
-                        else f"; there are: {', '.join(known)}",
-                    },
-                )
+                hint = f"did you mean '{close}'?" if close else f"there are: {', '.join(known)}"
+                context = {"key": str(key), "hint": hint}
+                raise PydanticCustomError("unknown_key", "unknown key '{key}'; {hint}", context)
         return data
 
 
@@ -73,8 +68,6 @@ class Manifest(Strict):
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Add the docstring of each field, and the rules in CEL."""
-        from headway.spec.docstrings import docstrings  # noqa: PLC0415 - slow, and rarely needed
-
         schema = handler.resolve_ref_schema(handler(core))
         for name, text in docstrings(cls).items():
             if name in cls.model_fields:
@@ -84,3 +77,18 @@ class Manifest(Strict):
                 {"rule": r.cel, "message": r.message, "fieldPath": f".{r.field}"} for r in cls.rules
             ]
         return schema
+
+
+def docstrings(of: type[Any]) -> dict[str, str]:
+    """Return the docstrings of a class's own fields, parsed from its source (slow)."""
+    body = ast.parse(inspect.getsource(of)).body[0]
+    assert isinstance(body, ast.ClassDef)  # noqa: S101 - the source of a class
+    texts = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(docstring))),
+            ):
+                texts[name] = " ".join(docstring.split())
+    return texts

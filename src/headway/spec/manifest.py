@@ -3,10 +3,11 @@
 The docstring of a field is its documentation, in the reference and in `kubectl explain`.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
+from headway.core.estimate.step_rate import SERVER
 from headway.core.model.job import Direction, Elastic, Expected, JobSpec, Mode, Task
 from headway.core.model.units import NOTHING, Resources
 from headway.spec.base_model import Manifest, Rule
@@ -14,7 +15,6 @@ from headway.spec.pod_fields import EnvFrom, Mount, PodTemplate, Toleration
 from headway.spec.quantity import Cpu, Memory, Time
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)]
-SERVER = "ps"
 GROUP, VERSION, PLURAL = "headway.dev", "v1alpha1", "trainingjobs"
 NAME = f"{PLURAL}.{GROUP}"
 """Name of the custom resource definition."""
@@ -323,10 +323,3 @@ class TrainingJob(Manifest):
             cel="self.spec.tasks.all(t, self.metadata.name.size() + t.name.size() <= 56)",
         ),
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _not_empty(cls, data: Any) -> Any:
-        if data is None:
-            raise ValueError("the file is empty")
-        return data
