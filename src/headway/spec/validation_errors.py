@@ -84,6 +84,8 @@ def _problem(group: Sequence[Any], root: Any, where: str) -> tuple[str, str, str
     e = group[0]
     location = _written(e, root)[1]
     if e["type"] == "missing":
+        if isinstance(location[-1], int):
+            return f"entry {location[-1] + 1} is missing", _place(root, location, where), ""
         return f"{location[-1]!r} is missing", _place(root, location, where), _REMEDIES["missing"]
     if e["type"] == "rule":
         rule = e["ctx"]
@@ -126,7 +128,7 @@ def _below(node: Any, part: int | str) -> tuple[int, Any] | None:
     if isinstance(node, yaml.MappingNode):
         found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
         return found and (found[0].start_mark.line + 1, found[1])
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part].start_mark.line + 1, node.value[part]
     return None
 
