@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from shutil import get_terminal_size
+from statistics import fmean
 from textwrap import indent, wrap
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -133,20 +134,20 @@ def _gpu_lines(by_policy: Sequence[Sequence[Result]]) -> list[str]:
             ("deadlocks", "deadlocks per run", ".1f")]  # fmt: skip
     lines = []
     for name, words, form in rows:
-        found = [(r[0].policy, over_seeds([getattr(x, name) for x in r])) for r in by_policy]
+        found = [(r[0].policy, _spread(r, name)) for r in by_policy]
         if any(figure and figure["max"] for _, figure in found):
             each = (f"{policy} {figure['mean']:{form}}" for policy, figure in found if figure)
             lines.append(f"{words}: {', '.join(each)}")
     return lines
 
 
-def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
-    def mean(name: str) -> float:
-        found = over_seeds([getattr(r, name) for r in results])
-        return found["mean"] if found else 0.0
+def _spread(results: Sequence[Result], name: str) -> dict[str, float] | None:
+    return over_seeds([getattr(r, name) for r in results])
 
+
+def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
     def figure(name: str) -> str:
-        found = over_seeds([getattr(r, name) for r in results])
+        found = _spread(results, name)
         if found is None:
             return "-"
         whole = found["mean"] >= 1000 or len(results) > 1
@@ -154,10 +155,10 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
         return f"{found['mean']:.{0 if whole else 1}f}{spread}"
 
     def change(name: str) -> str:
-        before = over_seeds([getattr(r, name) for r in baseline])
-        if results is baseline or not before or not before["mean"]:
+        before, found = _spread(baseline, name), _spread(results, name)
+        if results is baseline or not before or not before["mean"] or not found:
             return ""
-        return _change(mean(name) / before["mean"] - 1)
+        return _change(found["mean"] / before["mean"] - 1)
 
     total = sum(r.jobs for r in results)
     return [
@@ -170,7 +171,7 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
         f"{sum(r.faster for r in results) / total:.0%}",
         f"{sum(r.slower for r in results) / total:.1%}",
         f"{max(r.worst_ratio for r in results):.2f}x",
-        f"{mean('moves'):.0f}",
+        f"{fmean(r.moves for r in results):.0f}",
     ]
 
 
@@ -188,7 +189,11 @@ def _legend(by_policy: Sequence[Sequence[Result]]) -> str:
 def show_outcomes(lines: Sequence[str]) -> None:
     """Print the jobs that did not succeed, one line each with the reason."""
     for line in lines:
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+        _line(line)
+
+
+def _line(text: str) -> None:
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_story(events: Sequence["Event"]) -> None:
@@ -203,23 +208,20 @@ def show_story(events: Sequence["Event"]) -> None:
 def show_differences(cycles: int, found: Sequence["Difference"], policy: str) -> None:
     from headway.runtime.replay import TIMING
 
-    def line(text: str) -> None:
-        Console().print(text, highlight=False, markup=False, soft_wrap=True)
-
     listed = [d for d in found if d.what != TIMING]
     if not found:
-        line(f"{many(cycles, 'cycle')} replayed with {policy}: no difference")
+        _line(f"{many(cycles, 'cycle')} replayed with {policy}: no difference")
         return
     for d in listed[:SHOWN]:
-        line(f"cycle {d.cycle} at {d.at_s:.1f} s: {d.what} differs")
+        _line(f"cycle {d.cycle} at {d.at_s:.1f} s: {d.what} differs")
         for label, decisions in (("journal", d.then), ("replay", d.now)):
             for decision in decisions:
-                line(f"  {label}: {_decided(decision)}")
+                _line(f"  {label}: {_decided(decision)}")
     timing = len(found) - len(listed)
     if timing:
-        line(f"{many(timing, 'cycle')} differ{'s' * (timing == 1)} only in timing")
+        _line(f"{many(timing, 'cycle')} differ{'s' * (timing == 1)} only in timing")
     more = f"; the first {SHOWN} are shown" if len(listed) > SHOWN else ""
-    line(f"{len(found)} of {many(cycles, 'cycle')} differ under {policy}{more}")
+    _line(f"{len(found)} of {many(cycles, 'cycle')} differ under {policy}{more}")
 
 
 def _decided(decision: "Decision") -> str:

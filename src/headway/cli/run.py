@@ -1,8 +1,7 @@
 """`headway run` and `headway adopt`: manage jobs until they end."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,12 +9,6 @@ from headway.cli.options import Data, Engine, ObserveOnly, Policy
 
 if TYPE_CHECKING:
     from headway.runtime.run import Run
-
-
-class Platform(StrEnum):
-    LOCAL = "local"
-    DOCKER = "docker"
-    KUBERNETES = "kubernetes"
 
 
 def run(
@@ -28,9 +21,9 @@ def run(
         int | None, typer.Option(min=1, help="Divide the machine into this many equal nodes.")
     ] = None,
     backend: Annotated[
-        Platform,
+        Literal["local", "docker", "kubernetes"],
         typer.Option(help="Run jobs as local processes, Docker containers, or pods."),
-    ] = Platform.LOCAL,
+    ] = "local",
     engine: Engine = None,
     image: Annotated[
         str, typer.Option(help="Docker, Kubernetes: the image of tasks that name none.")

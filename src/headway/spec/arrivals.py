@@ -98,21 +98,12 @@ def _profile(options: JobDistribution, rng: Random) -> Profile:
         return value * rng.uniform(1 - options.vary, 1 + options.vary)
 
     if options.speed is None:
-        return Profile(
-            work=round(vary(choose(options.work)), 3),
-            demand=choose(options.demand),
-            steps=choose(options.steps),
-            curve=options.curve,
-        )
+        work, demand = round(vary(choose(options.work)), 3), choose(options.demand)
+        return Profile(work=work, demand=demand, steps=choose(options.steps), curve=options.curve)
     speed = choose(options.speed)
     steps = max(1, round(vary(choose(options.steps))))
-    return Profile(
-        work=speed.work * steps,
-        demand=choose(options.demand),
-        steps=steps,
-        speed=speed,
-        curve=options.curve,
-    )
+    work, demand = speed.work * steps, choose(options.demand)
+    return Profile(work=work, demand=demand, steps=steps, speed=speed, curve=options.curve)
 
 
 def _task(options: TaskDistribution, rng: Random) -> dict[str, Any]:

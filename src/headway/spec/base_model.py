@@ -2,11 +2,12 @@
 
 import ast
 import inspect
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -77,6 +78,18 @@ class Manifest(Strict):
                 {"rule": r.cel, "message": r.message, "fieldPath": f".{r.field}"} for r in cls.rules
             ]
         return schema
+
+
+def unique_names(what: str) -> AfterValidator:
+    """Refuse a list in which two entries have the same name."""
+
+    def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        for name, count in Counter(entry.name for entry in entries).items():
+            if count > 1:
+                raise ValueError(f"two {what} are called {name!r}")
+        return entries
+
+    return AfterValidator(check)
 
 
 def docstrings(of: type[Any]) -> dict[str, str]:

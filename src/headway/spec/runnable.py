@@ -91,7 +91,11 @@ def _job(
     _check_commands(manifest, job.name, path)
     kind = job.model or job.manifest or " ".join(manifest.tasks[0].command)
     measured = job.measured
-    spec = manifest.to_core(kind=kind, expected=_size(measured) if measured else None)
+    size = None
+    if measured:
+        work = Estimate(value=measured.work, error=ONE_RUN)
+        size = Expected(work=work, demand=measured.demand)
+    spec = manifest.to_core(kind=kind, expected=size)
     if steps:
         spec = replace(spec, total_steps=steps)
     spec = holding(spec, measured.memory if measured else peaks.get(kind))
@@ -154,10 +158,6 @@ def _training(python: str, model: str, profile: Profile) -> TrainingJobSpec:
     single = dict.fromkeys(POOLS, "1")  # the matrices are too small for two threads
     task = TaskSpec(command=tuple(command), env=single)
     return TrainingJobSpec(tasks=(task,), checkpoint=Checkpoint(mode="sdk"))
-
-
-def _size(measured: Profile) -> Expected:
-    return Expected(work=Estimate(value=measured.work, error=ONE_RUN), demand=measured.demand)
 
 
 def _command(task: TaskSpec, directory: Path, image: str) -> Command:
