@@ -1,5 +1,9 @@
 """Drive a loop in real time: wait for an event, or for the time at which the policy wakes."""
 
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Any
 
@@ -22,3 +26,22 @@ def drive(backend: LiveBackend, loop: Loop[Any], sampler: UsageSampler | None = 
             continue
         after = loop.step(trigger or Trigger.TICK)
         wake = inf if after is None else backend.clock() + after
+
+
+@contextmanager
+def signal_pipe(handle: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """Yield a file that becomes readable at SIGINT and SIGTERM, which then do not end the process
+    but call `handle`.
+    """
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    old = [signal.signal(n, lambda number, frame: handle()) for n in numbers]
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(before)
+        for number, handler in zip(numbers, old, strict=True):
+            signal.signal(number, handler)
+        os.close(reader)
+        os.close(writer)

@@ -3,9 +3,7 @@
 import json
 import logging
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
@@ -19,7 +17,7 @@ from headway.backend.clock import Clock
 from headway.backend.kubernetes.client import fatal_thread
 from headway.backend.live import LiveBackend
 from headway.policy.registry import build
-from headway.runtime.driver import drive
+from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.run_directory import RunDirectory
@@ -52,7 +50,7 @@ class Operator:
         build(self.policy)
         identity = f"{os.environ.get('POD_NAME') or gethostname()}_{uuid4().hex[:8]}"
         lease = LeaderElection(there, self.home, LEASE, identity)
-        with self._signals() as heard:
+        with signal_pipe(self.stop.set) as heard:  # they end the operator, not the jobs
             log.info("%s waits for the lease %s/%s", identity, self.home, LEASE)
             if not lease.acquire(self.stop):
                 return
@@ -87,22 +85,6 @@ class Operator:
             backend.close()
             book.close()
             folder.unlock()
-
-    @contextmanager
-    def _signals(self) -> Iterator[int]:
-        """SIGTERM and Ctrl-C end the operator, not the jobs."""
-        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        old = [signal.signal(n, lambda number, frame: self.stop.set()) for n in numbers]
-        try:
-            yield reader
-        finally:
-            signal.set_wakeup_fd(before)
-            for number, handler in zip(numbers, old, strict=True):
-                signal.signal(number, handler)
-            os.close(reader)
-            os.close(writer)
 
 
 def _sweep(data: Path) -> None:

@@ -2,9 +2,7 @@
 
 import json
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
@@ -18,7 +16,7 @@ from headway.core.model.decision import Decision, Outcome, Place, Refused
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Observation
 from headway.core.model.units import NodeId, Seconds
-from headway.runtime.driver import drive
+from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.result import JobResult, Result, summarise, to_json
@@ -57,8 +55,12 @@ class Run:
     def go(self, then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None) -> Result:
         """Run to the end; `then` is called after each sample."""
         meter = UsageSampler(self.backend, self.folder.usage, then)
-        with self._signals():
-            drive(self.backend, self.loop, meter)
+        with signal_pipe() as reader:
+            self.backend.wake_by(reader, lambda: self._interrupt(reader))
+            try:
+                drive(self.backend, self.loop, meter)
+            finally:
+                self.backend.stop_waking(reader)
         result = self._result()
         learn_peaks(self.folder, self.backend)
         self.backend.close()
@@ -88,31 +90,13 @@ class Run:
             capacity=self.cores,
         )
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C cancels the jobs; a second one kills them. A closed terminal ends only Headway:
-        the jobs continue, and `--resume` finds them.
+    def _interrupt(self, reader: int) -> None:
+        """Cancel the jobs; a second Ctrl-C kills them. A closed terminal ends only Headway: the
+        jobs continue, and `--resume` finds them.
         """
-        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        old = [signal.signal(n, lambda number, frame: None) for n in numbers]
-
-        def heard() -> None:
-            os.read(reader, 512)
-            self.backend.cancel("interrupted", force=self.interrupted)
-            self.interrupted = True
-
-        self.backend.wake_by(reader, heard)
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(before)
-            for number, handler in zip(numbers, old, strict=True):
-                signal.signal(number, handler)
-            self.backend.stop_waking(reader)
-            os.close(reader)
-            os.close(writer)
+        os.read(reader, 512)
+        self.backend.cancel("interrupted", force=self.interrupted)
+        self.interrupted = True
 
 
 def _job(job: JobRecord, totals: Totals | None) -> JobResult:
