@@ -51,8 +51,6 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The outcome of `replay_journal`."""
-
     policy: str
     same_policy: bool
     """Whether the policy is the one that wrote the journal."""

@@ -31,16 +31,12 @@ def expand(workload: Workload, seed: int | None = None) -> Workload:
 
 
 def to_yaml(workload: Workload) -> str:
-    """Return the workload as YAML."""
     return yaml.safe_dump(to_plain(workload), sort_keys=False, default_flow_style=None, width=100)
 
 
 def to_plain(workload: Workload) -> dict[str, Any]:
     """Return the workload as plain data, without defaults."""
-    found: dict[str, Any] = workload.model_dump(
-        mode="json", by_alias=True, exclude_unset=True, exclude_none=True
-    )
-    return found
+    return workload.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
 
 def _generate(workload: Workload, rng: Random) -> list[JobEntry]:
@@ -139,10 +135,10 @@ def occupancy(job: JobEntry, nodes: Sequence[Node]) -> float:
         duration = profile.steps / predict(profile.speed.to_core(), workers, servers, pace)
     else:
         duration = profile.work / (workers * pace)
-    requested = dict.fromkeys(("cpu", "memory", "gpu"), 0.0)
-    for task in spec.tasks:
-        for k in requested:
-            requested[k] += task.replicas * getattr(task.resources.requests, k)
+    requested: dict[str, float] = {
+        k: sum(t.replicas * getattr(t.resources.requests, k) for t in spec.tasks)
+        for k in ("cpu", "memory", "gpu")
+    }
     requested["cpu"] = requested["cpu"] or workers * profile.demand
     capacity = {k: sum(getattr(n.capacity, k) for n in nodes) for k in requested}
     fraction: float = max(
