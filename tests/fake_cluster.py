@@ -18,7 +18,7 @@ from kubernetes.client import ApiClient, Configuration
 from headway.backend.kubernetes.client.api import Api
 from headway.core.model.snapshot import Trigger
 from headway.policy.registry import build
-from headway.runtime.journal import NoJournal
+from headway.runtime.journal import Journal
 from headway.runtime.loop import Loop
 
 JOBS = "trainingjobs"
@@ -335,7 +335,7 @@ class Headway:
 
     def __init__(self, backend, policy="@spread"):
         self.backend = backend
-        self.loop = Loop(backend, build(policy), NoJournal())
+        self.loop = Loop(backend, build(policy), Journal())
 
     def until(self, claim, patience=PATIENCE):
         end = monotonic() + patience

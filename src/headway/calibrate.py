@@ -24,7 +24,8 @@ from headway.core.model.report import MetricHistory, Window
 from headway.core.model.units import Bytes, CoreSeconds, Seconds
 from headway.errors import ConfigError
 from headway.runtime import journal
-from headway.runtime.run import Run, begin
+from headway.runtime.run import Run
+from headway.runtime.start import begin
 from headway.runtime.usage_sampler import UsageSampler, samples
 from headway.spec.arrivals import expand, to_yaml
 from headway.spec.runnable import RunnableJob, to_jobs

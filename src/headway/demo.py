@@ -12,8 +12,9 @@ from headway.report.comparison import describe_change, run_charts, summary_secti
 from headway.report.page import Section, write_page
 from headway.report.run_timeline import read_timeline
 from headway.runtime.result import Result, against
-from headway.runtime.run import Run, begin
+from headway.runtime.run import Run
 from headway.runtime.run_directory import RunDirectory
+from headway.runtime.start import begin
 from headway.spec.load import read_workload
 
 Watch = Callable[[Run], AbstractContextManager[Any]]

@@ -142,6 +142,12 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             id="no profile to simulate by",
         ),
         pytest.param(
+            "arrivals: {uniform: [0], jobs: 2, models: any}\n",
+            ["entry 2 is missing"],
+            "w.yaml:3, arrivals.uniform[1]",
+            id="a pair of one",
+        ),
+        pytest.param(
             "arrivals: {uniform: [0, 9], every_s: 3, jobs: 2, models: any}\n",
             ["exactly one of uniform, every_s, poisson_s and load"],
             "w.yaml:3, arrivals",

@@ -147,7 +147,7 @@ def test_the_journal_of_a_run_gives_back_its_memory(tmp_path, data):
     assert [line["cycle"] for line in lines] == list(range(1, len(lines) + 1))
     loops = []
     for cut in (lines, list(journal.read(path))):
-        loop = Loop(None, build("@headway"), journal.NoJournal())
+        loop = Loop(None, build("@headway"), journal.Journal())
         loop.take_up(cut)
         loops.append(loop)
     assert loops[0].memory == loops[1].memory

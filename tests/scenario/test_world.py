@@ -13,7 +13,7 @@ from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
 from headway.policy.placement.spread import Spread
 from headway.policy.registry import build
-from headway.runtime.journal import NoJournal
+from headway.runtime.journal import Journal
 from headway.runtime.loop import Loop
 from headway.sim.build import to_scenario
 from headway.sim.curve import Curve, Log, bent, settled_after
@@ -196,7 +196,7 @@ def test_reports_are_one_mean_per_replica_and_interval():
     world = World(Scenario(nodes=(node(),), jobs=(job(curve=curve, steps=100),)), reports=True)
     heard = []
     policy = Chain(Spread(), build("flowcon").members[1])
-    loop = Loop(world, policy, NoJournal())
+    loop = Loop(world, policy, Journal())
     real = world.observe
     world.observe = lambda look=(): heard.append(real(look)) or heard[-1]
     world.next_at()

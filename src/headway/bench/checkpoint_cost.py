@@ -9,7 +9,7 @@ from statistics import fmean, median, pstdev
 
 from headway.bench.figure import Figure
 from headway.errors import ConfigError
-from headway.runtime.run import begin
+from headway.runtime.start import begin
 from headway.spec.load import parse
 from headway.spec.workload import Workload
 from headway.trainings import MODELS

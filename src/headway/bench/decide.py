@@ -22,7 +22,7 @@ from headway.core.model.units import JobId, NodeId, ReplicaId, Resources
 from headway.policy.placement.spread import Spread
 from headway.policy.registry import build
 from headway.policy.share.headway import Headway
-from headway.runtime.journal import NoJournal
+from headway.runtime.journal import Journal
 from headway.runtime.loop import Loop
 from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
@@ -174,7 +174,7 @@ class _Cluster:
         """Milliseconds of each decision after the first, which sees everything as new."""
         timed = TimedPolicy(build(policy))
         self.backend = LiveBackend(self.platform, Path("nowhere"), self.jobs, self)
-        loop = Loop(self.backend, timed, NoJournal())
+        loop = Loop(self.backend, timed, Journal())
         gc.collect()
         gc.disable()
         try:

@@ -25,7 +25,7 @@ from headway.core.model.snapshot import Observation, Trigger
 from headway.demo import demo_workload, medians, run_once
 from headway.runtime.journal import Journal
 from headway.runtime.result import Result
-from headway.runtime.run import begin
+from headway.runtime.start import begin
 from headway.spec.load import parse
 from headway.spec.workload import Workload
 
@@ -137,7 +137,7 @@ def _wait(running: list[tuple[Group, Any]], seconds: float) -> None:
 # -- reaction ----------------------------------------------------------------------------------
 
 
-class _TimedJournal:
+class _TimedJournal(Journal):
     """Records when the plan after the first observation of an event is settled."""
 
     def __init__(self, inner: Journal) -> None:

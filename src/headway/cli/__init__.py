@@ -7,7 +7,6 @@ import typer
 
 from headway import __version__
 from headway.cli import (
-    adopt,
     ask,
     bench,
     calibrate,
@@ -16,7 +15,6 @@ from headway.cli import (
     kubernetes,
     operator,
     policies,
-    replay,
     reproduce,
     run,
     simulate,
@@ -50,8 +48,8 @@ def _root(
 
 
 for command in (
-    demo.demo, run.run, adopt.adopt, operator.operator, ask.move, ask.pause, ask.resume,
-    explain.explain, explain.report, replay.replay, simulate.simulate, calibrate.calibrate,
+    demo.demo, run.run, run.adopt, operator.operator, ask.move, ask.pause, ask.resume,
+    explain.explain, explain.report, explain.replay, simulate.simulate, calibrate.calibrate,
     policies.policies, bench.bench, reproduce.reproduce,
 ):  # fmt: skip
     app.command()(command)

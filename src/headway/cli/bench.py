@@ -30,8 +30,7 @@ def bench(
         headway bench traces FOLDER
     """
     from headway.bench.suite import BENCHES, TRACES, run
-    from headway.cli.output import print_json
-    from headway.cli.progress_bar import shown
+    from headway.cli.output import print_json, progress_bar
     from headway.errors import UnknownName
 
     known = [*BENCHES, TRACES] if traces or name == TRACES else list(BENCHES)
@@ -39,7 +38,7 @@ def bench(
         raise UnknownName("benchmark", name, [*BENCHES, TRACES, "all"])
     chosen = known if name == "all" else [name]
     results, charts = [], []
-    with shown("measuring", quiet=as_json) as progress:
+    with progress_bar("measuring", quiet=as_json) as progress:
         for done, each in enumerate(chosen):
             progress(done, len(chosen))
             found, chart = run(each, traces)

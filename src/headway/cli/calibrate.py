@@ -32,13 +32,12 @@ def calibrate(
         headway simulate workloads/five-jobs.measured.yaml
     """
     from headway.calibrate import calibrate as measure
-    from headway.cli.output import print_json, show_measured
-    from headway.cli.progress_bar import shown
+    from headway.cli.output import print_json, progress_bar, show_measured
     from headway.spec.load import read_workload
 
     output = to or workload.with_suffix(".measured.yaml")
     read = read_workload(workload)
-    with shown("measuring", quiet=as_json) as progress:
+    with progress_bar("measuring", quiet=as_json) as progress:
         found = measure(read, workload, output, seconds=seconds, most=most, progress=progress)
     if as_json:
         print_json([f.plain() for f in found])

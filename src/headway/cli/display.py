@@ -6,7 +6,6 @@ Without rich: a table of rich costs 20 ms, and Headway may use 10 ms per second 
 import sys
 from collections.abc import Sequence
 from shutil import get_terminal_size
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from headway.controller.records import JobRecord
@@ -54,12 +53,7 @@ class Display:
             self._say(f"the workload requests more CPU than this machine has: {part}")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._wipe()
         self._tell_ends()
 

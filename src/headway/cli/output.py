@@ -1,9 +1,13 @@
-"""Tables and messages that the commands print."""
+"""Tables, messages and progress bars that the commands print."""
 
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from shutil import get_terminal_size
+from statistics import fmean
 from textwrap import indent, wrap
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,24 +20,45 @@ from headway.runtime.result import Result, over_seeds
 if TYPE_CHECKING:
     from headway.calibrate import Measurement
     from headway.core.model.decision import Decision
+    from headway.papers.render.tables import Table as Content
+    from headway.papers.runner import Reproduction
     from headway.report.explain import Event
     from headway.runtime.replay import Difference
 
 SHOWN = 20
 """Differences of a replay that are printed in full."""
-
-
-def as_json(thing: Any) -> str:
-    return json.dumps(thing, indent=2, allow_nan=False)
+DELAY = 2.0
+"""Seconds after which a progress bar appears."""
+WIDE = 120
+"""Columns of the terminal that complete tables of reproductions need; a narrower one omits optional
+columns."""
 
 
 def print_json(thing: Any) -> None:
-    typer.echo(as_json(thing))
+    typer.echo(json.dumps(thing, indent=2, allow_nan=False))
 
 
-def plain_table(*columns: str, **options: Any) -> Table:
+@contextmanager
+def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    if quiet or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.progress import Progress
+
+    began = monotonic()
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None, visible=False)
+
+        def update(done: int, total: int) -> None:
+            late = monotonic() - began > DELAY
+            bar.update(task, completed=done, total=total, visible=late)
+
+        yield update
+
+
+def plain_table(*columns: str, gap: int = 2, **options: Any) -> Table:
     """Return a table without borders; its first columns, and options for all of them."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
     for name in columns:
         table.add_column(name, **options)
     return table
@@ -109,20 +134,20 @@ def _gpu_lines(by_policy: Sequence[Sequence[Result]]) -> list[str]:
             ("deadlocks", "deadlocks per run", ".1f")]  # fmt: skip
     lines = []
     for name, words, form in rows:
-        found = [(r[0].policy, over_seeds([getattr(x, name) for x in r])) for r in by_policy]
+        found = [(r[0].policy, _spread(r, name)) for r in by_policy]
         if any(figure and figure["max"] for _, figure in found):
             each = (f"{policy} {figure['mean']:{form}}" for policy, figure in found if figure)
             lines.append(f"{words}: {', '.join(each)}")
     return lines
 
 
-def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
-    def mean(name: str) -> float:
-        found = over_seeds([getattr(r, name) for r in results])
-        return found["mean"] if found else 0.0
+def _spread(results: Sequence[Result], name: str) -> dict[str, float] | None:
+    return over_seeds([getattr(r, name) for r in results])
 
+
+def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
     def figure(name: str) -> str:
-        found = over_seeds([getattr(r, name) for r in results])
+        found = _spread(results, name)
         if found is None:
             return "-"
         whole = found["mean"] >= 1000 or len(results) > 1
@@ -130,10 +155,10 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
         return f"{found['mean']:.{0 if whole else 1}f}{spread}"
 
     def change(name: str) -> str:
-        before = over_seeds([getattr(r, name) for r in baseline])
-        if results is baseline or not before or not before["mean"]:
+        before, found = _spread(baseline, name), _spread(results, name)
+        if results is baseline or not before or not before["mean"] or not found:
             return ""
-        return _change(mean(name) / before["mean"] - 1)
+        return _change(found["mean"] / before["mean"] - 1)
 
     total = sum(r.jobs for r in results)
     return [
@@ -146,7 +171,7 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
         f"{sum(r.faster for r in results) / total:.0%}",
         f"{sum(r.slower for r in results) / total:.1%}",
         f"{max(r.worst_ratio for r in results):.2f}x",
-        f"{mean('moves'):.0f}",
+        f"{fmean(r.moves for r in results):.0f}",
     ]
 
 
@@ -164,7 +189,11 @@ def _legend(by_policy: Sequence[Sequence[Result]]) -> str:
 def show_outcomes(lines: Sequence[str]) -> None:
     """Print the jobs that did not succeed, one line each with the reason."""
     for line in lines:
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+        _line(line)
+
+
+def _line(text: str) -> None:
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_story(events: Sequence["Event"]) -> None:
@@ -179,23 +208,20 @@ def show_story(events: Sequence["Event"]) -> None:
 def show_differences(cycles: int, found: Sequence["Difference"], policy: str) -> None:
     from headway.runtime.replay import TIMING
 
-    def line(text: str) -> None:
-        Console().print(text, highlight=False, markup=False, soft_wrap=True)
-
     listed = [d for d in found if d.what != TIMING]
     if not found:
-        line(f"{many(cycles, 'cycle')} replayed with {policy}: no difference")
+        _line(f"{many(cycles, 'cycle')} replayed with {policy}: no difference")
         return
     for d in listed[:SHOWN]:
-        line(f"cycle {d.cycle} at {d.at_s:.1f} s: {d.what} differs")
+        _line(f"cycle {d.cycle} at {d.at_s:.1f} s: {d.what} differs")
         for label, decisions in (("journal", d.then), ("replay", d.now)):
             for decision in decisions:
-                line(f"  {label}: {_decided(decision)}")
+                _line(f"  {label}: {_decided(decision)}")
     timing = len(found) - len(listed)
     if timing:
-        line(f"{many(timing, 'cycle')} differ{'s' * (timing == 1)} only in timing")
+        _line(f"{many(timing, 'cycle')} differ{'s' * (timing == 1)} only in timing")
     more = f"; the first {SHOWN} are shown" if len(listed) > SHOWN else ""
-    line(f"{len(found)} of {many(cycles, 'cycle')} differ under {policy}{more}")
+    _line(f"{len(found)} of {many(cycles, 'cycle')} differ under {policy}{more}")
 
 
 def _decided(decision: "Decision") -> str:
@@ -262,3 +288,31 @@ def show_measured(found: "Sequence[Measurement]") -> None:
     console = Console()
     console.print(table)
     console.print("work: core-seconds; demand: cores", style="dim", highlight=False)
+
+
+def show_reproductions(found: Sequence["Reproduction"]) -> None:
+    from headway.papers.render.tables import NOTES, arm_table, claim_table, verdict
+
+    console = Console()
+    for one in found:
+        head = f"{one.experiment.id}: {one.publication.about}; {many(len(one.runs.seeds), 'seed')}"
+        console.print(head, style="bold", highlight=False)
+        if one.judged:
+            console.print(_paper_table(claim_table(one), console.width))
+            console.print()
+        console.print(_paper_table(arm_table(one), console.width))
+        console.print(f"\n{verdict(one)}\n", highlight=False)
+    for distributed in dict.fromkeys(one.experiment.distributed for one in found):
+        console.print(NOTES[distributed], style="dim", highlight=False)
+
+
+def _paper_table(content: "Content", width: int) -> Table:
+    shown = content if width >= WIDE else content.narrow()
+    colours = {"agrees": "green", "given": "dim", "misses": "red"}
+    table = plain_table(gap=1)
+    for column in shown.columns:
+        table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
+    for row in shown.rows:
+        cells, colour = [escape(cell) for cell in row], colours.get(row[-1])
+        table.add_row(*cells[:-1], f"[{colour}]{cells[-1]}[/]" if colour else cells[-1])
+    return table

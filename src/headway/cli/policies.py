@@ -1,6 +1,7 @@
 """`headway policies`."""
 
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Any
 
 import typer
 
@@ -21,12 +22,35 @@ def policies(
         headway simulate w.yaml --policy flowcon:paper,threshold=0.1,interval=30
     """
     from headway.cli.output import print_json, show_policies, show_policy
-    from headway.spec.policy_settings import describe_policies
+    from headway.errors import UnknownName
+    from headway.policy.registry import POLICIES
 
-    found = describe_policies(name)
+    if name is not None and name not in POLICIES:
+        raise UnknownName("policy", name, POLICIES)
+    found = [_describe(each) for each in POLICIES if name in (None, each)]
     if as_json:
         print_json(found)
     elif name is not None:
         show_policy(found[0])
     else:
         show_policies(found)
+
+
+def _describe(name: str) -> dict[str, Any]:
+    from headway.policy.registry import POLICIES
+    from headway.spec.base_model import docstrings
+
+    entry = POLICIES[name]
+    policy: Any = entry.make()
+    known = [f.name for f in fields(policy) if f.name not in ("name", "listens")]
+    meanings: dict[str, str] = {}
+    for cls in reversed(type(policy).__mro__[:-1]):
+        meanings |= docstrings(cls)
+    return {
+        "name": name,
+        "level": entry.level,
+        "about": entry.about,
+        "modes": ["paper"] if entry.paper else [],
+        "settings": {k: getattr(policy, k) for k in known},
+        "meaning": {k: v for k, v in meanings.items() if k in known},
+    }

@@ -26,15 +26,14 @@ def reproduce(
         headway reproduce E-F1 E-F3 --html reproduced.html
         headway reproduce E-D1 E-D2 E-K1 --html distributed.html
     """
-    from headway.cli.output import print_json
-    from headway.cli.progress_bar import shown
+    from headway.cli.output import print_json, progress_bar, show_reproductions
     from headway.papers.experiments import select
     from headway.papers.render.experiments_page import write_reproductions
     from headway.papers.render.figures import to_json
     from headway.papers.render.markdown import write_markdown
     from headway.papers.runner import reproduce as run
 
-    with shown("reproducing", quiet=as_json) as progress:
+    with progress_bar("reproducing", quiet=as_json) as progress:
         found = run(select(names or []), range(seeds), progress)
     if html:
         write_reproductions(html, found)
@@ -43,8 +42,6 @@ def reproduce(
     if as_json:
         print_json([to_json(one) for one in found])
         return
-    from headway.cli.reproduced import show_reproductions
-
     show_reproductions(found)
     for path in filter(None, (html, markdown)):
         typer.echo(f"written: {path}")

@@ -1,8 +1,7 @@
-"""`headway run`."""
+"""`headway run` and `headway adopt`: manage jobs until they end."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -10,12 +9,6 @@ from headway.cli.options import Data, Engine, ObserveOnly, Policy
 
 if TYPE_CHECKING:
     from headway.runtime.run import Run
-
-
-class Platform(StrEnum):
-    LOCAL = "local"
-    DOCKER = "docker"
-    KUBERNETES = "kubernetes"
 
 
 def run(
@@ -28,9 +21,9 @@ def run(
         int | None, typer.Option(min=1, help="Divide the machine into this many equal nodes.")
     ] = None,
     backend: Annotated[
-        Platform,
+        Literal["local", "docker", "kubernetes"],
         typer.Option(help="Run jobs as local processes, Docker containers, or pods."),
-    ] = Platform.LOCAL,
+    ] = "local",
     engine: Engine = None,
     image: Annotated[
         str, typer.Option(help="Docker, Kubernetes: the image of tasks that name none.")
@@ -76,6 +69,45 @@ def run(
     if html:
         check_writable(html)
     follow(start_run(options, data_folder(data)), html=html, as_json=as_json)
+
+
+def adopt(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(help="Process IDs, or names of containers.", show_default=False),
+    ] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(help="All containers with this label, including those started later."),
+    ] = None,
+    policy: Policy = "headway",
+    observe_only: ObserveOnly = False,
+    engine: Engine = None,
+    data: Data = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Manage processes or containers that already run, until they exit or you press Ctrl-C.
+
+    Processes are named by process ID; Headway reads their loss from the file that their output is
+    redirected to, if there is one. Docker containers are named by name or label; Headway reads
+    their log. Headway never stops what it adopted: after Ctrl-C it continues without limits.
+
+        headway adopt 4711 4712
+        headway adopt trainer-1 --policy flowcon
+        headway adopt --label headway.dev/job
+    """
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.start import adopt_named
+
+    run = adopt_named(
+        what or (),
+        label,
+        policy,
+        data=data_folder(data),
+        observe_only=observe_only,
+        engines=tuple(engine or ()),
+    )
+    follow(run, as_json=as_json)
 
 
 def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> None:

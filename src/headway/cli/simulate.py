@@ -75,8 +75,7 @@ def simulate(
 
         headway simulate --trace philly.csv --format philly --first 5000 --shortest 60 --largest 32
     """
-    from headway.cli.output import print_json, show_results
-    from headway.cli.progress_bar import shown
+    from headway.cli.output import print_json, progress_bar, show_results
     from headway.report.simulation import SimulationOptions, journals, run_simulation
     from headway.runtime.result import to_json
 
@@ -91,7 +90,7 @@ def simulate(
         html=html,
         journal=journal,
     )  # fmt: skip
-    with shown("simulating", quiet=as_json) as progress:
+    with progress_bar("simulating", quiet=as_json) as progress:
         results = run_simulation(options, progress)
     if as_json:
         print_json([to_json(r) for r in results])

@@ -9,11 +9,6 @@ from headway.cli.options import WorkloadFile
 app = typer.Typer(help="Work with workload files.", no_args_is_help=True)
 
 
-@app.callback()
-def _root() -> None:
-    """Work with workload files."""
-
-
 @app.command()
 def expand(
     workload: WorkloadFile,

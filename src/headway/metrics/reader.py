@@ -152,11 +152,7 @@ class MetricsReader:
             value = fields.get(self.metric)
             if value is None and len(fields) == 1:
                 (value,) = fields.values()  # the only metric, whatever its name
-            metric = ParsedMetric(
-                step=None if step is None else float(step),
-                value=None if value is None else float(value),
-                total=None if total is None else float(total),
-            )
+            metric = ParsedMetric(*(None if x is None else float(x) for x in (step, value, total)))
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             self.heard.trouble = "invalid line in reports.jsonl"
             return

@@ -12,10 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 from headway.core.cycle.validate import Verdict
-from headway.core.model.decision import Move, Outcome, Plan
+from headway.core.model.decision import Move, Plan
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import JobId, NodeId, Seconds
 from headway.report.step_function import Integral
+from headway.runtime.journal import Journal
 from headway.sim import timeline
 from headway.sim.curve import Log
 from headway.sim.timeline import Line, Stay
@@ -29,7 +30,7 @@ MOVED, REBALANCED = "-M", "-R"
 """The thesis' marks for a migrated job, and for one moved to rebalance the nodes."""
 
 
-class MoveJournal:
+class MoveJournal(Journal):
     """A journal that keeps only moves, with their reasons."""
 
     def __init__(self) -> None:
@@ -43,9 +44,6 @@ class MoveJournal:
             if isinstance(d, Move):
                 job = d.replica.job
                 self.made.append((seen.at, job, d.to, d.reason))
-
-    def settle(self, outcomes: tuple[Outcome, ...]) -> None:
-        pass
 
     def mark(self, stay: Stay) -> str:
         """The mark of the move that led to a stay; empty if the job started there."""

@@ -1,42 +1,47 @@
 """Drive a loop in real time: wait for an event, or for the time at which the policy wakes."""
 
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
-from headway.backend.base import Backend
+from headway.backend.live import LiveBackend
 from headway.core.model.snapshot import Trigger
-from headway.core.model.units import Seconds
 from headway.runtime.loop import Loop
+from headway.runtime.usage_sampler import UsageSampler
 
 
-class Platform(Backend, Protocol):
-    """A backend on which events happen in real time."""
-
-    @property
-    def over(self) -> bool: ...
-    def clock(self) -> Seconds: ...
-    def wait(self, timeout: Seconds) -> Trigger | None:
-        """Wait for an event and return its trigger; None: timeout."""
-        ...
-
-
-class Watcher(Protocol):
-    """An observer with its own interval, for example a display; it decides nothing."""
-
-    @property
-    def due(self) -> Seconds: ...
-    def look(self, now: Seconds) -> None: ...
-
-
-def drive(platform: Platform, loop: Loop[Any], watcher: Watcher) -> None:
-    """Run the loop until the run is over."""
+def drive(backend: LiveBackend, loop: Loop[Any], sampler: UsageSampler | None = None) -> None:
+    """Run the loop until the run is over. The sampler has its own interval and decides nothing."""
     wake = 0.0  # the first cycle runs at once
-    while not platform.over:
-        trigger = platform.wait(min(wake, watcher.due) - platform.clock())
-        now = platform.clock()
-        if watcher.due <= now:
-            watcher.look(now)
+    while not backend.over:
+        due = sampler.due if sampler else inf
+        trigger = backend.wait(min(wake, due) - backend.clock())
+        now = backend.clock()
+        if sampler and due <= now:
+            sampler.look(now)
         if trigger is None and now < wake:
             continue
         after = loop.step(trigger or Trigger.TICK)
-        wake = inf if after is None else platform.clock() + after
+        wake = inf if after is None else backend.clock() + after
+
+
+@contextmanager
+def signal_pipe(handle: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """Yield a file that becomes readable at SIGINT and SIGTERM, which then do not end the process
+    but call `handle`.
+    """
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    old = [signal.signal(n, lambda number, frame: handle()) for n in numbers]
+    try:
+        yield reader
+    finally:
+        signal.set_wakeup_fd(before)
+        for number, handler in zip(numbers, old, strict=True):
+            signal.signal(number, handler)
+        os.close(reader)
+        os.close(writer)

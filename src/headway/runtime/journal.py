@@ -18,7 +18,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from headway import failpoint
 from headway.core.cycle.validate import Verdict
@@ -37,31 +37,19 @@ DIGEST_EVERY = 100
 MEMORY_EVERY: Seconds = 600.0
 
 
-class Journal(Protocol):
-    def intend(
-        self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
-    ) -> None:
-        """Write the observation and the plan, before acting."""
-        ...
-
-    def settle(self, outcomes: tuple[Outcome, ...]) -> None:
-        """Write the outcomes."""
-        ...
-
-
-class NoJournal:
+class Journal:
     """Discards everything, for example in a simulation without `--journal`."""
 
     def intend(
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
     ) -> None:
-        pass
+        """Write the observation and the plan, before acting."""
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
-        pass
+        """Write the outcomes."""
 
 
-class FileJournal:
+class FileJournal(Journal):
     """Writes to a file. `durable`: each half of a line survives a crash of the machine."""
 
     def __init__(

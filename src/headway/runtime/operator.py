@@ -2,11 +2,8 @@
 
 import logging
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from math import inf
 from pathlib import Path
 from shutil import rmtree
 from socket import gethostname
@@ -20,9 +17,9 @@ from headway.backend.kubernetes.client.api import Api
 from headway.backend.kubernetes.client.leader_election import LeaderElection
 from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform
 from headway.backend.live import LiveBackend
-from headway.core.model.units import JobId, Seconds
+from headway.core.model.units import JobId
 from headway.policy.registry import build
-from headway.runtime.driver import drive
+from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.run_directory import RunDirectory
@@ -32,12 +29,6 @@ LEASE = "headway"
 JOURNAL = 64 << 20
 """Bytes of an operator's journal before it is rotated; two files are kept."""
 log = logging.getLogger("headway")
-
-
-class NoDisplay:
-    due: Seconds = inf
-
-    def look(self, now: Seconds) -> None: ...
 
 
 @dataclass(slots=True)
@@ -55,7 +46,7 @@ class Operator:
         build(self.policy)
         identity = f"{os.environ.get('POD_NAME') or gethostname()}_{uuid4().hex[:8]}"
         lease = LeaderElection(there, self.home, LEASE, identity)
-        with self._signals() as heard:
+        with signal_pipe(self.stop.set) as heard:  # they end the operator, not the jobs
             log.info("%s waits for the lease %s/%s", identity, self.home, LEASE)
             if not lease.acquire(self.stop):
                 return
@@ -81,28 +72,12 @@ class Operator:
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
         backend.wake_by(heard, backend.stop)
         try:
-            drive(backend, Loop(backend, build(policy), book), NoDisplay())
+            drive(backend, Loop(backend, build(policy), book))
         finally:
             backend.stop_waking(heard)
             backend.close()
             book.close()
             folder.unlock()
-
-    @contextmanager
-    def _signals(self) -> Iterator[int]:
-        """SIGTERM and Ctrl-C end the operator, not the jobs."""
-        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        old = [signal.signal(n, lambda number, frame: self.stop.set()) for n in numbers]
-        try:
-            yield reader
-        finally:
-            signal.set_wakeup_fd(before)
-            for number, handler in zip(numbers, old, strict=True):
-                signal.signal(number, handler)
-            os.close(reader)
-            os.close(writer)
 
 
 def _sweep(data: Path) -> None:

@@ -18,7 +18,7 @@ from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import NodeId, Seconds
 from headway.errors import ConfigError
 from headway.policy.registry import build
-from headway.runtime.journal import digest, read
+from headway.runtime.journal import Journal, digest, read
 from headway.runtime.loop import Loop
 from headway.runtime.run_directory import RunDirectory
 
@@ -51,8 +51,6 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The outcome of `replay_journal`."""
-
     policy: str
     same_policy: bool
     """Whether the policy is the one that wrote the journal."""
@@ -60,7 +58,7 @@ class Replay:
     differences: list[Difference]
 
 
-class _Tape:
+class _Tape(Journal):
     """Backend and journal in one: returns recorded observations, compares decisions."""
 
     def __init__(self) -> None:
@@ -88,9 +86,6 @@ class _Tape:
             self._note(seen.at, then, now, "plan" if then or now else TIMING)
         elif "digest" in self.line and self.line["digest"] != digest(memory):
             self._note(seen.at, (), (), "memory")
-
-    def settle(self, outcomes: tuple[Outcome, ...]) -> None:
-        del outcomes
 
     def _note(self, at: Seconds, then: Any, now: Any, what: str) -> None:
         self.differences.append(Difference(self.line["cycle"], at, then, now, what))

@@ -1,7 +1,7 @@
 """Results of a run, and their comparison with a baseline."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from statistics import fmean, median, pstdev
 from typing import Any
 
@@ -25,7 +25,21 @@ class JobResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Held:
+    """Held and useful capacity, as fractions of the cluster. None: unknown."""
+
+    cpu_allocated: float | None = None
+    """Fraction of the cluster's cores that replicas held: by request, otherwise by usage."""
+    cpu_useful: float | None = None
+    """Fraction of the cores that made progress: without partially started jobs, and without time in
+    which workers waited for slower or distant ones."""
+    gpu_allocated: float | None = None
+    gpu_useful: float | None = None
+    deadlocks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Held):
     """Result of one policy with one seed. `faster`, `slower` and `worst_ratio` compare it with the
     first policy.
     """
@@ -48,25 +62,6 @@ class Result:
     per_job: tuple[JobResult, ...]
     mean_running_s: float = 0.0
     """Mean time from start to finish; completion time includes waiting."""
-    cpu_allocated: float | None = None
-    """Fraction of the cluster's cores that replicas held: by request, otherwise by usage."""
-    cpu_useful: float | None = None
-    """Fraction of the cores that made progress: without partially started jobs, and without time in
-    which workers waited for slower or distant ones."""
-    gpu_allocated: float | None = None
-    gpu_useful: float | None = None
-    deadlocks: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """Held and useful capacity, as fractions of the cluster. None: unknown."""
-
-    cpu_allocated: float | None = None
-    cpu_useful: float | None = None
-    gpu_allocated: float | None = None
-    gpu_useful: float | None = None
-    deadlocks: int = 0
 
 
 FIGURES = (
@@ -157,8 +152,8 @@ def to_json(results: Sequence[Result]) -> dict[str, Any]:
 def from_json(plain: dict[str, Any]) -> Result:
     """Invert `to_json` for one run."""
     jobs = tuple(JobResult(**job) for job in plain["per_job"])
-    known = {k: plain[k] for k in Result.__slots__ if k != "per_job" and k in plain}
-    return Result(**known, per_job=jobs)
+    known = {f.name: plain[f.name] for f in fields(Result) if f.name in plain}
+    return Result(**{**known, "per_job": jobs})
 
 
 def over_seeds(values: Sequence[float | None]) -> dict[str, float] | None:

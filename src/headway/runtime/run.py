@@ -1,43 +1,27 @@
-"""A run: a workload under a policy on a live platform, from its directory to its result."""
+"""A run: a workload under a policy on a live platform, up to its result."""
 
 import json
 import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import fsum
 from pathlib import Path
 from typing import Any
 
-from headway import __version__
 from headway.backend.base import Backend
-from headway.backend.clock import Clock
-from headway.backend.docker.discovery import check_images
 from headway.backend.live import LiveBackend
-from headway.backend.local.enforcement.cgroupfs import sweep
 from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
 from headway.core.model.decision import Decision, Outcome, Place, Refused
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Observation
 from headway.core.model.units import NodeId, Seconds
-from headway.errors import ConfigError
-from headway.policy.registry import build
-from headway.runtime import journal
-from headway.runtime.driver import drive
+from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.runtime.run_directory import RunDirectory
-from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Platform
 from headway.runtime.usage_sampler import UsageSampler
-from headway.spec.arrivals import expand, to_yaml
-from headway.spec.capacity_check import refuse_too_large
-from headway.spec.load import read_workload
-from headway.spec.platform_features import ALL_FEATURES, LIVE_FEATURES
-from headway.spec.runnable import RunnableJob, to_jobs
-from headway.spec.workload import NodeSpec, Workload
 
 
 class ObserveOnly:
@@ -71,8 +55,12 @@ class Run:
     def go(self, then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None) -> Result:
         """Run to the end; `then` is called after each sample."""
         meter = UsageSampler(self.backend, self.folder.usage, then)
-        with self._signals():
-            drive(self.backend, self.loop, meter)
+        with signal_pipe() as reader:
+            self.backend.wake_by(reader, lambda: self._interrupt(reader))
+            try:
+                drive(self.backend, self.loop, meter)
+            finally:
+                self.backend.stop_waking(reader)
         result = self._result()
         learn_peaks(self.folder, self.backend)
         self.backend.close()
@@ -102,154 +90,13 @@ class Run:
             capacity=self.cores,
         )
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C cancels the jobs; a second one kills them. A closed terminal ends only Headway:
-        the jobs continue, and `--resume` finds them.
+    def _interrupt(self, reader: int) -> None:
+        """Cancel the jobs; a second Ctrl-C kills them. A closed terminal ends only Headway: the
+        jobs continue, and `--resume` finds them.
         """
-        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        old = [signal.signal(n, lambda number, frame: None) for n in numbers]
-
-        def heard() -> None:
-            os.read(reader, 512)
-            self.backend.cancel("interrupted", force=self.interrupted)
-            self.interrupted = True
-
-        self.backend.wake_by(reader, heard)
-        try:
-            yield
-        finally:
-            signal.set_wakeup_fd(before)
-            for number, handler in zip(numbers, old, strict=True):
-                signal.signal(number, handler)
-            self.backend.stop_waking(reader)
-            os.close(reader)
-            os.close(writer)
-
-
-def begin(  # noqa: PLR0913 - options of `headway run`
-    workload: Workload,
-    path: Path,
-    policy: str,
-    *,
-    data: Path,
-    observe_only: bool = False,
-    enforcement: str = "",
-    nodes: int | None = None,
-    docker: Docker | None = None,
-    cluster: OnCluster | None = None,
-) -> Run:
-    """Start a run of the workload in `path`; `nodes`: partition the machine into this many."""
-    build(policy)  # an unknown policy leaves nothing behind
-    if nodes is not None:
-        equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / nodes, count=nodes)
-        workload = workload.model_copy(update={"nodes": (equal,)})
-    listed = expand(workload)
-    image = docker.image if docker else cluster.image if cluster else ""
-    supported = ALL_FEATURES if cluster else LIVE_FEATURES
-    jobs = to_jobs(listed, path, peaks=peaks(data), image=image, supported=supported)
-    about = {"workload": str(path.resolve()), "observe_only": observe_only}
-    platform: Platform = Machine(workload, enforcement)
-    if docker is not None:
-        platform = Engines.of(docker, workload)
-        check_images(platform.engines, jobs)
-    if cluster is not None:
-        platform = cluster
-    if platform.nodes is not None:
-        refuse_too_large({job.id: job.spec for job in jobs}, platform.nodes, str(path))
-    run = _begin(jobs, policy, data, about, platform)
-    run.folder.write("workload.yaml", to_yaml(listed))
-    return run
-
-
-def adopt(
-    jobs: list[RunnableJob],
-    policy: str,
-    *,
-    data: Path,
-    observe_only: bool = False,
-    enforcement: str = "",
-    engines: Engines | None = None,
-) -> Run:
-    """Manage processes or containers that are already running."""
-    about = {"adopted": [job.adopted for job in jobs], "observe_only": observe_only}
-    # Moving a process into a cgroup would change it.
-    how = "nice" if observe_only else enforcement
-    return _begin(jobs, policy, data, about, engines or Machine(None, how))
-
-
-def resume(data: Path, name: str) -> Run:
-    """Continue a run whose Headway process died; its jobs may have continued meanwhile."""
-    folder = RunDirectory.find(data, name)
-    folder.check_format()
-    about = folder.about
-    if "workload" not in about:
-        raise ConfigError("a run of adopted jobs cannot be resumed", hint="adopt it again")
-    folder.lock()
-    if folder.ended:
-        folder.unlock()
-        raise ConfigError(
-            f"run {folder.id} has ended",
-            where=str(folder.path),
-            hint=f"see headway report {folder.id}",
-        )
-    path = Path(about["workload"])
-    workload = read_workload(folder.path / "workload.yaml")
-    known = about.get("docker")
-    docker = Docker(tuple(known["engines"]), known["image"]) if known else None
-    there = OnCluster(**about["kubernetes"]) if "kubernetes" in about else None
-    image = docker.image if docker else there.image if there else ""
-    supported = ALL_FEATURES if there else LIVE_FEATURES
-    jobs = to_jobs(workload, path, peaks={}, image=image, supported=supported)
-    platform: Platform = there or Machine(workload, about["enforcement"])
-    if docker is not None:
-        platform = Engines.of(docker, workload)
-    return _put_together(folder, jobs, about, platform)
-
-
-def _begin(
-    jobs: list[RunnableJob], policy: str, data: Path, about: dict[str, Any], platform: Platform
-) -> Run:
-    clock = Clock()
-    about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
-    about |= platform.about
-    folder = RunDirectory.new(data, about)
-    folder.lock()
-    sweep(lambda run: _over(data / "runs" / run))
-    try:
-        return _put_together(folder, jobs, about, platform)
-    except BaseException:
-        folder.discard()
-        raise
-
-
-def _over(run: Path) -> bool:
-    """Whether a run has ended. A run of another data folder is unknown, so it is not swept."""
-    return run.exists() and not RunDirectory(run).locked
-
-
-def _put_together(
-    folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], platform: Platform
-) -> Run:
-    backend, factor = platform.backend(folder, jobs, Clock(about["began"]))
-    cycle, lines = 0, []
-    if folder.journal.exists():
-        journal.mend(folder.journal)
-        lines = list(journal.read(folder.journal))
-        cycle = lines[-1]["cycle"] if lines else 0
-    else:
-        how = backend.platform.enforcement[0]
-        folder.write("run.json", json.dumps({**folder.about, "enforcement": how}, indent=2))
-    policy = f"@{about['policy']}"
-    book = FileJournal(folder.journal, cycle=cycle, policy=policy)
-    seen: Backend = ObserveOnly(backend) if about["observe_only"] else backend
-    loop = Loop(seen, build(policy), book)
-    loop.take_up(lines)
-    total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
-    observed = about["observe_only"]
-    return Run(folder, backend, loop, book, about["policy"], total, factor, observed)
+        os.read(reader, 512)
+        self.backend.cancel("interrupted", force=self.interrupted)
+        self.interrupted = True
 
 
 def _job(job: JobRecord, totals: Totals | None) -> JobResult:

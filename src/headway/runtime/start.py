@@ -1,15 +1,31 @@
-"""Start a run from a user's options: check them, choose the platform, begin, resume or adopt."""
+"""Start a run: begin a workload, resume a run, or adopt what already runs."""
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from headway import __version__
+from headway.backend.clock import Clock
 from headway.backend.docker import adopt as containers
-from headway.backend.local.adopt import to_jobs
+from headway.backend.docker.discovery import check_images
+from headway.backend.local import adopt as processes
+from headway.backend.local.enforcement.cgroupfs import sweep
 from headway.errors import ConfigError
-from headway.runtime.run import Run, adopt, begin, resume
-from headway.runtime.targets import Docker, Engines, OnCluster
+from headway.policy.registry import build
+from headway.runtime import journal
+from headway.runtime.loop import Loop
+from headway.runtime.run import ObserveOnly, Run, peaks
+from headway.runtime.run_directory import RunDirectory
+from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Target, find_target
+from headway.spec.arrivals import expand, to_yaml
+from headway.spec.capacity_check import refuse_too_large
 from headway.spec.load import read_workload
+from headway.spec.platform_features import ALL_FEATURES, LIVE_FEATURES
+from headway.spec.runnable import RunnableJob, to_jobs
+from headway.spec.workload import NodeSpec, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +60,11 @@ def start_run(options: RunOptions, data: Path) -> Run:
     """Begin a run of a workload, or resume the run that the options name."""
     if options.workload is None:
         return resume(data, options.resume or "latest")
-    docker, cluster = None, None
+    on: Docker | OnCluster | None = None
     if options.platform == "docker":
-        docker = Docker(options.engines, options.image)
+        on = Docker(options.engines, options.image)
     elif options.platform == "kubernetes":
-        cluster = OnCluster(options.image, options.namespace)
+        on = OnCluster(options.image, options.namespace)
     return begin(
         read_workload(options.workload),
         options.workload,
@@ -56,9 +72,71 @@ def start_run(options: RunOptions, data: Path) -> Run:
         data=data,
         observe_only=options.observe_only,
         nodes=options.nodes,
-        docker=docker,
-        cluster=cluster,
+        on=on,
     )
+
+
+def begin(
+    workload: Workload,
+    path: Path,
+    policy: str,
+    *,
+    data: Path,
+    observe_only: bool = False,
+    nodes: int | None = None,
+    on: Docker | OnCluster | None = None,
+) -> Run:
+    """Start a run of the workload in `path`. `nodes`: partition the machine into this many.
+    `on`: None for this machine.
+    """
+    build(policy)  # an unknown policy leaves nothing behind
+    if nodes is not None:
+        equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / nodes, count=nodes)
+        workload = workload.model_copy(update={"nodes": (equal,)})
+    listed = expand(workload)
+    jobs = _jobs(listed, path, on, peaks(data))
+    about = {"workload": str(path.resolve()), "observe_only": observe_only}
+    target = find_target(on, workload)
+    if isinstance(target, Engines):
+        check_images(target.engines, jobs)
+    if target.nodes is not None:
+        refuse_too_large({job.id: job.spec for job in jobs}, target.nodes, str(path))
+    run = _begin(jobs, policy, data, about, target)
+    run.folder.write("workload.yaml", to_yaml(listed))
+    return run
+
+
+def _jobs(
+    workload: Workload, path: Path, on: Docker | OnCluster | None, peaks: Mapping[str, float]
+) -> list[RunnableJob]:
+    supported = ALL_FEATURES if isinstance(on, OnCluster) else LIVE_FEATURES
+    return to_jobs(workload, path, peaks=peaks, image=on.image if on else "", supported=supported)
+
+
+def resume(data: Path, name: str) -> Run:
+    """Continue a run whose Headway process died; its jobs may have continued meanwhile."""
+    folder = RunDirectory.find(data, name)
+    folder.check_format()
+    about = folder.about
+    if "workload" not in about:
+        raise ConfigError("a run of adopted jobs cannot be resumed", hint="adopt it again")
+    folder.lock()
+    if folder.ended:
+        folder.unlock()
+        raise ConfigError(
+            f"run {folder.id} has ended",
+            where=str(folder.path),
+            hint=f"see headway report {folder.id}",
+        )
+    path = Path(about["workload"])
+    workload = read_workload(folder.path / "workload.yaml")
+    on: Docker | OnCluster | None = None
+    if "docker" in about:
+        on = Docker(tuple(about["docker"]["engines"]), about["docker"]["image"])
+    elif "kubernetes" in about:
+        on = OnCluster(**about["kubernetes"])
+    jobs = _jobs(workload, path, on, {})
+    return _put_together(folder, jobs, about, find_target(on, workload, about["enforcement"]))
 
 
 def adopt_named(
@@ -81,12 +159,59 @@ def adopt_named(
             "one run cannot adopt both processes and containers",
             hint="run headway adopt once for each",
         )
+    target: Target
     if pids:
-        return adopt(to_jobs(pids), policy, data=data, observe_only=observe_only)
-    found = Engines.of(Docker(engines), None, label or "")
-    jobs = (
-        containers.by_label(found.engines, label)
-        if label
-        else containers.by_name(found.engines, names)
-    )
-    return adopt(jobs, policy, data=data, observe_only=observe_only, engines=found)
+        jobs = processes.to_jobs(pids)
+        # Moving a process into a cgroup would change it.
+        target = Machine.of(None, "nice" if observe_only else "")
+    else:
+        target = Engines.of(Docker(engines), None, label or "")
+        jobs = (
+            containers.by_label(target.engines, label)
+            if label
+            else containers.by_name(target.engines, names)
+        )
+    about = {"adopted": [job.adopted for job in jobs], "observe_only": observe_only}
+    return _begin(jobs, policy, data, about, target)
+
+
+def _begin(
+    jobs: list[RunnableJob], policy: str, data: Path, about: dict[str, Any], target: Target
+) -> Run:
+    clock = Clock()
+    about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
+    about |= target.about
+    folder = RunDirectory.new(data, about)
+    folder.lock()
+    sweep(lambda run: _over(data / "runs" / run))
+    try:
+        return _put_together(folder, jobs, about, target)
+    except BaseException:
+        folder.discard()
+        raise
+
+
+def _over(run: Path) -> bool:
+    """Whether a run has ended. A run of another data folder is unknown, so it is not swept."""
+    return run.exists() and not RunDirectory(run).locked
+
+
+def _put_together(
+    folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], target: Target
+) -> Run:
+    backend = target.backend(folder, {job.id: job for job in jobs}, Clock(about["began"]))
+    cycle, lines = 0, []
+    if folder.journal.exists():
+        journal.mend(folder.journal)
+        lines = list(journal.read(folder.journal))
+        cycle = lines[-1]["cycle"] if lines else 0
+    else:
+        how = backend.platform.enforcement[0]
+        folder.write("run.json", json.dumps({**folder.about, "enforcement": how}, indent=2))
+    policy = f"@{about['policy']}"
+    book = journal.FileJournal(folder.journal, cycle=cycle, policy=policy)
+    observed = about["observe_only"]
+    loop = Loop(ObserveOnly(backend) if observed else backend, build(policy), book)
+    loop.take_up(lines)
+    total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
+    return Run(folder, backend, loop, book, about["policy"], total, target.factor, observed)

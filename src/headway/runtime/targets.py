@@ -1,9 +1,13 @@
-"""Where a run takes place: this machine, Docker engines or a Kubernetes cluster."""
+"""Where a run takes place: this machine, Docker engines or a Kubernetes cluster.
+
+Each target has the `nodes` (None: they may join later), the `factor` by which their CPU was scaled
+down, and `about`: the fields of `run.json` that are needed to resume the run.
+"""
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import cut, fit_nodes
@@ -15,6 +19,7 @@ from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
 from headway.core.model.node import Node
+from headway.core.model.units import JobId
 from headway.errors import BackendError
 from headway.runtime.run_directory import RunDirectory
 from headway.spec.runnable import RunnableJob
@@ -22,6 +27,9 @@ from headway.spec.workload import Workload
 
 if TYPE_CHECKING:
     from headway.backend.kubernetes.client.api import Api
+
+
+Jobs = dict[JobId, RunnableJob]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,52 +42,25 @@ class Docker:
     """Default image of tasks."""
 
 
-class Platform(Protocol):
-    @property
-    def about(self) -> dict[str, Any]:
-        """Fields of `run.json` that are needed to resume the run."""
-        ...
-
-    @property
-    def nodes(self) -> Sequence[Node] | None:
-        """All nodes; None: nodes may join."""
-        ...
-
-    def backend(
-        self, folder: RunDirectory, jobs: Sequence[RunnableJob], clock: Clock
-    ) -> tuple[LiveBackend, float]:
-        """Also the factor by which the nodes' CPU was scaled down."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Machine:
-    workload: Workload | None
+    nodes: tuple[Node, ...]
+    factor: float
     enforcement: str = ""
+    about: ClassVar[dict[str, Any]] = {}
 
-    @property
-    def about(self) -> dict[str, Any]:
-        return {}
-
-    @property
-    def nodes(self) -> Sequence[Node]:
-        return self._fitted()[0]
-
-    def _fitted(self) -> tuple[tuple[Node, ...], float]:
+    @classmethod
+    def of(cls, workload: Workload | None, enforcement: str = "") -> Self:
         """The nodes of the workload, else the machine; and the factor that scales their CPU."""
-        work = self.workload
-        asked = work.to_nodes() if work and "nodes" in work.model_fields_set else None
+        given = workload.to_nodes() if workload and "nodes" in workload.model_fields_set else None
         cores = float(len(os.sched_getaffinity(0)))
-        return fit_nodes(asked, cores, procfs.machine_memory())
+        return cls(*fit_nodes(given, cores, procfs.machine_memory()), enforcement)
 
-    def backend(
-        self, folder: RunDirectory, jobs: Sequence[RunnableJob], clock: Clock
-    ) -> tuple[LiveBackend, float]:
-        nodes, factor = self._fitted()
-        parts = cut(nodes, sorted(os.sched_getaffinity(0)))
-        chosen, shared = choose(folder.id, self.enforcement), {job.id: job for job in jobs}
-        platform = LocalPlatform(folder.path, parts, shared, chosen, clock)
-        return LiveBackend(platform, folder.path, shared, clock), factor
+    def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
+        parts = cut(self.nodes, sorted(os.sched_getaffinity(0)))
+        chosen = choose(folder.id, self.enforcement)
+        platform = LocalPlatform(folder.path, parts, jobs, chosen, clock)
+        return LiveBackend(platform, folder.path, jobs, clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +86,9 @@ class Engines:
     def nodes(self) -> Sequence[Node]:
         return [e.node() for e in self.engines]
 
-    def backend(
-        self, folder: RunDirectory, jobs: Sequence[RunnableJob], clock: Clock
-    ) -> tuple[LiveBackend, float]:
-        shared = {job.id: job for job in jobs}
-        platform = DockerPlatform(folder.path, self.engines, shared, clock, self.label)
-        return LiveBackend(platform, folder.path, shared, clock), self.factor
+    def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
+        platform = DockerPlatform(folder.path, self.engines, jobs, clock, self.label)
+        return LiveBackend(platform, folder.path, jobs, clock)
 
 
 def api(kubeconfig: str = "") -> "Api":
@@ -133,23 +111,30 @@ class OnCluster:
     """Default image of tasks."""
     namespace: str = ""
     """"": that of the kubeconfig."""
+    nodes: ClassVar[None] = None
+    """Clusters grow: a job that does not fit is pending, and its status says why."""
+    factor: ClassVar[float] = 1.0
 
     @property
     def about(self) -> dict[str, Any]:
         return {"kubernetes": {"image": self.image, "namespace": self.namespace}}
 
-    @property
-    def nodes(self) -> None:
-        """Clusters grow: a job that does not fit is pending, and its status says why."""
-        return None
-
-    def backend(
-        self, folder: RunDirectory, jobs: Sequence[RunnableJob], clock: Clock
-    ) -> tuple[LiveBackend, float]:
+    def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
         there = api()  # raises an error that says what to install
         from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform  # noqa: PLC0415 - an extra
 
         space = self.namespace or there.namespace
-        shared = {job.id: job for job in jobs}
-        platform = KubernetesPlatform(there, shared, clock, namespace=space, run=folder.id)
-        return LiveBackend(platform, folder.path, shared, clock, config=CONFIG), 1.0
+        platform = KubernetesPlatform(there, jobs, clock, namespace=space, run=folder.id)
+        return LiveBackend(platform, folder.path, jobs, clock, config=CONFIG)
+
+
+Target = Machine | Engines | OnCluster
+
+
+def find_target(
+    asked: Docker | OnCluster | None, workload: Workload, enforcement: str = ""
+) -> Target:
+    """Return where to run a workload; `asked`: None for this machine."""
+    if isinstance(asked, Docker):
+        return Engines.of(asked, workload)
+    return asked or Machine.of(workload, enforcement)

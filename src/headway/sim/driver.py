@@ -9,7 +9,7 @@ from typing import Any
 from headway.core.cycle.policy import Policy
 from headway.core.model.snapshot import Trigger
 from headway.errors import ConfigError
-from headway.runtime.journal import Journal, NoJournal
+from headway.runtime.journal import Journal
 from headway.runtime.loop import Loop
 from headway.sim.scenario import Scenario
 from headway.sim.world import World
@@ -27,7 +27,7 @@ def simulate(
 ) -> World:
     """Run a scenario to its end; return the world with its results."""
     world = World(scenario, reports=policy.listens, record=record)
-    loop = Loop(world, policy, journal or NoJournal())
+    loop = Loop(world, policy, journal or Journal())
     with _no_collector():
         _run(world, loop)
     return world

@@ -31,16 +31,12 @@ def expand(workload: Workload, seed: int | None = None) -> Workload:
 
 
 def to_yaml(workload: Workload) -> str:
-    """Return the workload as YAML."""
     return yaml.safe_dump(to_plain(workload), sort_keys=False, default_flow_style=None, width=100)
 
 
 def to_plain(workload: Workload) -> dict[str, Any]:
     """Return the workload as plain data, without defaults."""
-    found: dict[str, Any] = workload.model_dump(
-        mode="json", by_alias=True, exclude_unset=True, exclude_none=True
-    )
-    return found
+    return workload.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
 
 def _generate(workload: Workload, rng: Random) -> list[JobEntry]:
@@ -98,21 +94,12 @@ def _profile(options: JobDistribution, rng: Random) -> Profile:
         return value * rng.uniform(1 - options.vary, 1 + options.vary)
 
     if options.speed is None:
-        return Profile(
-            work=round(vary(choose(options.work)), 3),
-            demand=choose(options.demand),
-            steps=choose(options.steps),
-            curve=options.curve,
-        )
+        work, demand = round(vary(choose(options.work)), 3), choose(options.demand)
+        return Profile(work=work, demand=demand, steps=choose(options.steps), curve=options.curve)
     speed = choose(options.speed)
     steps = max(1, round(vary(choose(options.steps))))
-    return Profile(
-        work=speed.work * steps,
-        demand=choose(options.demand),
-        steps=steps,
-        speed=speed,
-        curve=options.curve,
-    )
+    work, demand = speed.work * steps, choose(options.demand)
+    return Profile(work=work, demand=demand, steps=steps, speed=speed, curve=options.curve)
 
 
 def _task(options: TaskDistribution, rng: Random) -> dict[str, Any]:
@@ -148,10 +135,10 @@ def occupancy(job: JobEntry, nodes: Sequence[Node]) -> float:
         duration = profile.steps / predict(profile.speed.to_core(), workers, servers, pace)
     else:
         duration = profile.work / (workers * pace)
-    requested = dict.fromkeys(("cpu", "memory", "gpu"), 0.0)
-    for task in spec.tasks:
-        for k in requested:
-            requested[k] += task.replicas * getattr(task.resources.requests, k)
+    requested: dict[str, float] = {
+        k: sum(t.replicas * getattr(t.resources.requests, k) for t in spec.tasks)
+        for k in ("cpu", "memory", "gpu")
+    }
     requested["cpu"] = requested["cpu"] or workers * profile.demand
     capacity = {k: sum(getattr(n.capacity, k) for n in nodes) for k in requested}
     fraction: float = max(

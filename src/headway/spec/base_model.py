@@ -1,10 +1,13 @@
 """Base classes of the models of users' files. An unknown key is an error with a suggestion."""
 
+import ast
+import inspect
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -25,16 +28,9 @@ class Strict(BaseModel):
         for key in data:
             if key not in known:
                 close = nearest(str(key), known)
-                raise PydanticCustomError(
-                    "unknown_key",
-                    "unknown key '{key}'{hint}",
-                    {
-                        "key": str(key),
-                        "hint": f"; did you mean '{close}'?"
-                        if close
-                        else f"; there are: {', '.join(known)}",
-                    },
-                )
+                hint = f"did you mean '{close}'?" if close else f"there are: {', '.join(known)}"
+                context = {"key": str(key), "hint": hint}
+                raise PydanticCustomError("unknown_key", "unknown key '{key}'; {hint}", context)
         return data
 
 
@@ -73,8 +69,6 @@ class Manifest(Strict):
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """Add the docstring of each field, and the rules in CEL."""
-        from headway.spec.docstrings import docstrings  # noqa: PLC0415 - slow, and rarely needed
-
         schema = handler.resolve_ref_schema(handler(core))
         for name, text in docstrings(cls).items():
             if name in cls.model_fields:
@@ -84,3 +78,30 @@ class Manifest(Strict):
                 {"rule": r.cel, "message": r.message, "fieldPath": f".{r.field}"} for r in cls.rules
             ]
         return schema
+
+
+def unique_names(what: str) -> AfterValidator:
+    """Refuse a list in which two entries have the same name."""
+
+    def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        for name, count in Counter(entry.name for entry in entries).items():
+            if count > 1:
+                raise ValueError(f"two {what} are called {name!r}")
+        return entries
+
+    return AfterValidator(check)
+
+
+def docstrings(of: type[Any]) -> dict[str, str]:
+    """Return the docstrings of a class's own fields, parsed from its source (slow)."""
+    body = ast.parse(inspect.getsource(of)).body[0]
+    assert isinstance(body, ast.ClassDef)  # noqa: S101 - the source of a class
+    texts = {}
+    for field, text in zip(body.body, body.body[1:], strict=False):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(docstring))),
+            ):
+                texts[name] = " ".join(docstring.split())
+    return texts

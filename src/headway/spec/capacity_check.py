@@ -1,12 +1,14 @@
 """Refuse jobs that can never start on the given nodes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from headway.core.cycle.free_capacity import FreeCapacity
 from headway.core.model.job import JobSpec, Task
 from headway.core.model.node import Node
 from headway.core.model.units import NOTHING, JobId, Resources
 from headway.errors import ConfigError
+
+_KINDS = ("cpu", "memory", "gpu")
 
 
 def refuse_too_large(jobs: Mapping[JobId, JobSpec], nodes: Sequence[Node], where: str) -> None:
@@ -39,9 +41,9 @@ def _refuse_replica(
     for one in wanted:
         if not nodes or any(one.fits(NOTHING, n.capacity) for n in nodes):
             continue
-        most = {k: max(getattr(n.capacity, k) for n in nodes) for k in _FORMAT}
-        short = [k for k in _FORMAT if getattr(one, k) > most[k]]
-        wanted_text = _join(one, [k for k in short or _FORMAT if getattr(one, k)])
+        most = {k: max(getattr(n.capacity, k) for n in nodes) for k in _KINDS}
+        short = [k for k in _KINDS if getattr(one, k) > most[k]]
+        wanted_text = _join(one, [k for k in short or _KINDS if getattr(one, k)])
         largest = _join(Resources(**most), short)
         raise ConfigError(
             f"job {job!r} requests {wanted_text} per replica; "
@@ -52,25 +54,16 @@ def _refuse_replica(
 
 
 def _join(amounts: Resources, kinds: Iterable[str]) -> str:
-    return " and ".join(_FORMAT[k](getattr(amounts, k)) for k in kinds)
+    return " and ".join(_format(k, getattr(amounts, k)) for k in kinds)
 
 
-def _memory(amount: float) -> str:
-    """Format an amount of memory.
+def _format(kind: str, amount: float) -> str:
+    """Format an amount of a resource.
 
-    >>> _memory(4000 * 2.0**30), _memory(1e9)
-    ('4000Gi of memory', '954Mi of memory')
+    >>> _format("memory", 4000 * 2.0**30), _format("memory", 1e9), _format("cpu", 1)
+    ('4000Gi of memory', '954Mi of memory', '1 core')
     """
-    unit, size = ("Gi", 2.0**30) if amount >= 2**30 else ("Mi", 2.0**20)
-    return f"{round(amount / size, 1 if unit == 'Gi' else None):g}{unit} of memory"
-
-
-def _counted(name: str) -> Callable[[float], str]:
-    return lambda amount: f"{amount:g} {name}{'s' * (amount != 1)}"
-
-
-_FORMAT: dict[str, Callable[[float], str]] = {
-    "cpu": _counted("core"),
-    "memory": _memory,
-    "gpu": _counted("GPU"),
-}
+    if kind == "memory":
+        unit, size = ("Gi", 2.0**30) if amount >= 2**30 else ("Mi", 2.0**20)
+        return f"{round(amount / size, 1 if unit == 'Gi' else None):g}{unit} of memory"
+    return f"{amount:g} {'core' if kind == 'cpu' else 'GPU'}{'s' * (amount != 1)}"

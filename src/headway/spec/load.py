@@ -9,13 +9,7 @@ from pydantic import BaseModel, ValidationError
 from headway.errors import ConfigError, UnknownName
 from headway.spec.catalogue import models_of
 from headway.spec.manifest import TrainingJob
-from headway.spec.validation_errors import (
-    Location,
-    format_location,
-    line_of,
-    refuse_repeated_keys,
-    to_config_error,
-)
+from headway.spec.validation_errors import Location, line_of, place_of, to_config_error
 from headway.spec.workload import Workload
 
 T = TypeVar("T", bound=BaseModel)
@@ -57,7 +51,7 @@ def _load(text: str, where: str) -> tuple[Any, Any]:
     """Return the file as nodes, which have line numbers, and as data."""
     try:
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
-        refuse_repeated_keys(root, where)
+        _refuse_repeated_keys(root, where)
         return root, yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -72,6 +66,33 @@ def _load(text: str, where: str) -> tuple[Any, Any]:
         raise ConfigError(
             f"invalid YAML: {problem}", where=f"{where}{line}", hint="check the indentation"
         ) from None
+
+
+def _refuse_repeated_keys(root: Any, where: str) -> None:
+    """Raise if a mapping has a key twice; YAML would silently use the last one."""
+    todo, known = [root], set()
+    while todo:
+        node = todo.pop()
+        if id(node) in known or not isinstance(node, yaml.CollectionNode):
+            continue
+        known.add(id(node))  # aliases repeat a node
+        if isinstance(node, yaml.SequenceNode):
+            todo += node.value
+            continue
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            todo.append(value)
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                both = f"lines {lines[key.value]} and {line}"
+                raise ConfigError(
+                    f"key {key.value!r} occurs twice: {both}",
+                    where=f"{where}:{line}",
+                    hint="merge the two entries",
+                )
+            lines[key.value] = line
 
 
 def _validate(root: Any, data: Any, model: type[T], where: str) -> T:
@@ -110,5 +131,4 @@ def _refuse_unknown_models(workload: Workload, root: Any, where: str) -> None:
     known = models_of(workload) if names else {}
     for location, model in names:
         if model not in known:
-            place = f"{where}:{line_of(root, location)}, {format_location(location)}"
-            raise UnknownName("model", model, known, where=place)
+            raise UnknownName("model", model, known, where=place_of(root, location, where))

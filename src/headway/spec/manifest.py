@@ -3,18 +3,18 @@
 The docstring of a field is its documentation, in the reference and in `kubectl explain`.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
+from headway.core.estimate.step_rate import SERVER
 from headway.core.model.job import Direction, Elastic, Expected, JobSpec, Mode, Task
 from headway.core.model.units import NOTHING, Resources
-from headway.spec.base_model import Manifest, Rule
+from headway.spec.base_model import Manifest, Rule, unique_names
 from headway.spec.pod_fields import EnvFrom, Mount, PodTemplate, Toleration
 from headway.spec.quantity import Cpu, Memory, Time
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)]
-SERVER = "ps"
 GROUP, VERSION, PLURAL = "headway.dev", "v1alpha1", "trainingjobs"
 NAME = f"{PLURAL}.{GROUP}"
 """Name of the custom resource definition."""
@@ -219,7 +219,9 @@ class TrainingJobSpec(Manifest):
     """How progress is read from the log, if Headway does not recognise its format."""
     priority: Annotated[int, Field(ge=-10, le=10)] = 0
     """Priority; a higher number is more important."""
-    tasks: Annotated[tuple[TaskSpec, ...], Field(min_length=1, max_length=16)] = (TaskSpec(),)
+    tasks: Annotated[
+        tuple[TaskSpec, ...], Field(min_length=1, max_length=16), unique_names("tasks")
+    ] = (TaskSpec(),)
     """Tasks of the job. All replicas start together or not at all (gang scheduling)."""
     elastic_replicas: Annotated[int, Field(ge=1)] | None = None
     """Overrides `replicas` of the one scalable task (minReplicas less than maxReplicas).
@@ -257,15 +259,6 @@ class TrainingJobSpec(Manifest):
             holds=lambda s: all(t.least <= s.count(t) <= t.most for t in s.tasks),
         ),
     )
-
-    @field_validator("tasks")
-    @classmethod
-    def _unique_names(cls, tasks: tuple[TaskSpec, ...]) -> tuple[TaskSpec, ...]:
-        names = [t.name for t in tasks]
-        repeated = next((n for n in names if names.count(n) > 1), None)
-        if repeated:
-            raise ValueError(f"two tasks are called {repeated!r}")
-        return tasks
 
     def count(self, task: TaskSpec) -> int:
         """Return the number of replicas of a task at the start."""
@@ -323,10 +316,3 @@ class TrainingJob(Manifest):
             cel="self.spec.tasks.all(t, self.metadata.name.size() + t.name.size() <= 56)",
         ),
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _not_empty(cls, data: Any) -> Any:
-        if data is None:
-            raise ValueError("the file is empty")
-        return data

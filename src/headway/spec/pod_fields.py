@@ -10,11 +10,15 @@ from headway.spec.quantity import Memory
 
 Word = Annotated[str, Field(min_length=1, max_length=253)]
 
-RESERVED = (
-    "activeDeadlineSeconds", "hostname", "nodeName", "nodeSelector", "restartPolicy",
-    "schedulerName", "schedulingGates", "subdomain", "terminationGracePeriodSeconds", "tolerations",
-)  # fmt: skip
-"""Fields of a pod's spec that Headway sets, from the manifest or by itself."""
+OWN = ("hostname", "nodeName", "restartPolicy", "schedulerName", "schedulingGates", "subdomain")
+RESERVED = {
+    **dict.fromkeys(OWN, "Headway sets it"),
+    "nodeSelector": "use the task's nodeSelector",
+    "tolerations": "use the task's tolerations",
+    "activeDeadlineSeconds": "use the job's activeDeadlineSeconds",
+    "terminationGracePeriodSeconds": "use the job's checkpoint.graceSeconds",
+}
+"""Fields of a pod's spec that Headway sets, from the manifest or by itself; what to do instead."""
 TRAINING = "training"
 """Name of the container that runs a task's command."""
 
@@ -130,20 +134,10 @@ class PodTemplate(Manifest):
     @field_validator("spec")
     @classmethod
     def _no_reserved_fields(cls, spec: Mapping[str, Any]) -> Mapping[str, Any]:
-        for key in RESERVED:
-            if key in spec:
-                raise ValueError(f"{key} cannot be set in a podTemplate: {_remedy(key)}")
+        reserved = min(RESERVED.keys() & spec, default=None)
+        if reserved:
+            raise ValueError(f"{reserved} cannot be set in a podTemplate: {RESERVED[reserved]}")
         containers = spec.get("containers", [])
         if not isinstance(containers, list) or not all(isinstance(c, dict) for c in containers):
             raise ValueError("containers must be a list of containers")
         return spec
-
-
-def _remedy(key: str) -> str:
-    known = {
-        "nodeSelector": "use the task's nodeSelector",
-        "tolerations": "use the task's tolerations",
-        "activeDeadlineSeconds": "use the job's activeDeadlineSeconds",
-        "terminationGracePeriodSeconds": "use the job's checkpoint.graceSeconds",
-    }
-    return known.get(key, "Headway sets it")

@@ -12,7 +12,6 @@ from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, Seconds
 from headway.errors import ConfigError
 from headway.metrics.log_parser import LogParser
-from headway.spec.arrivals import expand
 from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
@@ -65,48 +64,42 @@ def to_jobs(
     path: Path,
     *,
     peaks: Mapping[str, Bytes],
-    seed: int | None = None,
     image: str = "",
     supported: Collection[str] = (),
 ) -> list[RunnableJob]:
-    """Return the jobs of a workload.
+    """Return the listed jobs of a workload.
 
     `peaks`: peak memory of earlier jobs, by kind. `image`: run as containers, of this image where a
     task names none. `supported`: the platform-specific features that the platform supports.
     """
-    expanded = expand(workload, seed)
-    return [_job(expanded, job, path, peaks, image, supported) for job in expanded.jobs]
+    jobs = []
+    for job in workload.jobs:
+        manifest, steps = _manifest(workload, job, path, image)
+        refuse_unsupported(manifest, supported, job=job.name, where=str(path))
+        _check_commands(manifest, job.name, path)
+        kind = job.model or job.manifest or " ".join(manifest.tasks[0].command)
+        memory = job.measured.memory if job.measured else peaks.get(kind)
+        spec = holding(manifest.to_core(kind=kind, expected=_size(job.measured)), memory)
+        directory = (path.parent / job.manifest).parent if job.manifest else path.parent
+        found = RunnableJob(
+            id=JobId(job.name),
+            at=job.at,
+            spec=replace(spec, total_steps=steps) if steps else spec,
+            commands={t.name: _command(t, directory, image) for t in manifest.tasks},
+            manifest=_with_image(manifest, image),
+            metric=manifest.metric.name,
+            pattern=manifest.reports.pattern or None,
+            time_limit=manifest.active_deadline_seconds,
+            ttl=manifest.ttl_seconds_after_finished,
+        )
+        jobs.append(found)
+    return jobs
 
 
-def _job(
-    workload: Workload,
-    job: JobEntry,
-    path: Path,
-    peaks: Mapping[str, Bytes],
-    image: str,
-    supported: Collection[str],
-) -> RunnableJob:
-    manifest, steps = _manifest(workload, job, path, image)
-    refuse_unsupported(manifest, supported, job=job.name, where=str(path))
-    _check_commands(manifest, job.name, path)
-    kind = job.model or job.manifest or " ".join(manifest.tasks[0].command)
-    measured = job.measured
-    spec = manifest.to_core(kind=kind, expected=_size(measured) if measured else None)
-    if steps:
-        spec = replace(spec, total_steps=steps)
-    spec = holding(spec, measured.memory if measured else peaks.get(kind))
-    directory = (path.parent / job.manifest).parent if job.manifest else path.parent
-    return RunnableJob(
-        id=JobId(job.name),
-        at=job.at,
-        spec=spec,
-        commands={t.name: _command(t, directory, image) for t in manifest.tasks},
-        manifest=_with_image(manifest, image),
-        metric=manifest.metric.name,
-        pattern=manifest.reports.pattern or None,
-        time_limit=manifest.active_deadline_seconds,
-        ttl=manifest.ttl_seconds_after_finished,
-    )
+def _size(measured: Profile | None) -> Expected | None:
+    if measured is None:
+        return None
+    return Expected(work=Estimate(value=measured.work, error=ONE_RUN), demand=measured.demand)
 
 
 def _manifest(
@@ -154,10 +147,6 @@ def _training(python: str, model: str, profile: Profile) -> TrainingJobSpec:
     single = dict.fromkeys(POOLS, "1")  # the matrices are too small for two threads
     task = TaskSpec(command=tuple(command), env=single)
     return TrainingJobSpec(tasks=(task,), checkpoint=Checkpoint(mode="sdk"))
-
-
-def _size(measured: Profile) -> Expected:
-    return Expected(work=Estimate(value=measured.work, error=ONE_RUN), demand=measured.demand)
 
 
 def _command(task: TaskSpec, directory: Path, image: str) -> Command:

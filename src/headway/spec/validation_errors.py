@@ -84,20 +84,22 @@ def _problem(group: Sequence[Any], root: Any, where: str) -> tuple[str, str, str
     e = group[0]
     location = _written(e, root)[1]
     if e["type"] == "missing":
-        return f"{location[-1]!r} is missing", _place(root, location, where), _REMEDIES["missing"]
+        if isinstance(location[-1], int):
+            return f"entry {location[-1] + 1} is missing", place_of(root, location, where), ""
+        return f"{location[-1]!r} is missing", place_of(root, location, where), _REMEDIES["missing"]
     if e["type"] == "rule":
         rule = e["ctx"]
         given = f", but is {rule['given']!r}" if isinstance(rule["given"], int | str) else ""
         field = (*location, *rule["field"].split("."))
-        return f"{rule['field']}: {rule['message']}{given}", _place(root, field, where), ""
+        return f"{rule['field']}: {rule['message']}{given}", place_of(root, field, where), ""
     if e["type"] == "unknown_key":
         message, _, hint = e["msg"].partition("; ")
         line = line_of(root, (*location, e["ctx"]["key"]))
-        return message, _place(root, location, where, line), hint
+        return message, place_of(root, location, where, line), hint
     message = " or ".join([_message(e), *(_message(o).removeprefix("must be ") for o in group[1:])])
     if isinstance(e["input"], int | float | str) and e["type"] != "value_error":
         message += f", not {e['input']!r}"
-    return message, _place(root, location, where), _hint(e)
+    return message, place_of(root, location, where), _hint(e)
 
 
 def _message(e: Any) -> str:
@@ -116,7 +118,7 @@ def _hint(e: Any) -> str:
     return _REMEDIES.get(e["type"], "")
 
 
-def _place(root: Any, location: Location, where: str, line: int | None = None) -> str:
+def place_of(root: Any, location: Location, where: str, line: int | None = None) -> str:
     place = f"{where}:{line or line_of(root, location)}"
     return f"{place}, {format_location(location)}" if location else place
 
@@ -126,7 +128,7 @@ def _below(node: Any, part: int | str) -> tuple[int, Any] | None:
     if isinstance(node, yaml.MappingNode):
         found = next(((k, v) for k, v in node.value if k.value == str(part)), None)
         return found and (found[0].start_mark.line + 1, found[1])
-    if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part].start_mark.line + 1, node.value[part]
     return None
 
@@ -150,30 +152,3 @@ def format_location(location: Location) -> str:
     """
     parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in location]
     return "".join(parts).removeprefix(".")
-
-
-def refuse_repeated_keys(root: Any, where: str) -> None:
-    """Raise if a mapping has a key twice; YAML would silently use the last one."""
-    todo, known = [root], set()
-    while todo:
-        node = todo.pop()
-        if id(node) in known or not isinstance(node, yaml.CollectionNode):
-            continue
-        known.add(id(node))  # aliases repeat a node
-        if isinstance(node, yaml.SequenceNode):
-            todo += node.value
-            continue
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            todo.append(value)
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            line = key.start_mark.line + 1
-            if key.value in lines:
-                both = f"lines {lines[key.value]} and {line}"
-                raise ConfigError(
-                    f"key {key.value!r} occurs twice: {both}",
-                    where=f"{where}:{line}",
-                    hint="merge the two entries",
-                )
-            lines[key.value] = line

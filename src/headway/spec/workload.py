@@ -1,19 +1,19 @@
 """The workload file: jobs with arrival times, and the nodes they run on."""
 
-from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from headway.core.model.node import Node
 from headway.core.model.units import NodeId, Resources
-from headway.spec.base_model import Strict
+from headway.spec.base_model import Strict, unique_names
 from headway.spec.manifest import Name, TrainingJobSpec
 from headway.spec.quantity import Cpu, Memory, Positive, Time
 from headway.spec.speed import SpeedSpec
 
 Count = Annotated[int, Field(ge=1)]
 Part = Annotated[float, Field(gt=0.2, lt=1)]
+Steps = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
 class CurveSpec(Strict):
@@ -37,7 +37,7 @@ class Profile(Strict):
     """Total work in core-seconds on a core of speed 1."""
     demand: Positive = 1.0
     """Maximum number of cores that one replica can use."""
-    steps: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 1000
+    steps: Steps = 1000
     speed: SpeedSpec | None = None
     """Speed of a distributed job; `work` then defaults to the work of all steps."""
     curve: CurveSpec = CurveSpec()
@@ -54,12 +54,10 @@ class Profile(Strict):
         if isinstance(data, dict) and "speed" in data and "work" not in data:
             try:
                 speed = SpeedSpec.model_validate(data["speed"])
-                return {**data, "work": speed.work * float(data.get("steps", 1000))}
+                work = speed.work * float(data.get("steps", 1000))
             except (ValueError, TypeError):
-                return {
-                    **data,
-                    "work": 1.0,
-                }  # the check of `speed`, which follows, reports the error
+                work = 1.0  # the check of `speed`, which follows, reports the error
+            return {**data, "work": work}
         return data
 
 
@@ -116,9 +114,6 @@ class JobEntry(Strict):
             tasks = (self.spec or TrainingJobSpec()).tasks
             self.profile.speed.check_tasks([t.name for t in tasks], self.name)
         return self
-
-
-Steps = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
 class JobDistribution(Strict):
@@ -223,23 +218,14 @@ class Workload(Strict):
     """Table of built-in models: flowcon or specon."""
     models: dict[str, Profile] = {}
     """Additional models, by name."""
-    nodes: Annotated[int, Field(ge=1)] | tuple[NodeSpec, ...] = 1
-    jobs: tuple[JobEntry, ...] = ()
+    nodes: Count | tuple[NodeSpec, ...] = 1
+    jobs: Annotated[tuple[JobEntry, ...], unique_names("jobs")] = ()
     arrivals: Arrivals | None = None
     sizes: Sizes = Sizes()
     costs: CostSpec = CostSpec()
     contention: Annotated[float, Field(ge=0, le=1)] = 0.0
     failures: tuple[FailureSpec, ...] = ()
     seed: int = 0
-
-    @field_validator("jobs")
-    @classmethod
-    def _unique_names(cls, jobs: tuple[JobEntry, ...]) -> tuple[JobEntry, ...]:
-        counts = Counter(j.name for j in jobs)
-        repeated = next((name for name, count in counts.items() if count > 1), None)
-        if repeated:
-            raise ValueError(f"two jobs are called {repeated!r}")
-        return jobs
 
     @model_validator(mode="after")
     def _has_jobs_and_nodes(self) -> Self:
