@@ -67,12 +67,6 @@ def share(host: Mapping[str, Any], cores: Cores) -> tuple[Cores | None, float]:
     return limit, (host.get("CpuShares") or NORMAL) / NORMAL
 
 
-def restore_body(host: Mapping[str, Any], cores: Cores) -> dict[str, int]:
-    """An update that restores a container to its first state."""
-    limit, weight = share(host, cores)
-    return share_body(host, cores, limit, weight)
-
-
 def memory_body(host: Mapping[str, Any], limit: Bytes) -> dict[str, int]:
     """An update of the memory limit, always with swap: the engine refuses a limit above the swap
     limit it has, and given both it writes them in the order that the kernel accepts.

@@ -5,12 +5,12 @@ the time; the last stamp is kept in `log.ATTEMPT`, so that a later process conti
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 
-from headway.backend.docker.client import Client, Stream
+from headway.backend.docker.client import Client, lines
 from headway.errors import BackendError
 
 HEAD = 8
@@ -27,9 +27,11 @@ class LogFollower:
         self.client, self.container = client, container
         self._log, self._position = folder / "out.log", folder / f"log.{attempt}"
         self._last = self._position.read_text() if self._position.exists() else ""
-        self._tail = "0" if new_only and not self._last else "all"
-        self._stream: Stream | None = None
-        self._closed = False
+        self._stream = client.stream(
+            f"/containers/{container}/logs",
+            follow=True, stdout=True, stderr=True, timestamps=True, since=since(self._last),
+            tail="0" if new_only and not self._last else "all",
+        )  # fmt: skip
         self.over = Event()
         self.error = ""
         self.reported = False
@@ -39,18 +41,9 @@ class LogFollower:
     def _run(self) -> None:
         try:
             inspected = self.client.get(f"/containers/{self.container}/json")
-            raw = bool(inspected["Config"].get("Tty"))
-            self._stream = self.client.stream(
-                f"/containers/{self.container}/logs",
-                follow=True, stdout=True, stderr=True, timestamps=True, since=since(self._last),
-                tail=self._tail,
-            )  # fmt: skip
-            if self._closed:
-                self._stream.close()
-            self._copy(raw_lines(self._stream) if raw else frames(self._stream))
-        except BackendError as error:
-            self.error = error.message
-        except OSError as error:  # our disk is full: the job continues
+            raw = inspected["Config"].get("Tty")  # the output of a terminal is not framed
+            self._copy(lines(self._stream) if raw else frames(self._stream))
+        except (BackendError, OSError) as error:  # our disk may be full: the job continues
             self.error = str(error)
         finally:
             self.over.set()
@@ -69,12 +62,10 @@ class LogFollower:
             os.close(position)
 
     def close(self) -> None:
-        self._closed = True
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
 
-def frames(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
+def frames(stream: Iterable[bytes]) -> Iterator[bytes]:
     """The content of each frame of a multiplexed stream."""
     rest = b""
     for chunk in stream:
@@ -85,16 +76,6 @@ def frames(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
                 break
             yield rest[HEAD : HEAD + size]
             rest = rest[HEAD + size :]
-
-
-def raw_lines(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
-    """The lines of a container with a terminal, whose output is not framed."""
-    rest = b""
-    for chunk in stream:
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from (line + b"\n" for line in whole)
-    if rest:
-        yield rest
 
 
 def since(stamp: str) -> str | None:
