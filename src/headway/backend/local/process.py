@@ -5,7 +5,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from headway.backend.local.enforcement.cgroup import Group
+from headway.backend.local.enforcement.select import Group
 from headway.core.model.units import Bytes, NodeId, ReplicaId
 
 
