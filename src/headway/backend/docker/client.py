@@ -38,15 +38,12 @@ class _Unix(HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        for pause in (*BUSY, None):
+        for pause in BUSY:
             try:
-                self.sock.connect(self._path)
+                return self.sock.connect(self._path)
             except BlockingIOError:  # the backlog is full
-                if pause is None:
-                    raise
                 sleep(pause)
-            else:
-                return
+        return self.sock.connect(self._path)
 
 
 Answer = tuple[HTTPConnection, socket.socket, HTTPResponse]

@@ -10,7 +10,7 @@ from headway.backend.docker import container, cpu_limits
 from headway.backend.docker.container_table import ContainerRecord
 from headway.backend.replica_env import loopback_env
 from headway.controller.commands import Assignment
-from headway.core.model.units import ReplicaId
+from headway.core.model.units import Bytes, ReplicaId
 from headway.spec.runnable import RunnableJob, environment, threads
 
 LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "2"}}
@@ -28,9 +28,9 @@ def create_body(
     c: ContainerRecord,
     a: Assignment,
     gang: Sequence[ReplicaId],
-    others: Iterable[ContainerRecord],
+    others: Iterable[Bytes],
 ) -> dict[str, Any]:
-    """The request that creates it. `others`: the containers that exist, which need memory too."""
+    """The request that creates it. `others`: memory that containers on its node have requested."""
     node, task = c.engine.node(), job.spec.task(a.replica.task)
     command = job.commands[a.replica.task]
     c.memory_limit = memory_admission.memory_limit(c.declared_memory, node, others)

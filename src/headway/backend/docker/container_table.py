@@ -71,10 +71,6 @@ class ContainerRecord:
     def running(self) -> ReplicaRunning:
         return ReplicaRunning(self.replica, self.attempt)
 
-    @property
-    def held_memory(self) -> Bytes:
-        return float(self.sample.memory)
-
     def exited(
         self, seen: ContainerState | None, *, disrupted: bool = False, at: Seconds | None = None
     ) -> ReplicaExited:
@@ -161,7 +157,7 @@ class ContainerTable:
         for c in self.of(engine):
             if c.foreign or c.declared_memory or c.start is not None:
                 continue
-            others = [x for x in self.current.values() if x is not c]
+            others = (x.requested_memory for x in self.of(engine) if x is not c)
             limit = memory_admission.memory_limit(None, engine.node(), others)
             if limit > c.memory_limit:
                 yield c, limit

@@ -75,11 +75,11 @@ def connect(found: Sequence[EngineTarget]) -> tuple[list[Engine], float]:
     least = 1.0
     for url in dict.fromkeys(target.url for target in found):
         here = [target for target in found if target.url == url]
-        engine = made[here[0].name]
+        whole = made[here[0].name].capacity
         asked = tuple(target.node or made[target.name].node() for target in here)
-        nodes, factor = fit_nodes(asked, engine.cores, engine.memory)
+        nodes, factor = fit_nodes(asked, whole.cpu, whole.memory)
         least = min(least, factor)
-        for part in cut(nodes, range(int(engine.cores))):
+        for part in cut(nodes, range(int(whole.cpu))):
             engine = made[part.node.id]
             engine.capacity, engine.cpus = part.node.capacity, part.cpus
     return list(made.values()), least

@@ -14,7 +14,7 @@ from headway.backend.docker.container import ContainerState, to_state
 from headway.backend.worker import EventQueue, Worker
 from headway.controller.events import Event
 from headway.core.model.node import Node
-from headway.core.model.units import Bytes, Cores, NodeId, Resources, Seconds
+from headway.core.model.units import NodeId, Resources, Seconds
 from headway.errors import BackendError, Unreachable
 
 PING: Seconds = 5.0
@@ -28,9 +28,7 @@ class Engine:
     def __init__(self, name: NodeId, client: Client) -> None:
         self.name, self.client = name, client
         version, info = client.hello(), client.get("/info")
-        self.cores: Cores = float(info["NCPU"])
-        self.memory: Bytes = float(info["MemTotal"])
-        self.capacity = Resources(cpu=self.cores, memory=self.memory)
+        self.capacity = Resources(cpu=float(info["NCPU"]), memory=float(info["MemTotal"]))
         self.cpus: tuple[int, ...] | None = None
         """Where its containers run; None: anywhere."""
         self.version = str(version.get("Version", ""))

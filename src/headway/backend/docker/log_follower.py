@@ -4,7 +4,6 @@ From there it is read like any other log (`metrics/reader.py`). The engine stamp
 the time; the last stamp is kept in `log.ATTEMPT`, so that a later process continues after it.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,17 +48,14 @@ class LogFollower:
             self.over.set()
 
     def _copy(self, lines: Iterator[bytes]) -> None:
-        log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        position = os.open(self._position, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
+        self._position.touch()
+        with self._log.open("ab", 0) as log, self._position.open("r+b", 0) as position:
             for line in lines:
                 stamp, _, text = line.partition(b" ")
                 if stamp.decode(errors="replace") > self._last:  # others were copied before
-                    os.write(log, text)
-                    os.pwrite(position, stamp, 0)
-        finally:
-            os.close(log)
-            os.close(position)
+                    log.write(text)
+                    position.seek(0)
+                    position.write(stamp)
 
     def close(self) -> None:
         self._stream.close()

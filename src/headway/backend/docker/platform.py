@@ -224,7 +224,8 @@ class DockerPlatform:
         if c.foreign:
             launch = partial(operations.attach, c)
         else:
-            job, others = self.jobs[a.replica.job], self.containers.current.values()
+            job = self.jobs[a.replica.job]
+            others = (x.requested_memory for x in self.containers.of(c.engine))
             body = container_spec.create_body(self.run, job, c, a, command.gang, others)
             launch = partial(operations.launch, c, body)
         self.containers.add(c)

@@ -6,8 +6,10 @@ Headway finds them.
 
 import os
 import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -20,16 +22,40 @@ from headway.backend.exit_reason import NOT_STARTABLE, exit_reason
 from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
 from headway.backend.local.enforcement import procfs
-from headway.backend.local.enforcement.select import ABOUT, Enforcement
-from headway.backend.local.process import Process
+from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
 from headway.backend.replica_env import loopback_env
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue, Worker
 from headway.controller import commands, events
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
-from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds
 from headway.spec.runnable import RunnableJob, environment, threads
+
+
+@dataclass(slots=True)
+class Process:
+    """One attempt of a replica: a shell, the training below it, and the group that limits both."""
+
+    replica: ReplicaId
+    attempt: int
+    node: NodeId
+    folder: Path
+    group: Group
+    requested_memory: Bytes = 0.0
+    held_memory: Bytes = 0.0
+    pid: int = 0
+    pidfd: int = -1
+    """Readable when the process has exited."""
+    child: subprocess.Popen[bytes] | None = None
+
+    def reap(self) -> None:
+        if self.child is not None:
+            self.child.wait()
+            self.child = None
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
 
 
 class LocalPlatform:
@@ -88,7 +114,7 @@ class LocalPlatform:
         if self.jobs[job].adopted is not None:
             return ""
         tasks = [self.jobs[job].spec.task(name.task) for name, _ in where]
-        running = self.processes.values()
+        running = ((p.requested_memory, p.held_memory) for p in self.processes.values())
         return memory_admission.refusal(tasks, running, procfs.available_memory())
 
     # -- commands --------------------------------------------------------------------------------
@@ -152,7 +178,8 @@ class LocalPlatform:
             self._watch(p, job.adopted)
             return
         spec, made = job.spec.task(a.replica.task), job.commands[a.replica.task]
-        others = [x for x in self.processes.values() if x.replica != a.replica]
+        here = (x for x in self.processes.values() if x.node == p.node and x.replica != a.replica)
+        others = (x.requested_memory for x in here)
         p.group.set_memory(memory_admission.memory_limit(made.memory, cut.node, others))
         if spec.limit is not None:
             p.group.set_share(spec.limit, 1.0)
@@ -178,7 +205,8 @@ class LocalPlatform:
         """Report its end."""
         p.group.lead(pid)
         self.processes[p.replica] = p
-        self.events.watch(p.open(pid), partial(self._ended, p))
+        p.pid, p.pidfd = pid, os.pidfd_open(pid)
+        self.events.watch(p.pidfd, partial(self._ended, p))
 
     # -- ends ------------------------------------------------------------------------------------
 
