@@ -33,11 +33,7 @@ def share_body(
     shares = {"CpuShares": min(262144, max(2, round(NORMAL * weight)))}
     if _by_quota(host):
         period = host.get("CpuPeriod") or PERIOD
-        return {
-            **shares,
-            "CpuPeriod": period,
-            "CpuQuota": max(LEAST_QUOTA, round(most * period)),
-        }
+        return {**shares, "CpuPeriod": period, "CpuQuota": max(LEAST_QUOTA, round(most * period))}
     return {**shares, "NanoCpus": round(max(LEAST_CPUS, most) * NANO)}
 
 

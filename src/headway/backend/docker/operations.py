@@ -50,9 +50,7 @@ def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
             _sync(c, seen).upload()
         failpoint.hit()
         c.engine.client.post(f"/containers/{c.name}/start")
-        seen = inspect(c)
-    follow(c, seen)
-    return seen
+    return attach(c)
 
 
 def attach(c: ContainerRecord) -> ContainerState:

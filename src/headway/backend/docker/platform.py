@@ -138,7 +138,7 @@ class DockerPlatform:
             case commands.RequestCheckpoint():
                 return [self.checkpoints.request(command, c.folder, c.mode)]
             case commands.CancelCheckpoint():
-                self.checkpoints.cancel(command, c.folder)
+                self.checkpoints.cancel(c.replica, c.folder)
             case _ if not c.engine.up:
                 return [
                     events.CommandFailed(command, f"the engine of node {c.node} does not answer")
@@ -304,7 +304,7 @@ class DockerPlatform:
         return [exit_] if start is None else [c.running, exit_]
 
     def _end(self, c: ContainerRecord) -> None:
-        self.checkpoints.cancel(commands.CancelCheckpoint(c.replica, c.attempt), c.folder)
+        self.checkpoints.cancel(c.replica, c.folder)
         self.containers.end(c)
         if c.foreign:
             self.label_watch.released.add(c.name)
@@ -320,11 +320,12 @@ class DockerPlatform:
         self.label_watch.compare(engine)
         for c in self.containers.of(engine):
             self._examine(c, disrupted=not was_up)
-        back = [
+        if was_up:
+            return []
+        return [
             events.NodeChanged(engine.node()),
             *self._notices(engine, "its engine answers again"),
         ]
-        return [] if was_up else back
 
     def _lost(self, engine: Engine, why: BackendError) -> list[events.Event]:
         engine.up = False

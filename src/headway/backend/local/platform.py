@@ -151,7 +151,7 @@ class LocalPlatform:
                 mode = self.jobs[p.replica.job].spec.checkpoint
                 return [self.checkpoints.request(command, p.folder, mode)]
             case commands.CancelCheckpoint():
-                self.checkpoints.cancel(command, p.folder)
+                self.checkpoints.cancel(p.replica, p.folder)
             case commands.ApplyShare(limit=limit, weight=weight):
                 try:
                     p.group.set_share(limit, weight)
@@ -218,6 +218,7 @@ class LocalPlatform:
             self._watch(p, owner)
             return []
         p.reap()
+        self.checkpoints.cancel(p.replica, p.folder)
         self.ended[p.replica, p.attempt] = self.processes.pop(p.replica)
         return [self._exited(p)]
 
