@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from headway.backend.checkpoints import newest
-from headway.backend.docker import cpu_limits, log_follower, stats
+from headway.backend.docker import client, cpu_limits, log_follower, stats
 from headway.backend.docker.file_sync import FileSync
 from headway.core.model.job import Mode
 
@@ -49,7 +49,7 @@ def test_pieces_of_a_log_are_put_together_wherever_they_are_cut():
     said = b"".join(b"\1\0\0\0" + len(t).to_bytes(4, "big") + t for t in (b"one\n", b"two\n", b""))
     for at in range(len(said)):
         assert list(log_follower.frames([said[:at], said[at:]])) == [b"one\n", b"two\n", b""]
-    assert list(log_follower.raw_lines([b"on", b"e\ntwo"])) == [b"one\n", b"two"]
+    assert list(client.lines([b"on", b"e\ntwo"])) == [b"one\n", b"two"]
 
 
 def test_statistics_of_both_versions_are_understood():

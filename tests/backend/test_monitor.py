@@ -2,9 +2,12 @@
 
 import pytest
 
+from headway.backend.live import LiveBackend
 from headway.backend.memory import MemoryPlatform
 from headway.backend.monitor import Monitor
+from headway.core.model.job import JobSpec, Phase
 from headway.core.model.units import ReplicaId
+from headway.spec.runnable import RunnableJob
 from making import node
 
 X = ReplicaId("x/main-0")
@@ -35,3 +38,13 @@ def test_what_a_replica_writes_before_it_is_reported_running_counts(log):
 
 def test_what_earlier_attempts_wrote_does_not_count(log):
     assert steps(log, expected=False) == 0
+
+
+def test_what_a_replica_reported_before_it_ended_without_headway_counts(log):
+    platform = MemoryPlatform.of([node("a", cpu=1.0)])
+    platform.host("x", [(X, "a")])
+    platform.exit(X)
+    jobs = {"x": RunnableJob(id="x", at=0.0, spec=JobSpec(), commands={})}
+    backend = LiveBackend(platform, log.parents[3], jobs, lambda: 0.0)
+    assert backend.controller.jobs["x"].phase is Phase.SUCCEEDED
+    assert backend.totals("x").step == 7

@@ -1,10 +1,13 @@
 """The backends that need no platform."""
 
+from dataclasses import replace
+
 import pytest
 from live_hands import LiveHands, long_job
 
 from contract import BackendContract, Seen
 from headway.backend.memory import MemoryPlatform
+from headway.controller.events import NodeChanged, ReplicaExited
 from headway.core.model.capabilities import ALL
 from headway.core.model.job import Phase
 from headway.sim.scenario import Arrival, Costs, Scenario
@@ -22,6 +25,17 @@ class MemoryHands(LiveHands):
 
     def finish(self, replica):
         self.platform.exit(replica)
+
+    def lose(self, node):
+        """A node goes down with all that runs there."""
+        machines, reason = self.platform.machines, f"node {node} was lost"
+        machines[node] = replace(machines[node], up=False)
+        lost = [NodeChanged(machines[node])]
+        for (name, attempt), p in self.platform.processes.items():
+            if p.node == node and p.running:
+                p.running, p.code, end = False, 137, {"code": 137, "reason": reason}
+                lost.append(ReplicaExited(replica=name, attempt=attempt, **end, disrupted=True))
+        self.platform.events.put(lambda: lost)
 
     def step(self, name):
         del name
@@ -89,7 +103,7 @@ class TestMemory(BackendContract):
     def test_a_failed_node_sends_its_jobs_back_into_the_queue(self, platform, seen):
         platform.submit("x")
         seen.start("x", "a")
-        platform.platform.lose("a")
+        platform.lose("a")
         platform.until(lambda: platform.phase("x") is Phase.BACKOFF)
         platform.clock.now += 1.0
         platform.until(lambda: platform.phase("x") is Phase.PENDING)

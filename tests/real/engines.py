@@ -10,6 +10,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
+from urllib.parse import urlencode
 
 import image
 
@@ -106,14 +107,9 @@ class PrivateEngine:
 
     def load(self):
         repository, _, tag = image.NAME.partition(":")
-        self.client.post(
-            "/images/create",
-            image.archive().read_bytes(),
-            fromSrc="-",
-            repo=repository,
-            tag=tag,
-            changes=image.CHANGES,
-        )
+        query = {"fromSrc": "-", "repo": repository, "tag": tag, "changes": image.CHANGES}
+        words = urlencode(query, doseq=True)
+        self.client.post(f"/images/create?{words}", image.archive().read_bytes())
 
     def create(self, what, *, name=None, labels=None, **host):
         """A container that somebody else runs: a script, or a command."""

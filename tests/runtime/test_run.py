@@ -81,7 +81,7 @@ def test_a_run_ends_in_a_table_a_result_a_page_and_a_story(tmp_path, data):
     assert [j["steps"] for j in found["per_job"]] == [10, 19]
     assert "<svg" in (folder / "report.html").read_text()
     told = json.loads(call("explain", "x", "--json").stdout)
-    assert [e["what"] for e in told][:3] == ["pending", "place on machine", "running"]
+    assert [e["what"] for e in told][:4] == ["pending", "place on machine", "starting", "running"]
     assert told[-1]["what"] == "succeeded"
     assert "succeeded" in call("explain", "y").stdout
     assert json.loads(call("report", "--json").stdout)[0]["jobs"] == 2

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headway import failpoint
-from headway.controller.commands import CancelCheckpoint, RequestCheckpoint
+from headway.controller.commands import RequestCheckpoint
 from headway.controller.events import CheckpointRead
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
 from headway.core.model.job import Mode
@@ -51,8 +51,9 @@ class CheckpointWatch:
             (folder / "ask").touch()
         return CheckpointRead(command.replica, command.attempt, now)
 
-    def cancel(self, command: CancelCheckpoint, folder: Path) -> None:
-        self._requested.pop(command.replica, None)
+    def cancel(self, replica: ReplicaId, folder: Path) -> None:
+        """It is withdrawn, or the replica has exited."""
+        self._requested.pop(replica, None)
         (folder / "ask").unlink(missing_ok=True)
 
     def timeout(self, timeout: Seconds) -> Seconds:

@@ -55,12 +55,8 @@ def fit_nodes(
     asked = sum(n.capacity.cpu for n in nodes)
     factor = min(1.0, cores / asked)
     most = memory / len(nodes)
-    return tuple(
-        replace(
-            n,
-            capacity=Resources(
-                cpu=n.capacity.cpu * factor, memory=min(n.capacity.memory, most), gpu=0.0
-            ),
-        )
-        for n in nodes
-    ), factor
+    fitted = []
+    for n in nodes:
+        room = Resources(cpu=n.capacity.cpu * factor, memory=min(n.capacity.memory, most))
+        fitted.append(replace(n, capacity=room))
+    return tuple(fitted), factor

@@ -8,6 +8,7 @@ from headway.metrics.reader import last_line
 NOT_STARTABLE = (126, 127)
 """Exit codes of a command that cannot be started: a retry would fail too."""
 SIGNALLED = 128
+KILLED = SIGNALLED + signal.SIGKILL
 _SIGNALS = frozenset(int(s) for s in signal.Signals)
 
 

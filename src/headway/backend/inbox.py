@@ -59,12 +59,10 @@ class Inbox:
 
 
 def _read(path: Path) -> Request | None:
+    """None: not a request; any program may write such a file."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         found = from_plain(json.loads(path.read_text()))
-        return found if isinstance(found, Request) and _whole(found) else None
+        if isinstance(found, Request):
+            words = (found.job, found.wish, "" if found.to is None else found.to)
+            return found if all(isinstance(word, str) for word in words) else None
     return None
-
-
-def _whole(r: Request) -> bool:
-    """Check the types: any program may write such a file."""
-    return all(isinstance(x, str) for x in (r.job, r.wish, "" if r.to is None else r.to))

@@ -11,17 +11,9 @@ from headway.backend.base import Platform
 from headway.backend.inbox import Inbox
 from headway.backend.monitor import Monitor, Totals
 from headway.backend.new_job import new_job
+from headway.controller import events
 from headway.controller.commands import Command, Start
 from headway.controller.controller import DEFAULTS, Controller
-from headway.controller.events import (
-    CommandFailed,
-    Event,
-    JobSeen,
-    NodeChanged,
-    ReplicaExited,
-    ReplicaReported,
-    ReplicaRunning,
-)
 from headway.controller.records import Config
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.decision import (
@@ -70,12 +62,16 @@ class LiveBackend:
         self._complete, self._stopped = False, False
         loaded, now = platform.load(), clock()
         for node in platform.nodes():
-            self._run(self.controller.handle(NodeChanged(node), now))
+            self._run(self.controller.handle(events.NodeChanged(node), now))
         for new in map(new_job, self.jobs.values()):
             if new.node is None or new.id in loaded.states:
                 self.controller.add(new)
             else:
-                self._run(self.controller.handle(JobSeen(new), now))
+                self._run(self.controller.handle(events.JobSeen(new), now))
+        for found in loaded.replicas:
+            if found.exited is not None:  # while no Headway ran: read what it reported last
+                self.monitor.open(found.replica, found.attempt, now, resumed=True)
+                self.monitor.close(found.replica, found.attempt)
         self._run(self.controller.load(loaded, now))
         for job in self.controller.jobs.values():
             for r in job.replicas.values():
@@ -89,9 +85,9 @@ class LiveBackend:
 
     # -- commands and events ---------------------------------------------------------------------
 
-    def _run(self, commands: Iterable[Command]) -> list[CommandFailed]:
+    def _run(self, commands: Iterable[Command]) -> list[events.CommandFailed]:
         """Execute commands and those that follow; the failures that are known at once."""
-        queue, failures = deque(commands), list[CommandFailed]()
+        queue, failures = deque(commands), list[events.CommandFailed]()
         while queue:
             failpoint.hit()
             command = queue.popleft()
@@ -99,16 +95,16 @@ class LiveBackend:
                 self.monitor.expect(a.replica, a.attempt)
             for event in self.platform.execute(command):
                 queue.extend(self._handle(event))
-                if isinstance(event, CommandFailed):
+                if isinstance(event, events.CommandFailed):
                     failures.append(event)
         return failures
 
-    def _handle(self, event: Event) -> list[Command]:
+    def _handle(self, event: events.Event) -> list[Command]:
         now = self.clock()
-        if isinstance(event, ReplicaExited):
+        if isinstance(event, events.ReplicaExited):
             self.monitor.close(event.replica, event.attempt)
         commands = self.controller.handle(event, now)
-        if isinstance(event, ReplicaRunning):
+        if isinstance(event, events.ReplicaRunning):
             r = self.controller.records.replica(event.replica)
             if r is not None and r.attempt == event.attempt:
                 self.monitor.open(event.replica, event.attempt, now, resumed=False)
@@ -149,13 +145,11 @@ class LiveBackend:
 
     def act(self, decision: Decision) -> Outcome:
         why = undeclared(decision, self.platform.capabilities)
-        if why:
-            return Refused(decision=decision, why=why)
-        if isinstance(decision, Place | Scale) and decision.job in self.controller.jobs:
+        if not why and isinstance(decision, Place | Scale) and decision.job in self.controller.jobs:
             where = decision.where if isinstance(decision, Place) else decision.add
             why = self.platform.refusal(decision.job, where)
-            if why:
-                return Refused(decision=decision, why=why)
+        if why:
+            return Refused(decision=decision, why=why)
         why, commands = self.controller.apply(decision, self.clock())
         failures = self._run(commands)
         if why:
@@ -230,12 +224,12 @@ class LiveBackend:
         for w in list(self.monitor.replicas.values()) if self._arriving() else ():
             w.reader.listen()
             if w.reader.spoke:
-                self._run(self._handle(ReplicaReported(w.id, w.attempt)))
+                self._run(self._handle(events.ReplicaReported(w.id, w.attempt)))
 
     def wake_by(self, descriptor: int, then: Callable[[], None]) -> None:
         """Wake up, and call this, when the descriptor is readable."""
 
-        def call() -> list[Event]:
+        def call() -> list[events.Event]:
             then()
             return []
 

@@ -4,47 +4,20 @@ Everything but persistence takes effect at the next `poll`, so that what is unde
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue
-from headway.controller.commands import (
-    Admit,
-    ApplyShare,
-    CancelCheckpoint,
-    Command,
-    DeleteJob,
-    Kill,
-    Persist,
-    Release,
-    Remove,
-    RequestCheckpoint,
-    Start,
-    Stop,
-)
-from headway.controller.events import (
-    Admitted,
-    CheckpointRead,
-    Event,
-    JobDeleted,
-    Loaded,
-    NodeChanged,
-    Persisted,
-    Removed,
-    ReplicaExited,
-    ReplicaFound,
-    ReplicaReported,
-    ReplicaRunning,
-    ShareInEffect,
-)
+from headway.controller import commands, events
+from headway.controller.events import Event, Loaded
 from headway.controller.job_state import Checkpoint, JobState, ReplicaState
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Phase
 from headway.core.model.node import Node
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 
-EXIT_CODES = {Stop: 143, Kill: 137, Release: 0}
+EXIT_CODES = {commands.Stop: 143, commands.Kill: 137, commands.Release: 0}
 
 
 @dataclass(slots=True)
@@ -83,38 +56,38 @@ class MemoryPlatform:
 
     def load(self) -> Loaded:
         found = (_found(name, n, p) for (name, n), p in self.processes.items())
-        return Loaded(dict(self.states), tuple(found))
+        return events.Loaded(dict(self.states), tuple(found))
 
     def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
         del job, where
         return ""
 
-    def execute(self, command: Command) -> list[Event]:
+    def execute(self, command: commands.Command) -> list[Event]:
         match command:
-            case Persist(job=job, version=version, state=state):
+            case commands.Persist(job=job, version=version, state=state):
                 self.states[job] = state
-                return [Persisted(job, version)]
-            case Admit(job=job):
-                return [Admitted(job)]
-            case Start(replicas=replicas):
+                return [events.Persisted(job, version)]
+            case commands.Admit(job=job):
+                return [events.Admitted(job)]
+            case commands.Start(replicas=replicas):
                 for a in replicas:
                     self.processes.setdefault((a.replica, a.attempt), _Process(a.node))
-                    self._pending.append(ReplicaRunning(a.replica, a.attempt))
-                    self._pending.append(ReplicaReported(a.replica, a.attempt))
-            case Stop() | Kill() | Release():
+                    self._pending.append(events.ReplicaRunning(a.replica, a.attempt))
+                    self._pending.append(events.ReplicaReported(a.replica, a.attempt))
+            case commands.Stop() | commands.Kill() | commands.Release():
                 self._exit(command.replica, command.attempt, EXIT_CODES[type(command)])
-            case Remove(replica=name, attempt=attempt):
+            case commands.Remove(replica=name, attempt=attempt):
                 self.processes.pop((name, attempt), None)
-                self._pending.append(Removed(name, attempt))
-            case RequestCheckpoint(replica=name, attempt=attempt, ask=ask):
+                self._pending.append(events.Removed(name, attempt))
+            case commands.RequestCheckpoint(replica=name, attempt=attempt, ask=ask):
                 self._save(name, attempt, ask)
-            case ApplyShare(replica=name, attempt=attempt, limit=limit, weight=weight):
+            case commands.ApplyShare(replica=name, attempt=attempt, limit=limit, weight=weight):
                 p = self.processes[name, attempt]
                 p.limit, p.weight = limit, weight
-                return [ShareInEffect(name, attempt, limit, weight)]
-            case DeleteJob(job=job):
-                return [JobDeleted(job, "its TTL has expired")]
-            case CancelCheckpoint():
+                return [events.ShareInEffect(name, attempt, limit, weight)]
+            case commands.DeleteJob(job=job):
+                return [events.JobDeleted(job, "its TTL has expired")]
+            case commands.CancelCheckpoint():
                 pass
         return []
 
@@ -146,45 +119,33 @@ class MemoryPlatform:
         )
         self.processes |= {(name, 1): _Process(node) for name, node in where}
 
-    def exit(self, replica: ReplicaId, code: int = 0) -> None:
+    def exit(self, replica: ReplicaId) -> None:
         """It ends by itself."""
         for name, attempt in [key for key in self.processes if key[0] == replica]:
-            self._exit(name, attempt, code, saves=False)
+            self._exit(name, attempt, 0)
 
-    def lose(self, node: NodeId) -> None:
-        """A node goes down with all that runs there."""
-        self.machines[node] = replace(self.machines[node], up=False)
-        self._pending.append(NodeChanged(self.machines[node]))
-        for (name, attempt), p in self.processes.items():
-            if p.node == node and p.running:
-                p.running, p.code = False, 137
-                lost = f"node {node} was lost"
-                self._pending.append(
-                    ReplicaExited(
-                        replica=name, attempt=attempt, code=137, reason=lost, disrupted=True
-                    )
-                )
-
-    def _exit(self, name: ReplicaId, attempt: int, code: int, *, saves: bool = True) -> None:
+    def _exit(self, name: ReplicaId, attempt: int, code: int) -> None:
         p = self.processes.get((name, attempt))
         if p is None or not p.running:
             return
         p.running, p.code = False, code
-        p.saves += saves and code == 143
+        p.saves += code == EXIT_CODES[commands.Stop]
         self._pending.append(_exited(name, attempt, p))
 
     def _save(self, name: ReplicaId, attempt: int, ask: bool) -> None:
         p = self.processes[name, attempt]
-        self._pending.append(CheckpointRead(name, attempt, p.checkpoint))
+        self._pending.append(events.CheckpointRead(name, attempt, p.checkpoint))
         if ask and p.running:
             p.saves += 1
-            self._pending.append(CheckpointRead(name, attempt, p.checkpoint))
+            self._pending.append(events.CheckpointRead(name, attempt, p.checkpoint))
 
 
-def _exited(name: ReplicaId, attempt: int, p: _Process) -> ReplicaExited:
-    return ReplicaExited(replica=name, attempt=attempt, code=p.code or 0, checkpoint=p.checkpoint)
+def _exited(name: ReplicaId, attempt: int, p: _Process) -> events.ReplicaExited:
+    return events.ReplicaExited(
+        replica=name, attempt=attempt, code=p.code or 0, checkpoint=p.checkpoint
+    )
 
 
-def _found(name: ReplicaId, attempt: int, p: _Process) -> ReplicaFound:
+def _found(name: ReplicaId, attempt: int, p: _Process) -> events.ReplicaFound:
     exited = None if p.running else _exited(name, attempt, p)
-    return ReplicaFound(name, attempt, p.running, exited, p.limit, p.weight)
+    return events.ReplicaFound(name, attempt, p.running, exited, p.limit, p.weight)

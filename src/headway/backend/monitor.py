@@ -1,6 +1,6 @@
 """What running replicas report and use: metrics files and usage, joined into reports."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,10 +95,6 @@ class Monitor:
         totals = self.totals.setdefault(w.id.job, Totals())
         totals.peak = max(totals.peak, w.last.memory)
         return w.last
-
-    def first_reports(self) -> Iterator[Watched]:
-        """Replicas that have reported something in this attempt."""
-        return (w for w in self.replicas.values() if w.reader.spoke)
 
     def report(self, w: Watched, now: Seconds, notice: str) -> Report | None:
         """The mean of what it reported since the last time, and what it used; None: unknown."""

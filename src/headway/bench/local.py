@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 from headway.backend.local import launcher
 from headway.backend.local.enforcement import procfs
-from headway.backend.local.enforcement.cgroup import Group
-from headway.backend.local.enforcement.select import Enforcement, choose
+from headway.backend.local.enforcement.select import Enforcement, Group, choose
 from headway.bench.figure import Figure
 from headway.core.cycle.validate import Verdict
 from headway.core.estimate.progress import percentile

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from headway.backend.clock import Clock
-from headway.backend.docker.container import JOB, RUN, ContainerState, to_state
+from headway.backend.docker.container import JOB, RUN, ContainerState
 from headway.backend.docker.engine import Engine
-from headway.controller.events import Event, JobSeen, NewJob
+from headway.backend.new_job import new_job
+from headway.controller.events import Event, JobSeen
 from headway.core.model.job import JobSpec
 from headway.core.model.units import JobId, NodeId, Seconds
-from headway.errors import ConfigError, Declined
+from headway.errors import ConfigError
 from headway.spec.runnable import RunnableJob
 
 
@@ -20,9 +20,7 @@ def by_name(engines: Sequence[Engine], names: Sequence[str]) -> list[RunnableJob
 
 def by_label(engines: Sequence[Engine], label: str) -> list[RunnableJob]:
     """Running containers with this label: KEY or KEY=VALUE."""
-    found = []
-    for engine in engines:
-        found += [(engine, to_state(each)) for each in _with_label(engine, label)]
+    found = [(engine, seen) for engine in engines for seen in _with_label(engine, label)]
     if not found:
         raise ConfigError(
             f"no running container has the label {label!r}",
@@ -32,24 +30,18 @@ def by_label(engines: Sequence[Engine], label: str) -> list[RunnableJob]:
     return _jobs(found)
 
 
-def _with_label(engine: Engine, label: str) -> list[Mapping[str, Any]]:
+def _with_label(engine: Engine, label: str) -> list[ContainerState]:
     """Running containers that belong to no run of Headway."""
-    listed = engine.client.get("/containers/json", filters={"label": [label]})
-    seen = (engine.client.get(f"/containers/{each['Id']}/json") for each in listed)
-    return [each for each in seen if RUN not in to_state(each).labels]
+    return [seen for seen in engine.containers(label) if RUN not in seen.labels]
 
 
 def _find(engines: Sequence[Engine], name: str) -> tuple[Engine, ContainerState]:
     for engine in engines:
-        try:
-            seen = to_state(engine.client.get(f"/containers/{name}/json"))
-        except Declined as error:
-            if error.status == 404:
-                continue
-            raise
-        if not seen.running:
+        seen = engine.container(name)
+        if seen is not None and not seen.running:
             raise ConfigError(f"container {name!r} is not running: it is {seen.state}")
-        return engine, seen
+        if seen is not None:
+            return engine, seen
     raise ConfigError(
         f"no container is called {name!r}",
         where=", ".join(e.client.url for e in engines),
@@ -74,14 +66,8 @@ def to_job(
         name = _clean(seen.name)
     if name in taken:
         name = f"{name}-{seen.id[:12]}"
-    return RunnableJob(
-        id=JobId(name),
-        at=at,
-        spec=JobSpec(kind=seen.image),
-        commands={},
-        adopted=seen.id,
-        node=node,
-    )
+    spec = JobSpec(kind=seen.image)
+    return RunnableJob(id=JobId(name), at=at, spec=spec, commands={}, adopted=seen.id, node=node)
 
 
 def _clean(name: str) -> str:
@@ -110,13 +96,11 @@ class LabelWatch:
             call = partial(_with_label, engine, self._label)
             engine.worker.do(call, lambda all_: [e for x in all_ for e in self.started(engine, x)])
 
-    def started(self, engine: Engine, inspected: Mapping[str, Any]) -> list[Event]:
-        seen = to_state(inspected)
+    def started(self, engine: Engine, seen: ContainerState | None) -> list[Event]:
         known = {job.adopted for job in self._jobs.values()} - self.released
-        if not seen.running or seen.id in known:
+        if seen is None or not seen.running or seen.id in known:
             return []
         self.released.discard(seen.id)
         job = to_job(engine.name, seen, self._jobs, self._clock())
         self._jobs[job.id] = job
-        node, at = engine.name, job.at
-        return [JobSeen(NewJob(id=job.id, spec=job.spec, submitted_at=at, foreign=True, node=node))]
+        return [JobSeen(new_job(job))]

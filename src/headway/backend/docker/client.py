@@ -9,8 +9,9 @@ import json
 import os
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from time import sleep
@@ -29,10 +30,6 @@ BUSY = tuple(0.01 * 2**n for n in range(9))
 HEADER = "X-Docker-Container-Path-Stat"
 
 
-def usual_url() -> str:
-    return os.environ.get("DOCKER_HOST") or USUAL
-
-
 class _Unix(HTTPConnection):
     def __init__(self, path: str, timeout: float | None) -> None:
         super().__init__("docker", timeout=timeout)
@@ -41,40 +38,50 @@ class _Unix(HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        for pause in (*BUSY, None):
+        for pause in BUSY:
             try:
-                self.sock.connect(self._path)
+                return self.sock.connect(self._path)
             except BlockingIOError:  # the backlog is full
-                if pause is None:
-                    raise
                 sleep(pause)
-            else:
-                return
+        return self.sock.connect(self._path)
+
+
+Answer = tuple[HTTPConnection, socket.socket, HTTPResponse]
 
 
 class Stream:
     """A streaming response: chunks of bytes until the engine or `close` ends it."""
 
-    def __init__(
-        self, connection: HTTPConnection, line: socket.socket, response: HTTPResponse
-    ) -> None:
-        self._connection, self._line, self._response = connection, line, response
-        line.settimeout(None)
+    def __init__(self, ask: Callable[[], Answer]) -> None:
+        self._ask, self._closed = ask, False
+        self._answer: Answer | None = None
+
+    def open(self) -> Answer:
+        """Request it; reading does so too."""
+        if self._answer is None:
+            self._answer = self._ask()
+            self._answer[1].settimeout(None)
+            if self._closed:
+                self.close()
+        return self._answer
 
     def __iter__(self) -> Iterator[bytes]:
+        connection, _, response = self.open()
         try:
-            while chunk := self._response.read1(65536):
+            while chunk := response.read1(65536):
                 yield chunk
         except (OSError, HTTPException, ValueError):
             return  # the connection was cut
         finally:
-            self._response.close()
-            self._connection.close()
+            response.close()
+            connection.close()
 
     def close(self) -> None:
-        """From another thread: the reader finds the end of the stream."""
-        with suppress(OSError):
-            self._line.shutdown(socket.SHUT_RDWR)
+        """From another thread: the reader finds the end, also if it opens the stream later."""
+        self._closed = True
+        if self._answer is not None:
+            with suppress(OSError):
+                self._answer[1].shutdown(socket.SHUT_RDWR)
 
 
 class Client:
@@ -111,6 +118,15 @@ class Client:
     def get(self, path: str, **query: object) -> Any:
         return self.call("GET", path, query)
 
+    def find(self, path: str) -> Any:
+        """As `get`; None: it does not exist."""
+        try:
+            return self.get(path)
+        except Declined as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return None
+
     def post(self, path: str, body: object = None, **query: object) -> Any:
         return self.call("POST", path, query, body)
 
@@ -125,7 +141,7 @@ class Client:
         return json.loads(text) if text and "json" in kind else None
 
     def stream(self, path: str, **query: object) -> Stream:
-        return Stream(*self._ask("GET", path, query, None))
+        return Stream(lambda: self._ask("GET", path, query, None))
 
     # -- archives --------------------------------------------------------------------------------
 
@@ -136,9 +152,9 @@ class Client:
             with self._open("HEAD", where, {"path": path}, None) as response:
                 return str(response.headers.get(HEADER, ""))
         except Declined as error:
-            if error.status == 404:
-                return ""
-            raise
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+            return ""
 
     @contextmanager
     def fetch(self, container: str, path: str) -> Iterator[HTTPResponse]:
@@ -147,7 +163,7 @@ class Client:
         with self._open("GET", where, {"path": path}, None) as response:
             yield response
 
-    def put(self, container: str, data: bytes, path: str = "/") -> None:
+    def put(self, container: str, data: bytes, path: str) -> None:
         """Extract a tar file into a container."""
         self.call("PUT", f"/containers/{container}/archive", {"path": path}, data)
 
@@ -165,15 +181,9 @@ class Client:
         finally:
             connection.close()
 
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, Any],
-        body: object,
-    ) -> tuple[HTTPConnection, socket.socket, HTTPResponse]:
+    def _ask(self, method: str, path: str, query: Mapping[str, Any], body: object) -> Answer:
         connection = self._connection(PATIENCE)
-        words = urlencode([(k, _word(v)) for k, vs in query.items() for v in _each(vs)])
+        words = urlencode({k: _word(v) for k, v in query.items() if v is not None})
         kind = "application/x-tar" if isinstance(body, bytes) else "application/json"
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         try:
@@ -220,12 +230,19 @@ class Client:
         )
 
 
-def objects(stream: Stream) -> Iterator[dict[str, Any]]:
-    """The objects of a stream, one per line."""
+def lines(stream: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a stream, each with its end; the last may have none."""
     rest = b""
     for chunk in stream:
         *whole, rest = (rest + chunk).split(b"\n")
-        yield from (json.loads(line) for line in whole if line.strip())
+        yield from (line + b"\n" for line in whole)
+    if rest:
+        yield rest
+
+
+def objects(stream: Stream) -> Iterator[dict[str, Any]]:
+    """The objects of a stream, one per line; an incomplete line is dropped."""
+    return (json.loads(x) for x in lines(stream) if x.strip() and x.endswith(b"\n"))
 
 
 def _trust() -> ssl.SSLContext:
@@ -254,13 +271,6 @@ def _reason(response: HTTPResponse) -> str:
 def _version(text: str) -> tuple[int, int]:
     major, _, minor = text.partition(".")
     return int(major), int(minor)
-
-
-def _each(value: object) -> tuple[object, ...]:
-    """A tuple is a repeated parameter; None is left out."""
-    if isinstance(value, tuple):
-        return value
-    return () if value is None else (value,)
 
 
 def _word(value: object) -> str:

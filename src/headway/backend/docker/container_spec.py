@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from headway.backend import memory_admission
-from headway.backend.docker import cpu_limits
-from headway.backend.docker.container import ATTEMPT, GANG, JOB, NODE, REPLICA, RUN, TASK
+from headway.backend.docker import container, cpu_limits
 from headway.backend.docker.container_table import ContainerRecord
 from headway.backend.replica_env import loopback_env
 from headway.controller.commands import Assignment
-from headway.core.model.units import ReplicaId
+from headway.core.model.units import Bytes, ReplicaId
 from headway.spec.runnable import RunnableJob, environment, threads
 
 LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "2"}}
@@ -23,27 +22,15 @@ def container_name(run: str, replica: ReplicaId, attempt: int) -> str:
     return f"headway-{run}-{replica.replace('/', '-')}-{attempt}"
 
 
-def labels(run: str, a: Assignment, gang: Sequence[ReplicaId]) -> dict[str, str]:
-    return {
-        RUN: run,
-        JOB: a.replica.job,
-        TASK: a.replica.task,
-        REPLICA: a.replica,
-        ATTEMPT: str(a.attempt),
-        NODE: a.node,
-        **({GANG: a.replica.job} if len(gang) > 1 else {}),
-    }
-
-
 def create_body(
     run: str,
     job: RunnableJob,
     c: ContainerRecord,
     a: Assignment,
     gang: Sequence[ReplicaId],
-    others: Iterable[ContainerRecord],
+    others: Iterable[Bytes],
 ) -> dict[str, Any]:
-    """The request that creates it. `others`: the containers that exist, which need memory too."""
+    """The request that creates it. `others`: memory that containers on its node have requested."""
     node, task = c.engine.node(), job.spec.task(a.replica.task)
     command = job.commands[a.replica.task]
     c.memory_limit = memory_admission.memory_limit(c.declared_memory, node, others)
@@ -51,10 +38,20 @@ def create_body(
     env = environment({}, command, threads(task, node), ours)
     mount = {"Type": "bind", "Source": str(c.folder), "Target": str(c.folder)}
     cpus, cores = c.engine.cpus, node.capacity.cpu
+    labels = {
+        container.RUN: run,
+        container.JOB: a.replica.job,
+        container.TASK: a.replica.task,
+        container.REPLICA: a.replica,
+        container.ATTEMPT: str(a.attempt),
+        container.NODE: a.node,
+    }
+    if len(gang) > 1:
+        labels[container.GANG] = a.replica.job
     body: dict[str, Any] = {
         "Image": command.image,
         "Env": [f"{key}={value}" for key, value in env.items()],
-        "Labels": labels(run, a, gang),
+        "Labels": labels,
         "HostConfig": {
             "Init": True,
             "Mounts": [] if c.engine.apart else [mount],
@@ -73,23 +70,15 @@ def create_body(
     return body
 
 
-def prepare(folder: Path, attempt: int) -> None:
-    """The folder of a replica before it starts."""
-    (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
-    (folder / "attempt").write_text(str(attempt))
-    (folder / "ask").unlink(missing_ok=True)
-
-
 def grant_access(user: str, folder: Path) -> None:
     """Let a container's user write into a replica's folder."""
     if os.getuid() or user in ROOT:
         return
     owner, _, group = user.partition(":")
-    for path in (folder, folder / "checkpoint"):
-        if owner.isdigit():
-            os.chown(path, int(owner), int(group) if group.isdigit() else int(owner))
-        else:
+    folders = (folder, folder / "checkpoint")
+    if not owner.isdigit():
+        for path in folders:
             path.chmod(0o777)  # only the image maps this name to a number
-    for path in (folder / "checkpoint").rglob("*"):
-        if owner.isdigit():
-            os.chown(path, int(owner), int(group) if group.isdigit() else int(owner))
+        return
+    for path in (*folders, *folders[1].rglob("*")):
+        os.chown(path, int(owner), int(group) if group.isdigit() else int(owner))

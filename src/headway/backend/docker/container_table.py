@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from headway.backend import memory_admission
-from headway.backend.docker.container import ATTEMPT, REPLICA, RUN
+from headway.backend.checkpoints import newest
+from headway.backend.docker import cpu_limits
+from headway.backend.docker.container import ATTEMPT, REPLICA, RUN, ContainerState
 from headway.backend.docker.engine import Engine
 from headway.backend.docker.file_sync import FileSync
 from headway.backend.docker.log_follower import LogFollower
 from headway.backend.docker.stats import Gauge
+from headway.backend.exit_reason import KILLED, NOT_STARTABLE, exit_reason
 from headway.backend.usage import UsageSample
 from headway.controller.commands import Start
-from headway.core.model.units import Bytes, NodeId, ReplicaId
+from headway.controller.events import ReplicaExited, ReplicaRunning
+from headway.core.model.job import Mode
+from headway.core.model.units import Bytes, Cores, NodeId, ReplicaId, Seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +36,8 @@ class ContainerRecord:
     folder: Path
     name: str
     """Its name or id: the engine takes either."""
+    mode: Mode = Mode.NONE
+    """How it saves checkpoints."""
     foreign: bool = False
     start: Start | None = None
     """The command that starts it, until it is known to run."""
@@ -56,9 +63,36 @@ class ContainerRecord:
     def node(self) -> NodeId:
         return self.engine.name
 
+    def share(self, seen: ContainerState) -> tuple[Cores | None, float]:
+        """Its present limit and weight."""
+        return cpu_limits.share(seen.host, self.engine.capacity.cpu)
+
     @property
-    def held_memory(self) -> Bytes:
-        return float(self.sample.memory)
+    def running(self) -> ReplicaRunning:
+        return ReplicaRunning(self.replica, self.attempt)
+
+    def exited(
+        self, seen: ContainerState | None, *, disrupted: bool = False, at: Seconds | None = None
+    ) -> ReplicaExited:
+        """`seen`: None if it was removed. `disrupted`: its engine was down meanwhile."""
+        if seen is None or seen.state == "created":
+            code, reason, disrupted = KILLED, "container was removed", False
+        elif disrupted and seen.code:
+            code = seen.code
+            reason = f"the engine of node {self.node} stopped, and its containers with it"
+        else:
+            code, disrupted = seen.code, False
+            reason = exit_reason(code, self.folder, oom_killed=seen.oom)
+        return ReplicaExited(
+            replica=self.replica,
+            attempt=self.attempt,
+            code=code,
+            reason=reason,
+            permanent=code in NOT_STARTABLE,
+            disrupted=disrupted,
+            checkpoint=newest(self.folder, self.mode),
+            at=at,
+        )
 
     def unfollow(self) -> None:
         """Stop reading its output; it is read on from there when it is followed again."""
@@ -123,7 +157,7 @@ class ContainerTable:
         for c in self.of(engine):
             if c.foreign or c.declared_memory or c.start is not None:
                 continue
-            others = [x for x in self.current.values() if x is not c]
+            others = (x.requested_memory for x in self.of(engine) if x is not c)
             limit = memory_admission.memory_limit(None, engine.node(), others)
             if limit > c.memory_limit:
                 yield c, limit

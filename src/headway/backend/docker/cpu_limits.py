@@ -33,11 +33,7 @@ def share_body(
     shares = {"CpuShares": min(262144, max(2, round(NORMAL * weight)))}
     if _by_quota(host):
         period = host.get("CpuPeriod") or PERIOD
-        return {
-            **shares,
-            "CpuPeriod": period,
-            "CpuQuota": max(LEAST_QUOTA, round(most * period)),
-        }
+        return {**shares, "CpuPeriod": period, "CpuQuota": max(LEAST_QUOTA, round(most * period))}
     return {**shares, "NanoCpus": round(max(LEAST_CPUS, most) * NANO)}
 
 
@@ -65,12 +61,6 @@ def share(host: Mapping[str, Any], cores: Cores) -> tuple[Cores | None, float]:
     if limit is not None and limit >= cores - 1e-6:
         limit = None
     return limit, (host.get("CpuShares") or NORMAL) / NORMAL
-
-
-def restore_body(host: Mapping[str, Any], cores: Cores) -> dict[str, int]:
-    """An update that restores a container to its first state."""
-    limit, weight = share(host, cores)
-    return share_body(host, cores, limit, weight)
 
 
 def memory_body(host: Mapping[str, Any], limit: Bytes) -> dict[str, int]:

@@ -1,19 +1,22 @@
 """Finds the engines of a run, and divides each into nodes."""
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headway.backend.cpu_partition import cut, fit_nodes
-from headway.backend.docker.client import Client, usual_url
+from headway.backend.docker.client import USUAL, Client
 from headway.backend.docker.engine import Engine
 from headway.core.model.node import Node
 from headway.core.model.units import NodeId
-from headway.errors import ConfigError, Declined
+from headway.errors import ConfigError
 from headway.spec.runnable import RunnableJob
 from headway.spec.workload import NodeSpec, Workload
 
 DOCKER = NodeId("docker")
 """Default name of the only engine."""
+WORKLOADS = "headway-workloads"
+"""Image of the built-in trainings, and of tasks that name none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +32,15 @@ class EngineTarget:
 def engine_targets(given: Sequence[str], workload: Workload | None) -> list[EngineTarget]:
     """`given`: NAME=URL, or a URL alone."""
     engines = dict(_named(word, i) for i, word in enumerate(given))
-    told = workload is not None and "nodes" in workload.model_fields_set
-    if workload is None or not told:
-        engines = engines or {DOCKER: usual_url()}
+    default = os.environ.get("DOCKER_HOST") or USUAL
+    if workload is None or "nodes" not in workload.model_fields_set:
+        engines = engines or {DOCKER: default}
         return [EngineTarget(url, name) for name, url in engines.items()]
     written = dict(_written(workload))
+    only = next(iter(engines.values()), default) if len(engines) <= 1 else ""
     found = []
     for node in workload.to_nodes():
-        url = engines.get(node.id) or written.get(node.id) or _only(engines)
+        url = engines.get(node.id) or written.get(node.id) or only
         if not url:
             raise ConfigError(
                 f"no engine is given for node {node.id!r}",
@@ -63,12 +67,6 @@ def _written(workload: Workload) -> Iterable[tuple[NodeId, str]]:
     return ((node.id, url) for node, url in zip(workload.to_nodes(), each, strict=False))
 
 
-def _only(engines: dict[NodeId, str]) -> str:
-    if len(engines) > 1:
-        return ""
-    return next(iter(engines.values()), usual_url())
-
-
 def connect(found: Sequence[EngineTarget]) -> tuple[list[Engine], float]:
     """Connect to each. The nodes of one engine get separate CPUs. Also returns the factor by which
     their CPU was scaled down, if they need more than the engine has.
@@ -77,17 +75,14 @@ def connect(found: Sequence[EngineTarget]) -> tuple[list[Engine], float]:
     least = 1.0
     for url in dict.fromkeys(target.url for target in found):
         here = [target for target in found if target.url == url]
-        engine = made[here[0].name]
-        asked = tuple(target.node or _whole(made[target.name]) for target in here)
-        nodes, factor = fit_nodes(asked, engine.cores, engine.memory)
+        whole = made[here[0].name].capacity
+        asked = tuple(target.node or made[target.name].node() for target in here)
+        nodes, factor = fit_nodes(asked, whole.cpu, whole.memory)
         least = min(least, factor)
-        for part in cut(nodes, range(int(engine.cores))):
-            made[part.node.id].limit_to(part.node.capacity, part.cpus)
+        for part in cut(nodes, range(int(whole.cpu))):
+            engine = made[part.node.id]
+            engine.capacity, engine.cpus = part.node.capacity, part.cpus
     return list(made.values()), least
-
-
-def _whole(engine: Engine) -> Node:
-    return Node(id=engine.name, capacity=engine.capacity)
 
 
 def check_images(engines: Sequence[Engine], jobs: Sequence[RunnableJob]) -> None:
@@ -95,23 +90,12 @@ def check_images(engines: Sequence[Engine], jobs: Sequence[RunnableJob]) -> None
     images = dict.fromkeys(c.image for job in jobs for c in job.commands.values() if c.image)
     for engine in engines:
         for image in images:
-            try:
-                engine.client.get(f"/images/{image}/json")
-            except Declined as error:
-                if error.status != 404:
-                    raise
+            if engine.client.find(f"/images/{image}/json") is None:
+                hint = f"docker pull {image}, or name another: `image:` of the task, or --image"
+                if image.partition(":")[0] == WORKLOADS:
+                    hint = f"docker build -f deploy/docker/workloads.Dockerfile -t {image} ."
                 raise ConfigError(
                     f"the engine of {engine.name} has no image {image!r}",
                     where=engine.client.url,
-                    hint=_how_to_get(image),
-                ) from None
-
-
-def _how_to_get(image: str) -> str:
-    if image.partition(":")[0] == WORKLOADS:
-        return f"docker build -f deploy/docker/workloads.Dockerfile -t {image} ."
-    return f"docker pull {image}, or name another: `image:` of the task, or --image"
-
-
-WORKLOADS = "headway-workloads"
-"""Image of the built-in trainings, and of tasks that name none."""
+                    hint=hint,
+                )

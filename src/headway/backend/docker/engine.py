@@ -9,27 +9,26 @@ from threading import Event as Flag
 from threading import Thread
 from typing import Any
 
-from headway.backend.docker.client import Client, Stream, objects
+from headway.backend.docker.client import Client, objects
+from headway.backend.docker.container import ContainerState, to_state
 from headway.backend.worker import EventQueue, Worker
 from headway.controller.events import Event
 from headway.core.model.node import Node
-from headway.core.model.units import Bytes, Cores, NodeId, Resources, Seconds
+from headway.core.model.units import NodeId, Resources, Seconds
 from headway.errors import BackendError, Unreachable
 
 PING: Seconds = 5.0
 """Between two checks whether a connection without events still exists."""
 RECONNECT: Seconds = 0.5
 """Between two attempts to reach an engine that does not answer."""
-ACTIONS = ("start", "die", "destroy")
+FILTERS = {"type": ["container"], "event": ["start", "die", "destroy"]}
 
 
 class Engine:
     def __init__(self, name: NodeId, client: Client) -> None:
         self.name, self.client = name, client
         version, info = client.hello(), client.get("/info")
-        self.cores: Cores = float(info["NCPU"])
-        self.memory: Bytes = float(info["MemTotal"])
-        self.capacity = Resources(cpu=self.cores, memory=self.memory)
+        self.capacity = Resources(cpu=float(info["NCPU"]), memory=float(info["MemTotal"]))
         self.cpus: tuple[int, ...] | None = None
         """Where its containers run; None: anywhere."""
         self.version = str(version.get("Version", ""))
@@ -39,16 +38,23 @@ class Engine:
         """Its containers cannot see our folders: files travel as archives."""
         self.worker: Worker
         self._stopped = Flag()
-        self._stream: Stream | None = None
+        self._stream = client.stream("/events", filters=FILTERS)
         self._thread: Thread | None = None
         self._ping_at: Seconds = 0.0
 
-    def limit_to(self, capacity: Resources, cpus: tuple[int, ...] | None) -> None:
-        """The node is a part of the engine only."""
-        self.capacity, self.cpus = capacity, cpus
-
     def node(self) -> Node:
         return Node(id=self.name, capacity=self.capacity, up=self.up)
+
+    def container(self, name: str) -> ContainerState | None:
+        """By name or id; None: it does not exist."""
+        found = self.client.find(f"/containers/{name}/json")
+        return None if found is None else to_state(found)
+
+    def containers(self, label: str, *, stopped: bool = False) -> list[ContainerState]:
+        """Running ones with this label, KEY or KEY=VALUE; `stopped`: others too."""
+        filters = {"label": [label]}
+        listed = self.client.get("/containers/json", filters=filters, all=stopped or None)
+        return [seen for each in listed if (seen := self.container(each["Id"])) is not None]
 
     def begin(
         self,
@@ -68,10 +74,13 @@ class Engine:
                 try:
                     if not reached:
                         self.client.hello()
-                    stream = self._subscribe()
+                    self._stream = self.client.stream("/events", filters=FILTERS)
+                    if self._stopped.is_set():
+                        break
+                    self._stream.open()
                     reached = True
                     queue.put(connected)
-                    for each in objects(stream):
+                    for each in objects(self._stream):
                         queue.put(partial(event, each))
                 except BackendError as error:
                     why = error
@@ -85,17 +94,9 @@ class Engine:
         self._thread = Thread(target=listen, name=f"events of {self.name}", daemon=True)
         self._thread.start()
 
-    def _subscribe(self) -> Stream:
-        filters = {"type": ["container"], "event": list(ACTIONS)}
-        self._stream = self.client.stream("/events", filters=filters)
-        if self._stopped.is_set():
-            self._stream.close()
-        return self._stream
-
     def reconnect(self) -> None:
         """A call was not answered: drop the connection, and compare everything when it is back."""
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
     def ping(self, now: Seconds) -> None:
         """A connection that broke without notice would be read for ever."""

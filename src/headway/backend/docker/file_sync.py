@@ -10,7 +10,8 @@ import json
 import os
 import shutil
 import tarfile
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headway.backend.docker.client import Client
@@ -35,12 +36,9 @@ class FileSync:
 
     def upload(self) -> None:
         """Before it starts: the folder, and the checkpoint to continue from."""
-        files = [self.folder, self.folder / "attempt", *self._checkpoint()]
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as tar:
-            for path in files:
-                tar.add(path, str(path), recursive=False, filter=self._owned)
-        self.client.put(self.container, buffer.getvalue())
+        there = self.folder / "checkpoint"
+        paths = [self.folder, self.folder / "attempt", there, *sorted(there.rglob("*"))]
+        self._send({str(path): path for path in paths}, "/")
 
     def sync(self) -> None:
         with suppress(Declined):  # it is being removed
@@ -58,10 +56,6 @@ class FileSync:
             self._fetch_reports()
             self._fetch_checkpoint()
 
-    def _checkpoint(self) -> list[Path]:
-        there = self.folder / "checkpoint"
-        return [there, *sorted(there.rglob("*"))]
-
     def _owned(self, info: tarfile.TarInfo) -> tarfile.TarInfo:
         info.uid, info.gid = self._owner
         info.uname = info.gname = ""
@@ -75,10 +69,23 @@ class FileSync:
 
     def upload_file(self, name: str) -> None:
         """One file of its folder."""
+        self._send({name: self.folder / name}, str(self.folder))
+
+    def _send(self, files: Mapping[str, Path], to: str) -> None:
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as tar:
-            tar.add(self.folder / name, name, filter=self._owned)
-        self.client.put(self.container, buffer.getvalue(), str(self.folder))
+            for name, path in files.items():
+                tar.add(path, name, recursive=False, filter=self._owned)
+        self.client.put(self.container, buffer.getvalue(), to)
+
+    @contextmanager
+    def _archive(self, name: str) -> Iterator[tarfile.TarFile]:
+        """A file or folder of its folder."""
+        with (
+            self.client.fetch(self.container, str(self.folder / name)) as answer,
+            tarfile.open(fileobj=answer, mode="r|") as tar,
+        ):
+            yield tar
 
     def _fetch_reports(self) -> None:
         """Append its new lines to ours."""
@@ -87,10 +94,7 @@ class FileSync:
             return
         ours = self.folder / name
         have = ours.stat().st_size if ours.exists() else 0
-        with (
-            self.client.fetch(self.container, str(self.folder / name)) as answer,
-            tarfile.open(fileobj=answer, mode="r|") as tar,
-        ):
+        with self._archive(name) as tar:
             for member in tar:
                 file = tar.extractfile(member)
                 data = file.read() if file else b""
@@ -102,10 +106,7 @@ class FileSync:
     def _fetch_checkpoint(self) -> None:
         part = self.folder / "checkpoint.part"
         shutil.rmtree(part, ignore_errors=True)
-        with (
-            self.client.fetch(self.container, str(self.folder / "checkpoint")) as answer,
-            tarfile.open(fileobj=answer, mode="r|") as tar,
-        ):
+        with self._archive("checkpoint") as tar:
             _extract(tar, part)
         came = part / "checkpoint"
         if not _complete(came):
@@ -117,13 +118,11 @@ class FileSync:
             if there.is_dir() and path.is_dir():
                 shutil.rmtree(there)
             path.replace(there)
-        self._drop_old({p.name for p in entries})
+        names = {p.name for p in entries}
+        for old in (self.folder / "checkpoint").iterdir():
+            if old.name not in names and old.is_dir():
+                shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(part)
-
-    def _drop_old(self, names: set[str]) -> None:
-        for path in (self.folder / "checkpoint").iterdir():
-            if path.name not in names and path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
 
 
 def _complete(folder: Path) -> bool:

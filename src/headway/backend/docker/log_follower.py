@@ -4,13 +4,12 @@ From there it is read like any other log (`metrics/reader.py`). The engine stamp
 the time; the last stamp is kept in `log.ATTEMPT`, so that a later process continues after it.
 """
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Thread
 
-from headway.backend.docker.client import Client, Stream
+from headway.backend.docker.client import Client, lines
 from headway.errors import BackendError
 
 HEAD = 8
@@ -27,9 +26,11 @@ class LogFollower:
         self.client, self.container = client, container
         self._log, self._position = folder / "out.log", folder / f"log.{attempt}"
         self._last = self._position.read_text() if self._position.exists() else ""
-        self._tail = "0" if new_only and not self._last else "all"
-        self._stream: Stream | None = None
-        self._closed = False
+        self._stream = client.stream(
+            f"/containers/{container}/logs",
+            follow=True, stdout=True, stderr=True, timestamps=True, since=since(self._last),
+            tail="0" if new_only and not self._last else "all",
+        )  # fmt: skip
         self.over = Event()
         self.error = ""
         self.reported = False
@@ -39,42 +40,28 @@ class LogFollower:
     def _run(self) -> None:
         try:
             inspected = self.client.get(f"/containers/{self.container}/json")
-            raw = bool(inspected["Config"].get("Tty"))
-            self._stream = self.client.stream(
-                f"/containers/{self.container}/logs",
-                follow=True, stdout=True, stderr=True, timestamps=True, since=since(self._last),
-                tail=self._tail,
-            )  # fmt: skip
-            if self._closed:
-                self._stream.close()
-            self._copy(raw_lines(self._stream) if raw else frames(self._stream))
-        except BackendError as error:
-            self.error = error.message
-        except OSError as error:  # our disk is full: the job continues
+            raw = inspected["Config"].get("Tty")  # the output of a terminal is not framed
+            self._copy(lines(self._stream) if raw else frames(self._stream))
+        except (BackendError, OSError) as error:  # our disk may be full: the job continues
             self.error = str(error)
         finally:
             self.over.set()
 
     def _copy(self, lines: Iterator[bytes]) -> None:
-        log = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        position = os.open(self._position, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
+        self._position.touch()
+        with self._log.open("ab", 0) as log, self._position.open("r+b", 0) as position:
             for line in lines:
                 stamp, _, text = line.partition(b" ")
                 if stamp.decode(errors="replace") > self._last:  # others were copied before
-                    os.write(log, text)
-                    os.pwrite(position, stamp, 0)
-        finally:
-            os.close(log)
-            os.close(position)
+                    log.write(text)
+                    position.seek(0)
+                    position.write(stamp)
 
     def close(self) -> None:
-        self._closed = True
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
 
-def frames(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
+def frames(stream: Iterable[bytes]) -> Iterator[bytes]:
     """The content of each frame of a multiplexed stream."""
     rest = b""
     for chunk in stream:
@@ -85,16 +72,6 @@ def frames(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
                 break
             yield rest[HEAD : HEAD + size]
             rest = rest[HEAD + size :]
-
-
-def raw_lines(stream: Iterator[bytes] | Stream) -> Iterator[bytes]:
-    """The lines of a container with a terminal, whose output is not framed."""
-    rest = b""
-    for chunk in stream:
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from (line + b"\n" for line in whole)
-    if rest:
-        yield rest
 
 
 def since(stamp: str) -> str | None:

@@ -1,5 +1,7 @@
 """Calls to an engine about one container. They block, so they run in the engine's worker."""
 
+from collections.abc import Iterable
+from http import HTTPStatus
 from time import sleep
 from typing import Any
 
@@ -9,29 +11,21 @@ from headway.backend.docker.container import ContainerState, to_state
 from headway.backend.docker.container_table import ContainerRecord
 from headway.backend.docker.file_sync import FileSync
 from headway.backend.docker.log_follower import LogFollower
+from headway.backend.exit_reason import KILLED
+from headway.controller import events
 from headway.core.model.units import Bytes, Cores, Seconds
 from headway.errors import Declined
 
-KILLED = 137
 REMOVAL: Seconds = 0.2
 """Until a container that is removed by force is gone, once it has been killed."""
 LAST_OUTPUT: Seconds = 1.0
 """For the last output of a container that has exited."""
-BAD_REQUEST, NOT_FOUND, CONFLICT = 400, 404, 409
+REFRESH: Seconds = 0.5
+"""Between two copies of files of a container that cannot see our folder."""
 
 
 def inspect(c: ContainerRecord) -> ContainerState:
     return to_state(c.engine.client.get(f"/containers/{c.name}/json"))
-
-
-def find(c: ContainerRecord) -> ContainerState | None:
-    """None: it does not exist."""
-    try:
-        return inspect(c)
-    except Declined as error:
-        if error.status != NOT_FOUND:
-            raise
-        return None
 
 
 def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
@@ -42,10 +36,11 @@ def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
     try:
         c.engine.client.post("/containers/create", body, name=c.name)
     except Declined as error:
-        if error.status == BAD_REQUEST and "bind source" in error.message and not c.engine.apart:
+        unseen = error.status == HTTPStatus.BAD_REQUEST and "bind source" in error.message
+        if unseen and not c.engine.apart:
             c.engine.apart, body["HostConfig"]["Mounts"] = True, []
             return launch(c, body)
-        if error.status != CONFLICT:
+        if error.status != HTTPStatus.CONFLICT:
             raise
     seen = inspect(c)
     if seen.state == "created":
@@ -55,9 +50,7 @@ def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
             _sync(c, seen).upload()
         failpoint.hit()
         c.engine.client.post(f"/containers/{c.name}/start")
-        seen = inspect(c)
-    follow(c, seen)
-    return seen
+    return attach(c)
 
 
 def attach(c: ContainerRecord) -> ContainerState:
@@ -98,7 +91,7 @@ def examine(c: ContainerRecord) -> ContainerState | None:
     """Its state; of one that has exited after its last output and files were fetched. None: it
     was removed.
     """
-    seen = find(c)
+    seen = c.engine.container(c.name)
     if seen is None or seen.state == "created":
         return seen
     if seen.running:
@@ -108,7 +101,7 @@ def examine(c: ContainerRecord) -> ContainerState | None:
     fetch_rest(c, seen)
     if seen.code == KILLED and not c.stopping and not seen.oom:
         sleep(REMOVAL)  # `docker rm --force` kills first
-        seen = find(c)
+        seen = c.engine.container(c.name)
     return None if seen is not None and seen.state == "removing" else seen
 
 
@@ -122,13 +115,13 @@ def fetch_rest(c: ContainerRecord, seen: ContainerState) -> None:
         c.log.over.wait(LAST_OUTPUT)
 
 
-def set_share(c: ContainerRecord, cores: Cores, limit: Cores | None, weight: float) -> None:
-    update(c, cpu_limits.share_body(c.original, cores, limit, weight))
+def set_share(c: ContainerRecord, limit: Cores | None, weight: float) -> None:
+    update(c, cpu_limits.share_body(c.original, c.engine.capacity.cpu, limit, weight))
 
 
-def restore_share(c: ContainerRecord, cores: Cores) -> None:
+def restore_share(c: ContainerRecord) -> None:
     """As it was found."""
-    update(c, cpu_limits.restore_body(c.original, cores))
+    set_share(c, *cpu_limits.share(c.original, c.engine.capacity.cpu))
 
 
 def set_memory(c: ContainerRecord, limit: Bytes) -> None:
@@ -155,5 +148,34 @@ def remove(c: ContainerRecord) -> None:
     try:
         c.engine.client.delete(f"/containers/{c.name}", force=True, v=True)
     except Declined as error:
-        if error.status not in (NOT_FOUND, CONFLICT):  # gone, or being removed
-            raise
+        if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+            raise  # else it is gone, or being removed
+
+
+# -- in the loop's thread --------------------------------------------------------------------------
+
+
+def refresh(c: ContainerRecord) -> list[events.Event]:
+    """Copy its files, and follow its output and usage again where a connection was cut."""
+
+    def synced(_: object) -> Iterable[events.Event]:
+        c.syncing = False
+        return ()
+
+    if c.start is not None or not c.engine.up or c.inspecting:
+        return []
+    if c.sync is not None and not c.syncing:
+        c.syncing = True
+        c.engine.worker.do(c.sync.sync, synced, synced)
+    if c.gauge is not None and c.gauge.over:
+        c.gauge.close()
+        follow_usage(c)
+    if c.log is None or not c.log.over.is_set():
+        return []
+    if not c.log.error:
+        c.log = log_follower(c)
+    elif not c.log.reported:
+        c.log.reported = True
+        notice = f"its log cannot be read: {c.log.error}"
+        return [events.ReplicaNotice(c.replica, c.attempt, notice)]
+    return []

@@ -7,38 +7,26 @@ Reading a cgroup takes thirty microseconds, a request to the engine milliseconds
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from threading import Event, Thread
-from typing import Any, Protocol
+from threading import Thread
+from typing import Any, TypeAlias
 
-from headway.backend.docker.client import Client, Stream, objects
+from headway.backend.docker.client import Client, objects
 from headway.backend.local.enforcement.cgroup import Group1, Group2
 from headway.backend.local.enforcement.cgroupfs import hierarchies
 from headway.backend.usage import UsageSample
 from headway.errors import BackendError
 
 
-class Gauge(Protocol):
-    def read(self, before: UsageSample | None) -> UsageSample: ...
-    @property
-    def over(self) -> bool:
-        """Whether it has stopped measuring."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class ByGroup:
     """Reads the engine's cgroup, and never changes it."""
+
+    over = False
 
     def __init__(self, group: Group1 | Group2) -> None:
         self._group = group
 
     def read(self, before: UsageSample | None) -> UsageSample:
         return self._group.read(before)
-
-    @property
-    def over(self) -> bool:
-        return False
 
     def close(self) -> None:
         self._group.files.close()
@@ -48,36 +36,30 @@ class ByEngine:
     """The newest of a stream of samples, one a second. A single request takes that second too."""
 
     def __init__(self, client: Client, container: str) -> None:
-        self.client, self.container = client, container
-        self._last, self._closed = UsageSample(), False
-        self._stream: Stream | None = None
-        self._over = Event()
+        self._last = UsageSample()
+        self._stream = client.stream(f"/containers/{container}/stats")
+        self.over = False
+        """Whether it has stopped measuring."""
         Thread(target=self._run, name=f"usage {container[:12]}", daemon=True).start()
 
     def _run(self) -> None:
         try:
-            self._stream = stream = self.client.stream(f"/containers/{self.container}/stats")
-            if self._closed:
-                stream.close()
-            for said in objects(stream):
+            for said in objects(self._stream):
                 self._last = to_sample(said)
         except BackendError:
             pass  # the container or the engine has stopped
         finally:
-            self._over.set()
+            self.over = True
 
     def read(self, before: UsageSample | None) -> UsageSample:
         del before
         return self._last
 
-    @property
-    def over(self) -> bool:
-        return self._over.is_set()
-
     def close(self) -> None:
-        self._closed = True
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
+
+
+Gauge: TypeAlias = ByGroup | ByEngine
 
 
 def group_of(pid: int, container: str) -> ByGroup | None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from time import sleep
 
 from headway import failpoint
+from headway.backend.exit_reason import KILLED
+from headway.backend.job_store import prepare
 from headway.backend.local.enforcement import procfs
 
 SHIM = """
@@ -28,8 +30,6 @@ echo $? >"$folder/exit.$attempt"
 """
 PATIENCE = 400
 """Reads, five milliseconds apart, of a claim whose pid is not written yet."""
-KILLED = 137
-"""Exit code of a shell that was killed before it could write one."""
 
 
 def start(
@@ -43,9 +43,7 @@ def start(
     entrances: Sequence[str],
 ) -> subprocess.Popen[bytes]:
     """Start a replica. Its output goes to `out.log`: a pipe would break when Headway dies."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "checkpoint").mkdir(exist_ok=True)
-    (folder / "attempt").write_text(str(attempt))
+    prepare(folder, attempt)
     words = [str(folder), str(attempt), where, *entrances, "--", *argv]
     failpoint.hit()
     with (folder / "out.log").open("ab") as log, _on(cpus):
@@ -97,7 +95,7 @@ def alive(pid: int, folder: Path) -> bool:
 
 
 def exit_code(folder: Path, attempt: int) -> int:
-    """What the shell wrote before it exited."""
+    """What the shell wrote before it exited, unless it was killed too."""
     with suppress(OSError, ValueError):
         return int((folder / f"exit.{attempt}").read_text())
     return KILLED

@@ -6,8 +6,10 @@ Headway finds them.
 
 import os
 import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -18,45 +20,42 @@ from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.exit_reason import NOT_STARTABLE, exit_reason
 from headway.backend.job_store import JobStore
-from headway.backend.local import launcher, recovery
+from headway.backend.local import launcher
 from headway.backend.local.enforcement import procfs
-from headway.backend.local.enforcement.select import ABOUT, Enforcement
-from headway.backend.local.process import Process
+from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
 from headway.backend.replica_env import loopback_env
 from headway.backend.usage import UsageSample
-from headway.backend.worker import EventQueue
-from headway.controller.commands import (
-    Admit,
-    ApplyShare,
-    Assignment,
-    CancelCheckpoint,
-    Command,
-    DeleteJob,
-    Kill,
-    Persist,
-    Release,
-    Remove,
-    ReplicaCommand,
-    RequestCheckpoint,
-    Start,
-    Stop,
-)
-from headway.controller.events import (
-    Admitted,
-    CommandFailed,
-    Event,
-    JobDeleted,
-    Loaded,
-    Persisted,
-    Removed,
-    ReplicaExited,
-    ReplicaRunning,
-    ShareInEffect,
-)
+from headway.backend.worker import EventQueue, Worker
+from headway.controller import commands, events
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
-from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds
 from headway.spec.runnable import RunnableJob, environment, threads
+
+
+@dataclass(slots=True)
+class Process:
+    """One attempt of a replica: a shell, the training below it, and the group that limits both."""
+
+    replica: ReplicaId
+    attempt: int
+    node: NodeId
+    folder: Path
+    group: Group
+    requested_memory: Bytes = 0.0
+    held_memory: Bytes = 0.0
+    pid: int = 0
+    pidfd: int = -1
+    """Readable when the process has exited."""
+    child: subprocess.Popen[bytes] | None = None
+
+    def reap(self) -> None:
+        if self.child is not None:
+            self.child.wait()
+            self.child = None
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+            self.pidfd = -1
 
 
 class LocalPlatform:
@@ -73,7 +72,7 @@ class LocalPlatform:
     ) -> None:
         self.events, self.clock = EventQueue(), clock
         self.jobs, self.limits = jobs, enforcement
-        self.store = JobStore(folder)
+        self.store, self._disk = JobStore(folder), Worker("job store", self.events)
         self.cuts = {c.node.id: c for c in cuts}
         self.processes: dict[ReplicaId, Process] = {}
         """The running attempt of each replica."""
@@ -90,81 +89,88 @@ class LocalPlatform:
     def nodes(self) -> list[Node]:
         return [c.node for c in self.cuts.values()]
 
-    def load(self) -> Loaded:
-        states = self.store.load(self.jobs)
-        found = []
-        for state in states.values():
-            for each in recovery.attempts(self.store, state):
-                p = self._process(each.replica, each.node, each.attempt)
-                if each.pid is not None:
-                    self._watch(p, each.pid)
-                found.append(recovery.to_found(p, self._exited(p, each.exit_code, each.ended)))
-        return Loaded(states, tuple(found))
+    def load(self) -> events.Loaded:
+        states, found = self.store.load(self.jobs), []
+        for r in (r for state in states.values() for r in state.replicas):
+            folder = self.store.replica(r.replica)
+            pid = launcher.claimed_by(folder, r.attempt)
+            if pid is None:
+                continue  # it was not started
+            (folder / "ask").unlink(missing_ok=True)
+            p = self._process(r.replica, r.node, r.attempt)
+            limit, weight, exited = None, 1.0, None
+            if launcher.alive(pid, folder):
+                self._watch(p, pid)
+                limit, weight = p.group.share()
+            else:
+                at = launcher.ended_at(folder, r.attempt) - self.clock.began
+                exited = self._exited(p, at)
+            found.append(
+                events.ReplicaFound(r.replica, r.attempt, exited is None, exited, limit, weight)
+            )
+        return events.Loaded(states, tuple(found))
 
     def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
         if self.jobs[job].adopted is not None:
             return ""
         tasks = [self.jobs[job].spec.task(name.task) for name, _ in where]
-        running = self.processes.values()
+        running = ((p.requested_memory, p.held_memory) for p in self.processes.values())
         return memory_admission.refusal(tasks, running, procfs.available_memory())
 
     # -- commands --------------------------------------------------------------------------------
 
-    def execute(self, command: Command) -> list[Event]:
+    def execute(self, command: commands.Command) -> list[events.Event]:
         match command:
-            case Persist(job=job, version=version, state=state):
-                try:
-                    self.store.save(job, state)
-                except OSError as error:
-                    return [CommandFailed(command, str(error))]
-                return [Persisted(job, version)]
-            case Admit(job=job):
-                return [Admitted(job)]
-            case Start():
+            case commands.Persist():
+                self.store.persist(command, self._disk)
+                return []
+            case commands.Admit(job=job):
+                return [events.Admitted(job)]
+            case commands.Start():
                 return self._start_all(command)
-            case DeleteJob(job=job):
-                return [JobDeleted(job, "its TTL has expired")]
-            case Remove(replica=name, attempt=attempt):
-                return [self._remove(command, name, attempt)]
+            case commands.DeleteJob(job=job):
+                return [events.JobDeleted(job, "its TTL has expired")]
+            case commands.Remove():
+                return [self._remove(command)]
             case _:
                 return self._to_process(command)
 
-    def _to_process(self, command: ReplicaCommand) -> list[Event]:
+    def _to_process(self, command: commands.ReplicaCommand) -> list[events.Event]:
         p = self.processes.get(command.replica)
         if p is None or p.attempt != command.attempt:
-            return [CommandFailed(command, "not running")]
+            return [events.CommandFailed(command, "not running")]
         match command:
-            case Stop():
+            case commands.Stop():
                 p.group.signal(signal.SIGTERM)
-            case Kill():
+            case commands.Kill():
                 p.group.signal(signal.SIGKILL)
-            case Release():
+            case commands.Release():
                 p.group.release()
                 return self._ended(p)
-            case RequestCheckpoint():
+            case commands.RequestCheckpoint():
                 mode = self.jobs[p.replica.job].spec.checkpoint
                 return [self.checkpoints.request(command, p.folder, mode)]
-            case CancelCheckpoint():
-                self.checkpoints.cancel(command, p.folder)
-            case ApplyShare(limit=limit, weight=weight):
+            case commands.CancelCheckpoint():
+                self.checkpoints.cancel(p.replica, p.folder)
+            case commands.ApplyShare(limit=limit, weight=weight):
                 try:
                     p.group.set_share(limit, weight)
                 except OSError as error:
-                    return [CommandFailed(command, str(error))]
-                return [ShareInEffect(p.replica, p.attempt, limit, weight)]
+                    return [events.CommandFailed(command, str(error))]
+                return [events.ShareInEffect(p.replica, p.attempt, limit, weight)]
         return []
 
-    def _start_all(self, command: Start) -> list[Event]:
-        events: list[Event] = []
+    def _start_all(self, command: commands.Start) -> list[events.Event]:
+        news: list[events.Event] = []
         for assigned in command.replicas:
             try:
                 self._start(assigned, command.gang)
             except OSError as error:
-                return [*events, CommandFailed(command, str(error))]
-            events.append(ReplicaRunning(assigned.replica, assigned.attempt))
-        return events
+                return [*news, events.CommandFailed(command, str(error))]
+            news.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
+        return news
 
-    def _start(self, a: Assignment, gang: tuple[ReplicaId, ...]) -> None:
+    def _start(self, a: commands.Assignment, gang: tuple[ReplicaId, ...]) -> None:
         job, cut = self.jobs[a.replica.job], self.cuts[a.node]
         p = self._process(a.replica, a.node, a.attempt)
         if isinstance(job.adopted, int):
@@ -172,7 +178,8 @@ class LocalPlatform:
             self._watch(p, job.adopted)
             return
         spec, made = job.spec.task(a.replica.task), job.commands[a.replica.task]
-        others = [x for x in self.processes.values() if x.replica != a.replica]
+        here = (x for x in self.processes.values() if x.node == p.node and x.replica != a.replica)
+        others = (x.requested_memory for x in here)
         p.group.set_memory(memory_admission.memory_limit(made.memory, cut.node, others))
         if spec.limit is not None:
             p.group.set_share(spec.limit, 1.0)
@@ -198,11 +205,12 @@ class LocalPlatform:
         """Report its end."""
         p.group.lead(pid)
         self.processes[p.replica] = p
-        self.events.watch(p.open(pid), partial(self._ended, p))
+        p.pid, p.pidfd = pid, os.pidfd_open(pid)
+        self.events.watch(p.pidfd, partial(self._ended, p))
 
     # -- ends ------------------------------------------------------------------------------------
 
-    def _ended(self, p: Process) -> list[Event]:
+    def _ended(self, p: Process) -> list[events.Event]:
         self.events.unwatch(p.pidfd)
         owner = launcher.claimed_by(p.folder, p.attempt)
         if owner is not None and owner != p.pid and launcher.alive(owner, p.folder):
@@ -210,44 +218,40 @@ class LocalPlatform:
             self._watch(p, owner)
             return []
         p.reap()
+        self.checkpoints.cancel(p.replica, p.folder)
         self.ended[p.replica, p.attempt] = self.processes.pop(p.replica)
-        code = launcher.exit_code(p.folder, p.attempt) if self._is_ours(p) else 0
-        exited = self._exited(p, code, None)
-        return [] if exited is None else [exited]
+        return [self._exited(p)]
 
-    def _is_ours(self, p: Process) -> bool:
-        return self.jobs[p.replica.job].adopted is None
-
-    def _exited(self, p: Process, code: int | None, at: Seconds | None) -> ReplicaExited | None:
-        if code is None:
-            return None
-        oom = p.group.killed_for_memory()
-        return ReplicaExited(
+    def _exited(self, p: Process, at: Seconds | None = None) -> events.ReplicaExited:
+        job, oom = self.jobs[p.replica.job], p.group.killed_for_memory()
+        code = launcher.exit_code(p.folder, p.attempt) if job.adopted is None else 0
+        return events.ReplicaExited(
             replica=p.replica,
             attempt=p.attempt,
             code=code,
             reason=exit_reason(code, p.folder, oom_killed=oom),
             permanent=code in NOT_STARTABLE,
-            checkpoint=newest(p.folder, self.jobs[p.replica.job].spec.checkpoint),
-            at=None if at is None else at - self.clock.began,
+            checkpoint=newest(p.folder, job.spec.checkpoint),
+            at=at,
         )
 
-    def _remove(self, command: Remove, name: ReplicaId, attempt: int) -> Event:
+    def _remove(self, command: commands.Remove) -> events.Event:
         """Also processes that have left their cgroup."""
+        name, attempt = command.replica, command.attempt
         p = self.ended.get((name, attempt)) or self._process(name, NodeId(""), attempt)
         for pid in procfs.marked(HEADWAY_DIR=str(p.folder), HEADWAY_ATTEMPT=str(attempt)):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         if not p.group.close():
-            return CommandFailed(command, "still exiting")
+            return events.CommandFailed(command, "still exiting")
         self.ended.pop((name, attempt), None)
-        return Removed(name, attempt)
+        return events.Removed(name, attempt)
 
     # -- events ------------------------------------------------------------------------------------
 
-    def poll(self, timeout: Seconds) -> list[Event]:
-        events = self.events.wait(self.checkpoints.timeout(timeout))
-        return [*events, *self.checkpoints.changed()]
+    def poll(self, timeout: Seconds) -> list[events.Event]:
+        news = self.events.wait(self.checkpoints.timeout(timeout))
+        return [*news, *self.checkpoints.changed()]
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
         p = self.processes.get(replica)
@@ -259,4 +263,5 @@ class LocalPlatform:
 
     def close(self) -> None:
         self.limits.close()
+        self._disk.close()
         self.events.close()

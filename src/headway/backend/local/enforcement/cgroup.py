@@ -9,22 +9,10 @@ import os
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Protocol
+from typing import ClassVar
 
-from headway.backend.local.enforcement.cgroupfs import (
-    bases1,
-    bases2,
-    below,
-    clear,
-    enable,
-    hierarchies,
-    leave,
-    number,
-    put,
-    read,
-    remove,
-    write,
-)
+from headway.backend.local.enforcement import cgroupfs
+from headway.backend.local.enforcement.cgroupfs import number, read, write
 from headway.backend.local.enforcement.procfs import descendants
 from headway.backend.usage import UsageSample
 
@@ -36,43 +24,6 @@ LEAST_QUOTA = 1000
 
 class Unavailable(Exception):
     """A version of cgroups that cannot be used here."""
-
-
-class Group(Protocol):
-    """One replica's processes."""
-
-    def entrances(self) -> tuple[str, ...]:
-        """Files; a process that writes `0` into each is in the group."""
-        ...
-
-    def lead(self, pid: int) -> None:
-        """Note the first process of the group."""
-        ...
-
-    def take(self, pid: int) -> None:
-        """Move a running process and its descendants into the group."""
-        ...
-
-    def release(self) -> None:
-        """Move all processes back to the group that the first one came from."""
-        ...
-
-    def set_share(self, limit: float | None, weight: float) -> None: ...
-    def share(self) -> tuple[float | None, float]:
-        """Read the limit and weight from the kernel."""
-        ...
-
-    def set_memory(self, most: float) -> None: ...
-    def read(self, before: UsageSample | None = None) -> UsageSample:
-        """`before`: take memory and block I/O from there; only CPU is read."""
-        ...
-
-    def killed_for_memory(self) -> bool: ...
-    def pids(self) -> list[int]: ...
-    def signal(self, number: int) -> None: ...
-    def close(self) -> bool:
-        """Kill what is left in the group and remove it. False: try again later."""
-        ...
 
 
 class _Open:
@@ -94,7 +45,7 @@ class _Open:
 
 
 class _Group:
-    """What both versions have in common."""
+    """One replica's processes: what both versions have in common."""
 
     def __init__(self, folders: Iterable[str], cores: float | None) -> None:
         self.folders = tuple(folders)
@@ -107,25 +58,28 @@ class _Group:
             os.makedirs(folder, exist_ok=True)
 
     def entrances(self) -> tuple[str, ...]:
+        """Files; a process that writes `0` into each is in the group."""
         return tuple(f"{folder}/cgroup.procs" for folder in self.folders)
 
     def lead(self, pid: int) -> None:
-        """The process enters through the entrances."""
+        """Note its first process, which enters through the entrances."""
 
     def take(self, pid: int) -> None:
-        self.homes = [(h.mount, h.folder) for h in hierarchies(pid)]
+        """Move a running process and its descendants into the group."""
+        self.homes = [(h.mount, h.folder) for h in cgroupfs.hierarchies(pid)]
         for each in descendants(pid):
             for entrance in self.entrances():
                 with suppress(ProcessLookupError):
                     write(entrance, str(each))
 
     def release(self) -> None:
+        """Move all processes back to the group that the first one came from."""
         for folder in self.folders:
             home = next((h for mount, h in self.homes if folder.startswith(f"{mount}/")), None)
             with suppress(FileNotFoundError):
                 for pid in read(f"{folder}/cgroup.procs").split() if home else ():
                     with suppress(ProcessLookupError):
-                        put(pid, f"{home}")
+                        cgroupfs.put(pid, f"{home}")
 
     def quota(self, limit: float | None) -> int | None:
         if limit is None:
@@ -144,10 +98,10 @@ class _Group:
                 os.kill(pid, number)
 
     def close(self) -> bool:
+        """Kill what is left in the group and remove it. False: try again later."""
         self.files.close()
-        if self.pids():
-            self.signal(signal.SIGKILL)
-        left = [folder for folder in self.folders if not remove(folder)]
+        self.signal(signal.SIGKILL)
+        left = [folder for folder in self.folders if not cgroupfs.remove(folder)]
         return not left
 
 
@@ -166,6 +120,7 @@ class Group1(_Group):
         write(f"{cpu}/cpu.cfs_quota_us", str(-1 if quota is None else quota))
 
     def share(self) -> tuple[float | None, float]:
+        """Limit and weight, from the kernel."""
         quota = int(read(f"{self.where['cpu']}/cpu.cfs_quota_us"))
         shares = int(read(f"{self.where['cpu']}/cpu.shares"))
         return (None if quota < 0 else quota / PERIOD), shares / 1024
@@ -175,6 +130,7 @@ class Group1(_Group):
             write(f"{self.where['memory']}/memory.limit_in_bytes", str(int(most)))
 
     def read(self, before: UsageSample | None = None) -> UsageSample:
+        """`before`: take memory and block I/O from there; only CPU is read."""
         stat = self.files.read(f"{self.where['cpu']}/cpu.stat")
         return UsageSample(
             cpu=int(self.files.read(f"{self.where['cpuacct']}/cpuacct.usage")) / 1e9,
@@ -254,14 +210,14 @@ class Cgroup1:
     """Nodes and replicas as groups of version 1."""
 
     name = "cgroup1"
-    prefix: tuple[str, ...] = ()
+    prefix: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, run: str) -> None:
-        bases = bases1()
+        bases = cgroupfs.bases1()
         if not {"cpu", "cpuacct"} <= bases.keys():
             raise Unavailable("no cpu and cpuacct controllers of cgroup version 1 are mounted")
         self.bases = {c: f"{base}/headway/{run}" for c, base in bases.items()}
-        self.nodes: dict[str, tuple[Group1, float | None]] = {}
+        self.ceilings: dict[str, float | None] = {}
         try:
             for base in self.bases.values():
                 os.makedirs(base, exist_ok=True)
@@ -272,32 +228,29 @@ class Cgroup1:
             raise Unavailable(f"permission denied for cgroup version 1: {error}") from None
 
     def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
-        group = Group1(self.bases, node)
-        group.set_share(ceiling, cores)
-        self.nodes[node] = (group, ceiling)
+        Group1(self.bases, node).set_share(ceiling, cores)
+        self.ceilings[node] = ceiling
 
-    def group(self, node: str, name: str) -> Group:
-        return Group1(self.bases, f"{node}/{name}", self.nodes[node][1])
+    def group(self, node: str, name: str) -> Group1:
+        return Group1(self.bases, f"{node}/{name}", self.ceilings[node])
 
     def close(self) -> None:
-        folders = [f for group, _ in self.nodes.values() for f in group.folders]
-        clear([*folders, *dict.fromkeys(self.bases.values())])
-        leave(self.bases.values())
+        cgroupfs.clear(dict.fromkeys(self.bases.values()))
 
 
 class Cgroup2:
     """Nodes and replicas as groups of version 2, at the root or in a delegated part."""
 
     name = "cgroup2"
-    prefix: tuple[str, ...] = ()
+    prefix: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, run: str) -> None:
-        self.nodes: dict[str, tuple[str, float | None]] = {}
+        self.ceilings: dict[str, float | None] = {}
         reasons = []
-        for base in bases2():
+        for base in cgroupfs.bases2():
             try:
-                enable(base)
-                self.base = below(base, "headway", run)
+                cgroupfs.enable(base)
+                self.base = cgroupfs.below(base, "headway", run)
             except OSError as error:
                 reasons.append(f"{base}: {error.strerror}")
             else:
@@ -305,14 +258,12 @@ class Cgroup2:
         raise Unavailable("; ".join(reasons) or "no cgroup version 2 with a cpu controller")
 
     def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
-        folder = below(self.base, node)
+        cgroupfs.below(self.base, node)
         Group2(self.base, node).set_share(ceiling, cores)
-        self.nodes[node] = (folder, ceiling)
+        self.ceilings[node] = ceiling
 
-    def group(self, node: str, name: str) -> Group:
-        folder, cores = self.nodes[node]
-        return Group2(folder, name, cores)
+    def group(self, node: str, name: str) -> Group2:
+        return Group2(f"{self.base}/{node}", name, self.ceilings[node])
 
     def close(self) -> None:
-        clear([*(folder for folder, _ in self.nodes.values()), self.base])
-        leave([self.base])
+        cgroupfs.clear([self.base])

@@ -1,15 +1,18 @@
 """Where control groups are mounted, and the files in them. Standard library only."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from errno import EBUSY
+from pathlib import Path
 from time import monotonic, sleep
 from typing import NamedTuple
 
 REST = "headway-rest"
 """Child for the processes of a version 2 group that delegates its controllers."""
 CONTROLLERS = {"cpu", "memory", "io"}
+PATIENCE = 2.0
+"""Seconds for processes that are exiting, when a run's groups are removed."""
 
 
 class Hierarchy(NamedTuple):
@@ -126,40 +129,28 @@ def write(path: str, text: str) -> None:
 
 
 def remove(folder: str) -> bool:
-    try:
+    with suppress(OSError):
         os.rmdir(folder)
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
-    return True
+    return not os.path.exists(folder)
 
 
-def clear(folders: list[str], patience: float = 2.0) -> None:
-    """Remove groups and their children, innermost first; exiting processes take a moment."""
-    until = monotonic() + patience
-    for folder in folders:
-        inner = [top for top, _, _ in os.walk(folder, topdown=False)]
+def clear(runs: Iterable[str]) -> None:
+    """Remove groups and their children, innermost first; exiting processes take a moment. Also
+    the folder of all runs, if it is empty then.
+    """
+    until = monotonic() + PATIENCE
+    for run in runs:
+        inner = [top for top, _, _ in os.walk(run, topdown=False)]
         while (inner := [f for f in inner if not remove(f)]) and monotonic() < until:
             sleep(0.02)
-
-
-def leave(runs: Iterable[str]) -> None:
-    """Remove the folder of all runs if it is empty."""
-    for run in runs:
         remove(os.path.dirname(run))
 
 
 def sweep(over: Callable[[str], bool]) -> None:
     """Remove the empty groups of ended runs."""
     for mount in dict.fromkeys([*bases1().values(), *bases2()]):
-        for run in list(_folders(f"{mount}/headway")):
-            inner = [top for top, _, _ in os.walk(run.path, topdown=False)]
+        for run in list(Path(mount, "headway").glob("*/")):
+            inner = [top for top, _, _ in os.walk(run, topdown=False)]
             if over(run.name) and not any(read(f"{f}/cgroup.procs").strip() for f in inner):
                 for folder in inner:
                     remove(folder)
-
-
-def _folders(path: str) -> Iterator["os.DirEntry[str]"]:
-    with suppress(FileNotFoundError):
-        yield from (entry for entry in os.scandir(path) if entry.is_dir())

@@ -17,15 +17,22 @@ class Stat(NamedTuple):
     """Bytes resident."""
 
 
+def _pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _fields(pid: int) -> list[bytes]:
+    """Of `stat`, from the state on; empty: it is gone."""
+    with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        text = file.read()
+        return text[text.rindex(b")") + 2 :].split()
+    return []
+
+
 def stat(pid: int) -> Stat | None:
     """None: it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read()
-    except OSError:
-        return None
-    fields = text[text.rindex(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X"):
+    fields = _fields(pid)
+    if not fields or fields[0] in (b"Z", b"X"):
         return None
     ticks = sum(map(int, fields[11:15]))
     return Stat(pid, int(fields[2]), ticks * TICK, int(fields[21]) * PAGE)
@@ -34,23 +41,18 @@ def stat(pid: int) -> Stat | None:
 def groups(leaders: set[int]) -> dict[int, list[Stat]]:
     """The processes of these process groups, by one pass over all there are."""
     found: dict[int, list[Stat]] = {leader: [] for leader in leaders}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            seen = stat(int(name))
-            if seen is not None and seen.group in found:
-                found[seen.group].append(seen)
+    for seen in map(stat, _pids()):
+        if seen is not None and seen.group in found:
+            found[seen.group].append(seen)
     return found
 
 
 def descendants(pid: int) -> list[int]:
     """A process and its descendants."""
     children: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-                text = file.read()
-                parent = int(text[text.rindex(b")") + 2 :].split()[1])
-                children.setdefault(parent, []).append(int(name))
+    for each in _pids():
+        if fields := _fields(each):
+            children.setdefault(int(fields[1]), []).append(each)
     found, look_at = [], [pid]
     while look_at:
         found.append(look_at.pop())
@@ -71,7 +73,7 @@ def marked(**marks: str) -> list[int]:
     """Processes with all of these variables: what an ended replica left."""
     wanted = {f"{name}={value}".encode() for name, value in marks.items()}
     found = []
-    for pid in (int(p) for p in os.listdir("/proc") if p.isdigit()):
+    for pid in _pids():
         with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
             if wanted <= set(file.read().split(b"\0")):
                 found.append(pid)

@@ -1,10 +1,10 @@
 """Select how shares are enforced on this machine."""
 
 import os
-from typing import Protocol
+from typing import TypeAlias
 
-from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Group, Unavailable
-from headway.backend.local.enforcement.nice import Nice
+from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Group1, Group2, Unavailable
+from headway.backend.local.enforcement.nice import Nice, NiceGroup
 from headway.errors import ConfigError, Denied
 
 ABOUT = {
@@ -14,20 +14,8 @@ ABOUT = {
 }
 
 
-class Enforcement(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def prefix(self) -> tuple[str, ...]:
-        """Words before the command of a replica."""
-        ...
-
-    def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
-        """`ceiling`: the limit of a node that has more CPUs than cores."""
-        ...
-
-    def group(self, node: str, name: str) -> Group: ...
-    def close(self) -> None: ...
+Enforcement: TypeAlias = Cgroup1 | Cgroup2 | Nice
+Group: TypeAlias = Group1 | Group2 | NiceGroup
 
 
 def choose(run: str, wanted: str = "") -> Enforcement:

@@ -1,0 +1,72 @@
+"""The platform of one machine, without cgroups."""
+
+import os
+from threading import Event
+from time import monotonic
+
+import pytest
+
+from headway.backend.clock import Clock
+from headway.backend.cpu_partition import Cut
+from headway.backend.job_store import JobStore
+from headway.backend.local.enforcement.nice import Nice
+from headway.backend.local.platform import LocalPlatform
+from headway.controller.commands import Assignment, Persist, RequestCheckpoint, Start
+from headway.controller.events import CommandFailed, Persisted, ReplicaExited
+from headway.controller.job_state import JobState
+from headway.core.model.job import JobSpec, Phase
+from headway.core.model.units import ReplicaId
+from headway.spec.runnable import Command, RunnableJob
+from making import node
+
+COMMAND = Persist("x", 3, JobState(phase=Phase.RUNNING))
+WAITS = Command(argv=("sh", "-c", 'until [ -e "$HEADWAY_DIR/enough" ]; do sleep 0.02; done'))
+JOB = RunnableJob(id="x", at=0.0, spec=JobSpec(), commands={"main": WAITS})
+X = ReplicaId("x/main-0")
+
+
+@pytest.fixture
+def platform(tmp_path):
+    made = LocalPlatform(tmp_path, [Cut(node("a", cpu=1.0))], {"x": JOB}, Nice(), Clock())
+    yield made
+    made.close()
+
+
+def test_a_disk_that_blocks_does_not_block_the_loop(platform, tmp_path, monkeypatch):
+    go_on, fsync = Event(), os.fsync
+
+    def slow(file):
+        assert go_on.wait(10)
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    began = monotonic()
+    assert platform.execute(COMMAND) == []
+    assert monotonic() - began < 0.05
+    assert platform.poll(0.0) == []
+    go_on.set()
+    assert platform.poll(10.0) == [Persisted("x", 3)]
+    assert JobStore(tmp_path).load(["x"]) == {"x": COMMAND.state}
+
+
+def test_a_state_that_cannot_be_stored_is_reported(platform, tmp_path):
+    (tmp_path / "jobs").write_text("in the way")
+    assert platform.execute(COMMAND) == []
+    (failed,) = platform.poll(10.0)
+    assert isinstance(failed, CommandFailed)
+    assert failed.reason == "state of job x was not stored: Not a directory"
+
+
+def test_a_checkpoint_that_was_requested_is_not_looked_for_after_the_exit(platform, tmp_path):
+    platform.execute(Start("x", (Assignment(X, "a", 1, 0),), (X,)))
+    platform.execute(RequestCheckpoint(X, 1, ask=True))
+    folder = tmp_path / "jobs" / "x" / "main-0"
+    assert (folder / "ask").exists()
+    (folder / "enough").touch()
+    end, found = monotonic() + 10, []
+    while not found:
+        assert monotonic() < end
+        found = [e for e in platform.poll(1.0) if isinstance(e, ReplicaExited)]
+    assert found[0].code == 0
+    assert platform.checkpoints.timeout(10.0) == 10.0
+    assert not (folder / "ask").exists()
