@@ -7,7 +7,9 @@ from statistics import fmean
 from headway import __version__
 from headway.core.model.units import Cores, JobId
 from headway.policy.registry import build
-from headway.report.charts.plots import Series, Span, bars, gantt, lines, stack
+from headway.report.charts.bars import bars
+from headway.report.charts.gantt import Span, gantt
+from headway.report.charts.plots import Series, lines, stack
 from headway.report.page import Section, table, write_page
 from headway.report.run_timeline import RunTimeline, world_timeline
 from headway.runtime.result import JobResult, Result, over_seeds

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import ConfigError
-from headway.report.charts.labels import escape
+from headway.report.charts.elements import escape
 from headway.report.charts.style import FONT, STYLE
 
 _LAYOUT = f"""

@@ -19,7 +19,9 @@ from headway.papers.render.tables import (
     verdict,
 )
 from headway.papers.runner import Reproduction
-from headway.report.charts.plots import Series, bars, gantt, lines
+from headway.report.charts.bars import bars
+from headway.report.charts.gantt import gantt
+from headway.report.charts.plots import Series, lines
 from headway.report.comparison import cpu_chart, spans
 from headway.report.page import Section, table, write_page
 from headway.runtime.result import Result
