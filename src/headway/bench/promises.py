@@ -10,11 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from headway.bench.figure import Figure
-from headway.policy.registry import build
-from headway.sim.build import to_scenario
-from headway.sim.compare import in_parallel
-from headway.sim.driver import simulate
-from headway.spec.workload import Workload
+from headway.runtime.result import Result
+from headway.sim.compare import compare
+from headway.spec.workload import Workload, make_workload
 
 WORK = [40, 60, 90, 130, 200, 270]
 DEMAND = {"full": [1.0], "mixed": [1, 1, 1, 0.5, 0.2]}
@@ -94,42 +92,29 @@ def bench_promises(first: int) -> list[Figure]:
 
 def workload(row: Row) -> Workload:
     drawn = {"work": WORK, "vary": 0.2, "demand": DEMAND[row.demand]}
-    return Workload.model_validate(
-        {
-            "apiVersion": "headway.dev/v1alpha1",
-            "kind": "Workload",
-            "arrivals": {"uniform": [0, 200], "jobs": row.jobs, "profile": drawn},
-            "sizes": row.sizes,
-        }
-    )
+    arrivals = {"uniform": [0, 200], "jobs": row.jobs, "profile": drawn}
+    return make_workload(arrivals=arrivals, sizes=row.sizes)
 
 
-def evaluate(row: Row, seeds: Sequence[int], policy: str = "headway") -> Outcome:
+def evaluate(row: Row, seeds: Sequence[int]) -> Outcome:
     """Run a row with all seeds in parallel processes."""
-    means, spans, ratios, slower = [], [], [], 0
-    for fair, ours in in_parallel(_run_seed, [(row, seed, policy) for seed in seeds]):
-        pairs = [(ours[n] - at, end - at) for n, (at, end) in fair.items()]
-        means.append(fmean(a for a, _ in pairs) / fmean(b for _, b in pairs))
-        spans.append(max(ours.values()) / max(end for _, end in fair.values()))
-        ratios += [a / b for a, b in pairs]
-        slower += sum(a > 1.01 * b + 1 for a, b in pairs)
+    fair, ours = compare(workload(row), ["fair", "headway"], seeds)
+    pairs = list(zip(ours, fair, strict=True))
+    means = [a.mean_completion_s / b.mean_completion_s for a, b in pairs]
+    ratios = [
+        x.completion_s / y.completion_s
+        for a, b in pairs
+        for x, y in zip(a.per_job, b.per_job, strict=True)
+    ]
     return Outcome(
         mean=fmean(means),
         worst_seed=max(means),
-        makespan=fmean(spans),
-        slower=slower / len(ratios),
+        makespan=fmean(_end(a) / _end(b) for a, b in pairs),
+        slower=sum(a.slower for a in ours) / len(ratios),
         worst=max(ratios),
         beyond=sum(r > row.worst for r in ratios) / len(ratios),
     )
 
 
-def _run_seed(
-    row: Row, seed: int, policy: str
-) -> tuple[dict[str, tuple[float, float]], dict[str, float]]:
-    """Arrival and end of each job under fair sharing, and its end under the policy."""
-    scenario = to_scenario(workload(row), seed=seed)
-    fair, ours = (simulate(scenario, build(p)).finished for p in ("fair", policy))
-    return (
-        {j.arrival.id: (j.arrival.at, j.finished_at or 0.0) for j in fair},
-        {j.arrival.id: j.finished_at or 0.0 for j in ours},
-    )
+def _end(result: Result) -> float:
+    return max(j.finished_s for j in result.per_job)
