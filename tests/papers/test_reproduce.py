@@ -12,7 +12,7 @@ from headway.core.model.job import Mode
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
 from headway.errors import UnknownName
-from headway.papers.claims import WHY, Rule, published
+from headway.papers.claims import Rule, published, reasons
 from headway.papers.experiments import OURS, experiments, select
 from headway.papers.measures import MEASURES, SLOPE, overlap
 from headway.papers.observed import MoveJournal, ObservedRun
@@ -100,7 +100,7 @@ def test_claims_are_about_arms_jobs_and_measures_that_exist():
             assert (claim.at is None) <= (len(experiment.settings) < 2)
             assert claim.load in (*experiment.workloads, "best" if experiment.distributed else None)
             assert claim.agrees.lower_than in ("", *experiments())
-            assert claim.why in ("", *WHY)
+            assert claim.why in ("", *reasons())
             assert claim.agrees.describe(claim.unit)
 
 

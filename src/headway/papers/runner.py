@@ -58,7 +58,11 @@ def reproduce(
         results[name, load, seed] = found
         observed[name] |= seen
         progress(done, len(tasks))
-    runs = {e.id: _by_arm(e, results, seeds) for e in experiments}
+    runs = {e.id: Runs(e, {}) for e in experiments}
+    for e in experiments:
+        for load in e.workloads:
+            by_arm = zip(*(results[e.id, load, seed] for seed in seeds), strict=True)
+            runs[e.id].results[load] = dict(zip(e.arms, map(list, by_arm), strict=True))
     known = published() if publications is None else publications
     return [
         Reproduction(
@@ -70,18 +74,6 @@ def reproduce(
         )
         for e in experiments
     ]
-
-
-def _by_arm(
-    e: Experiment, results: Mapping[tuple[str, Load, int], list[Result]], seeds: Sequence[int]
-) -> Runs:
-    return Runs(
-        e,
-        {
-            load: {arm: [results[e.id, load, s][i] for s in seeds] for i, arm in enumerate(e.arms)}
-            for load in e.workloads
-        },
-    )
 
 
 SeedRun = tuple[str, Load, int, list[Result], dict[str, ObservedRun]]

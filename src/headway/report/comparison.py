@@ -12,7 +12,7 @@ from headway.report.charts.gantt import Span, gantt
 from headway.report.charts.plots import Series, lines, stack
 from headway.report.page import Section, table, write_page
 from headway.report.run_timeline import RunTimeline, world_timeline
-from headway.runtime.result import JobResult, Result, over_seeds
+from headway.runtime.result import Result, over_seeds
 from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
 from headway.sim.timeline import Line, Stay
@@ -128,13 +128,10 @@ def _row(results: Sequence[Result]) -> list[str]:
 
 
 def completion_chart(results: Sequence[Result]) -> str:
-    names = [_label(j) for j in results[0].per_job]
+    jobs = results[0].per_job
+    names = [j.name + f" ({j.outcome})" * (j.outcome != "succeeded") for j in jobs]
     series = {r.policy: [j.completion_s for j in r.per_job] for r in results}
     return bars(names, series, y="completion time (s)", baseline=results[0].policy)
-
-
-def _label(job: JobResult) -> str:
-    return job.name if job.outcome == "succeeded" else f"{job.name} ({job.outcome})"
 
 
 def run_charts(run: RunTimeline) -> str:
@@ -175,13 +172,6 @@ def spans(jobs: Sequence[JobId], stays: Iterable[tuple[Stay, str]]) -> list[Span
     """Stays with their marks as bars of a Gantt chart; colours as in `cpu_chart`."""
     colour = {name: i for i, name in enumerate(jobs)}
     return [
-        Span(
-            row=stay.node,
-            since=stay.since,
-            until=stay.until,
-            label=stay.job,
-            colour=colour[stay.job],
-            mark=mark,
-        )
-        for stay, mark in stays
+        Span(row=s.node, since=s.since, until=s.until, label=s.job, colour=colour[s.job], mark=mark)
+        for s, mark in stays
     ]

@@ -110,11 +110,8 @@ def write_page(
 
 def _cell(tag: str, text: str, *, number: bool, best: bool = False) -> str:
     css = " ".join(["number"] * number + ["best"] * best)
-    return f'<{tag} class="{css}">{escape(text)}</{tag}>' if css else _plain(tag, text)
-
-
-def _plain(tag: str, text: str) -> str:
-    return f"<{tag}>{escape(text)}</{tag}>"
+    opening = f'{tag} class="{css}"' if css else tag
+    return f"<{opening}>{escape(text)}</{tag}>"
 
 
 def _contents(sections: Sequence[Section]) -> str:
