@@ -19,7 +19,7 @@ from headway.papers.observed import MoveJournal, ObservedRun
 from headway.papers.render.experiments_page import charts
 from headway.papers.render.tables import claim_table, verdict
 from headway.papers.runner import reproduce
-from headway.report.step_function import Integral, total
+from headway.report.run_timeline import Integral
 from headway.runtime.result import JobResult
 from headway.sim.build import to_scenario
 from headway.sim.timeline import Stay
@@ -177,11 +177,6 @@ def test_overlap_is_how_long_all_ran_together():
 def test_an_integral_follows_its_step_function():
     integral = Integral([(10.0, 1.0), (20.0, 0.5), (30.0, 0.0)])
     assert [integral.at(t) for t in (0, 15, 20, 26, 99)] == [0, 5, 10, 13, 15]
-
-
-def test_step_functions_add_up():
-    both = total([[(0.0, 1.0), (10.0, 0.0)], [(5.0, 2.0), (20.0, 0.0)]])
-    assert both == [(0.0, 1.0), (5.0, 3.0), (10.0, 2.0), (20.0, 0.0)]
 
 
 def test_a_move_is_marked_by_its_reason():

@@ -61,33 +61,9 @@ ROWS = [
 # fmt: on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Figures over all seeds of a row."""
-
-    mean: float
-    worst_seed: float
-    makespan: float
-    slower: float
-    worst: float
-    beyond: float
-
-
 def bench_promises(first: int) -> list[Figure]:
     """Every row with 20 seeds from `first` on."""
-    figures = []
-    for row in ROWS:
-        found = evaluate(row, range(first, first + SEEDS))
-        name = f"{row.name}: "
-        figures += [
-            Figure(name + "mean completion against fair", found.mean, "x", row.mean),
-            Figure(name + "the same, worst seed", found.worst_seed, "x"),
-            Figure(name + "makespan against fair", found.makespan, "x", row.makespan + 1e-6),
-            Figure(name + "slower jobs", found.slower, "", row.slower),
-            Figure(name + f"jobs beyond {row.worst:g}", found.beyond, "", row.beyond),
-            Figure(name + "worst job", found.worst, "x"),
-        ]
-    return figures
+    return [figure for row in ROWS for figure in evaluate(row, range(first, first + SEEDS))]
 
 
 def workload(row: Row) -> Workload:
@@ -96,24 +72,25 @@ def workload(row: Row) -> Workload:
     return make_workload(arrivals=arrivals, sizes=row.sizes)
 
 
-def evaluate(row: Row, seeds: Sequence[int]) -> Outcome:
+def evaluate(row: Row, seeds: Sequence[int]) -> list[Figure]:
     """Run a row with all seeds in parallel processes."""
     fair, ours = compare(workload(row), ["fair", "headway"], seeds)
     pairs = list(zip(ours, fair, strict=True))
     means = [a.mean_completion_s / b.mean_completion_s for a, b in pairs]
-    ratios = [
-        x.completion_s / y.completion_s
-        for a, b in pairs
-        for x, y in zip(a.per_job, b.per_job, strict=True)
+    makespan = fmean(_end(a) / _end(b) for a, b in pairs)
+    jobs = [job for a, b in pairs for job in zip(a.per_job, b.per_job, strict=True)]
+    ratios = [x.completion_s / y.completion_s for x, y in jobs]
+    slower = sum(a.slower for a in ours) / len(jobs)
+    beyond = sum(ratio > row.worst for ratio in ratios) / len(jobs)
+    name = f"{row.name}: "
+    return [
+        Figure(name + "mean completion against fair", fmean(means), "x", row.mean),
+        Figure(name + "the same, worst seed", max(means), "x"),
+        Figure(name + "makespan against fair", makespan, "x", row.makespan + 1e-6),
+        Figure(name + "slower jobs", slower, "", row.slower),
+        Figure(name + f"jobs beyond {row.worst:g}", beyond, "", row.beyond),
+        Figure(name + "worst job", max(ratios), "x"),
     ]
-    return Outcome(
-        mean=fmean(means),
-        worst_seed=max(means),
-        makespan=fmean(_end(a) / _end(b) for a, b in pairs),
-        slower=sum(a.slower for a in ours) / len(ratios),
-        worst=max(ratios),
-        beyond=sum(r > row.worst for r in ratios) / len(ratios),
-    )
 
 
 def _end(result: Result) -> float:

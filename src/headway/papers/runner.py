@@ -1,6 +1,6 @@
 """Run the papers' experiments: every arm on the same jobs, seed by seed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.papers.claims import JudgedClaim, Publication, judge, published
@@ -10,11 +10,9 @@ from headway.papers.observed import MoveJournal, ObservedRun, observe
 from headway.policy.registry import build
 from headway.runtime.result import Result
 from headway.sim.build import to_scenario
-from headway.sim.compare import in_parallel
+from headway.sim.compare import Progress, in_parallel
 from headway.sim.driver import simulate
 from headway.sim.summary import summary
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
