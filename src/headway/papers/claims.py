@@ -139,17 +139,20 @@ def reasons() -> dict[str, str]:
     return dict(_file()["reasons"])
 
 
+def remarks() -> list[str]:
+    """Paragraphs on the claims about single-replica jobs."""
+    return [text.format(**reasons()) for text in _file()["remarks"]]
+
+
 @cache
 def published() -> dict[str, Publication]:
     """The publications by experiment."""
-    given = {name: one for name, one in _file().items() if name != "reasons"}
+    given = {name: one for name, one in _file().items() if name.startswith("E-")}
     return {name: Publication.model_validate(one) for name, one in given.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedClaim:
-    """A published claim with our values."""
-
     claim: Claim
     arm: str
     against: str
@@ -162,7 +165,6 @@ class JudgedClaim:
 
     @property
     def why(self) -> str:
-        """The known reason for a miss."""
         return reasons().get(self.claim.why, "") if self.verdict == "misses" else ""
 
 

@@ -14,8 +14,6 @@ NO_CHANGE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The results of an experiment."""
-
     experiment: Experiment
     results: dict[Load, dict[str, list[Result]]]
     """By load and arm, in the order of the seeds."""

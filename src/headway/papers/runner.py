@@ -17,8 +17,6 @@ from headway.sim.summary import summary
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """An experiment with its results and judged claims."""
-
     experiment: Experiment
     publication: Publication
     runs: Runs

@@ -32,8 +32,8 @@ class BiRNN:
         d_past = self._backward("past", past, d_states[..., :n])
         d_future = self._backward("future", future, d_states[::-1, :, n:])
         return loss, (
-            layer("past", flat(before), flat(d_past))
-            | layer("future", flat(after), flat(d_future))
+            layer("past", before, d_past)
+            | layer("future", after, d_future)
             | layer("tag", states, d_logits)
         )
 

@@ -8,7 +8,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.random import Generator
 
 from headway.trainings.data import CLASSES, IMAGES, SIDE, add_noise, digits
-from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, flat, layer, linear
+from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, layer, linear
 
 WIDTH, STRIDE = 3, 2
 
@@ -43,8 +43,8 @@ class CNN:
         d_second = (d_logits @ p["class.w"].T).reshape(second.shape) * (second > 0)
         d_first = scatter(d_second @ p["second.w"].T, first.shape) * (first > 0)
         return loss, (
-            layer("first", flat(first_rows), flat(d_first))
-            | layer("second", flat(second_rows), flat(d_second))
+            layer("first", first_rows, d_first)
+            | layer("second", second_rows, d_second)
             | layer("class", features, d_logits)
         )
 

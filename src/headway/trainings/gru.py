@@ -10,7 +10,6 @@ from headway.trainings.model import (
     Batch,
     cross_entropy,
     dense,
-    flat,
     layer,
     linear,
     sigmoid,
@@ -36,14 +35,14 @@ class GRU:
         (letters,) = batch
         p = self.params
         states, kept = self._forward(p["input.w"][letters[:-1]] + p["input.b"])
-        read = flat(states[1:])
+        read = states[1:].reshape(-1, self._hidden)
         loss, d_logits = cross_entropy(linear(p, "letter", read), letters[1:].ravel())
         d_states = (d_logits @ p["letter.w"].T).reshape(states[1:].shape)
         d_input, d_recurrent = self._backward(states, kept, d_states)
         one_hot = np.eye(len(LETTERS))[letters[:-1].ravel()]
         return loss, (
-            layer("input", one_hot, flat(d_input))
-            | layer("state", flat(states[:-1]), flat(d_recurrent))
+            layer("input", one_hot, d_input)
+            | layer("state", states[:-1], d_recurrent)
             | layer("letter", read, d_logits)
         )
 

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.random import Generator
 
 from headway.trainings.data import waves
-from headway.trainings.model import Array, Arrays, Batch, dense, flat, layer, linear, sigmoid
+from headway.trainings.model import Array, Arrays, Batch, dense, layer, linear, sigmoid
 
 
 class LSTM:
@@ -27,10 +27,7 @@ class LSTM:
         loss = float(np.mean(error**2))
         d_value = 2 * error / error.size
         d_gates = self._backward(memories, gates, d_value @ p["value.w"].T)
-        return loss, (
-            layer("gates", flat(entered), flat(d_gates))
-            | layer("value", flat(states), flat(d_value))
-        )
+        return loss, (layer("gates", entered, d_gates) | layer("value", states, d_value))
 
     def _forward(self, values: Array) -> tuple[Array, Array, Array, Array]:
         """Return input, memory (with the initial zero), gates and state of each step."""

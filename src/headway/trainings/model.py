@@ -44,7 +44,8 @@ def linear(params: Arrays, name: str, entered: Array) -> Array:
 
 def layer(name: str, entered: Array, change: Array) -> Arrays:
     """Return the gradients of `linear`, given the gradient `change` of its output."""
-    return {f"{name}.w": entered.T @ change, f"{name}.b": change.sum(axis=0)}
+    rows, changes = flat(entered), flat(change)
+    return {f"{name}.w": rows.T @ changes, f"{name}.b": changes.sum(axis=0)}
 
 
 def sigmoid(x: Array) -> Array:

@@ -30,10 +30,6 @@ class Scale:
     def at(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def ticks(self, pitch: float) -> list[float]:
-        count = max(2, int(abs(self.end - self.start) / pitch))
-        return ticks(self.low, self.high, count)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
@@ -164,7 +160,8 @@ def label_margin(scale: Scale) -> float:
 
 
 def _labelled(scale: Scale, pitch: float) -> list[tuple[float, str]]:
-    found = scale.ticks(pitch)
+    count = max(2, int(abs(scale.end - scale.start) / pitch))
+    found = ticks(scale.low, scale.high, count)
     return list(zip(found, elements.tick_labels(found), strict=True))
 
 
