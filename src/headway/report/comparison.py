@@ -141,11 +141,7 @@ def run_charts(run: RunTimeline) -> str:
         cpu_chart(run.jobs, run.shares, run.cores),
         gantt(spans(run.jobs, stays), x="time (s)", rows=run.nodes, title="Jobs on nodes"),
     ]
-    losses = [
-        Series(name=name, points=run.values[name], colour=i)
-        for i, name in enumerate(run.jobs)
-        if run.values.get(name)
-    ]
+    losses = _series(run.jobs, run.values)
     if losses and len(run.jobs) <= MOST_CURVES:
         drawn.append(lines(losses, x="time (s)", y="loss", title="Loss"))
     return "".join(drawn)
@@ -159,17 +155,18 @@ def cpu_chart(
     title: str = "CPU by job",
     height: int = 300,
 ) -> str:
-    """Stacked areas; the colour of a job is its index in `jobs`."""
-    series = [
-        Series(name=name, points=shares[name], colour=i)
-        for i, name in enumerate(jobs)
-        if name in shares
-    ]
+    series = _series(jobs, shares)
     return stack(series, x="time (s)", y="cores", title=title, capacity=cores, height=height)
 
 
+def _series(jobs: Sequence[JobId], given: Mapping[JobId, Line]) -> list[Series]:
+    """The lines of the jobs; the colour of a job is its index in `jobs` in every chart."""
+    known = [(i, name) for i, name in enumerate(jobs) if given.get(name)]
+    return [Series(name=name, points=given[name], colour=i) for i, name in known]
+
+
 def spans(jobs: Sequence[JobId], stays: Iterable[tuple[Stay, str]]) -> list[Span]:
-    """Stays with their marks as bars of a Gantt chart; colours as in `cpu_chart`."""
+    """Stays with their marks as bars of a Gantt chart."""
     colour = {name: i for i, name in enumerate(jobs)}
     return [
         Span(row=s.node, since=s.since, until=s.until, label=s.job, colour=colour[s.job], mark=mark)

@@ -5,19 +5,12 @@ A chart is a string for an HTML page with ``STYLE``. The same input gives the sa
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 
+from headway.report.charts import elements
 from headway.report.charts.axes import WIDTH, Key, Plane, chart, empty_chart, extent, key, plane
 from headway.report.charts.curves import corners, downsample, finite, path, value_at
-from headway.report.charts.elements import (
-    Point,
-    circle,
-    number,
-    rect,
-    rule,
-    text_element,
-    text_width,
-)
+from headway.report.charts.elements import Point, number, text_element, text_width
 from headway.report.charts.style import colour
 
 _STRIPS = 90
@@ -120,7 +113,7 @@ def _line(on: Plane, s: Series, *, step: bool) -> str:
     points = downsample(s.points, int(on.area.right - on.area.left))
     pixels = [on.at(*p) for p in corners(points, step=step)]
     if len(pixels) == 1:
-        return circle(f"f{s.colour}", *pixels[0], 2.5)
+        return elements.circle(f"f{s.colour}", *pixels[0], 2.5)
     return f'<path class="line s{s.colour}" d="{path(pixels)}"/>'
 
 
@@ -146,7 +139,7 @@ def _strips(
         rest = [f"and {len(texts) - _MOST_VALUES} more"] if len(texts) > _MOST_VALUES else []
         text = "\n".join([f"{x}: {number(at)}", *texts[:_MOST_VALUES], *rest])
         size = (right - left, area.bottom - area.top)
-        yield rect("hit", (left, area.top), size, hover=text)
+        yield elements.rect("hit", (left, area.top), size, hover=text)
 
 
 def _marks(on: Plane, marks: Sequence[Mark]) -> Iterator[str]:
@@ -161,7 +154,7 @@ def _marks(on: Plane, marks: Sequence[Mark]) -> Iterator[str]:
         spot = (free or inside or corner)[0]
         taken += [spot, (spot[0] + wide, spot[1])]
         hover = f"{mark.text}\n{number(mark.x)}, {number(mark.y)}"
-        yield circle("mark", x, y, 4, hover)
+        yield elements.circle("mark", x, y, 4, hover)
         yield text_element(*spot, mark.text, "halo")
 
 
@@ -192,22 +185,18 @@ def _layers(held: Sequence[Series], xs: Sequence[float]) -> list[list[Point]]:
 
 def _area(on: Plane, s: Series, xs: Sequence[float], layer: Sequence[Point]) -> str:
     """Return one layer, without the parts of no height, which would be drawn as hairlines."""
-    pieces: list[str] = []
-    upper: list[Point] = []
-    lower: list[Point] = []
-    for (since, until), (low, high) in zip(pairwise(xs), layer[:-1], strict=True):
-        if high > low:
-            upper += [on.at(since, high), on.at(until, high)]
-            lower += [on.at(since, low), on.at(until, low)]
-        elif upper:
+    pieces = []
+    steps = zip(pairwise(xs), layer[:-1], strict=True)
+    for visible, adjacent in groupby(steps, key=lambda step: step[1][1] > step[1][0]):
+        if visible:
+            drawn = list(adjacent)
+            upper = [on.at(x, high) for ends, (_, high) in drawn for x in ends]
+            lower = [on.at(x, low) for ends, (low, _) in drawn for x in ends]
             pieces.append(path([*upper, *reversed(lower)], closed=True))
-            upper, lower = [], []
-    if upper:
-        pieces.append(path([*upper, *reversed(lower)], closed=True))
     return f'<path class="area f{s.colour}" d="{"".join(pieces)}"/>'
 
 
 def _limit(on: Plane, capacity: float) -> list[str]:
     y, area = on.y.at(capacity), on.area
     text = text_element(area.right, y - 6, f"capacity {number(capacity)}", "small end halo")
-    return [rule("limit", area.left, area.right, y), text]
+    return [elements.rule("limit", area.left, area.right, y), text]
