@@ -27,9 +27,10 @@ from headway.runtime import journal
 from headway.runtime.run import Run
 from headway.runtime.start import begin
 from headway.runtime.usage_sampler import UsageSampler, samples
+from headway.sim.compare import Progress
 from headway.spec.arrivals import expand, to_yaml
 from headway.spec.runnable import RunnableJob, to_jobs
-from headway.spec.workload import JobEntry, NodeSpec, Profile, Workload
+from headway.spec.workload import NodeSpec, Profile, Workload
 
 POLL: Seconds = 0.02
 """Interval of polling for the first report of a restarted job."""
@@ -39,7 +40,6 @@ INTERRUPT_AFTER: Seconds = 5.0
 """A job is interrupted after this time, or half-way if that is earlier."""
 POINTS = 200
 """Points of a curve, at about this number."""
-Progress = Callable[[int, int], None]
 Points = list[tuple[float, float]]
 
 
@@ -131,13 +131,12 @@ def _absolute(workload: Workload, source: Path, to: Path) -> Workload:
     if source.resolve().parent == to.resolve().parent:
         return workload
 
-    def moved(job: JobEntry) -> JobEntry:
-        if not job.manifest:
-            return job
-        where = (source.parent / job.manifest).resolve()
-        return job.model_copy(update={"manifest": str(where)})
-
-    return workload.model_copy(update={"jobs": tuple(moved(j) for j in workload.jobs)})
+    jobs = list(workload.jobs)
+    for i, job in enumerate(jobs):
+        if job.manifest:
+            where = (source.parent / job.manifest).resolve()
+            jobs[i] = job.model_copy(update={"manifest": str(where)})
+    return workload.model_copy(update={"jobs": tuple(jobs)})
 
 
 class _Probe:
@@ -191,10 +190,9 @@ class _Probe:
                     hint="set totalSteps, or raise --most",
                 )
             points = _points(run)
-            ended = (work.finished_at or 0.0) - (work.started_at or 0.0)
             return Solo(
                 used=totals.used,
-                took=ended,
+                took=(work.finished_at or 0.0) - (work.started_at or 0.0),
                 steps=totals.step,
                 total=max(total, totals.step),
                 peak=totals.peak,
@@ -248,9 +246,8 @@ def _restart_times(run: Run) -> tuple[Seconds, Seconds, Seconds]:
     (job,) = run.backend.controller.jobs.values()
     folder, began = JobStore(run.folder.path).replica(job.chief()), run.folder.about["began"]
     lines = journal.read(run.folder.journal)
-    asked = next(
-        x["at_s"] for x in lines if any(isinstance(d, Suspend) for d in x["plan"].decisions)
-    )
+    made = ((x["at_s"], d) for x in lines for d in x["plan"].decisions)
+    asked = next(at for at, decision in made if isinstance(decision, Suspend))
     left, started = ((folder / name).stat().st_mtime - began for name in ("exit.1", "pid.2"))
     return asked, left, started
 

@@ -41,9 +41,9 @@ def test_delivered_time_excludes_what_other_programs_take():
         for n, a, b in (("x", 0.0, 20.0), ("y", 5.0, 6.0))
     ]
     found = times(jobs, seen)
-    assert (found.mean_completion, found.makespan) == (10.5, 20.0)
-    assert found.makespan_delivered == pytest.approx(10 + 5 + 1)
-    assert found.mean_completion_delivered == pytest.approx((16 + 2) / 2)
+    assert (found["mean completion"], found["makespan"]) == (10.5, 20.0)
+    assert found["makespan delivered"] == pytest.approx(10 + 5 + 1)
+    assert found["mean completion delivered"] == pytest.approx((16 + 2) / 2)
 
 
 def test_moves_are_counted_by_their_marks():

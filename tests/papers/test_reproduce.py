@@ -12,14 +12,14 @@ from headway.core.model.job import Mode
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
 from headway.errors import UnknownName
-from headway.papers.claims import WHY, Rule, published
+from headway.papers.claims import Rule, published, reasons
 from headway.papers.experiments import OURS, experiments, select
 from headway.papers.measures import MEASURES, SLOPE, overlap
 from headway.papers.observed import MoveJournal, ObservedRun
 from headway.papers.render.experiments_page import charts
 from headway.papers.render.tables import claim_table, verdict
 from headway.papers.runner import reproduce
-from headway.report.step_function import Integral, total
+from headway.report.run_timeline import Integral
 from headway.runtime.result import JobResult
 from headway.sim.build import to_scenario
 from headway.sim.timeline import Stay
@@ -100,7 +100,7 @@ def test_claims_are_about_arms_jobs_and_measures_that_exist():
             assert (claim.at is None) <= (len(experiment.settings) < 2)
             assert claim.load in (*experiment.workloads, "best" if experiment.distributed else None)
             assert claim.agrees.lower_than in ("", *experiments())
-            assert claim.why in ("", *WHY)
+            assert claim.why in ("", *reasons())
             assert claim.agrees.describe(claim.unit)
 
 
@@ -177,11 +177,6 @@ def test_overlap_is_how_long_all_ran_together():
 def test_an_integral_follows_its_step_function():
     integral = Integral([(10.0, 1.0), (20.0, 0.5), (30.0, 0.0)])
     assert [integral.at(t) for t in (0, 15, 20, 26, 99)] == [0, 5, 10, 13, 15]
-
-
-def test_step_functions_add_up():
-    both = total([[(0.0, 1.0), (10.0, 0.0)], [(5.0, 2.0), (20.0, 0.0)]])
-    assert both == [(0.0, 1.0), (5.0, 3.0), (10.0, 2.0), (20.0, 0.0)]
 
 
 def test_a_move_is_marked_by_its_reason():

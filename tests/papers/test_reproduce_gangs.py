@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from headway.papers.claims import WHY, Claim, Publication, judge, published
+from headway.papers.claims import Claim, Publication, judge, published, reasons
 from headway.papers.experiments import DISTRIBUTED_ARMS, experiments
 from headway.papers.measures import Runs
 from headway.papers.render.tables import claim_table, verdict
@@ -115,7 +115,7 @@ def test_a_miss_is_listed_with_its_known_reason():
     text = verdict(found)
     assert text.startswith("0 of 2")
     assert "A wonder (gang against spread at load 0.6)" in text
-    assert WHY["much"] in text
+    assert reasons()["much"] in text
 
 
 # -- the command ---------------------------------------------------------------------------------

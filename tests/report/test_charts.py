@@ -6,22 +6,15 @@ import xml.etree.ElementTree as ET
 from itertools import combinations, pairwise
 
 import pytest
+from doc_pictures import scatter, standalone
 
-from headway.report.charts.axes import round_range, ticks
+from headway.report.charts.axes import WIDTH, round_range, ticks
+from headway.report.charts.bars import bars
 from headway.report.charts.curves import downsample, value_at
-from headway.report.charts.labels import elide, number, text_width, tick_labels
-from headway.report.charts.plots import (
-    STYLE,
-    Mark,
-    Series,
-    Span,
-    bars,
-    gantt,
-    lines,
-    scatter,
-    stack,
-    standalone,
-)
+from headway.report.charts.elements import elide, number, text_width, tick_labels
+from headway.report.charts.gantt import Span, gantt
+from headway.report.charts.plots import Mark, Series, lines, stack
+from headway.report.charts.style import STYLE
 from headway.report.page import Section, page, table
 
 NASTY = "<job> & \"co\" 'x' \x00"
@@ -283,11 +276,11 @@ def test_a_long_name_is_shortened_with_the_whole_name_on_hover() -> None:
 
 def test_sixty_legend_entries_wrap_within_the_width() -> None:
     series = [Series(name=f"job number {i}", points=[(0, 1), (1, 1)]) for i in range(60)]
-    svg = stack(series, x="x", y="y", width=600)
+    svg = stack(series, x="x", y="y", title="t")
     entries = [e for e in parse(svg).iter(SVG + "text") if "job number" in "".join(e.itertext())]
     assert len(entries) == 60
     assert len({e.get("y") for e in entries}) > 5
-    assert all(float(e.get("x", "")) + text_width(e.text or "") <= 600 for e in entries)
+    assert all(float(e.get("x", "")) + text_width(e.text or "") <= WIDTH for e in entries)
     lowest = max(float(e.get("y", "")) for e in entries)
     tops = [vertices(e.get("d", ""))[0] for e in by_class(svg, "area")]
     assert min(y for piece in tops for _, y in piece) > lowest

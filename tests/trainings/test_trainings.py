@@ -24,9 +24,9 @@ from headway.trainings.train import DONE, TERMINATED, Recipe, Training, train
 from headway.trainings.vae import VAE
 
 TINY = {
-    "vae": lambda rng: VAE(rng, images=20, size=3, hidden=5, code=2),
-    "gru": lambda rng: GRU(rng, letters=200, length=4, size=3, hidden=5),
-    "cnn": lambda rng: CNN(rng, images=20, size=3, first=2, second=3),
+    "vae": lambda rng: VAE(rng, size=3, hidden=5, code=2),
+    "gru": lambda rng: GRU(rng, length=4, size=3, hidden=5),
+    "cnn": lambda rng: CNN(rng, size=3, first=2, second=3),
     "lstm": lambda rng: LSTM(rng, length=4, size=3, hidden=5),
     "birnn": lambda rng: BiRNN(rng, length=5, size=3, hidden=4),
 }

@@ -2,7 +2,6 @@
 and 3.3 of the thesis).
 """
 
-import json
 import tempfile
 from pathlib import Path
 from statistics import fmean, median, pstdev
@@ -10,8 +9,7 @@ from statistics import fmean, median, pstdev
 from headway.bench.figure import Figure
 from headway.errors import ConfigError
 from headway.runtime.start import begin
-from headway.spec.load import parse
-from headway.spec.workload import Workload
+from headway.spec.workload import make_workload
 from headway.trainings import MODELS
 
 FRACTIONS = tuple(i / 10 for i in range(1, 10))
@@ -28,19 +26,10 @@ def bench_checkpoints() -> list[Figure]:
     nonstop = median(_completion(STOPPED, NONSTOP) for _ in range(3))
     costs = [_completion(STOPPED, part) - nonstop for part in FRACTIONS]
     figures = [Figure(f"{STOPPED}: nonstop", nonstop, "s")]
-    figures += [
-        Figure(
-            f"{STOPPED}: saved and resumed at {p:.0%}",
-            c,
-            "s more",
-            MOST,
-            x=100 * p,
-            axis="% of the steps done",
-            series=STOPPED,
-            title="Saved and resumed once",
-        )
-        for p, c in zip(FRACTIONS, costs, strict=True)
-    ]
+    drawn = {"axis": "% of the steps done", "series": STOPPED, "title": "Saved and resumed once"}
+    for p, cost in zip(FRACTIONS, costs, strict=True):
+        name = f"{STOPPED}: saved and resumed at {p:.0%}"
+        figures.append(Figure(name, cost, "s more", MOST, x=100 * p, **drawn))
     figures.append(Figure("standard deviation over the tenths", pstdev(costs), "s", SD))
     for model in MODELS:
         if model != STOPPED:
@@ -53,9 +42,7 @@ def bench_checkpoints() -> list[Figure]:
 def _completion(model: str, part: float) -> float:
     """Seconds from start to end of a job that is interrupted after this fraction of its steps."""
     job = {"name": model, "model": model, "profile": {"work": 9, "steps": 500}}
-    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
-    text = json.dumps({**head, "nodes": [{"cpu": 1}], "jobs": [job]})
-    workload = parse(text, Workload, where="benchmark")
+    workload = make_workload(nodes=[{"cpu": 1}], jobs=[job])
     with tempfile.TemporaryDirectory() as data:
         policy = f"interrupted:at={part:g},interval=0.1"
         run = begin(workload, Path(data) / "w.yaml", policy, data=Path(data))

@@ -7,7 +7,6 @@ jobs receive between a job's submission and its end.
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 from statistics import fmean
@@ -16,13 +15,12 @@ from headway.bench.figure import Figure
 from headway.bench.local import undisturbed
 from headway.calibrate import calibrate
 from headway.core.model.decision import Move
-from headway.core.model.units import JobId
+from headway.core.model.units import JobId, Seconds
 from headway.demo import run_once
 from headway.errors import ConfigError
 from headway.papers.observed import MOVED, REBALANCED
 from headway.policy.registry import build
-from headway.report.run_timeline import RunTimeline, read_timeline, world_timeline
-from headway.report.step_function import Integral, total
+from headway.report.run_timeline import Integral, RunTimeline, read_timeline, world_timeline
 from headway.runtime import journal
 from headway.runtime.result import JobResult, Result
 from headway.runtime.run import Run
@@ -41,16 +39,8 @@ LONGEST = 40.0
 """Seconds; a job is not measured longer alone."""
 MEAN, WORST = 0.15, 0.25
 """Largest relative error of a prediction: mean over the repetitions, and at worst."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """Predicted or measured times of a run."""
-
-    mean_completion: float
-    makespan: float
-    mean_completion_delivered: float
-    makespan_delivered: float
+Times = dict[str, Seconds]
+"""Predicted or measured times of a run, by their names."""
 
 
 def bench_fidelity() -> list[Figure]:
@@ -77,7 +67,7 @@ def compare(source: Path, policy: str, repetitions: int = 5, seconds: float = 30
         found = _errors(policy.partition(":")[0], predicted, real)
         if moves or any(marks):
             default, _ = run_once(source, DEFAULT, data)
-            mean = fmean(r.mean_completion for r in real)
+            mean = fmean(r["mean completion"] for r in real)
             found += move_figures(moves, marks, mean / default.mean_completion_s)
     return found
 
@@ -91,28 +81,29 @@ def _predict(measured: Path, policy: str) -> tuple[Times, int]:
 
 def times(jobs: Sequence[JobResult], run: RunTimeline) -> Times:
     """Times of a run, elapsed and delivered."""
-    delivered = Integral(total(run.shares.values())).at
+    used = [Integral(line) for line in run.shares.values()]
+
+    def delivered(since: Seconds, until: Seconds) -> float:
+        return sum(job.at(until) - job.at(since) for job in used)
+
     first, last = min(j.submitted_s for j in jobs), max(j.finished_s for j in jobs)
-    return Times(
-        mean_completion=fmean(j.completion_s for j in jobs),
-        makespan=last - first,
-        mean_completion_delivered=fmean(
-            delivered(j.finished_s) - delivered(j.submitted_s) for j in jobs
-        ),
-        makespan_delivered=delivered(last) - delivered(first),
-    )
+    return {
+        "mean completion": fmean(j.completion_s for j in jobs),
+        "makespan": last - first,
+        "mean completion delivered": fmean(delivered(j.submitted_s, j.finished_s) for j in jobs),
+        "makespan delivered": delivered(first, last),
+    }
 
 
 def _errors(name: str, predicted: Times, real: Sequence[Times]) -> list[Figure]:
     """Errors of each prediction, relative to the measurement."""
     figures = []
-    for what in Times.__slots__:
-        value = getattr(predicted, what)
-        errors = [abs(value / getattr(r, what) - 1) for r in real]
-        label = f"{name}: {what.replace('_', ' ')}"
+    for what, value in predicted.items():
+        errors = [abs(value / r[what] - 1) for r in real]
+        label = f"{name}: {what}"
         figures += [
             Figure(f"{label}, predicted", value, "s"),
-            Figure(f"{label}, measured", fmean(getattr(r, what) for r in real), "s"),
+            Figure(f"{label}, measured", fmean(r[what] for r in real), "s"),
             Figure(f"{label}, relative error, mean", fmean(errors), "", MEAN),
             Figure(f"{label}, relative error, worst", max(errors), "", WORST),
         ]

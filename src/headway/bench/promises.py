@@ -10,11 +10,9 @@ from statistics import fmean
 from typing import Any
 
 from headway.bench.figure import Figure
-from headway.policy.registry import build
-from headway.sim.build import to_scenario
-from headway.sim.compare import in_parallel
-from headway.sim.driver import simulate
-from headway.spec.workload import Workload
+from headway.runtime.result import Result
+from headway.sim.compare import compare
+from headway.spec.workload import Workload, make_workload
 
 WORK = [40, 60, 90, 130, 200, 270]
 DEMAND = {"full": [1.0], "mixed": [1, 1, 1, 0.5, 0.2]}
@@ -63,73 +61,37 @@ ROWS = [
 # fmt: on
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """Figures over all seeds of a row."""
-
-    mean: float
-    worst_seed: float
-    makespan: float
-    slower: float
-    worst: float
-    beyond: float
-
-
 def bench_promises(first: int) -> list[Figure]:
     """Every row with 20 seeds from `first` on."""
-    figures = []
-    for row in ROWS:
-        found = evaluate(row, range(first, first + SEEDS))
-        name = f"{row.name}: "
-        figures += [
-            Figure(name + "mean completion against fair", found.mean, "x", row.mean),
-            Figure(name + "the same, worst seed", found.worst_seed, "x"),
-            Figure(name + "makespan against fair", found.makespan, "x", row.makespan + 1e-6),
-            Figure(name + "slower jobs", found.slower, "", row.slower),
-            Figure(name + f"jobs beyond {row.worst:g}", found.beyond, "", row.beyond),
-            Figure(name + "worst job", found.worst, "x"),
-        ]
-    return figures
+    return [figure for row in ROWS for figure in evaluate(row, range(first, first + SEEDS))]
 
 
 def workload(row: Row) -> Workload:
     drawn = {"work": WORK, "vary": 0.2, "demand": DEMAND[row.demand]}
-    return Workload.model_validate(
-        {
-            "apiVersion": "headway.dev/v1alpha1",
-            "kind": "Workload",
-            "arrivals": {"uniform": [0, 200], "jobs": row.jobs, "profile": drawn},
-            "sizes": row.sizes,
-        }
-    )
+    arrivals = {"uniform": [0, 200], "jobs": row.jobs, "profile": drawn}
+    return make_workload(arrivals=arrivals, sizes=row.sizes)
 
 
-def evaluate(row: Row, seeds: Sequence[int], policy: str = "headway") -> Outcome:
+def evaluate(row: Row, seeds: Sequence[int]) -> list[Figure]:
     """Run a row with all seeds in parallel processes."""
-    means, spans, ratios, slower = [], [], [], 0
-    for fair, ours in in_parallel(_run_seed, [(row, seed, policy) for seed in seeds]):
-        pairs = [(ours[n] - at, end - at) for n, (at, end) in fair.items()]
-        means.append(fmean(a for a, _ in pairs) / fmean(b for _, b in pairs))
-        spans.append(max(ours.values()) / max(end for _, end in fair.values()))
-        ratios += [a / b for a, b in pairs]
-        slower += sum(a > 1.01 * b + 1 for a, b in pairs)
-    return Outcome(
-        mean=fmean(means),
-        worst_seed=max(means),
-        makespan=fmean(spans),
-        slower=slower / len(ratios),
-        worst=max(ratios),
-        beyond=sum(r > row.worst for r in ratios) / len(ratios),
-    )
+    fair, ours = compare(workload(row), ["fair", "headway"], seeds)
+    pairs = list(zip(ours, fair, strict=True))
+    means = [a.mean_completion_s / b.mean_completion_s for a, b in pairs]
+    makespan = fmean(_end(a) / _end(b) for a, b in pairs)
+    jobs = [job for a, b in pairs for job in zip(a.per_job, b.per_job, strict=True)]
+    ratios = [x.completion_s / y.completion_s for x, y in jobs]
+    slower = sum(a.slower for a in ours) / len(jobs)
+    beyond = sum(ratio > row.worst for ratio in ratios) / len(jobs)
+    name = f"{row.name}: "
+    return [
+        Figure(name + "mean completion against fair", fmean(means), "x", row.mean),
+        Figure(name + "the same, worst seed", max(means), "x"),
+        Figure(name + "makespan against fair", makespan, "x", row.makespan + 1e-6),
+        Figure(name + "slower jobs", slower, "", row.slower),
+        Figure(name + f"jobs beyond {row.worst:g}", beyond, "", row.beyond),
+        Figure(name + "worst job", max(ratios), "x"),
+    ]
 
 
-def _run_seed(
-    row: Row, seed: int, policy: str
-) -> tuple[dict[str, tuple[float, float]], dict[str, float]]:
-    """Arrival and end of each job under fair sharing, and its end under the policy."""
-    scenario = to_scenario(workload(row), seed=seed)
-    fair, ours = (simulate(scenario, build(p)).finished for p in ("fair", policy))
-    return (
-        {j.arrival.id: (j.arrival.at, j.finished_at or 0.0) for j in fair},
-        {j.arrival.id: j.finished_at or 0.0 for j in ours},
-    )
+def _end(result: Result) -> float:
+    return max(j.finished_s for j in result.per_job)

@@ -13,20 +13,17 @@ def write_bench(to: Path, results: Sequence[dict[str, Any]], charts: Sequence[st
     """One section for each benchmark: its charts and its figures."""
     sections = []
     for result, chart in zip(results, charts, strict=True):
-        rows = [
-            [
-                f["name"],
-                f"{f['value']:.4g} {f['unit']}",
-                "" if f["bar"] is None else f"{f['bar']:g}",
-            ]
-            for f in result["figures"]
-        ]
+        rows = [_row(**figure) for figure in result["figures"]]
         figures = table(["figure", "value", "bar"], rows, numeric=(1, 2))
         about = f"{result['cores']} cores, score {result['score']:.2f} M/s."
         sections.append(Section(title=result["bench"], body=chart + figures, text=about))
     missed = [f["name"] for r in results for f in r["figures"] if not f["pass"]]
     lead = f"Missed: {', '.join(missed)}." if missed else "All bars are met."
     write_page(to, "Benchmarks", lead, sections)
+
+
+def _row(name: str, value: float, unit: str, bar: float | None, **_: Any) -> list[str]:
+    return [name, f"{value:.4g} {unit}", "" if bar is None else f"{bar:g}"]
 
 
 def growth_charts(figures: Sequence[Figure]) -> str:

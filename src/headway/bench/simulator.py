@@ -17,6 +17,7 @@ from headway.policy.registry import build
 from headway.runtime.journal import FileJournal
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
+from headway.sim.world import World
 
 
 def bench_sim(scale: float) -> list[Figure]:
@@ -59,15 +60,20 @@ def crowd(jobs: int, nodes: int, load: float = 0.9) -> Scenario:
     )
 
 
-def cpu_seconds(scenario: Scenario, journal: Path | None = None) -> float:
-    """CPU time of one simulation."""
+def timed(scenario: Scenario, policy: str, journal: Path | None = None) -> tuple[float, World]:
+    """CPU seconds of one simulation, and the resulting world."""
     gc.collect()
     book = FileJournal(journal, durable=False) if journal else None
+    made = build(policy)
     began = process_time()
-    simulate(scenario, build("fair"), journal=book)
+    world = simulate(scenario, made, journal=book)
     if book:
         book.close()
-    return process_time() - began
+    return process_time() - began, world
+
+
+def cpu_seconds(scenario: Scenario, journal: Path | None = None) -> float:
+    return timed(scenario, "fair", journal)[0]
 
 
 def peak_memory() -> float:

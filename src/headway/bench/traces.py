@@ -1,14 +1,12 @@
 """Simulation of traces of real clusters: CPU time and completion times. Files are found by name."""
 
-import gc
 from pathlib import Path
 from statistics import fmean
 from time import process_time
 
 from headway.bench.figure import Figure
+from headway.bench.simulator import timed
 from headway.errors import ConfigError
-from headway.policy.registry import build
-from headway.sim.driver import simulate
 from headway.sim.scenario import Scenario
 from headway.sim.trace_import import Cluster, read_trace
 from headway.sim.world import World
@@ -70,11 +68,8 @@ def _best(scenario: Scenario, policy: str, scale: float, runs: int = 3) -> tuple
     """The shortest CPU time of a few runs, and the resulting world."""
     best = float("inf")
     for _ in range(runs):
-        gc.collect()
-        made = build(policy)
-        began = process_time()
-        world = simulate(scenario, made)
-        best = min(best, process_time() - began)
+        took, world = timed(scenario, policy)
+        best = min(best, took)
     return best * scale, world
 
 

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from statistics import fmean
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import Field, model_validator
@@ -15,29 +15,6 @@ from headway.papers.experiments import Experiment, Load, Setting
 from headway.papers.measures import MEASURES, NO_CHANGE, SLOPE, Runs, slope
 from headway.spec.base_model import Strict
 
-WHY = {
-    "full": "the jobs fill the node from start to end, so fair sharing's makespan is already the "
-    "sum of their work and no policy can be shorter",
-    "listener": "Algorithm 2 reacts to an arrival at once and keeps the other jobs at their floor "
-    "until the interval ends, so a longer interval helps the new job more; the published gains "
-    "shrink instead, which the paper does not explain",
-    "growth": "CPU given to one job is taken from another, and growth says little about how much "
-    "work either has left: at least as many jobs lose as gain",
-    "sizes": "the job sizes that give the published means of E-S1 and E-S6 give far more here, so "
-    "these runs cannot have had the same sizes",
-    "even": "the default scheduler counts pods and so spreads similar jobs evenly; a converged job "
-    "asks to move only if two others on its node still grow, which is rare here (never in E-S1), "
-    "and the possible gain is small",
-    "moves": "a converged job that moves still needs the rest of its work and takes the CPU from "
-    "the jobs on its new node: the fullest node is relieved, the mean hardly changes",
-    "rule": "the placement rule is our reconstruction, and FlowCon's limits leave CPU unused on "
-    "every node",
-    "waits": "the jobs are similar in size, so running all of them at once on few workers is no "
-    "better than running them one after another on many",
-    "much": "the gain depends on how much pod-by-pod placement loses, and so on arrivals, sizes, "
-    "machines and the duration of a deadlock, none of which is published",
-}
-"""The known reasons for a miss."""
 Verdict = Literal["agrees", "misses", "open"]
 """`open`: the claim compares with an experiment that was not run."""
 Published = float | tuple[float, float] | str
@@ -116,7 +93,7 @@ class Claim(Strict):
     agrees: Rule
     given: bool = False
     why: str = ""
-    """A key of `WHY`."""
+    """A key of `reasons`."""
 
     def arm_in(self, experiment: Experiment) -> str:
         if self.arm or self.at == "baseline":
@@ -152,16 +129,30 @@ class Publication(Strict):
 
 
 @cache
-def published() -> dict[str, Publication]:
+def _file() -> dict[str, Any]:
     text = (files("headway") / "data" / "published.yaml").read_text(encoding="utf-8")
-    loaded = yaml.load(text, Loader=yaml.CSafeLoader)
-    return {name: Publication.model_validate(given) for name, given in loaded.items()}
+    return dict(yaml.load(text, Loader=yaml.CSafeLoader))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def reasons() -> dict[str, str]:
+    """The known reasons for a miss."""
+    return dict(_file()["reasons"])
+
+
+def remarks() -> list[str]:
+    """Paragraphs on the claims about single-replica jobs."""
+    return [text.format(**reasons()) for text in _file()["remarks"]]
+
+
+@cache
+def published() -> dict[str, Publication]:
+    """The publications by experiment."""
+    given = {name: one for name, one in _file().items() if name.startswith("E-")}
+    return {name: Publication.model_validate(one) for name, one in given.items()}
+
+
+@dataclass(frozen=True, slots=True)
 class JudgedClaim:
-    """A published claim with our values."""
-
     claim: Claim
     arm: str
     against: str
@@ -174,8 +165,7 @@ class JudgedClaim:
 
     @property
     def why(self) -> str:
-        """The known reason for a miss."""
-        return WHY.get(self.claim.why, "") if self.verdict == "misses" else ""
+        return reasons().get(self.claim.why, "") if self.verdict == "misses" else ""
 
 
 def judge(claim: Claim, runs: Runs, others: Mapping[str, Runs]) -> JudgedClaim:
@@ -190,15 +180,8 @@ def judge(claim: Claim, runs: Runs, others: Mapping[str, Runs]) -> JudgedClaim:
     verdict = rule.judge(claim.published, ours, other)
     if verdict == "agrees" and without:
         verdict = rule.judge(claim.published, without, other)
-    return JudgedClaim(
-        claim=claim,
-        arm=claim.arm_in(e),
-        against=claim.against or e.baseline,
-        load=load,
-        ours=ours,
-        without_deadlock=without,
-        verdict=verdict,
-    )
+    against = claim.against or e.baseline
+    return JudgedClaim(claim, claim.arm_in(e), against, load, ours, without, verdict)
 
 
 def measure(claim: Claim, runs: Runs, load: Load) -> list[float]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.errors import UnknownName
 from headway.spec.catalogue import catalogue
-from headway.spec.workload import Workload
+from headway.spec.workload import Workload, make_workload
 
 OURS = "headway"
 """An arm of every single-replica experiment, beside those of its paper."""
@@ -103,11 +103,6 @@ def select(names: Iterable[str]) -> list[Experiment]:
     return [e for name, e in known.items() if not wanted or name in wanted]
 
 
-def _workload(name: str, **fields: Any) -> Workload:
-    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload", "name": name}
-    return Workload.model_validate({**head, "costs": catalogue()["costs"], **fields})
-
-
 # -- single-replica jobs that share CPU ----------------------------------------------------------
 
 
@@ -117,13 +112,10 @@ def _single(name: str, given: dict[str, Any]) -> Experiment:
     arms = [given["baseline"]]
     for policy in policies:
         arms += [*(paper_arm(policy, s) for s in settings or (None,)), policy]
+    fields = {"name": name, "pool": given["pool"], "nodes": given["nodes"], "jobs": _jobs(given)}
     return Experiment(
         id=name,
-        workloads={
-            None: _workload(
-                name, pool=given["pool"], nodes=given["nodes"], jobs=_jobs(given), **arrivals
-            )
-        },
+        workloads={None: make_workload(**fields, costs=catalogue()["costs"], **arrivals)},
         arms=(*arms, OURS),
         policies=policies,
         settings=settings,
@@ -167,12 +159,13 @@ def _trace(name: str, renamed: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _distributed(name: str, given: dict[str, Any]) -> Experiment:
-    nodes, arrivals = [{"name": "node", **given["nodes"]}], given["arrivals"]
+    arrivals, costs = given["arrivals"], catalogue()["costs"]
+    fields = {"name": name, "costs": costs, "nodes": [{"name": "node", **given["nodes"]}]}
     drawn = {"jobs": arrivals["jobs"], "checkpoint": "sdk", "profile": _profile(given["job"])}
     return Experiment(
         id=name,
         workloads={
-            load: _workload(name, nodes=nodes, arrivals={"load": load, **drawn})
+            load: make_workload(**fields, arrivals={"load": load, **drawn})
             for load in arrivals["poisson_load"]
         },
         arms=DISTRIBUTED_ARMS,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, linear_regression
 
 from headway.core.model.units import Seconds
 from headway.papers.experiments import Experiment, Load
@@ -14,8 +14,6 @@ NO_CHANGE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """The results of an experiment."""
-
     experiment: Experiment
     results: dict[Load, dict[str, list[Result]]]
     """By load and arm, in the order of the seeds."""
@@ -45,12 +43,8 @@ def job_changes(ours: Result, theirs: Result) -> list[float]:
     return [change(a.completion_s, b.completion_s) for a, b in pairs]
 
 
-def count_better(ours: Result, theirs: Result) -> int:
-    return sum(c < -NO_CHANGE for c in job_changes(ours, theirs))
-
-
-def count_worse(ours: Result, theirs: Result) -> int:
-    return sum(c > NO_CHANGE for c in job_changes(ours, theirs))
+def count_better(changes: Iterable[float]) -> int:
+    return sum(c < -NO_CHANGE for c in changes)
 
 
 def overlap(jobs: Iterable[JobResult]) -> Seconds:
@@ -67,13 +61,11 @@ def slope(runs: Runs, alpha: float | None, jobs: Sequence[str]) -> list[float]:
     e, arms = runs.experiment, runs.results[None]
     alpha = e.settings[0][0] if alpha is None else alpha
     intervals = [s[1] for s in e.settings if s[0] == alpha]
-    middle = fmean(intervals)
-    spread = sum((i - middle) ** 2 for i in intervals)
     slopes = []
     for seed, base in enumerate(arms[e.baseline]):
         ours = [arms[e.paper_arm((alpha, i))][seed] for i in intervals]
         by = [_job_change(one, base, jobs) for one in ours]
-        slopes.append(sum((i - middle) * c for i, c in zip(intervals, by, strict=True)) / spread)
+        slopes.append(linear_regression(intervals, by).slope)
     return slopes
 
 
@@ -120,7 +112,7 @@ MEASURES: dict[str, Measure] = {
     "gpu_useful_change": _change("gpu_useful"),
     "job_s": lambda a, b, jobs: _named(a, jobs)[0].completion_s,
     "job_change": _job_change,
-    "better": lambda a, b, jobs: count_better(a, b),
+    "better": lambda a, b, jobs: count_better(job_changes(a, b)),
     "better_by_s": _mean_difference(-1),
     "worse_by_s": _mean_difference(1),
     "best_change": lambda a, b, jobs: min(job_changes(a, b)),

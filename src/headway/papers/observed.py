@@ -15,7 +15,7 @@ from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Move, Plan
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import JobId, NodeId, Seconds
-from headway.report.step_function import Integral
+from headway.report.run_timeline import Integral
 from headway.runtime.journal import Journal
 from headway.sim import timeline
 from headway.sim.curve import Log

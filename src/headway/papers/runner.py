@@ -1,6 +1,6 @@
 """Run the papers' experiments: every arm on the same jobs, seed by seed."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headway.papers.claims import JudgedClaim, Publication, judge, published
@@ -10,17 +10,13 @@ from headway.papers.observed import MoveJournal, ObservedRun, observe
 from headway.policy.registry import build
 from headway.runtime.result import Result
 from headway.sim.build import to_scenario
-from headway.sim.compare import in_parallel
+from headway.sim.compare import Progress, in_parallel
 from headway.sim.driver import simulate
 from headway.sim.summary import summary
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """An experiment with its results and judged claims."""
-
     experiment: Experiment
     publication: Publication
     runs: Runs
@@ -58,7 +54,11 @@ def reproduce(
         results[name, load, seed] = found
         observed[name] |= seen
         progress(done, len(tasks))
-    runs = {e.id: _by_arm(e, results, seeds) for e in experiments}
+    runs = {e.id: Runs(e, {}) for e in experiments}
+    for e in experiments:
+        for load in e.workloads:
+            by_arm = zip(*(results[e.id, load, seed] for seed in seeds), strict=True)
+            runs[e.id].results[load] = dict(zip(e.arms, map(list, by_arm), strict=True))
     known = published() if publications is None else publications
     return [
         Reproduction(
@@ -70,18 +70,6 @@ def reproduce(
         )
         for e in experiments
     ]
-
-
-def _by_arm(
-    e: Experiment, results: Mapping[tuple[str, Load, int], list[Result]], seeds: Sequence[int]
-) -> Runs:
-    return Runs(
-        e,
-        {
-            load: {arm: [results[e.id, load, s][i] for s in seeds] for i, arm in enumerate(e.arms)}
-            for load in e.workloads
-        },
-    )
 
 
 SeedRun = tuple[str, Load, int, list[Result], dict[str, ObservedRun]]

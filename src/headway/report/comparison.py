@@ -7,10 +7,12 @@ from statistics import fmean
 from headway import __version__
 from headway.core.model.units import Cores, JobId
 from headway.policy.registry import build
-from headway.report.charts.plots import Series, Span, bars, gantt, lines, stack
+from headway.report.charts.bars import bars
+from headway.report.charts.gantt import Span, gantt
+from headway.report.charts.plots import Series, lines, stack
 from headway.report.page import Section, table, write_page
 from headway.report.run_timeline import RunTimeline, world_timeline
-from headway.runtime.result import JobResult, Result, over_seeds
+from headway.runtime.result import Result, over_seeds
 from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
 from headway.sim.timeline import Line, Stay
@@ -126,13 +128,10 @@ def _row(results: Sequence[Result]) -> list[str]:
 
 
 def completion_chart(results: Sequence[Result]) -> str:
-    names = [_label(j) for j in results[0].per_job]
+    jobs = results[0].per_job
+    names = [j.name + f" ({j.outcome})" * (j.outcome != "succeeded") for j in jobs]
     series = {r.policy: [j.completion_s for j in r.per_job] for r in results}
     return bars(names, series, y="completion time (s)", baseline=results[0].policy)
-
-
-def _label(job: JobResult) -> str:
-    return job.name if job.outcome == "succeeded" else f"{job.name} ({job.outcome})"
 
 
 def run_charts(run: RunTimeline) -> str:
@@ -142,11 +141,7 @@ def run_charts(run: RunTimeline) -> str:
         cpu_chart(run.jobs, run.shares, run.cores),
         gantt(spans(run.jobs, stays), x="time (s)", rows=run.nodes, title="Jobs on nodes"),
     ]
-    losses = [
-        Series(name=name, points=run.values[name], colour=i)
-        for i, name in enumerate(run.jobs)
-        if run.values.get(name)
-    ]
+    losses = _series(run.jobs, run.values)
     if losses and len(run.jobs) <= MOST_CURVES:
         drawn.append(lines(losses, x="time (s)", y="loss", title="Loss"))
     return "".join(drawn)
@@ -160,26 +155,20 @@ def cpu_chart(
     title: str = "CPU by job",
     height: int = 300,
 ) -> str:
-    """Stacked areas; the colour of a job is its index in `jobs`."""
-    series = [
-        Series(name=name, points=shares[name], colour=i)
-        for i, name in enumerate(jobs)
-        if name in shares
-    ]
+    series = _series(jobs, shares)
     return stack(series, x="time (s)", y="cores", title=title, capacity=cores, height=height)
 
 
+def _series(jobs: Sequence[JobId], given: Mapping[JobId, Line]) -> list[Series]:
+    """The lines of the jobs; the colour of a job is its index in `jobs` in every chart."""
+    known = [(i, name) for i, name in enumerate(jobs) if given.get(name)]
+    return [Series(name=name, points=given[name], colour=i) for i, name in known]
+
+
 def spans(jobs: Sequence[JobId], stays: Iterable[tuple[Stay, str]]) -> list[Span]:
-    """Stays with their marks as bars of a Gantt chart; colours as in `cpu_chart`."""
+    """Stays with their marks as bars of a Gantt chart."""
     colour = {name: i for i, name in enumerate(jobs)}
     return [
-        Span(
-            row=stay.node,
-            since=stay.since,
-            until=stay.until,
-            label=stay.job,
-            colour=colour[stay.job],
-            mark=mark,
-        )
-        for stay, mark in stays
+        Span(row=s.node, since=s.since, until=s.until, label=s.job, colour=colour[s.job], mark=mark)
+        for s, mark in stays
     ]

@@ -3,17 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from headway.core.model.decision import (
-    Failed,
-    Move,
-    Outcome,
-    Place,
-    Refused,
-    Scale,
-    SetShare,
-    Suspend,
-    job_of,
-)
+from headway.core.model import decision
+from headway.core.model.decision import Failed, Outcome, Refused, job_of
 from headway.core.model.units import Seconds
 from headway.errors import UnknownName
 from headway.runtime import journal
@@ -59,17 +50,16 @@ def _outcome(at: Seconds, outcome: Outcome) -> Event:
     return Event(at, describe(outcome.decision), outcome.decision.reason)
 
 
-def describe(decision: Any) -> str:
-    match decision:
-        case SetShare(limit=limit, weight=weight):
+def describe(made: decision.Decision) -> str:
+    match made:
+        case decision.SetShare(limit=limit, weight=weight):
             ceiling = "" if limit is None else f", limit {limit:.2f} cores"
             return f"weight {weight:.3g}{ceiling}"
-        case Place(where=where):
+        case decision.Place(where=where):
             return f"place on {', '.join(dict.fromkeys(node for _, node in where))}"
-        case Move(to=to):
+        case decision.Move(to=to):
             return f"move to {to}"
-        case Scale(add=add, remove=remove):
+        case decision.Scale(add=add, remove=remove):
             return f"scale: add {len(add)}, remove {len(remove)}"
-        case _:
-            assert isinstance(decision, Suspend)  # noqa: S101 - for the type checker
+        case decision.Suspend():
             return "suspend"

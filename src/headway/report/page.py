@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headway.errors import ConfigError
-from headway.report.charts.labels import escape
+from headway.report.charts.elements import escape
 from headway.report.charts.style import FONT, STYLE
 
 _LAYOUT = f"""
@@ -110,11 +110,8 @@ def write_page(
 
 def _cell(tag: str, text: str, *, number: bool, best: bool = False) -> str:
     css = " ".join(["number"] * number + ["best"] * best)
-    return f'<{tag} class="{css}">{escape(text)}</{tag}>' if css else _plain(tag, text)
-
-
-def _plain(tag: str, text: str) -> str:
-    return f"<{tag}>{escape(text)}</{tag}>"
+    opening = f'{tag} class="{css}"' if css else tag
+    return f"<{opening}>{escape(text)}</{tag}>"
 
 
 def _contents(sections: Sequence[Section]) -> str:

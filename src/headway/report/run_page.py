@@ -12,15 +12,13 @@ from headway.core.model.job import Estimate, Expected, JobSpec
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Resources
 from headway.errors import ConfigError
-from headway.policy.registry import build
 from headway.report.comparison import describe_change, lead, run_charts, summary_sections
 from headway.report.page import Section, table, write_page
 from headway.report.run_timeline import RunTimeline, read_timeline
 from headway.runtime.result import JobResult, Result, from_json
 from headway.runtime.run_directory import RunDirectory
-from headway.sim.driver import simulate
+from headway.sim.compare import run_all
 from headway.sim.scenario import Arrival, Scenario
-from headway.sim.summary import summary
 
 
 def read_json(folder: RunDirectory) -> dict[str, Any]:
@@ -95,8 +93,7 @@ def estimate_gain(folder: RunDirectory) -> str:
     if not done:
         return "No observed job finished, so there is nothing to compare."
     scenario = measured_scenario(seen, done)
-    fair = summary(simulate(scenario, build("fair")), "fair", None)
-    ours = summary(simulate(scenario, build(result.policy)), result.policy, fair)
+    fair, ours = run_all(scenario, ["fair", result.policy])
     change = describe_change(ours.mean_completion_s / fair.mean_completion_s)
     losers = f"{ours.slower} of {ours.jobs} jobs" if ours.slower else "no job"
     return (
@@ -109,20 +106,12 @@ def measured_scenario(seen: RunTimeline, jobs: list[JobResult]) -> Scenario:
     """A scenario with the measured work and demand of each job."""
     arrivals = []
     for job in sorted(jobs, key=lambda j: j.submitted_s):
-        line = seen.shares[JobId(job.name)]
+        name, at, steps = JobId(job.name), job.submitted_s, max(job.steps, 1.0)
+        line = seen.shares[name]
         work = max(0.01, sum(cores * (b - a) for (a, cores), (b, _) in pairwise(line)))
         demand = min(seen.cores, max(0.01, *(cores for _, cores in line)))
         known = Expected(work=Estimate(value=work), demand=demand)
-        spec = JobSpec(expected=known, total_steps=max(job.steps, 1.0))
-        arrivals.append(
-            Arrival(
-                id=JobId(job.name),
-                at=job.submitted_s,
-                spec=spec,
-                work=work,
-                demand=demand,
-                steps=max(job.steps, 1.0),
-            )
-        )
+        spec = JobSpec(expected=known, total_steps=steps)
+        arrivals.append(Arrival(id=name, at=at, spec=spec, work=work, demand=demand, steps=steps))
     node = Node(id=NodeId("machine"), capacity=Resources(cpu=seen.cores, memory=2.0**40))
     return Scenario(nodes=(node,), jobs=tuple(arrivals))

@@ -1,7 +1,9 @@
 """The timeline of a simulated or real run: CPU shares, stays on nodes, reported values."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 from headway.core.model.job import Phase
@@ -23,6 +25,22 @@ class RunTimeline:
     shares: dict[JobId, Line]
     stays: list[Stay]
     values: dict[JobId, Line]
+
+
+class Integral:
+    """The integral of a step function from its first time to any later one."""
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        areas = (value * (b - a) for (a, value), (b, _) in pairwise(line))
+        self._sums = list(accumulate(areas, initial=0.0))
+
+    def at(self, moment: Seconds) -> float:
+        i = bisect_right(self._line, moment, key=lambda point: point[0]) - 1
+        if i < 0:
+            return 0.0
+        since, value = self._line[i]
+        return self._sums[i] + value * (moment - since)
 
 
 def world_timeline(world: World) -> RunTimeline:
@@ -90,8 +108,7 @@ def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
 
     def close(name: ReplicaId, at: Seconds) -> None:
         since, node, moved = open_.pop(name)
-        job = name.job
-        found.append(Stay(job, node, since, at, moved_in=moved))
+        found.append(Stay(name.job, node, since, at, moved_in=moved))
 
     for cycle in cycles:
         at, seen = cycle["at_s"], cycle["seen"]

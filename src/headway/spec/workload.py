@@ -210,6 +210,12 @@ class FailureSpec(Strict):
         return self
 
 
+def make_workload(**fields: Any) -> "Workload":
+    """Return a workload from the fields of its file, which have no header."""
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
+    return Workload.model_validate(head | fields)
+
+
 class Workload(Strict):
     api_version: Annotated[Literal["headway.dev/v1alpha1"], Field(alias="apiVersion")]
     kind: Literal["Workload"]

@@ -58,13 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     add, count = parser.add_argument, _at_least(1)
     add("--steps", type=count, required=True, metavar="N", help="total number of steps")
     add("--batches", type=count, default=10, metavar="K", help="updates per step (%(default)s)")
-    add(
-        "--seed",
-        type=_at_least(0),
-        default=0,
-        metavar="S",
-        help="seed of data and weights (0)",
-    )
+    add("--seed", type=_at_least(0), default=0, metavar="S", help="seed of data and weights (0)")
     add("--demand", type=_fraction, default=1.0, metavar="D", help="fraction of a core to use (1)")
     add("--save-every", type=count, default=0, metavar="M", help="steps between checkpoints")
     return parser

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.random import Generator
 
 from headway.trainings.data import TAGS, balances
-from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, flat, layer
+from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, flat, layer, linear
 
 
 class BiRNN:
@@ -12,14 +12,11 @@ class BiRNN:
         self, rng: Generator, *, length: int = 32, size: int = 48, hidden: int = 48
     ) -> None:
         self._length, self._size, self._hidden = length, size, hidden
-        self.params: Arrays = {
-            "past.w": dense(rng, 1 + hidden, hidden),
-            "past.b": np.zeros(hidden),
-            "future.w": dense(rng, 1 + hidden, hidden),
-            "future.b": np.zeros(hidden),
-            "tag.w": dense(rng, 2 * hidden, TAGS),
-            "tag.b": np.zeros(TAGS),
-        }
+        self.params: Arrays = (
+            dense(rng, "past", 1 + hidden, hidden)
+            | dense(rng, "future", 1 + hidden, hidden)
+            | dense(rng, "tag", 2 * hidden, TAGS)
+        )
 
     def batch(self, rng: Generator) -> Batch:
         return balances(rng, self._length, self._size)
@@ -30,13 +27,13 @@ class BiRNN:
         before, past = self._forward("past", values)
         after, future = self._forward("future", values[::-1])
         states = flat(np.concatenate([past, future[::-1]], axis=2))
-        loss, d_logits = cross_entropy(states @ p["tag.w"] + p["tag.b"], tags.ravel())
+        loss, d_logits = cross_entropy(linear(p, "tag", states), tags.ravel())
         d_states = (d_logits @ p["tag.w"].T).reshape(*values.shape, 2 * n)
         d_past = self._backward("past", past, d_states[..., :n])
         d_future = self._backward("future", future, d_states[::-1, :, n:])
         return loss, (
-            layer("past", flat(before), flat(d_past))
-            | layer("future", flat(after), flat(d_future))
+            layer("past", before, d_past)
+            | layer("future", after, d_future)
             | layer("tag", states, d_logits)
         )
 
@@ -48,7 +45,7 @@ class BiRNN:
         for t in range(len(values)):
             if t:
                 entered[t, :, 1:] = states[t - 1]
-            states[t] = np.tanh(entered[t] @ self.params[f"{way}.w"] + self.params[f"{way}.b"])
+            states[t] = np.tanh(linear(self.params, way, entered[t]))
         return entered, states
 
     def _backward(self, way: str, states: Array, d_states: Array) -> Array:

@@ -7,33 +7,24 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.random import Generator
 
-from headway.trainings.data import CLASSES, SIDE, add_noise, digits
-from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, flat, layer
+from headway.trainings.data import CLASSES, IMAGES, SIDE, add_noise, digits
+from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, layer, linear
 
 WIDTH, STRIDE = 3, 2
 
 
 class CNN:
     def __init__(
-        self,
-        rng: Generator,
-        *,
-        images: int = 2048,
-        size: int = 100,
-        first: int = 12,
-        second: int = 24,
+        self, rng: Generator, *, size: int = 100, first: int = 12, second: int = 24
     ) -> None:
-        drawn, self._labels = digits(rng, images)
+        drawn, self._labels = digits(rng, IMAGES)
         self._images, self._size = drawn[..., None], size
         places = (SIDE // STRIDE**2) ** 2
-        self.params: Arrays = {
-            "first.w": dense(rng, WIDTH**2, first),
-            "first.b": np.zeros(first),
-            "second.w": dense(rng, WIDTH**2 * first, second),
-            "second.b": np.zeros(second),
-            "class.w": dense(rng, places * second, CLASSES),
-            "class.b": np.zeros(CLASSES),
-        }
+        self.params: Arrays = (
+            dense(rng, "first", WIDTH**2, first)
+            | dense(rng, "second", WIDTH**2 * first, second)
+            | dense(rng, "class", places * second, CLASSES)
+        )
 
     def batch(self, rng: Generator) -> Batch:
         chosen = rng.integers(len(self._images), size=self._size)
@@ -43,17 +34,17 @@ class CNN:
         images, labels = batch
         p = self.params
         first_rows = patches(images)
-        first = np.maximum(first_rows @ p["first.w"] + p["first.b"], 0)
+        first = np.maximum(linear(p, "first", first_rows), 0)
         second_rows = patches(first)
-        second = np.maximum(second_rows @ p["second.w"] + p["second.b"], 0)
+        second = np.maximum(linear(p, "second", second_rows), 0)
         features = second.reshape(len(images), -1)
-        loss, d_logits = cross_entropy(features @ p["class.w"] + p["class.b"], labels)
+        loss, d_logits = cross_entropy(linear(p, "class", features), labels)
 
         d_second = (d_logits @ p["class.w"].T).reshape(second.shape) * (second > 0)
         d_first = scatter(d_second @ p["second.w"].T, first.shape) * (first > 0)
         return loss, (
-            layer("first", flat(first_rows), flat(d_first))
-            | layer("second", flat(second_rows), flat(d_second))
+            layer("first", first_rows, d_first)
+            | layer("second", second_rows, d_second)
             | layer("class", features, d_logits)
         )
 

@@ -9,6 +9,8 @@ from numpy.random import Generator
 from headway.trainings.model import Array, Labels
 
 SIDE = 16
+IMAGES = 2048
+"""Images of digits that a model is trained on."""
 CLASSES = 10
 LETTERS = " abcdefghijklmnopqrstuvwxyz"
 TAGS = 8

@@ -4,29 +4,29 @@ import numpy as np
 from numpy.random import Generator
 
 from headway.trainings.data import LETTERS, text, windows
-from headway.trainings.model import Array, Arrays, Batch, cross_entropy, dense, flat, layer, sigmoid
+from headway.trainings.model import (
+    Array,
+    Arrays,
+    Batch,
+    cross_entropy,
+    dense,
+    layer,
+    linear,
+    sigmoid,
+)
 
 
 class GRU:
     def __init__(
-        self,
-        rng: Generator,
-        *,
-        letters: int = 40_000,
-        length: int = 24,
-        size: int = 32,
-        hidden: int = 48,
+        self, rng: Generator, *, length: int = 24, size: int = 32, hidden: int = 48
     ) -> None:
-        self._text = text(rng, letters)
+        self._text = text(rng, 40_000)
         self._length, self._size, self._hidden = length, size, hidden
-        self.params: Arrays = {
-            "input.w": dense(rng, len(LETTERS), 3 * hidden),
-            "input.b": np.zeros(3 * hidden),
-            "state.w": dense(rng, hidden, 3 * hidden),
-            "state.b": np.zeros(3 * hidden),
-            "letter.w": dense(rng, hidden, len(LETTERS)),
-            "letter.b": np.zeros(len(LETTERS)),
-        }
+        self.params: Arrays = (
+            dense(rng, "input", len(LETTERS), 3 * hidden)
+            | dense(rng, "state", hidden, 3 * hidden)
+            | dense(rng, "letter", hidden, len(LETTERS))
+        )
 
     def batch(self, rng: Generator) -> Batch:
         return (windows(rng, self._text, self._length + 1, self._size),)
@@ -35,14 +35,14 @@ class GRU:
         (letters,) = batch
         p = self.params
         states, kept = self._forward(p["input.w"][letters[:-1]] + p["input.b"])
-        read = flat(states[1:])
-        loss, d_logits = cross_entropy(read @ p["letter.w"] + p["letter.b"], letters[1:].ravel())
+        read = states[1:].reshape(-1, self._hidden)
+        loss, d_logits = cross_entropy(linear(p, "letter", read), letters[1:].ravel())
         d_states = (d_logits @ p["letter.w"].T).reshape(states[1:].shape)
         d_input, d_recurrent = self._backward(states, kept, d_states)
         one_hot = np.eye(len(LETTERS))[letters[:-1].ravel()]
         return loss, (
-            layer("input", one_hot, flat(d_input))
-            | layer("state", flat(states[:-1]), flat(d_recurrent))
+            layer("input", one_hot, d_input)
+            | layer("state", states[:-1], d_recurrent)
             | layer("letter", read, d_logits)
         )
 
@@ -52,7 +52,7 @@ class GRU:
         n = self._hidden
         states, kept = np.zeros((steps + 1, size, n)), np.empty((steps, size, 4 * n))
         for t in range(steps):
-            recurrent = states[t] @ self.params["state.w"] + self.params["state.b"]
+            recurrent = linear(self.params, "state", states[t])
             gates = sigmoid(entered[t, :, : 2 * n] + recurrent[:, : 2 * n])
             keep, reset, old = gates[:, :n], gates[:, n:], recurrent[:, 2 * n :]
             new = np.tanh(entered[t, :, 2 * n :] + reset * old)

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.random import Generator
 
 from headway.trainings.data import waves
-from headway.trainings.model import Array, Arrays, Batch, dense, flat, layer, sigmoid
+from headway.trainings.model import Array, Arrays, Batch, dense, layer, linear, sigmoid
 
 
 class LSTM:
@@ -12,13 +12,9 @@ class LSTM:
         self, rng: Generator, *, length: int = 24, size: int = 32, hidden: int = 40
     ) -> None:
         self._length, self._size, self._hidden = length, size, hidden
-        forgets = np.arange(4 * hidden) // hidden == 1
-        self.params: Arrays = {
-            "gates.w": dense(rng, 1 + hidden, 4 * hidden),
-            "gates.b": forgets.astype(np.float64),  # forget gates start open
-            "value.w": dense(rng, hidden, 1),
-            "value.b": np.zeros(1),
-        }
+        gates = dense(rng, "gates", 1 + hidden, 4 * hidden)
+        gates["gates.b"][hidden : 2 * hidden] = 1.0  # forget gates start open
+        self.params: Arrays = gates | dense(rng, "value", hidden, 1)
 
     def batch(self, rng: Generator) -> Batch:
         return (waves(rng, self._length + 1, self._size),)
@@ -27,14 +23,11 @@ class LSTM:
         (values,) = batch
         p = self.params
         entered, memories, gates, states = self._forward(values[:-1])
-        error = states @ p["value.w"] + p["value.b"] - values[1:, :, None]
+        error = linear(p, "value", states) - values[1:, :, None]
         loss = float(np.mean(error**2))
         d_value = 2 * error / error.size
         d_gates = self._backward(memories, gates, d_value @ p["value.w"].T)
-        return loss, (
-            layer("gates", flat(entered), flat(d_gates))
-            | layer("value", flat(states), flat(d_value))
-        )
+        return loss, (layer("gates", entered, d_gates) | layer("value", states, d_value))
 
     def _forward(self, values: Array) -> tuple[Array, Array, Array, Array]:
         """Return input, memory (with the initial zero), gates and state of each step."""
@@ -45,7 +38,7 @@ class LSTM:
         for t in range(steps):
             if t:
                 entered[t, :, 1:] = states[t - 1]
-            sums = entered[t] @ self.params["gates.w"] + self.params["gates.b"]
+            sums = linear(self.params, "gates", entered[t])
             gates[t, :, : 3 * n] = sigmoid(sums[:, : 3 * n])
             gates[t, :, 3 * n :] = np.tanh(sums[:, 3 * n :])
             take, keep, show, new = np.split(gates[t], 4, axis=1)

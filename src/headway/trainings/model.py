@@ -1,10 +1,13 @@
 """The interface of models, and functions that several of them use."""
 
+from importlib import import_module
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+
+from headway.trainings import MODELS
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -23,14 +26,26 @@ class Model(Protocol):
     def loss_and_grads(self, batch: Batch) -> tuple[float, Arrays]: ...
 
 
-def dense(rng: Generator, inputs: int, outputs: int) -> Array:
-    """Return initial weights that preserve the variance of the inputs."""
-    return np.asarray(rng.standard_normal((inputs, outputs)) / np.sqrt(inputs))
+def create(name: str, rng: Generator) -> Model:
+    """Return a model with data and initial weights from the generator."""
+    model: Model = getattr(import_module(f"headway.trainings.{name}"), MODELS[name])(rng)
+    return model
+
+
+def dense(rng: Generator, name: str, inputs: int, outputs: int, scale: float = 1.0) -> Arrays:
+    """Return initial weights of a layer; with scale 1 they preserve the variance of the inputs."""
+    weights = scale * (rng.standard_normal((inputs, outputs)) / np.sqrt(inputs))
+    return {f"{name}.w": weights, f"{name}.b": np.zeros(outputs)}
+
+
+def linear(params: Arrays, name: str, entered: Array) -> Array:
+    return np.asarray(entered @ params[f"{name}.w"] + params[f"{name}.b"])
 
 
 def layer(name: str, entered: Array, change: Array) -> Arrays:
-    """Return the gradients of `entered @ w + b`, given the gradient `change` of its output."""
-    return {f"{name}.w": entered.T @ change, f"{name}.b": change.sum(axis=0)}
+    """Return the gradients of `linear`, given the gradient `change` of its output."""
+    rows, changes = flat(entered), flat(change)
+    return {f"{name}.w": rows.T @ changes, f"{name}.b": changes.sum(axis=0)}
 
 
 def sigmoid(x: Array) -> Array:

@@ -3,16 +3,16 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from headway.errors import ConfigError
-from headway.trainings import MODELS
+from headway.sdk import Run
 from headway.trainings.adam import Adam
+from headway.trainings.model import create
 from headway.trainings.stop import Stop
 
 DONE, TERMINATED = 0, 143
@@ -27,29 +27,11 @@ class Recipe:
     seed: int = 0
 
 
-class Checkpoint(Protocol):
-    @property
-    def folder(self) -> Path: ...
-
-
-class Run(Protocol):
-    """The part of the SDK's run that is used here."""
-
-    @property
-    def latest(self) -> Checkpoint | None: ...
-
-    def report(self, step: int, *, loss: float) -> object: ...
-
-    def should_checkpoint(self) -> bool: ...
-
-    def save(self, step: int, write: Callable[[Path], None]) -> bool: ...
-
-
 class Training:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe, self.step, self.loss = recipe, 0, float("nan")
         self._rng = np.random.default_rng(recipe.seed)
-        self._model = MODELS[recipe.model](self._rng)
+        self._model = create(recipe.model, self._rng)
         self._adam = Adam(self._model.params)
 
     def advance(self) -> float:

@@ -7,33 +7,20 @@ from statistics import fmean
 from headway import __version__
 from headway.papers.experiments import OURS
 from headway.papers.observed import ObservedRun
+from headway.papers.render import tables
 from headway.papers.render.figures import arm_figures
-from headway.papers.render.tables import (
-    NOTES,
-    Table,
-    arm_table,
-    claim_table,
-    count_agreement,
-    observed_table,
-    short,
-    verdict,
-)
+from headway.papers.render.tables import Table, short
 from headway.papers.runner import Reproduction
-from headway.report.charts.plots import Series, bars, gantt, lines
+from headway.report.charts.bars import bars
+from headway.report.charts.gantt import gantt
+from headway.report.charts.plots import Series, lines
 from headway.report.comparison import cpu_chart, spans
 from headway.report.page import Section, table, write_page
 from headway.runtime.result import Result
 
 MOST_SERIES = 4
 """A chart with more bars for each job is unreadable."""
-BY_LOAD = {
-    "waiting_s": "Waiting",
-    "running_s": "Running",
-    "elapsed_s": "Elapsed",
-    "makespan_s": "Makespan",
-    "allocated": "Allocated",
-    "useful": "Useful",
-}
+BY_LOAD = ("waiting_s", "running_s", "elapsed_s", "makespan_s", "allocated", "useful")
 
 
 def write_reproductions(to: Path, found: Sequence[Reproduction]) -> None:
@@ -44,8 +31,8 @@ def write_reproductions(to: Path, found: Sequence[Reproduction]) -> None:
     sections = [_section(one) for one in found]
     for distributed in kinds:
         name = "Columns, distributed jobs" if distributed else "Columns"
-        sections.append(Section(title=name, body="", text=NOTES[distributed]))
-    lead = f"{count_agreement(found)} {len(found[0].runs.seeds)} seeds."
+        sections.append(Section(title=name, body="", text=tables.NOTES[distributed]))
+    lead = f"{tables.count_agreement(found)} {len(found[0].runs.seeds)} seeds."
     made = f"Made by headway {__version__} reproduce; charts of one run show the first seed."
     write_page(to, title, lead, sections, footer=made)
 
@@ -53,18 +40,18 @@ def write_reproductions(to: Path, found: Sequence[Reproduction]) -> None:
 def _section(one: Reproduction) -> Section:
     parts = []
     if one.judged:
-        claims = claim_table(one)
+        claims = tables.claim_table(one)
         last = len(claims.columns) - 1
         missed = [(r, last) for r, row in enumerate(claims.rows) if row[last] == "misses"]
         parts.append(_table(claims, missed))
-    arms = arm_table(one)
+    arms = tables.arm_table(one)
     if one.observed:  # these columns are in the table of the first seed
         arms = Table(arms.columns[:-2], [row[:-2] for row in arms.rows])
     parts.append(_table(arms))
     if one.observed:
-        parts.append(_table(observed_table(one)))
+        parts.append(_table(tables.observed_table(one)))
     title = f"{one.experiment.id}: {one.publication.about}"
-    return Section(title=title, body="".join([*parts, *charts(one)]), text=verdict(one))
+    return Section(title=title, body="".join([*parts, *charts(one)]), text=tables.verdict(one))
 
 
 def _table(content: Table, highlight: Sequence[tuple[int, int]] = ()) -> str:
@@ -105,9 +92,12 @@ def _on_several_nodes(one: Reproduction) -> Iterator[str]:
     yield _completion(one, "Figures 6.16 to 6.20: completion of each job")
     both = (one.experiment.baseline, one.shown)
     for arm in both:
-        yield _gantt(one.observed[arm], f"Figures 6.21 and 6.22: jobs on nodes under {short(arm)}")
+        run, title = one.observed[arm], f"Figures 6.21 and 6.22: jobs on nodes under {short(arm)}"
+        yield gantt(spans(run.jobs, run.stays), x="time (s)", rows=run.nodes, title=title)
     for arm in both:
-        yield _nodes(one.observed[arm], f"Figures 6.23 and 6.24: CPU by node under {short(arm)}")
+        cpu, title = one.observed[arm].cpu, f"Figures 6.23 and 6.24: CPU by node under {short(arm)}"
+        series = [Series(name=node, points=line) for node, line in cpu.items()]
+        yield lines(series, x="time (s)", y="fraction used", title=title, step=True, height=240)
     yield _growth(one, "Growth efficiency, sum over the jobs")
 
 
@@ -118,16 +108,14 @@ def _by_load(one: Reproduction) -> Iterator[str]:
     """Each figure against the load, one line for each arm."""
     e = one.experiment
     figures = {(load, arm): arm_figures(one, load, arm) for load in e.workloads for arm in e.arms}
-    for name, title in BY_LOAD.items():
-        series = [
-            Series(
-                name=arm,
-                points=[(load or 0.0, figures[load, arm][name]["mean"]) for load in e.workloads],
-            )
-            for arm in e.arms
-        ]
+    for name in BY_LOAD:
+        series = []
+        for arm in e.arms:
+            points = [(load or 0.0, figures[load, arm][name]["mean"]) for load in e.workloads]
+            series.append(Series(name=arm, points=points))
+        title = f"{name.removesuffix('_s').capitalize()} against load"
         unit = "seconds" if name.endswith("_s") else "fraction of the cluster"
-        yield lines(series, x="load", y=unit, title=f"{title} against load", height=260)
+        yield lines(series, x="load", y=unit, title=title, height=260)
 
 
 def _by_setting(one: Reproduction) -> Iterator[str]:
@@ -180,12 +168,3 @@ def _growth(one: Reproduction, title: str) -> str:
     arms = (one.experiment.baseline, one.shown)
     series = [Series(name=short(arm), points=one.observed[arm].growth) for arm in arms]
     return lines(series, x="time (s)", y="growth efficiency (1/s)", title=title, height=240)
-
-
-def _gantt(run: ObservedRun, title: str) -> str:
-    return gantt(spans(run.jobs, run.stays), x="time (s)", rows=run.nodes, title=title)
-
-
-def _nodes(run: ObservedRun, title: str) -> str:
-    series = [Series(name=node, points=run.cpu[node]) for node in run.nodes]
-    return lines(series, x="time (s)", y="fraction used", title=title, step=True, height=240)

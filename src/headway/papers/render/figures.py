@@ -6,8 +6,7 @@ from typing import Any
 
 from headway.papers.claims import JudgedClaim
 from headway.papers.experiments import Experiment, Load
-from headway.papers.measures import change, count_better, count_worse, job_changes, value
-from headway.papers.observed import ObservedRun
+from headway.papers.measures import NO_CHANGE, change, count_better, job_changes, value
 from headway.papers.runner import Reproduction
 from headway.runtime.result import Result, over_seeds
 
@@ -72,7 +71,10 @@ def arm_figures(one: Reproduction, load: Load, arm: str) -> dict[str, Any]:
         figures["to_quality_s"] = fmean(quality) if quality else None
         figures["deadlocks"] = sum(r.deadlocks for r in ours)
         return figures
-    return figures | _job_figures(ours, base) | _observed_figures(one.observed[arm])
+    run = one.observed[arm]
+    cpu = {node: run.mean_cpu(node) for node in run.nodes}
+    seen = {"growth_efficiency": run.mean_growth, "cpu_by_node": cpu}
+    return figures | _job_figures(ours, base) | seen
 
 
 def _fields(experiment: Experiment) -> dict[str, str]:
@@ -91,19 +93,12 @@ def _fields(experiment: Experiment) -> dict[str, str]:
 
 
 def _job_figures(ours: Sequence[Result], base: Sequence[Result]) -> dict[str, float]:
-    pairs = list(zip(ours, base, strict=True))
+    changes = [job_changes(a, b) for a, b in zip(ours, base, strict=True)]
     return {
-        "better": fmean(count_better(a, b) for a, b in pairs),
-        "worse": fmean(count_worse(a, b) for a, b in pairs),
+        "better": fmean(map(count_better, changes)),
+        "worse": fmean(sum(c > NO_CHANGE for c in seed) for seed in changes),
         "losers": fmean(a.slower for a in ours),
-        "best_change_percent": min(min(job_changes(a, b)) for a, b in pairs),
-        "worst_change_percent": max(max(job_changes(a, b)) for a, b in pairs),
+        "best_change_percent": min(map(min, changes)),
+        "worst_change_percent": max(map(max, changes)),
         "moves": fmean(a.moves for a in ours),
-    }
-
-
-def _observed_figures(run: ObservedRun) -> dict[str, Any]:
-    return {
-        "growth_efficiency": run.mean_growth,
-        "cpu_by_node": {node: run.mean_cpu(node) for node in run.nodes},
     }

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import product
 from typing import Any
 
-from headway.core.model.units import NodeId
 from headway.papers.claims import JudgedClaim
 from headway.papers.experiments import OURS, Load
-from headway.papers.observed import ObservedRun
 from headway.papers.render.figures import arm_figures
 from headway.papers.runner import Reproduction
 from headway.runtime.result import over_seeds
@@ -35,7 +33,7 @@ NOTES = {
 @dataclass(frozen=True, slots=True)
 class Column:
     title: str
-    cell: Callable[[Any], str]
+    cell: Callable[[Any], str] = str
     numeric: bool = True
     optional: bool = False
     """Omitted in a narrow terminal."""
@@ -208,17 +206,12 @@ def arm_table(one: Reproduction) -> Table:
     """Figures of each arm, by load."""
     e = one.experiment
     columns = _DISTRIBUTED_COLUMNS if e.distributed else _SINGLE_COLUMNS
-    arms = [
-        _Arm(
-            load=load,
-            name=arm if e.distributed else short(arm),
-            baseline=arm == e.baseline,
-            figures=arm_figures(one, load, arm),
-        )
-        for load in e.workloads
-        for arm in e.arms
-    ]
-    return Table(columns, [[c.cell(arm) for c in columns] for arm in arms])
+    rows = []
+    for load, arm in product(e.workloads, e.arms):
+        name = arm if e.distributed else short(arm)
+        row = _Arm(load, name, arm == e.baseline, arm_figures(one, load, arm))
+        rows.append([c.cell(row) for c in columns])
+    return Table(columns, rows)
 
 
 _SINGLE_COLUMNS = [
@@ -260,14 +253,10 @@ def observed_table(one: Reproduction) -> Table:
     main = (e.baseline, one.shown, *e.policies, OURS)
     arms = e.arms if len(e.arms) <= MOST_ARMS else main
     nodes = one.observed[e.baseline].nodes
-    columns = [
-        Column("arm, first seed", lambda seen: short(seen[0]), numeric=False),
-        Column("ΣG", lambda seen: f"{seen[1].mean_growth:.3f}"),
-        *(Column(node, partial(_mean_cpu, node)) for node in nodes),
-    ]
-    seen = [(arm, one.observed[arm]) for arm in arms]
-    return Table(columns, [[c.cell(pair) for c in columns] for pair in seen])
-
-
-def _mean_cpu(node: NodeId, seen: tuple[str, ObservedRun]) -> str:
-    return f"{100 * seen[1].mean_cpu(node):.0f} %"
+    columns = [Column("arm, first seed", numeric=False), Column("ΣG"), *map(Column, nodes)]
+    rows = []
+    for arm in arms:
+        run = one.observed[arm]
+        cpu = (f"{100 * run.mean_cpu(node):.0f} %" for node in nodes)
+        rows.append([short(arm), f"{run.mean_growth:.3f}", *cpu])
+    return Table(columns, rows)

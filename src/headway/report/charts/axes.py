@@ -4,17 +4,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from headway.report.charts.labels import (
-    coord,
-    elide,
-    escape,
-    text_element,
-    text_width,
-    tick_labels,
-)
+from headway.report.charts import elements
+from headway.report.charts.elements import coord, elide, text_element, text_width
 from headway.report.charts.style import colour
 
-ROW = 19
+WIDTH = 760
+_ROW = 19
 _TITLE = 27
 _FOOT = 42
 _NAME = 190.0
@@ -35,10 +30,6 @@ class Scale:
     def at(self, value: float) -> float:
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
-    def ticks(self, pitch: float) -> list[float]:
-        count = max(2, int(abs(self.end - self.start) / pitch))
-        return ticks(self.low, self.high, count)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
@@ -53,10 +44,9 @@ class Key:
 class Frame:
     """The drawing area of a chart, and the elements around it."""
 
-    width: int
     height: float
     left: float
-    right: float
+    right: float = WIDTH - 14.0
     top: float
     bottom: float
     parts: tuple[str, ...]
@@ -115,69 +105,47 @@ def key(name: str, sample: str, index: int) -> Key:
 
 
 def _sample(entry: Key, x: float, y: float) -> str:
-    left, middle = coord(x), coord(y - 4)
     if entry.sample == "line":
-        return f'<path class="line {entry.css}" d="M{left} {middle}h14"/>'
+        return f'<path class="line {entry.css}" d="M{coord(x)} {coord(y - 4)}h14"/>'
     if entry.sample == "dot":
-        return f'<circle class="{entry.css}" cx="{coord(x + 8)}" cy="{middle}" r="4.5"/>'
-    box = f'x="{coord(x + 3)}" y="{coord(y - 9)}" width="11" height="11" rx="2"'
-    return f'<rect class="{entry.css}" {box}/>'
+        return elements.circle(entry.css, x + 8, y - 4, 4.5)
+    return elements.rect(entry.css, (x + 3, y - 9), (11, 11), radius=2)
 
 
-def legend(entries: Sequence[Key], width: float, top: float) -> tuple[list[str], float]:
+def legend(entries: Sequence[Key], top: float) -> tuple[list[str], float]:
     """Return the legend, wrapped to the width, and its lower end.
 
     Several rows are aligned in columns.
     """
     named = [entry for entry in entries if entry.name]
-    longest = _NAME if len(named) <= _MANY_NAMES else width / 5 - _SAMPLE
+    longest = _NAME if len(named) <= _MANY_NAMES else WIDTH / 5 - _SAMPLE
     names = [elide(entry.name, longest) for entry in named]
     sizes = [text_width(name) + _SAMPLE for name in names]
-    if sum(sizes) > width:
-        columns = max(1, int((width + 0.01) // max(sizes)))
-        sizes = [width / columns] * len(sizes)
+    if sum(sizes) > WIDTH:
+        columns = max(1, int((WIDTH + 0.01) // max(sizes)))
+        sizes = [WIDTH / columns] * len(sizes)
     parts, x, y = [], 0.0, top + 12
     for entry, name, size in zip(named, names, sizes, strict=True):
-        if x and x + size > width + 0.01:
-            x, y = 0.0, y + ROW
+        if x and x + size > WIDTH + 0.01:
+            x, y = 0.0, y + _ROW
         parts += [_sample(entry, x, y), text_element(x + 20, y, name, full=entry.name)]
         x += size
     return parts, y + 7 if named else top
 
 
-def heading(title: str, entries: Sequence[Key], width: int) -> tuple[list[str], float]:
-    """Return title and legend, and their lower end."""
-    short = elide(title, width, 14)
-    parts = [text_element(0, 16, short, "title", full=title)] if title else []
-    found, end = legend(entries, width, _TITLE if title else 0.0)
-    return parts + found, end
-
-
 def frame(
-    *,
-    title: str,
-    entries: Sequence[Key],
-    y: str,
-    left: float,
-    width: int,
-    height: float,
-    foot: float = _FOOT,
+    *, title: str, entries: Sequence[Key], y: str, left: float, height: float, foot: float = _FOOT
 ) -> Frame:
     """Return the frame; more legend rows make the chart taller, not its area smaller."""
-    parts, end = heading(title, entries, width)
-    grown = height + max(0.0, end - _TITLE - ROW if title else end - ROW)
+    head = _TITLE if title else 0
+    parts, end = legend(entries, head)
+    if title:
+        parts.insert(0, text_element(0, 16, elide(title, WIDTH, 14), "title", full=title))
     if y:
         parts.append(text_element(0, end + 13, y, "muted"))
     top = end + (27 if y else 8)
-    return Frame(
-        width=width,
-        height=max(grown, top + 60 + foot),
-        left=left,
-        right=width - 14.0,
-        top=top,
-        bottom=max(grown - foot, top + 60),
-        parts=tuple(parts),
-    )
+    bottom = max(height + max(0.0, end - head - _ROW) - foot, top + 60)
+    return Frame(height=bottom + foot, left=left, top=top, bottom=bottom, parts=tuple(parts))
 
 
 def vertical_scale(low: float, high: float, height: float) -> Scale:
@@ -192,8 +160,9 @@ def label_margin(scale: Scale) -> float:
 
 
 def _labelled(scale: Scale, pitch: float) -> list[tuple[float, str]]:
-    found = scale.ticks(pitch)
-    return list(zip(found, tick_labels(found), strict=True))
+    count = max(2, int(abs(scale.end - scale.start) / pitch))
+    found = ticks(scale.low, scale.high, count)
+    return list(zip(found, elements.tick_labels(found), strict=True))
 
 
 def y_axis(area: Frame, scale: Scale) -> list[str]:
@@ -201,21 +170,17 @@ def y_axis(area: Frame, scale: Scale) -> list[str]:
     parts = []
     for tick, text in _labelled(scale, _PITCH):
         y, css = scale.at(tick), "axis" if tick == 0 else "grid"
-        parts.append(
-            f'<path class="{css}" d="M{coord(area.left)} {coord(y)}H{coord(area.right)}"/>'
-        )
+        parts.append(elements.rule(css, area.left, area.right, y))
         parts.append(text_element(area.left - 7, y + 4, text, "muted end"))
     return parts
 
 
 def x_axis(area: Frame, scale: Scale, title: str, *, grid: bool = False) -> list[str]:
     """Return the values along the bottom, with ticks or with grid lines."""
-    parts = [
-        f'<path class="axis" d="M{coord(area.left)} {coord(area.bottom)}H{coord(area.right)}"/>'
-    ]
+    parts = [elements.rule("axis", area.left, area.right, area.bottom)]
+    rise, css = (area.top, "grid") if grid else (area.bottom + 4, "axis")
     for tick, text in _labelled(scale, 85):
         x = scale.at(tick)
-        rise, css = (area.top, "grid") if grid else (area.bottom + 4, "axis")
         line = f'<path class="{css}" d="M{coord(x)} {coord(area.bottom)}V{coord(rise)}"/>'
         parts += [line, text_element(x, area.bottom + 17, text, "muted mid")]
     middle = (area.left + area.right) / 2
@@ -229,13 +194,11 @@ def plane(
     names: tuple[str, str],
     xs: tuple[float, float],
     ys: tuple[float, float],
-    width: int,
     height: int,
 ) -> Plane:
     """Return a drawing area with both axes around it."""
-    up = vertical_scale(*ys, height - _TITLE - ROW - _FOOT - 27)
-    left = label_margin(up)
-    area = frame(title=title, entries=entries, y=names[1], left=left, width=width, height=height)
+    up = vertical_scale(*ys, height - _TITLE - _ROW - _FOOT - 27)
+    area = frame(title=title, entries=entries, y=names[1], left=label_margin(up), height=height)
     down = replace(up, start=area.bottom, end=area.top)
     across = Scale(low=xs[0], high=xs[1], start=area.left, end=area.right)
     parts = (*area.parts, *y_axis(area, down), *x_axis(area, across, names[0]))
@@ -244,15 +207,14 @@ def plane(
 
 def chart(area: Frame, parts: Iterable[str], name: str) -> str:
     """Return the complete SVG element."""
-    size = f"{area.width} {coord(area.height)}"
-    box = f'width="{area.width}" height="{coord(area.height)}" viewBox="0 0 {size}"'
+    height = coord(area.height)
+    box = f'width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}"'
     opening = f'<svg xmlns="http://www.w3.org/2000/svg" class="hw" {box} role="img"'
     lines = "\n".join([*area.parts, *parts])
-    return f'{opening} aria-label="{escape(name)}">\n{lines}\n</svg>'
+    return f'{opening} aria-label="{elements.escape(name)}">\n{lines}\n</svg>'
 
 
-def empty_chart(title: str, width: int) -> str:
-    """Return a chart without data."""
-    area = frame(title=title, entries=(), y="", left=0, width=width, height=90, foot=0)
-    note = text_element(width / 2, 62, "no data", "muted mid")
+def empty_chart(title: str) -> str:
+    area = frame(title=title, entries=(), y="", left=0, height=90, foot=0)
+    note = text_element(WIDTH / 2, 62, "no data", "muted mid")
     return chart(area, [note], title or "no data")

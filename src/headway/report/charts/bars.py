@@ -2,39 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
-from headway.report.charts.axes import (
-    Frame,
-    Key,
-    Scale,
-    chart,
-    empty_chart,
-    extent,
-    frame,
-    key,
-    label_margin,
-    vertical_scale,
-    y_axis,
-)
-from headway.report.charts.labels import coord, elide, escape, number, text_element, text_width
-from headway.report.charts.style import colour
+from headway.report.charts import axes
+from headway.report.charts.elements import elide, number, rect, text_element, text_width
 
+_HEIGHT = 300
 _MANY_GROUPS = 12
 _LONGEST = 110.0
 _TURN = 60
 _FOOT = 26.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar: its group, series, value and colour."""
-
-    group: int
-    series: int
-    value: float
-    css: str
-    name: str
 
 
 def bars(
@@ -44,73 +20,56 @@ def bars(
     y: str,
     title: str = "",
     baseline: str | None = None,
-    width: int = 760,
-    height: int = 300,
 ) -> str:
     """Return grouped bars; the baseline series is grey."""
-    found = list(_bars(groups, series, baseline))
-    if not found:
-        return empty_chart(title, width)
-    ends = [bar.value for bar in found]
+    found = {name: _finite(values[: len(groups)]) for name, values in series.items()}
+    ends = [value for values in found.values() for value in values.values()]
+    if not ends:
+        return axes.empty_chart(title)
     if min(ends) < 0:  # space for the value under the lowest bar
         ends.append(min(ends) - (max(*ends, 0) - min(ends)) * 0.08)
-    up = vertical_scale(*extent(ends, zero=True), height - 115)
-    left = label_margin(up)
-    slot = (width - left - 14) / len(groups)
+    up = axes.vertical_scale(*axes.extent(ends, zero=True), _HEIGHT - 115)
+    left = axes.label_margin(up)
+    slot = (axes.WIDTH - left - 14) / len(groups)
     rotated = _rotated(groups, slot)
     foot = _foot(groups) if rotated else _FOOT
-    area = frame(
-        title=title,
-        entries=_entries(series, baseline),
-        y=y,
-        left=left,
-        width=width,
-        height=height + foot - _FOOT,
-        foot=foot,
-    )
-    scale = Scale(low=up.low, high=up.high, start=area.bottom, end=area.top)
-    pitch = min(slot * (0.8 if slot > 24 else 0.86) / len(series), 46.0)
-    parts = y_axis(area, scale)
-    for bar in found:
-        middle = left + slot * (bar.group + 0.5)
-        at = middle + (bar.series - len(series) / 2) * pitch
-        parts += _bar(bar, at, pitch, scale, groups[bar.group])
-    return chart(area, [*parts, *_names(groups, area, slot, rotated=rotated)], title or y)
-
-
-def _entries(series: Mapping[str, Sequence[float | None]], baseline: str | None) -> list[Key]:
-    return [
-        Key(name=name, sample="box", css="base") if name == baseline else key(name, "box", i)
+    keys = [
+        axes.Key(name=name, sample="box", css="base")
+        if name == baseline
+        else axes.key(name, "box", i)
         for i, name in enumerate(series)
     ]
+    height = _HEIGHT + foot - _FOOT
+    area = axes.frame(title=title, entries=keys, y=y, left=left, height=height, foot=foot)
+    scale = axes.Scale(low=up.low, high=up.high, start=area.bottom, end=area.top)
+    pitch = min(slot * (0.8 if slot > 24 else 0.86) / len(series), 46.0)
+    parts = axes.y_axis(area, scale)
+    for i, entry in enumerate(keys):
+        for group, value in found[entry.name].items():
+            at = left + slot * (group + 0.5) + (i - len(series) / 2) * pitch
+            hover = f"{groups[group]}\n{entry.name}: {number(value)}"
+            parts += _bar(value, at, pitch, scale, entry.css, hover)
+    parts += _names(groups, area, slot, rotated=rotated)
+    return axes.chart(area, parts, title or y)
 
 
-def _bars(
-    groups: Sequence[str],
-    series: Mapping[str, Sequence[float | None]],
-    baseline: str | None,
-) -> Iterator[Bar]:
-    for i, (name, values) in enumerate(series.items()):
-        css = "base" if name == baseline else f"f{colour(i)}"
-        for group, value in enumerate(values[: len(groups)]):
-            if value is not None and math.isfinite(value):
-                yield Bar(group=group, series=i, value=value, css=css, name=name)
+def _finite(values: Sequence[float | None]) -> dict[int, float]:
+    """Return the values that can be drawn, by the index of their group."""
+    return {i: v for i, v in enumerate(values) if v is not None and math.isfinite(v)}
 
 
-def _bar(bar: Bar, left: float, pitch: float, scale: Scale, group: str) -> list[str]:
+def _bar(
+    value: float, left: float, pitch: float, scale: axes.Scale, css: str, hover: str
+) -> Iterator[str]:
     wide = pitch * 0.9 if pitch > 8 else pitch - 0.8
-    zero, end = scale.at(0), scale.at(bar.value)
+    zero, end = scale.at(0), scale.at(value)
     top, bottom = min(zero, end), max(zero, end)
-    hover = f"{group}\n{bar.name}: {number(bar.value)}"
-    size = f'width="{coord(max(wide, 0.8))}" height="{coord(max(bottom - top, 0.5))}"'
-    rect = f'<rect class="{bar.css}" x="{coord(left)}" y="{coord(top)}" {size} rx="1">'
-    parts = [f"{rect}<title>{escape(hover)}</title></rect>"]
-    middle = left + wide / 2
-    text = number(float(f"{bar.value:.3g}"))
+    size = (max(wide, 0.8), max(bottom - top, 0.5))
+    yield rect(css, (left, top), size, radius=1, hover=hover)
+    text = number(float(f"{value:.3g}"))
     if text_width(text, 11) <= pitch:
-        spot = top - 4 if bar.value >= 0 else bottom + 12
-        parts.append(text_element(middle, spot, text, "small muted mid halo"))
-    return parts
+        spot = top - 4 if value >= 0 else bottom + 12
+        yield text_element(left + wide / 2, spot, text, "small muted mid halo")
 
 
 def _rotated(groups: Sequence[str], slot: float) -> bool:
@@ -125,7 +84,7 @@ def _foot(groups: Sequence[str]) -> float:
     return longest * math.sin(math.radians(_TURN)) + 22
 
 
-def _names(groups: Sequence[str], area: Frame, slot: float, *, rotated: bool) -> Iterator[str]:
+def _names(groups: Sequence[str], area: axes.Frame, slot: float, *, rotated: bool) -> Iterator[str]:
     every = max(1, math.ceil(13 / slot)) if rotated else 1
     for i, group in enumerate(groups):
         x, y = area.left + slot * (i + 0.5), area.bottom

@@ -5,9 +5,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
-from headway.report.charts.labels import coord
+from headway.report.charts.elements import Point, coord
 
-Point = tuple[float, float]
 MANY = 2000
 
 

@@ -2,21 +2,11 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from headway.report.charts.axes import (
-    Frame,
-    Key,
-    Scale,
-    chart,
-    empty_chart,
-    extent,
-    frame,
-    key,
-    x_axis,
-)
-from headway.report.charts.labels import coord, elide, escape, number, text_element, text_width
+from headway.report.charts import axes
+from headway.report.charts.elements import elide, number, rect, rule, text_element, text_width
 from headway.report.charts.style import colour
 
 _LABEL = 150.0
@@ -35,49 +25,39 @@ class Span:
     mark: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lane:
-    """The vertical position of a span."""
-
-    top: float
-    height: float
-
-
-def gantt(
-    spans: Sequence[Span], *, x: str, rows: Sequence[str], title: str = "", width: int = 760
-) -> str:
+def gantt(spans: Sequence[Span], *, x: str, rows: Sequence[str], title: str = "") -> str:
     """Return the spans along time; overlapping spans of a row are in separate lanes."""
     rows = list(dict.fromkeys(rows))
-    shown = _shown(spans, rows)
+    shown = _shown(spans, set(rows))
     if not shown:
-        return empty_chart(title, width)
-    order = {label: i for i, label in enumerate(dict.fromkeys(s.label for s in shown))}
+        return axes.empty_chart(title)
     left = min(max(map(text_width, rows)), _LABEL) + 12
-    low, high = extent(t for span in shown for t in (span.since, span.until))
+    low, high = axes.extent(t for span in shown for t in (span.since, span.until))
     # Start at 0 unless all times are far from it.
     low = 0.0 if 0 < low < high / 4 else low
-    across = Scale(low=low, high=high, start=left, end=width - 14.0)
-    lanes = {row: sub_lanes([s for s in shown if s.row == row]) for row in rows}
-    heights = _heights(rows, lanes)
-    entries = _entries(shown, order, across)
-    area = frame(title=title, entries=entries, y="", left=left, width=width, height=60)
-    bottom = area.top + sum(heights.values())
-    area = replace(area, bottom=bottom, height=bottom + 42)
-    parts = x_axis(area, across, x, grid=True)
+    across = axes.Scale(low=low, high=high, start=left, end=axes.WIDTH - 14.0)
+    area = axes.frame(title=title, entries=_entries(shown, across), y="", left=left, height=60)
+    parts: list[str] = []
     marks: list[str] = []
+    usual = 24.0 if len(rows) <= 30 else 19.0
     top = area.top
     for row in rows:
-        parts += _row(row, area, top, heights[row])
-        tall = (heights[row] - 2 * _GAP) / _count(lanes[row])
-        for span, lane in lanes[row]:
-            spot = Lane(top=top + _GAP + lane * tall, height=tall - 1.5)
-            parts.append(_span(span, spot, across, _tint(span, order)))
-            marks += _mark(span, spot, across)
-        top += heights[row]
-    return chart(area, [*parts, *marks], title or f"{len(rows)} rows over {x}")
+        lanes = _lanes([s for s in shown if s.row == row])
+        count = max((lane for _, lane in lanes), default=0) + 1
+        height = usual if count == 1 else count * max(11.0, usual - 4 - count) + 2 * _GAP
+        parts += _row(row, area, top, height)
+        tall = (height - 2 * _GAP) / count
+        for span, lane in lanes:
+            spot = (top + _GAP + lane * tall, tall - 1.5)
+            parts.append(_span(span, *spot, across))
+            marks += _mark(span, *spot, across)
+        top += height
+    area = replace(area, bottom=top, height=top + 42)
+    drawn = [*axes.x_axis(area, across, x, grid=True), *parts, *marks]
+    return axes.chart(area, drawn, title or f"{len(rows)} rows over {x}")
 
 
-def sub_lanes(spans: Sequence[Span]) -> list[tuple[Span, int]]:
+def _lanes(spans: Sequence[Span]) -> list[tuple[Span, int]]:
     """Return the first free lane for each span, so that spans in a lane do not overlap."""
     ends: list[float] = []
     lanes: list[tuple[Span, int]] = []
@@ -88,85 +68,62 @@ def sub_lanes(spans: Sequence[Span]) -> list[tuple[Span, int]]:
     return lanes
 
 
-def _count(lanes: Sequence[tuple[Span, int]]) -> int:
-    return max((lane for _, lane in lanes), default=0) + 1
+def _shown(spans: Sequence[Span], rows: Collection[str]) -> list[Span]:
+    """Return the spans of these rows, each with a colour: its own, or that of its label."""
+    timed = [s for s in spans if math.isfinite(s.since + s.until) and s.since <= s.until]
+    kept = [s for s in timed if s.row in rows]
+    order = {label: i for i, label in enumerate(dict.fromkeys(s.label for s in kept))}
+    tints = (order[s.label] if s.colour is None else s.colour for s in kept)
+    return [replace(s, colour=colour(tint)) for s, tint in zip(kept, tints, strict=True)]
 
 
-def _shown(spans: Sequence[Span], rows: Sequence[str]) -> list[Span]:
-    known = set(rows)
-    return [
-        s
-        for s in spans
-        if s.row in known and math.isfinite(s.since + s.until) and s.since <= s.until
-    ]
-
-
-def _tint(span: Span, order: Mapping[str, int]) -> int:
-    """Return the colour of a span, or of the index of its label."""
-    return colour(order[span.label] if span.colour is None else span.colour)
-
-
-def _heights(rows: Sequence[str], lanes: Mapping[str, list[tuple[Span, int]]]) -> dict[str, float]:
-    usual = 24.0 if len(rows) <= 30 else 19.0
-    heights = {}
-    for row in rows:
-        count = _count(lanes[row])
-        heights[row] = usual if count == 1 else count * max(11.0, usual - 4 - count) + 2 * _GAP
-    return heights
-
-
-def _entries(spans: Sequence[Span], order: Mapping[str, int], across: Scale) -> list[Key]:
+def _entries(spans: Sequence[Span], across: axes.Scale) -> list[axes.Key]:
     """Return a legend if bars are too short for their names and each colour has one name."""
     names: dict[int, set[str]] = defaultdict(set)
     for span in spans:
-        names[_tint(span, order)].add(span.label)
+        names[span.colour or 0].add(span.label)
     labelled = all(s.label == s.row or _fits(s, across) for s in spans)
     if labelled or any(len(labels) > 1 for labels in names.values()):
         return []
-    return [key(min(labels), "box", tint) for tint, labels in names.items()]
+    return [axes.key(min(labels), "box", tint) for tint, labels in names.items()]
 
 
-def _label_width(span: Span, across: Scale) -> float:
+def _label_width(span: Span, across: axes.Scale) -> float:
     taken = text_width(span.mark, 9) / 2 + 4 if span.mark else 0
     return across.at(span.until) - across.at(span.since) - taken - 10
 
 
-def _fits(span: Span, across: Scale) -> bool:
+def _fits(span: Span, across: axes.Scale) -> bool:
     return text_width(span.label, 11) <= _label_width(span, across)
 
 
-def _row(row: str, area: Frame, top: float, height: float) -> Iterator[str]:
+def _row(row: str, area: axes.Frame, top: float, height: float) -> Iterator[str]:
     if top > area.top:
-        yield f'<path class="grid" d="M0 {coord(top)}H{coord(area.right)}"/>'
+        yield rule("grid", 0, area.right, top)
     short = elide(row, area.left - 12)
     yield text_element(area.left - 10, top + height / 2 + 4, short, "end", full=row)
 
 
-def _span(span: Span, spot: Lane, across: Scale, tint: int) -> str:
+def _span(span: Span, top: float, height: float, across: axes.Scale) -> str:
     start, end = across.at(span.since), across.at(span.until)
     hover = f"{span.label}\n{number(span.since)} to {number(span.until)}"
     hover += f" ({number(span.until - span.since)})" + (f"\n{span.mark}" if span.mark else "")
-    size = f'width="{coord(max(end - start - 0.4, 1))}" height="{coord(spot.height)}"'
-    rect = f'<rect class="f{tint}" x="{coord(start)}" y="{coord(spot.top)}" {size}'
-    bar = f'{rect} rx="2"><title>{escape(hover)}</title></rect>'
-    if not span.label or spot.height < 11 or not _fits(span, across):
+    size = (max(end - start - 0.4, 1), height)
+    bar = rect(f"f{span.colour}", (start, top), size, radius=2, hover=hover)
+    if not span.label or height < 11 or not _fits(span, across):
         return bar
     at = end - 5 - _label_width(span, across)
     # The bar has the hover text, so the label ignores the pointer.
-    text = text_element(at, spot.top + spot.height / 2 + 4, span.label, f"small still o{tint}")
-    return bar + text
+    return bar + text_element(at, top + height / 2 + 4, span.label, f"small still o{span.colour}")
 
 
-def _mark(span: Span, spot: Lane, across: Scale) -> list[str]:
+def _mark(span: Span, top: float, height: float, across: axes.Scale) -> Iterator[str]:
     if not span.mark:
-        return []
-    x, y = across.at(span.since), spot.top + spot.height / 2
+        return
+    x, y = across.at(span.since), top + height / 2
     half = max(text_width(span.mark, 9) / 2 + 2.5, 5.5)
-    tall = min(spot.height, 13.0)
-    box = f'x="{coord(x - half)}" y="{coord(y - tall / 2)}" width="{coord(2 * half)}"'
+    tall = min(height, 13.0)
     hover = f"{span.mark}: {span.label} at {number(span.since)}"
-    rect = f'<rect class="mark" {box} height="{coord(tall)}" rx="{coord(tall / 2)}">'
-    return [
-        f"{rect}<title>{escape(hover)}</title></rect>",
-        text_element(x, y + 3.2, span.mark, "badge still mid"),
-    ]
+    corner, size = (x - half, y - tall / 2), (2 * half, tall)
+    yield rect("mark", corner, size, radius=tall / 2, hover=hover)
+    yield text_element(x, y + 3.2, span.mark, "badge still mid")

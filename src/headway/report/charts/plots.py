@@ -1,34 +1,17 @@
-"""Charts as SVG: lines, stacked areas and scatter plots; bar and Gantt charts are exported too.
+"""Charts of series as SVG: lines and stacked areas.
 
-A chart is a string for an HTML page with ``STYLE``, or for a file by ``standalone``. The same input
-gives the same bytes.
+A chart is a string for an HTML page with ``STYLE``. The same input gives the same bytes.
 """
 
-import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 
-from headway.report.charts.axes import Key, Plane, chart, empty_chart, extent, key, plane
-from headway.report.charts.bars import bars
-from headway.report.charts.curves import MANY, Point, corners, downsample, finite, path, value_at
-from headway.report.charts.gantt import Span, gantt
-from headway.report.charts.labels import coord, escape, number, text_element, text_width
-from headway.report.charts.style import LIGHT, STYLE, colour, rules
-
-__all__ = [
-    "STYLE",
-    "Mark",
-    "Series",
-    "Span",
-    "bars",
-    "gantt",
-    "lines",
-    "scatter",
-    "stack",
-    "standalone",
-]
+from headway.report.charts import elements
+from headway.report.charts.axes import WIDTH, Key, Plane, chart, empty_chart, extent, key, plane
+from headway.report.charts.curves import corners, downsample, finite, path, value_at
+from headway.report.charts.elements import Point, number, text_element, text_width
+from headway.report.charts.style import colour
 
 _STRIPS = 90
 _MOST_VALUES = 24
@@ -52,30 +35,28 @@ class Mark:
     text: str
 
 
-def lines(  # noqa: PLR0913 - options of a chart
+def lines(
     series: Sequence[Series],
     *,
     x: str,
     y: str,
     title: str = "",
     step: bool = False,
-    width: int = 760,
     height: int = 300,
     marks: Sequence[Mark] = (),
 ) -> str:
     """Return a line chart; with ``step`` a value holds until the next point."""
-    clean = _clean(series)
+    clean = drawable(series)
     shown = [m for m in marks if finite([(m.x, m.y)])]
     points = [p for s in clean for p in s.points] + [(m.x, m.y) for m in shown]
     if not points:
-        return empty_chart(title, width)
+        return empty_chart(title)
     on = plane(
         title=title,
-        entries=_entries(clean, "line"),
+        entries=legend_keys(clean, "line"),
         names=(x, y),
         xs=extent(at for at, _ in points),
         ys=extent((v for _, v in points), zero=True),
-        width=width,
         height=height,
     )
     parts = [_line(on, s, step=step) for s in clean]
@@ -89,89 +70,33 @@ def stack(
     x: str,
     y: str,
     title: str = "",
-    width: int = 760,
     height: int = 300,
     capacity: float | None = None,
 ) -> str:
     """Return step functions as stacked areas; the last values hold to the end."""
-    clean = _clean(series)
+    clean = drawable(series)
     if not clean:
-        return empty_chart(title, width)
-    xs = _breaks(clean, width)
-    layers = _layers(clean, xs)
+        return empty_chart(title)
+    xs = _breaks(clean, WIDTH)
+    held = [replace(s, points=[*s.points, (xs[-1], s.points[-1][1])]) for s in clean]
+    layers = _layers(held, xs)
     top = max(*(high for _, high in layers[-1]), capacity or 0.0)
     on = plane(
         title=title,
-        entries=_entries(clean, "box"),
+        entries=legend_keys(clean, "box"),
         names=(x, y),
         xs=extent(xs),
         ys=extent([top], zero=True),
-        width=width,
         height=height,
     )
     parts = [_area(on, s, xs, layer) for s, layer in zip(clean, layers, strict=True)]
-    held = [replace(s, points=[*s.points, (xs[-1], s.points[-1][1])]) for s in clean]
     parts += _strips(on, x, held, step=True, zeros=False)
-    if capacity is not None and math.isfinite(capacity):
+    if capacity is not None:
         parts += _limit(on, capacity)
     return chart(on.area, parts, title or f"{y} over {x}")
 
 
-def scatter(
-    series: Sequence[Series],
-    *,
-    x: str,
-    y: str,
-    title: str = "",
-    diagonal: bool = False,
-    width: int = 760,
-    height: int = 360,
-) -> str:
-    """Return a scatter plot; with ``diagonal`` both axes have one range, and x = y is drawn."""
-    clean = _clean(series)
-    if not clean:
-        return empty_chart(title, width)
-    xs = extent(at for s in clean for at, _ in s.points)
-    ys = extent(v for s in clean for _, v in s.points)
-    if diagonal:
-        xs = ys = min(xs[0], ys[0]), max(xs[1], ys[1])
-    pad = (xs[1] - xs[0]) * 0.03
-    on = plane(
-        title=title,
-        entries=_entries(clean, "dot"),
-        names=(x, y),
-        xs=(xs[0] - pad, xs[1] + pad),
-        ys=ys,
-        width=width,
-        height=height,
-    )
-    parts = []
-    if diagonal:
-        ends = [on.at(v, v) for v in (max(on.x.low, on.y.low), min(on.x.high, on.y.high))]
-        parts.append(f'<path class="limit" d="{path(ends)}"/>')
-    parts += [_dot(on, s, at, (x, y)) for s in clean for at in _distinct(on, s.points)]
-    return chart(on.area, parts, title or f"{y} against {x}")
-
-
-def standalone(svg: str) -> str:
-    """Return the chart as a complete SVG file with light colours and a background."""
-    used = {int(i) for i in re.findall(r'class="[^"]*\b[fso](\d+)\b', svg)}
-    style = re.sub(r"var\(--(\w+)\)", lambda found: LIGHT[found[1]], rules(sorted(used)))
-    opening, rest = svg.split(">", 1)
-    wide, high = (float(v) for v in re.findall(r'viewBox="0 0 (\S+) (\S+)"', opening)[0])
-    edge = 16
-    box = f"{-edge} {-edge} {coord(wide + 2 * edge)} {coord(high + 2 * edge)}"
-    opening = re.sub(r'width=.*viewBox="[^"]*"', _size(wide, high, edge, box), opening)
-    back = f'<rect x="{-edge}" y="{-edge}" width="100%" height="100%" fill="{LIGHT["surface"]}"/>'
-    header = '<?xml version="1.0" encoding="UTF-8"?>\n'
-    return f"{header}{opening}>\n<style>{style}</style>\n{back}{rest}\n"
-
-
-def _size(wide: float, high: float, edge: int, box: str) -> str:
-    return f'width="{coord(wide + 2 * edge)}" height="{coord(high + 2 * edge)}" viewBox="{box}"'
-
-
-def _clean(series: Sequence[Series]) -> list[Series]:
+def drawable(series: Sequence[Series]) -> list[Series]:
     """Return the series that have finite points, with these only, and a colour each."""
     found = [
         replace(s, points=finite(s.points), colour=colour(i if s.colour is None else s.colour))
@@ -180,7 +105,7 @@ def _clean(series: Sequence[Series]) -> list[Series]:
     return [s for s in found if s.points]
 
 
-def _entries(clean: Sequence[Series], sample: str) -> list[Key]:
+def legend_keys(clean: Sequence[Series], sample: str) -> list[Key]:
     return [key(s.name, sample, s.colour or 0) for s in clean]
 
 
@@ -188,8 +113,7 @@ def _line(on: Plane, s: Series, *, step: bool) -> str:
     points = downsample(s.points, int(on.area.right - on.area.left))
     pixels = [on.at(*p) for p in corners(points, step=step)]
     if len(pixels) == 1:
-        x, y = map(coord, pixels[0])
-        return f'<circle class="f{s.colour}" cx="{x}" cy="{y}" r="2.5"/>'
+        return elements.circle(f"f{s.colour}", *pixels[0], 2.5)
     return f'<path class="line s{s.colour}" d="{path(pixels)}"/>'
 
 
@@ -214,11 +138,8 @@ def _strips(
             continue
         rest = [f"and {len(texts) - _MOST_VALUES} more"] if len(texts) > _MOST_VALUES else []
         text = "\n".join([f"{x}: {number(at)}", *texts[:_MOST_VALUES], *rest])
-        box = f'x="{coord(left)}" y="{coord(area.top)}" width="{coord(right - left)}"'
-        yield (
-            f'<rect class="hit" {box} height="{coord(area.bottom - area.top)}">'
-            f"<title>{escape(text)}</title></rect>"
-        )
+        size = (right - left, area.bottom - area.top)
+        yield elements.rect("hit", (left, area.top), size, hover=text)
 
 
 def _marks(on: Plane, marks: Sequence[Mark]) -> Iterator[str]:
@@ -233,10 +154,7 @@ def _marks(on: Plane, marks: Sequence[Mark]) -> Iterator[str]:
         spot = (free or inside or corner)[0]
         taken += [spot, (spot[0] + wide, spot[1])]
         hover = f"{mark.text}\n{number(mark.x)}, {number(mark.y)}"
-        yield (
-            f'<circle class="mark" cx="{coord(x)}" cy="{coord(y)}" r="4">'
-            f"<title>{escape(hover)}</title></circle>"
-        )
+        yield elements.circle("mark", x, y, 4, hover)
         yield text_element(*spot, mark.text, "halo")
 
 
@@ -258,49 +176,27 @@ def _breaks(clean: Sequence[Series], columns: int) -> list[float]:
     return [x for x, _ in downsample(list(totals.items()), columns)]
 
 
-def _layers(clean: Sequence[Series], xs: Sequence[float]) -> list[list[Point]]:
+def _layers(held: Sequence[Series], xs: Sequence[float]) -> list[list[Point]]:
     """Return the lower and upper edge of each series from each x on."""
-    held = [[*s.points, (xs[-1], s.points[-1][1])] for s in clean]
-    sums = [
-        list(accumulate((max(value_at(p, x, step=True) or 0.0, 0.0) for p in held), initial=0.0))
-        for x in xs
-    ]
-    return [[(row[i], row[i + 1]) for row in sums] for i in range(len(clean))]
+    values = ([max(value_at(s.points, x, step=True) or 0.0, 0.0) for s in held] for x in xs)
+    sums = [list(accumulate(row, initial=0.0)) for row in values]
+    return [[(row[i], row[i + 1]) for row in sums] for i in range(len(held))]
 
 
 def _area(on: Plane, s: Series, xs: Sequence[float], layer: Sequence[Point]) -> str:
     """Return one layer, without the parts of no height, which would be drawn as hairlines."""
-    pieces: list[str] = []
-    upper: list[Point] = []
-    lower: list[Point] = []
-    for (since, until), (low, high) in zip(pairwise(xs), layer[:-1], strict=True):
-        if high > low:
-            upper += [on.at(since, high), on.at(until, high)]
-            lower += [on.at(since, low), on.at(until, low)]
-        elif upper:
+    pieces = []
+    steps = zip(pairwise(xs), layer[:-1], strict=True)
+    for visible, adjacent in groupby(steps, key=lambda step: step[1][1] > step[1][0]):
+        if visible:
+            drawn = list(adjacent)
+            upper = [on.at(x, high) for ends, (_, high) in drawn for x in ends]
+            lower = [on.at(x, low) for ends, (low, _) in drawn for x in ends]
             pieces.append(path([*upper, *reversed(lower)], closed=True))
-            upper, lower = [], []
-    if upper:
-        pieces.append(path([*upper, *reversed(lower)], closed=True))
     return f'<path class="area f{s.colour}" d="{"".join(pieces)}"/>'
 
 
 def _limit(on: Plane, capacity: float) -> list[str]:
     y, area = on.y.at(capacity), on.area
-    line = f'<path class="limit" d="M{coord(area.left)} {coord(y)}H{coord(area.right)}"/>'
-    return [line, text_element(area.right, y - 6, f"capacity {number(capacity)}", "small end halo")]
-
-
-def _distinct(on: Plane, points: Sequence[Point]) -> list[Point]:
-    """Return the points; if there are very many, one for each pixel."""
-    if len(points) <= MANY:
-        return list(points)
-    cells = {(round(on.x.at(x)), round(on.y.at(y))): (x, y) for x, y in points}
-    return list(cells.values())
-
-
-def _dot(on: Plane, s: Series, at: Point, names: tuple[str, str]) -> str:
-    x, y = map(coord, on.at(*at))
-    hover = f"{s.name}\n{names[0]}: {number(at[0])}\n{names[1]}: {number(at[1])}".lstrip("\n")
-    dot = f'<circle class="dot f{s.colour}" cx="{x}" cy="{y}" r="4">'
-    return f"{dot}<title>{escape(hover)}</title></circle>"
+    text = text_element(area.right, y - 6, f"capacity {number(capacity)}", "small end halo")
+    return [elements.rule("limit", area.left, area.right, y), text]

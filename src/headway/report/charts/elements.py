@@ -1,9 +1,10 @@
-"""Text in a chart: escaping, shortening to a width, number formats."""
+"""Elements of a chart: shapes, and text with its escaping, width and number formats."""
 
 import html
 import re
 from collections.abc import Sequence
 
+Point = tuple[float, float]
 # XML 1.0 cannot represent these characters, and UTF-8 cannot represent lone surrogates.
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 _NARROW = frozenset("ijltfrI.,:;|!'()[]{} /-")
@@ -73,7 +74,32 @@ def text_element(
     x: float, y: float, text: str, css: str = "", *, full: str = "", rotate: int = 0
 ) -> str:
     """Return a text element; ``full`` is shown on hover if ``text`` is a shortened form."""
-    hover = f"<title>{escape(full)}</title>" if full and full != text else ""
+    hover = _hover(full if full != text else "")
     transform = f' transform="rotate({rotate} {coord(x)} {coord(y)})"' if rotate else ""
     css = f' class="{css}"' if css else ""
     return f'<text x="{coord(x)}" y="{coord(y)}"{css}{transform}>{hover}{escape(text)}</text>'
+
+
+def rect(css: str, corner: Point, size: Point, *, radius: float = 0, hover: str = "") -> str:
+    x, y, width, height = map(coord, (*corner, *size))
+    box = f'x="{x}" y="{y}" width="{width}" height="{height}"'
+    rounded = f' rx="{coord(radius)}"' if radius else ""
+    return _shape("rect", f'class="{css}" {box}{rounded}', hover)
+
+
+def circle(css: str, x: float, y: float, radius: float, hover: str = "") -> str:
+    place = f'cx="{coord(x)}" cy="{coord(y)}" r="{coord(radius)}"'
+    return _shape("circle", f'class="{css}" {place}', hover)
+
+
+def rule(css: str, left: float, right: float, y: float) -> str:
+    """Return a horizontal line."""
+    return f'<path class="{css}" d="M{coord(left)} {coord(y)}H{coord(right)}"/>'
+
+
+def _shape(tag: str, attributes: str, hover: str) -> str:
+    return f"<{tag} {attributes}>{_hover(hover)}</{tag}>" if hover else f"<{tag} {attributes}/>"
+
+
+def _hover(text: str) -> str:
+    return f"<title>{escape(text)}</title>" if text else ""
