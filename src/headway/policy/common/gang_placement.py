@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from headway.core.model.job import Job, JobSpec, Task
 from headway.core.model.node import Node
@@ -19,6 +20,16 @@ FIXED = ("ps", "chief")
 def elastic_task(spec: JobSpec) -> Task | None:
     """Return the task whose replicas can be added and removed, if there is one."""
     return next((t for t in spec.tasks if t.least < t.most and t.name not in FIXED), None)
+
+
+def with_workers(job: Job, count: int | None = None) -> Job:
+    """Return the job with this number of replicas of its elastic task; None: the minimum."""
+    task = elastic_task(job.spec)
+    if task is None:
+        return job
+    sized = replace(task, replicas=task.least if count is None else count)
+    tasks = tuple(sized if t is task else t for t in job.spec.tasks)
+    return replace(job, spec=replace(job.spec, tasks=tasks))
 
 
 def split_gang(

@@ -36,9 +36,7 @@ def place_together(
 
 def _alone(free: NodeSearch, wanted: Wanted, *, most_first: bool) -> Node | None:
     """Return the node on which all fit."""
-    total = NOTHING
-    for _, request in wanted:
-        total = total + request
+    total = sum((request for _, request in wanted), NOTHING)
     able = [n for n in free.candidates() if n.up and total.fits(n.taken, n.capacity)]
     worker, order = wanted[-1][1], free.snapshot.order
     if most_first:

@@ -30,6 +30,7 @@ class GangMemory(JobsMemory):
 
 @record
 class Gang:
+    about = "whole gangs in order of arrival, with a reservation for the first that waits"
     name: str = "gang"
     listens: bool = True
     local: bool = False
@@ -164,6 +165,7 @@ class Gang:
 
 @record
 class Dragon(Gang):
+    about = "gang, locality and elastic combined (CLOSER 2019)"
     name: str = "dragon"
     local: bool = True
     elastic: bool = True

@@ -36,6 +36,7 @@ class KipsMemory(JobsMemory):
 
 @record
 class Kips:
+    about = "workers and their CPU by load (reconstruction of KIPS 2022)"
     name: str = "kips"
     listens: bool = True
     interval: Seconds = 15.0

@@ -62,6 +62,7 @@ class SpeConMemory:
 
 @record
 class SpeCon:
+    about = "migrates converged jobs to nodes with less competition (2021)"
     name: str = "specon"
     listens: bool = True
     threshold: float = 0.01

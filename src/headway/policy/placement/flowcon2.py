@@ -20,6 +20,7 @@ from headway.policy.share.flowcon import FlowCon, FlowConMemory, FlowConSettings
 
 @record
 class FlowCon2(FlowConSettings):
+    about = "flowcon, and jobs placed where they get most CPU (reconstruction of TCC 2022)"
     name: str = "flowcon2"
     listens: bool = True
     rule: str = "share"

@@ -8,7 +8,6 @@ kube-scheduler retries pods after back-off times. Here jobs take turns instead, 
 in order of arrival.
 """
 
-from collections.abc import Iterator
 from dataclasses import field
 
 from headway.core.cycle.free_capacity import FreeCapacity, with_load
@@ -34,6 +33,7 @@ class KubeDefaultMemory:
 
 @record
 class KubeDefault:
+    about = "the least requested node, pod by pod, as kube-scheduler"
     name: str = "spread"
     listens: bool = False
     patience: Seconds = 300.0
@@ -65,8 +65,10 @@ class KubeDefault:
     def _places(self, s: Snapshot, m: KubeDefaultMemory) -> tuple[Place, ...]:
         search, found = Search(s), []
         queues = self._first_pods(s, m, search)
-        for queue in self._turns(queues):
-            queue.place_one(search)
+        rest = queues
+        while rest := [queue for queue in rest if queue.rest]:
+            for queue in rest:
+                queue.place_one(search)
         for queue in queues:
             if queue.where:
                 if not queue.whole:
@@ -88,13 +90,6 @@ class KubeDefault:
                     if self.turns:
                         break
         return queues
-
-    @staticmethod
-    def _turns(queues: list["_PodQueue"]) -> Iterator["_PodQueue"]:
-        """Repeat all jobs in turn until no pods remain."""
-        while queues:
-            queues = [queue for queue in queues if queue.rest]
-            yield from queues
 
     def _deadlock(self, s: Snapshot, m: KubeDefaultMemory) -> Plan:
         """End a deadlock when its time has come, or wake then."""

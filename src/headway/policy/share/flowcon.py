@@ -46,6 +46,7 @@ class FlowConSettings:
 
 @record
 class FlowCon(FlowConSettings):
+    about = "limits by growth efficiency on each node (ICPP 2019)"
     name: str = "flowcon"
     listens: bool = True
 

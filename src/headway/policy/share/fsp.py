@@ -23,6 +23,7 @@ class FspMemory:
 
 @record
 class Fsp:
+    about = "one job after another, in the order in which fair sharing would finish them"
     name: str = "fsp"
     listens: bool = True
 
