@@ -121,9 +121,9 @@ def _joined(parts: list[str]) -> list[str]:
         if part is None:
             out.append(text)
             continue
-        settings = [*(f"{k}={v}" for k, v in part.items()), *([given] if given else [])]
+        settings = (f"{k}={v}" for k, v in part.items())
         before = out.pop().partition(":")[2] if out and out[-1].startswith("gang:") else ""
-        out.append("gang:" + ",".join([*([before] if before else []), *settings]))
+        out.append("gang:" + ",".join(filter(None, (before, *settings, given))))
     return out
 
 

@@ -23,7 +23,6 @@ class Trigger(StrEnum):
     ARRIVED = "arrived"
     STARTED = "started"
     FINISHED = "finished"
-    REPORTED = "reported"
     NODE = "node"
     ASKED = "asked"
 

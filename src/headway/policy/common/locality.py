@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from headway.core.cycle.free_capacity import slots
 from headway.core.model.job import Job
 from headway.core.model.node import Node
-from headway.core.model.units import NOTHING, NodeId, ReplicaId, Resources, Where
-from headway.policy.common.gang_placement import split_gang
+from headway.core.model.units import NOTHING, NodeId, ReplicaId, Where
+from headway.policy.common.gang_placement import Wanted, ordered_gang
 from headway.policy.common.node_search import NodeSearch
-
-Wanted = Sequence[tuple[ReplicaId, Resources]]
 
 
 def place_together(
@@ -22,13 +20,12 @@ def place_together(
     the gang; otherwise most of any one task. `most_first`: if one node is enough, the fullest, and
     several nodes in order of their slots; otherwise the order of the file. (DRAGON, defects 6, 7.)
     """
-    required, optional = split_gang(job, fewer=fewer)
-    wanted = [*required, *((name, job.spec.task(name.task).request) for name in optional)]
+    wanted, least = ordered_gang(job, fewer=fewer)
     node = _alone(free, wanted, most_first=most_first)
     if node is not None:
         where: Where | None = tuple((name, node.id) for name, _ in wanted)
     else:
-        where = _several(free, wanted, len(required), by_total=by_total, most_first=most_first)
+        where = _several(free, wanted, least, by_total=by_total, most_first=most_first)
     if where is not None:
         free.take_all(job.spec, where)
     return where
@@ -62,7 +59,7 @@ def _several(
     where = _fill(nodes, wanted, by_total=by_total)
     if not _complete(where, wanted, least) and most_first:
         # Fixed tasks, placed first, can block workers: place them last.
-        where = _fill(nodes, [*wanted[::-1]], by_total=by_total)
+        where = _fill(nodes, wanted[::-1], by_total=by_total)
     return where if _complete(where, wanted, least) else None
 
 
@@ -75,7 +72,7 @@ def _complete(where: Where, wanted: Wanted, least: int) -> bool:
 def _fill(nodes: Sequence[Node], wanted: Wanted, *, by_total: bool) -> Where:
     """Fill one node after another with the replicas in order."""
     where: list[tuple[ReplicaId, NodeId]] = []
-    left = list(wanted)
+    left = wanted
     if nodes:
         first = max(nodes, key=lambda n: _capacity_for(n, wanted, by_total=by_total))
         nodes = [first, *(n for n in nodes if n is not first)]

@@ -53,9 +53,7 @@ class QueuePass:
         fewer: bool = False,
         reserve: bool = True,
     ) -> None:
-        """`fewer`: elastic tasks may start small. `reserve`: the head of the queue gets a
-        reservation.
-        """
+        """`fewer`: elastic tasks may start small. `reserve`: reserve for the head of the queue."""
         self.snapshot, self.memory, self.now = snapshot, memory, snapshot.at
         self.fewer, self.reserve, self._place = fewer, reserve, place
         self.free = NodeSearch(snapshot)
