@@ -175,9 +175,8 @@ def _value(name: str, key: str, text: str, kind: Any) -> Any:
 
 def _one_of(name: str, key: str, text: str, allowed: Sequence[str]) -> str:
     if text not in allowed:
-        raise ConfigError(
-            f"{name}: {key} cannot be {text!r}", hint=f"there are: {', '.join(allowed)}"
-        )
+        known = ", ".join(allowed)
+        raise ConfigError(f"{name}: {key} cannot be {text!r}", hint=f"there are: {known}")
     return text
 
 

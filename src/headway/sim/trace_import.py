@@ -153,9 +153,8 @@ def _line(where: str, words: Sequence[str], has: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, IndexError):
-        raise ConfigError(
-            f"invalid job: {', '.join(words)}", where=where, hint=f"expected: {has}"
-        ) from None
+        what = f"invalid job: {', '.join(words)}"
+        raise ConfigError(what, where=where, hint=f"expected: {has}") from None
 
 
 FORMATS: dict[str, Callable[[Iterable[str], str], Iterator[Row]]] = {

@@ -49,9 +49,8 @@ class ClusterState:
         self.ended: list[Job] = []
 
 
-def remember(state: ClusterState, seen: Observation) -> ClusterState:
+def remember(s: ClusterState, seen: Observation) -> ClusterState:
     """Fold one observation into the tables, and note what it changed."""
-    s = state
     s.at, s.requests = seen.at, seen.requests
     s.changed_nodes, s.changed_jobs, s.ended = {}, {}, []
     if seen.capabilities is not None:
@@ -74,12 +73,9 @@ def remember(state: ClusterState, seen: Observation) -> ClusterState:
     return s
 
 
-def assemble(state: ClusterState, trigger: Trigger) -> Snapshot:
-    s = state
-    changed = Changes(
-        nodes=tuple(s.changed_nodes), jobs=tuple(s.changed_jobs), ended=tuple(s.ended)
-    )
-    return Snapshot(s, trigger, changed)
+def assemble(s: ClusterState, trigger: Trigger) -> Snapshot:
+    nodes, jobs, ended = tuple(s.changed_nodes), tuple(s.changed_jobs), tuple(s.ended)
+    return Snapshot(s, trigger, Changes(nodes=nodes, jobs=jobs, ended=ended))
 
 
 def _drop_unseen(s: ClusterState, seen: Observation) -> None:

@@ -134,6 +134,4 @@ def _times(speed: Speed, workers: Sequence[Worker], servers: int) -> list[Second
         part = count if speed.waits else 1
     own = speed.compute / part + speed.fixed
     factors = (1.0, speed.penalty, speed.penalty * speed.rack_penalty)
-    return [
-        (own / rate if rate > 0 else inf) + shared * factors[far] + flat for rate, far in workers
-    ]
+    return [(own / rate if rate > 0 else inf) + shared * factors[d] + flat for rate, d in workers]

@@ -93,8 +93,7 @@ class Snapshot:
     restricted: Mapping[JobId, Capabilities]
     """Capabilities of the jobs that have their own."""
 
-    def __init__(self, state: "ClusterState", trigger: Trigger, changed: Changes) -> None:
-        s = state
+    def __init__(self, s: "ClusterState", trigger: Trigger, changed: Changes) -> None:
         self.at, self.trigger, self.changed, self.requests = s.at, trigger, changed, s.requests
         self.nodes, self.jobs, self.replicas = s.nodes, s.jobs, s.replicas
         self.on_node, self.of_job, self.queue = s.on_node, s.of_job, s.queue

@@ -173,9 +173,8 @@ class Growth:
         node = self._node(job, task)
         if node is None or (self.weigh and not self._faster(job, node)):
             return False
-        name = next(
-            n for i in range(task.most) if (n := ReplicaId.of(job.id, task.name, i)) not in there
-        )
+        names = (ReplicaId.of(job.id, task.name, i) for i in range(task.most))
+        name = next(name for name in names if name not in there)
         self.added.setdefault(job.id, []).append((name, node.id))
         self.free.take(node.id, task.request)
         return True

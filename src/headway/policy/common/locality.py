@@ -50,9 +50,8 @@ def _several(
     nodes.sort(key=lambda n: (-slots(n, worker) if most_first else 0, order[n.id]))
     racks = dict.fromkeys(n.rack for n in nodes)
     if most_first and len(racks) > 1:
-        inside = [
-            _fill([n for n in nodes if n.rack == rack], wanted, by_total=by_total) for rack in racks
-        ]
+        by_rack = ([n for n in nodes if n.rack == rack] for rack in racks)
+        inside = [_fill(some, wanted, by_total=by_total) for some in by_rack]
         enough = [w for w in inside if len(w) == len(wanted)]
         if enough:
             return min(enough, key=lambda w: len({node for _, node in w}))

@@ -110,9 +110,7 @@ class QueuePass:
         self.memory.misfits = sorted(self.misfits)
 
     def start(self, job: Job, where: Where) -> None:
-        why = (
-            "the whole gang fits" if self.head is None else f"fits without delaying {self.head.id}"
-        )
+        why = f"fits without delaying {self.head.id}" if self.head else "the whole gang fits"
         if job.id in self.memory.backfilled:
             why = "backfilled in reserved capacity; may be suspended"
         self.decisions.append(Place(job=job.id, where=where, reason=why))

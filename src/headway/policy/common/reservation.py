@@ -83,16 +83,13 @@ def until_fits(
             after = trial.node(release.node)
             if before is not None and after is not None:
                 for i, (request, _) in enumerate(needs):
-                    counts[i] += _gained(slots(before, request), slots(after, request))
+                    had, has = slots(before, request), slots(after, request)
+                    counts[i] += 0.0 if had == has else has - had  # both may be infinite
         if all(have >= need for have, (_, need) in zip(counts, needs, strict=True)):
             where = place(trial.copy(), job, False)
             if where is not None:
                 return done, where
     return None
-
-
-def _gained(before: float, after: float) -> float:
-    return 0.0 if before == after else after - before
 
 
 def reserved_now(

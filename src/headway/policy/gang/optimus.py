@@ -164,7 +164,5 @@ def _gain(job: Job, count: int, total: Resources, sample: Node) -> float:
 
 def _layout(job: Job, task: Task, count: int, node: Node) -> Layout:
     """Return `count` workers and the other tasks, all on one node."""
-    fixed = [
-        (t.name, node, None) for t in job.spec.tasks if t is not task for _ in range(t.replicas)
-    ]
-    return [*fixed, *((task.name, node, None) for _ in range(count))]
+    fixed = [t.name for t in job.spec.tasks if t is not task for _ in range(t.replicas)]
+    return [(name, node, None) for name in (*fixed, *[task.name] * count)]
