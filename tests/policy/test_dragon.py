@@ -10,7 +10,7 @@ from headway.core.model.decision import CALM, Place, Scale, SetShare, Suspend
 from headway.core.model.job import Mode, Phase
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
-from headway.policy.common.convergence import Stage
+from headway.policy.gang.dragon import Stage
 from headway.policy.registry import build
 from making import heard, job, replica, snapshot
 

@@ -6,7 +6,7 @@ placed as a whole, except that `spread` and `fair` place pod by pod. `a+b` is a 
 these. Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from math import inf, nan
 from typing import Any
@@ -14,101 +14,63 @@ from typing import Any
 from headway.core.cycle.policy import Chain, PerNode, Policy
 from headway.errors import ConfigError, UnknownName, nearest
 from headway.policy.common.user_requests import UserRequests
-from headway.policy.gang.dragon import PAPER as DRAGON_PAPER
-from headway.policy.gang.dragon import Dragon, Gang
-from headway.policy.gang.kips import Kips
-from headway.policy.gang.optimus import Optimus
-from headway.policy.gang.tiresias import Tiresias
-from headway.policy.migration.checkpoint_probe import CheckpointProbe
-from headway.policy.migration.specon import PAPER as SPECON_PAPER
-from headway.policy.migration.specon import SpeCon
-from headway.policy.placement.fair_placement import FairPlacement
-from headway.policy.placement.fifo import Fifo
-from headway.policy.placement.flowcon2 import FlowCon2
-from headway.policy.placement.kube_default import KubeDefault
-from headway.policy.placement.spread import Spread
-from headway.policy.share.fair import Fair
-from headway.policy.share.flowcon import PAPER as FLOWCON_PAPER
-from headway.policy.share.flowcon import FlowCon
-from headway.policy.share.fsp import Fsp
-from headway.policy.share.headway import Headway
-from headway.policy.share.las import Las
-from headway.policy.share.srpt import Srpt
+from headway.policy.gang import dragon, kips, optimus, tiresias
+from headway.policy.migration import checkpoint_probe, specon
+from headway.policy.placement import fair_placement, fifo, flowcon2, kube_default, spread
+from headway.policy.share import fair, flowcon, fsp, headway, las, srpt
 
 
 @dataclass(frozen=True)
 class Entry:
-    make: Callable[..., Policy[Any]]
+    make: type[Any]
+    """The policy, a record of its settings."""
     level: str
     """What it decides: `shares` on a node, `placement`, `moves` between nodes, or `jobs`."""
-    about: str
+    own: str = ""
+    """One line about it, if not that of the policy."""
     paper: dict[str, Any] | None = None
     """Settings of its paper mode, if it has one."""
     part: dict[str, Any] | None = None
     """What it adds to `gang`: `gang+locality` is one policy, not a chain."""
 
+    @property
+    def about(self) -> str:
+        return self.own or self.make.about
+
 
 POLICIES: dict[str, Entry] = {
-    "fair": Entry(
-        Fair, "shares", "fair sharing as in plain Docker: the same weight for all, no limits"
-    ),
+    "fair": Entry(fair.Fair, "shares"),
     "headway": Entry(
-        Headway, "shares", "shortest remaining work first; no job finishes later than under fair"
-    ),
-    "srpt": Entry(
-        Srpt,
+        headway.Headway,
         "shares",
-        "shortest remaining work first, known only in simulations; otherwise in order of arrival",
+        "shortest remaining work first; no job finishes later than under fair",
     ),
-    "las": Entry(Las, "shares", "least attained service first"),
-    "fsp": Entry(
-        Fsp, "shares", "one job after another, in the order in which fair sharing would finish them"
-    ),
-    "spread": Entry(
-        KubeDefault, "placement", "the least requested node, pod by pod, as kube-scheduler"
-    ),
-    "fifo": Entry(Fifo, "placement", "strict first come, first served; whole gangs, packed"),
-    "tiresias": Entry(
-        Tiresias, "jobs", "least attained service in the cluster, with preemption (NSDI 2019)"
-    ),
-    "flowcon": Entry(
-        FlowCon, "shares", "limits by growth efficiency on each node (ICPP 2019)", FLOWCON_PAPER
-    ),
-    "flowcon2": Entry(
-        FlowCon2,
-        "placement",
-        "flowcon, and jobs placed where they get most CPU (reconstruction of TCC 2022)",
-        FLOWCON_PAPER,
-    ),
-    "specon": Entry(
-        SpeCon,
-        "moves",
-        "migrates converged jobs to nodes with less competition (2021)",
-        SPECON_PAPER,
-    ),
-    "interrupted": Entry(
-        CheckpointProbe, "moves", "saves and restarts each job once, for `headway calibrate`"
-    ),
-    "gang": Entry(
-        Gang,
-        "jobs",
-        "whole gangs in order of arrival, with a reservation for the first that waits",
-        part={},
-    ),
+    "srpt": Entry(srpt.Srpt, "shares"),
+    "las": Entry(las.Las, "shares"),
+    "fsp": Entry(fsp.Fsp, "shares"),
+    "spread": Entry(kube_default.KubeDefault, "placement"),
+    "fifo": Entry(fifo.Fifo, "placement"),
+    "tiresias": Entry(tiresias.Tiresias, "jobs"),
+    "flowcon": Entry(flowcon.FlowCon, "shares", paper=flowcon.PAPER),
+    "flowcon2": Entry(flowcon2.FlowCon2, "placement", paper=flowcon.PAPER),
+    "specon": Entry(specon.SpeCon, "moves", paper=specon.PAPER),
+    "interrupted": Entry(checkpoint_probe.CheckpointProbe, "moves"),
+    "gang": Entry(dragon.Gang, "jobs", part={}),
     "locality": Entry(
-        Gang,
+        dragon.Gang,
         "jobs",
         "gang, on as few nodes as possible, ps with most workers",
         part={"local": True},
     ),
     "elastic": Entry(
-        Gang, "jobs", "gang, and adds and removes workers while jobs run", part={"elastic": True}
+        dragon.Gang,
+        "jobs",
+        "gang, and adds and removes workers while jobs run",
+        part={"elastic": True},
     ),
-    "dragon": Entry(
-        Dragon, "jobs", "gang, locality and elastic combined (CLOSER 2019)", DRAGON_PAPER
-    ),
-    "kips": Entry(Kips, "jobs", "workers and their CPU by load (reconstruction of KIPS 2022)"),
-    "optimus": Entry(Optimus, "jobs", "workers to the jobs that gain most (EuroSys 2018)"),
+    "dragon": Entry(dragon.Dragon, "jobs", paper=dragon.PAPER),
+    "kips": Entry(kips.Kips, "jobs"),
+    "optimus": Entry(optimus.Optimus, "jobs"),
 }
 
 
@@ -125,7 +87,9 @@ def _build(text: str, *, whole: bool) -> Policy[Any]:
     parts = _joined(text.split("+"))
     members = [_member(part) for part in parts]
     if whole:
-        members = [Spread() if isinstance(m, KubeDefault) else m for m in members]
+        members = [
+            spread.Spread() if isinstance(m, kube_default.KubeDefault) else m for m in members
+        ]
     if len(members) > 1:
         return Chain(*members, name=text)
     level = POLICIES[parts[0].partition(":")[0]].level
@@ -135,12 +99,12 @@ def _build(text: str, *, whole: bool) -> Policy[Any]:
 def _combined(policy: Policy[Any], level: str, name: str, *, whole: bool) -> Policy[Any]:
     """Return the policies that a single name stands for."""
     if isinstance(policy, PerNode) and policy.name == "headway":
-        return FairPlacement(policy, name=name)
+        return fair_placement.FairPlacement(policy, name=name)
     if level == "shares":
         by_pod = policy.name == "fair" and not whole
-        return Chain(KubeDefault() if by_pod else Spread(), policy, name=name)
+        return Chain(kube_default.KubeDefault() if by_pod else spread.Spread(), policy, name=name)
     if level == "moves":
-        return Chain(policy, Spread(), PerNode(Fair()), name=name)
+        return Chain(policy, spread.Spread(), PerNode(fair.Fair()), name=name)
     return replace(policy, name=name) if level == "jobs" else policy  # type: ignore[type-var]
 
 
@@ -157,9 +121,9 @@ def _joined(parts: list[str]) -> list[str]:
         if part is None:
             out.append(text)
             continue
-        settings = [*(f"{k}={v}" for k, v in part.items()), *([given] if given else [])]
+        settings = (f"{k}={v}" for k, v in part.items())
         before = out.pop().partition(":")[2] if out and out[-1].startswith("gang:") else ""
-        out.append("gang:" + ",".join([*([before] if before else []), *settings]))
+        out.append("gang:" + ",".join(filter(None, (before, *settings, given))))
     return out
 
 
@@ -173,7 +137,7 @@ def _member(text: str) -> Policy[Any]:
 
 
 def _settings(name: str, entry: Entry, text: str) -> dict[str, Any]:
-    known = {f.name: f.type for f in fields(entry.make) if f.name not in ("name", "listens")}  # type: ignore[arg-type]
+    known = {f.name: f.type for f in fields(entry.make) if f.name not in ("name", "listens")}
     found: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
@@ -211,9 +175,8 @@ def _value(name: str, key: str, text: str, kind: Any) -> Any:
 
 def _one_of(name: str, key: str, text: str, allowed: Sequence[str]) -> str:
     if text not in allowed:
-        raise ConfigError(
-            f"{name}: {key} cannot be {text!r}", hint=f"there are: {', '.join(allowed)}"
-        )
+        known = ", ".join(allowed)
+        raise ConfigError(f"{name}: {key} cannot be {text!r}", hint=f"there are: {known}")
     return text
 
 

@@ -19,11 +19,7 @@ MOST_IDLE = 10_000
 
 
 def simulate(
-    scenario: Scenario,
-    policy: Policy[Any],
-    *,
-    journal: Journal | None = None,
-    record: bool = False,
+    scenario: Scenario, policy: Policy[Any], *, journal: Journal | None = None, record: bool = False
 ) -> World:
     """Run a scenario to its end; return the world with its results."""
     world = World(scenario, reports=policy.listens, record=record)

@@ -5,6 +5,7 @@ A job with n GPUs (SWF: processors) becomes a gang of n replicas with the same r
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -96,19 +97,14 @@ def _scenario(rows: list[Row], cluster: Cluster, *, cores: bool, seed: int) -> S
 def _philly(file: Iterable[str], where: str) -> Iterator[Row]:
     """The compact table: timestamp, duration, num_gpus, gpu_time, cluster."""
     has = "timestamp like 2017-10-09 07:01:55, duration in seconds, num_gpus a whole number"
-    for number, row in _table(file, where, ("timestamp", "duration", "num_gpus")):
-        with _Line(where, number, row, has):
-            at, lasts, devices = row
-            yield Row(datetime.fromisoformat(at).timestamp(), float(lasts), int(devices))
+    columns = ("timestamp", "duration", "num_gpus")
+    return _table(file, where, columns, has, lambda at: datetime.fromisoformat(at).timestamp())
 
 
 def _itp(file: Iterable[str], where: str) -> Iterator[Row]:
     """Microsoft's 2021 tables: job_id, submission_time, num_gpu, duration among others."""
     has = "submission_time and duration in seconds, num_gpu a whole number"
-    for number, row in _table(file, where, ("submission_time", "duration", "num_gpu")):
-        with _Line(where, number, row, has):
-            at, lasts, devices = row
-            yield Row(float(at), float(lasts), int(devices))
+    return _table(file, where, ("submission_time", "duration", "num_gpu"), has, float)
 
 
 def _swf(file: Iterable[str], where: str) -> Iterator[Row]:
@@ -118,7 +114,7 @@ def _swf(file: Iterable[str], where: str) -> Iterator[Row]:
         words = line.split()
         if not words or words[0].startswith(";"):
             continue
-        with _Line(where, number, words, has):
+        with _line(f"{where}:{number}", words, has):
             used, asked = int(words[4]), int(words[7])
             lasts = float(words[3])
             if lasts > 0 and max(used, asked) > 0:  # otherwise it never ran
@@ -126,9 +122,13 @@ def _swf(file: Iterable[str], where: str) -> Iterator[Row]:
 
 
 def _table(
-    file: Iterable[str], where: str, names: tuple[str, ...]
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a CSV file with a header, reduced to these columns."""
+    file: Iterable[str],
+    where: str,
+    names: tuple[str, str, str],
+    has: str,
+    time: Callable[[str], Seconds],
+) -> Iterator[Row]:
+    """A CSV file with a header. `names`: the columns of submission, duration and devices."""
     rows = csv.reader(file)
     header = next(rows, [])
     lacking = [n for n in names if n not in header]
@@ -141,25 +141,20 @@ def _table(
     columns = [header.index(n) for n in names]
     for number, row in enumerate(rows, 2):
         if row:
-            yield number, [row[i] for i in columns if i < len(row)]
+            words = [row[i] for i in columns if i < len(row)]
+            with _line(f"{where}:{number}", words, has):
+                at, lasts, devices = words
+                yield Row(time(at), float(lasts), int(devices))
 
 
-class _Line:
+@contextmanager
+def _line(where: str, words: Sequence[str], has: str) -> Iterator[None]:
     """Report errors as errors of this line, which must contain `has`."""
-
-    def __init__(self, where: str, number: int, words: Sequence[str], has: str) -> None:
-        self.where, self.words, self.has = f"{where}:{number}", words, has
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
-        if kind is not None and issubclass(kind, ValueError | IndexError):
-            raise ConfigError(
-                f"invalid job: {', '.join(self.words)}",
-                where=self.where,
-                hint=f"expected: {self.has}",
-            ) from None
+    try:
+        yield
+    except (ValueError, IndexError):
+        what = f"invalid job: {', '.join(words)}"
+        raise ConfigError(what, where=where, hint=f"expected: {has}") from None
 
 
 FORMATS: dict[str, Callable[[Iterable[str], str], Iterator[Row]]] = {

@@ -1,6 +1,5 @@
 """State of the simulated nodes, jobs and replicas. Only the world changes it, in place."""
 
-from collections.abc import Sequence
 from math import inf
 
 import numpy as np
@@ -9,7 +8,6 @@ from headway.core.estimate.step_rate import (
     CHIEF,
     SERVER,
     Speed,
-    Worker,
     distances,
     steps_per_second,
     useful,
@@ -17,14 +15,12 @@ from headway.core.estimate.step_rate import (
 from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.node import Node
 from headway.core.model.report import Report, Usage
-from headway.core.model.units import Cores, CoreSeconds, ReplicaId, Seconds, Share
+from headway.core.model.units import Cores, CoreSeconds, ReplicaId, Seconds
 from headway.sim.curve import Log, settled_after
 from headway.sim.scenario import Arrival, Costs
 
 
 class NodeState:
-    __slots__ = ("due", "node", "replicas", "up", "version")
-
     def __init__(self, node: Node) -> None:
         self.node, self.up, self.version = node, True, 0
         self.due = inf
@@ -37,12 +33,6 @@ class NodeState:
 
 
 class ReplicaState:
-    __slots__ = (
-        "bound_for", "cores", "demand", "id", "job", "limit", "node", "phase", "placed_at",
-        "placed_used", "reported_at", "reported_done", "reported_used", "request", "task", "used",
-        "weight",
-    )  # fmt: skip
-
     def __init__(self, name: ReplicaId, job: "JobState", node: NodeState, now: Seconds) -> None:
         self.id, self.job, self.task, self.phase = name, job, name.task, Phase.STARTING
         self.node: NodeState | None = node
@@ -96,38 +86,6 @@ class ReplicaState:
 
 
 class JobState:
-    __slots__ = (
-        "_costs",
-        "_log",
-        "accounted",
-        "arrival",
-        "done",
-        "ends_at",
-        "failures",
-        "finished_at",
-        "gain",
-        "held_cpu",
-        "held_gpu",
-        "idle",
-        "index",
-        "moves",
-        "partial",
-        "phase",
-        "quality",
-        "quality_at",
-        "rate",
-        "reason",
-        "replicas",
-        "saved",
-        "seed",
-        "since",
-        "started_at",
-        "useful_cpu",
-        "useful_gpu",
-        "version",
-        "wasted",
-    )  # fmt: skip
-
     def __init__(self, arrival: Arrival, index: int, seed: int) -> None:
         self.arrival, self.index, self.seed = arrival, index, seed
         self.phase, self.reason, self.version = Phase.PENDING, "", 0
@@ -169,8 +127,7 @@ class JobState:
 
     def log(self) -> Log:
         if self._log is None:
-            key = (self.seed, self.index)
-            self._log = Log(self.arrival.curve, self.arrival.steps, key)
+            self._log = Log(self.arrival.curve, self.arrival.steps, (self.seed, self.index))
         return self._log
 
     def forget_log(self) -> None:
@@ -225,12 +182,8 @@ class JobState:
 
     def set_rate(self) -> None:
         """Set the rate by its step costs, if known; otherwise from its replicas' cores."""
-        speed = self.arrival.spec.speed
-        if speed is not None:
-            workers, servers = self._workers(speed)
-            steps = steps_per_second(speed, workers, servers)
-            self.rate = steps * self.arrival.work / self.arrival.steps
-            self._gain(useful(speed, workers, servers))
+        if self.arrival.spec.speed is not None:
+            self._set_rate_by_steps(self.arrival.spec.speed)
         else:
             rate = cpu = gpu = 0.0
             for r in self.replicas.values():
@@ -242,42 +195,37 @@ class JobState:
         left = max(0.0, self.arrival.work - self.done)
         self.ends_at = self.since + left / self.rate if self.rate > 0 else inf
 
+    def _set_rate_by_steps(self, speed: Speed) -> None:
+        """Also set `gain` by the useful fraction of each worker; a server's is their mean."""
+        there = self.replicas.values()
+        running = [(r, r.node.node) for r in there if r.phase is Phase.RUNNING and r.node]
+        workers = [(r.cores, node) for r, node in running if r.task != SERVER]
+        servers = [node for r, node in running if r.task == SERVER]
+        far = distances(speed, [node for _, node in workers], servers)
+        rates = [(cores * node.speed, d) for (cores, node), d in zip(workers, far, strict=True)]
+        steps = steps_per_second(speed, rates, len(servers))
+        self.rate = steps * self.arrival.work / self.arrival.steps
+        parts = useful(speed, rates, len(servers))
+        given, mean = iter(parts), sum(parts) / len(parts) if parts else 0.0
+        cpu = gpu = 0.0
+        for r, _ in running:
+            part = mean if r.task == SERVER else next(given)
+            cpu += part * r.cores
+            gpu += part * r.request.gpu
+        self.gain = cpu, gpu
+
     def stop(self) -> None:
         """Stop training; pending events of the job are outdated."""
         self.rate, self.ends_at = 0.0, inf
         self.version += 1
 
-    def _gain(self, parts: Sequence[Share]) -> None:
-        """Set `gain` from the useful fraction of each worker; that of a parameter server is their
-        mean.
-        """
-        given, mean = iter(parts), sum(parts) / len(parts) if parts else 0.0
-        cpu = gpu = 0.0
-        for r in self.replicas.values():
-            if r.phase is Phase.RUNNING and r.node is not None:
-                part = mean if r.task == SERVER else next(given)
-                cpu += part * r.cores
-                gpu += part * r.request.gpu
-        self.gain = cpu, gpu
-
-    def _workers(self, speed: Speed) -> tuple[list[Worker], int]:
-        """Return its workers, and the number of its parameter servers."""
-        running = [r for r in self.replicas.values() if r.phase is Phase.RUNNING and r.node]
-        workers = [(r.cores, r.node.node) for r in running if r.task != SERVER and r.node]
-        servers = [r.node.node for r in running if r.task == SERVER and r.node]
-        far = distances(speed, [node for _, node in workers], servers)
-        rates = [(cores * node.speed, d) for (cores, node), d in zip(workers, far, strict=True)]
-        return rates, len(servers)
-
     def cost(self, costs: Costs, part: str) -> Seconds:
         """Draw the time of a `save` or `restore` (the standard deviation is for both together)."""
         costs = self.arrival.costs or costs
-        return self._drawn(costs, getattr(costs, part))
-
-    def _drawn(self, costs: Costs, part: Seconds) -> Seconds:
+        mean: Seconds = getattr(costs, part)
         if costs.sd <= 0:
-            return part
+            return mean
         if self._costs is None:
             key = (self.seed ^ 0x5EED, self.index)
             self._costs = np.random.Generator(np.random.Philox(key=key))
-        return max(0.1 * part, part + costs.sd / 2**0.5 * float(self._costs.standard_normal()))
+        return max(0.1 * mean, mean + costs.sd / 2**0.5 * float(self._costs.standard_normal()))

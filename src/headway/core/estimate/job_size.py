@@ -48,11 +48,7 @@ class SizeEstimate:
 
 
 def estimate_size(
-    spec: JobSpec,
-    attained: CoreSeconds,
-    step: float | None,
-    known: Known | None,
-    speed: float,
+    spec: JobSpec, attained: CoreSeconds, step: float | None, known: Known | None, speed: float
 ) -> SizeEstimate:
     """Return the estimate with the smallest error."""
     done = attained / speed

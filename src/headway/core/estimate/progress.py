@@ -24,9 +24,7 @@ class Progress:
     """Mean cores over the interval."""
 
     def efficiency(self, cores: Cores) -> float | None:
-        """Rate per fraction of the node used: FlowCon's G (equation 4.2); None if nothing was
-        used.
-        """
+        """Rate per fraction of the node used: FlowCon's G (equation 4.2); None: nothing used."""
         return self.rate * cores / self.used if self.used > 0 else None
 
 

@@ -6,6 +6,7 @@ to the replicas that it communicates with.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from headway.core.model.node import Node
 from headway.core.model.serialization import record
@@ -68,7 +69,7 @@ def steps_per_second(speed: Speed, workers: Sequence[Worker], servers: int = 0) 
     """
     if not _can_train(speed, workers, servers):
         return 0.0
-    times = _times(speed, workers, servers, _factors(speed, workers))
+    times = _times(speed, workers, servers)
     return 1 / max(times) if speed.waits else sum(1 / t for t in times)
 
 
@@ -78,8 +79,8 @@ def useful(speed: Speed, workers: Sequence[Worker], servers: int = 0) -> list[Sh
     """
     if not _can_train(speed, workers, servers):
         return [0.0] * len(workers)
-    taken = _times(speed, workers, servers, _factors(speed, workers))
-    needed = _times(speed, workers, servers, [1.0] * len(workers))
+    taken = _times(speed, workers, servers)
+    needed = _times(speed, [(rate, HERE) for rate, _ in workers], servers)
     slowest = max(taken)
     return [n / (slowest if speed.waits else t) for n, t in zip(needed, taken, strict=True)]
 
@@ -120,15 +121,7 @@ def _can_train(speed: Speed, workers: Sequence[Worker], servers: int) -> bool:
     return min(rates) > 0 if speed.waits else max(rates) > 0
 
 
-def _factors(speed: Speed, workers: Sequence[Worker]) -> list[float]:
-    """Return the factor for each worker's transfers."""
-    by_distance = (1.0, speed.penalty, speed.penalty * speed.rack_penalty)
-    return [by_distance[far] for _, far in workers]
-
-
-def _times(
-    speed: Speed, workers: Sequence[Worker], servers: int, factors: Sequence[float]
-) -> list[Seconds]:
+def _times(speed: Speed, workers: Sequence[Worker], servers: int) -> list[Seconds]:
     """Return the time of a step for each worker; infinite for one without CPU."""
     count = len(workers)
     if speed.kind == "ring":
@@ -140,8 +133,5 @@ def _times(
         flat = speed.per_worker * count + speed.per_server * servers
         part = count if speed.waits else 1
     own = speed.compute / part + speed.fixed
-    never = float("inf")
-    return [
-        (own / rate if rate > 0 else never) + shared * factor + flat
-        for (rate, _), factor in zip(workers, factors, strict=True)
-    ]
+    factors = (1.0, speed.penalty, speed.penalty * speed.rack_penalty)
+    return [(own / rate if rate > 0 else inf) + shared * factors[d] + flat for rate, d in workers]

@@ -27,9 +27,7 @@ class Trend:
         self.xy += dx * (y - self.y)
 
     def at(self, x: float) -> tuple[float, float] | None:
-        """Return the value of the line and the unexplained part of the variation (1 - R²); None if
-        there are too few points.
-        """
+        """Return the value of the line and its error, 1 - R²; None if there are too few points."""
         if self.count < FEWEST or self.xx <= 0:
             return None
         explained = self.xy**2 / (self.xx * self.yy) if self.yy > 0 else 1.0

@@ -1,5 +1,7 @@
 """What a platform can do with a job, beyond starting and ending it."""
 
+from dataclasses import fields
+
 from headway.core.model.serialization import record
 
 
@@ -21,14 +23,8 @@ class Capabilities:
         >>> (Capabilities(scale=False) & ALL).scale, (Capabilities(scale=False) & ALL).migrate
         (False, True)
         """
-        return Capabilities(
-            shares=self.shares and other.shares,
-            migrate=self.migrate and other.migrate,
-            suspend=self.suspend and other.suspend,
-            scale=self.scale and other.scale,
-            adopt=self.adopt and other.adopt,
-            gpu=self.gpu and other.gpu,
-        )
+        both = {f.name: getattr(self, f.name) and getattr(other, f.name) for f in fields(self)}
+        return Capabilities(**both)
 
 
 ALL = Capabilities(adopt=True, gpu=True)

@@ -17,37 +17,33 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar, dataclass_transform
 
 C = TypeVar("C")
-KNOWN: dict[str, type[Any]] = {}
-
-
-def _register(cls: type[C]) -> type[C]:
-    KNOWN[cls.__name__] = cls
-    return cls
+KNOWN: dict[str, Any] = {}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def record(cls: type[C]) -> type[C]:
-    return _register(dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls))
+    KNOWN[cls.__name__] = made = dataclass(slots=True, kw_only=True, unsafe_hash=True)(cls)
+    return made
 
 
 @dataclass_transform(kw_only_default=True)
 def memory(cls: type[C]) -> type[C]:
-    return _register(dataclass(slots=True, kw_only=True)(cls))
+    KNOWN[cls.__name__] = made = dataclass(slots=True, kw_only=True)(cls)
+    return made
 
 
 Plain = Any
-_DEFAULTS: dict[type[Any], tuple[tuple[str, Any], ...]] = {}
-_CONVERTERS: dict[type[Any], dict[str, Callable[[Plain], Any]]] = {}
 
 
 def _as_dict(thing: Any) -> Plain:
     """Convert the outermost record; the encoder calls this again for records inside."""
-    kind = type(thing)
+    kind: Any = type(thing)
     out: dict[str, Any] = {"is": kind.__name__}
-    for name, default in _DEFAULTS.get(kind) or _defaults(kind):
+    for name, default in _defaults(kind):
         value = getattr(thing, name)
         if value is not default and value != default:
             out[name] = value
@@ -79,16 +75,15 @@ def from_plain(plain: Plain) -> Any:
     return plain
 
 
+@cache
 def _defaults(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
-    _DEFAULTS[cls] = found = tuple((f.name, f.default) for f in fields(cls))
-    return found
+    return tuple((f.name, f.default) for f in fields(cls))
 
 
+@cache
 def _converters(cls: type[Any]) -> dict[str, Callable[[Plain], Any]]:
-    if cls not in _CONVERTERS:
-        hints = typing.get_type_hints(cls)
-        _CONVERTERS[cls] = {f.name: _converter(hints[f.name]) for f in fields(cls)}
-    return _CONVERTERS[cls]
+    hints = typing.get_type_hints(cls)
+    return {f.name: _converter(hints[f.name]) for f in fields(cls)}
 
 
 def _converter(hint: Any) -> Callable[[Plain], Any]:

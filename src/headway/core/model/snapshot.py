@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Job, Phase, Replica
@@ -11,6 +11,9 @@ from headway.core.model.node import Node
 from headway.core.model.report import Report
 from headway.core.model.serialization import record
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Resources, Seconds, Share
+
+if TYPE_CHECKING:
+    from headway.core.cycle.cluster_state import ClusterState
 
 
 class Trigger(StrEnum):
@@ -20,7 +23,6 @@ class Trigger(StrEnum):
     ARRIVED = "arrived"
     STARTED = "started"
     FINISHED = "finished"
-    REPORTED = "reported"
     NODE = "node"
     ASKED = "asked"
 
@@ -68,40 +70,6 @@ Alike = tuple[float | str, ...]
 """Key of a kind of node: same capacity, free capacity and rack, and therefore the same score."""
 
 
-class Tables(Protocol):
-    """The tables of the loop, as a snapshot reads them."""
-
-    @property
-    def nodes(self) -> Mapping[NodeId, Node]: ...
-    @property
-    def jobs(self) -> Mapping[JobId, Job]: ...
-    @property
-    def replicas(self) -> Mapping[ReplicaId, Replica]: ...
-    @property
-    def on_node(self) -> Mapping[NodeId, Mapping[ReplicaId, None]]: ...
-    @property
-    def of_job(self) -> Mapping[JobId, Mapping[ReplicaId, None]]: ...
-    @property
-    def queue(self) -> Mapping[JobId, None]:
-        """Pending jobs, in order of arrival."""
-
-    @property
-    def alike(self) -> Mapping[Alike, list[int]]:
-        """Indices in `names` of the nodes of each kind."""
-
-    @property
-    def order(self) -> Mapping[NodeId, int]: ...
-    @property
-    def names(self) -> list[NodeId]:
-        """All nodes, also former ones, in order of joining; the inverse of `order`."""
-
-    @property
-    def capabilities(self) -> Capabilities: ...
-    @property
-    def restricted(self) -> Mapping[JobId, Capabilities]:
-        """Capabilities of the jobs that have their own."""
-
-
 class Snapshot:
     """A read-only view, valid for one cycle.
 
@@ -109,19 +77,28 @@ class Snapshot:
     iterating over all entries is not. Policies must not write to them.
     """
 
-    def __init__(
-        self,
-        tables: Tables,
-        at: Seconds,
-        trigger: Trigger,
-        changed: Changes,
-        requests: tuple[Request, ...] = (),
-    ) -> None:
-        self.at, self.trigger, self.changed, self.requests = at, trigger, changed, requests
-        self.nodes, self.jobs, self.replicas = tables.nodes, tables.jobs, tables.replicas
-        self.on_node, self.of_job, self.queue = tables.on_node, tables.of_job, tables.queue
-        self.alike, self.order, self.names = tables.alike, tables.order, tables.names
-        self.capabilities, self.restricted = tables.capabilities, tables.restricted
+    nodes: Mapping[NodeId, Node]
+    jobs: Mapping[JobId, Job]
+    replicas: Mapping[ReplicaId, Replica]
+    on_node: Mapping[NodeId, Mapping[ReplicaId, None]]
+    of_job: Mapping[JobId, Mapping[ReplicaId, None]]
+    queue: Mapping[JobId, None]
+    """Pending jobs, in order of arrival."""
+    alike: Mapping[Alike, list[int]]
+    """Indices in `names` of the nodes of each kind."""
+    order: Mapping[NodeId, int]
+    names: list[NodeId]
+    """All nodes, also former ones, in order of joining; the inverse of `order`."""
+    capabilities: Capabilities
+    restricted: Mapping[JobId, Capabilities]
+    """Capabilities of the jobs that have their own."""
+
+    def __init__(self, s: "ClusterState", trigger: Trigger, changed: Changes) -> None:
+        self.at, self.trigger, self.changed, self.requests = s.at, trigger, changed, s.requests
+        self.nodes, self.jobs, self.replicas = s.nodes, s.jobs, s.replicas
+        self.on_node, self.of_job, self.queue = s.on_node, s.of_job, s.queue
+        self.alike, self.order, self.names = s.alike, s.order, s.names
+        self.capabilities, self.restricted = s.capabilities, s.restricted
 
     @property
     def waiting(self) -> Iterator[Job]:

@@ -95,12 +95,11 @@ def shrink(
             taken.setdefault(s.replicas[release.replica].job, []).append(release.replica)
     if restart is not None and not _worth(queue, job, taken, restart):
         return None
+    why = f"makes room for {job.id}, which has waited too long"
     for giver, names in taken.items():
-        scaled = elastic_task(s.jobs[giver].spec)
-        assert scaled is not None  # noqa: S101 - it gave replicas
-        why = f"makes room for {job.id}, which has waited too long"
-        queue.decisions.append(Scale(job=giver, task=scaled.name, remove=tuple(names), reason=why))
-    return queue.reserve_freed(job, where, list(taken))
+        task = names[0].task
+        queue.decisions.append(Scale(job=giver, task=task, remove=tuple(names), reason=why))
+    return Reserved(job=job.id, where=where, awaits=tuple(taken))
 
 
 def _worth(
@@ -160,11 +159,8 @@ class Growth:
         for name, add in self.added.items():
             job = self.queue.snapshot.jobs[name]
             if self._pays_off(job, add):
-                task = elastic_task(job.spec)
-                assert task is not None  # noqa: S101 - it has grown
-                self.queue.decisions.append(
-                    Scale(job=name, task=task.name, add=tuple(add), reason=why)
-                )
+                task = add[0][0].task
+                self.queue.decisions.append(Scale(job=name, task=task, add=tuple(add), reason=why))
                 grown.append(name)
         return grown
 
@@ -177,9 +173,8 @@ class Growth:
         node = self._node(job, task)
         if node is None or (self.weigh and not self._faster(job, node)):
             return False
-        name = next(
-            n for i in range(task.most) if (n := ReplicaId.of(job.id, task.name, i)) not in there
-        )
+        names = (ReplicaId.of(job.id, task.name, i) for i in range(task.most))
+        name = next(name for name in names if name not in there)
         self.added.setdefault(job.id, []).append((name, node.id))
         self.free.take(node.id, task.request)
         return True

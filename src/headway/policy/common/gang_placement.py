@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from headway.core.model.job import Job, JobSpec, Task
 from headway.core.model.node import Node
@@ -10,6 +11,7 @@ from headway.policy.common.node_search import NodeSearch
 
 Shape = tuple[str | float, ...]
 Placed = list[tuple[ReplicaId, NodeId]]
+Wanted = list[tuple[ReplicaId, Resources]]
 TRIES = 300
 """Steps after which an exhaustive search is given up."""
 FIXED = ("ps", "chief")
@@ -21,21 +23,29 @@ def elastic_task(spec: JobSpec) -> Task | None:
     return next((t for t in spec.tasks if t.least < t.most and t.name not in FIXED), None)
 
 
-def split_gang(
-    job: Job, *, fewer: bool
-) -> tuple[list[tuple[ReplicaId, Resources]], list[ReplicaId]]:
-    """Return the required replicas of a gang, ps and chief first, and the optional ones. `fewer`:
-    replicas above the minimum of an elastic task are optional.
+def with_workers(job: Job, count: int | None = None) -> Job:
+    """Return the job with this number of replicas of its elastic task; None: the minimum."""
+    task = elastic_task(job.spec)
+    if task is None:
+        return job
+    sized = replace(task, replicas=task.least if count is None else count)
+    tasks = tuple(sized if t is task else t for t in job.spec.tasks)
+    return replace(job, spec=replace(job.spec, tasks=tasks))
+
+
+def ordered_gang(job: Job, *, fewer: bool) -> tuple[Wanted, int]:
+    """Return the replicas of a gang, ps and chief first, and how many of them are required.
+    `fewer`: replicas above the minimum of an elastic task are optional; they come last.
     """
-    required: list[tuple[ReplicaId, Resources]] = []
-    optional: list[ReplicaId] = []
+    required: Wanted = []
+    optional: Wanted = []
     scaled = elastic_task(job.spec) if fewer else None
     for task in sorted(job.spec.tasks, key=lambda t: t.name not in FIXED):
         least = task.least if task is scaled else task.replicas
-        names = [ReplicaId.of(job.id, task.name, i) for i in range(task.replicas)]
-        required += [(name, task.request) for name in names[:least]]
-        optional += names[least:]
-    return required, optional
+        every = [(ReplicaId.of(job.id, task.name, i), task.request) for i in range(task.replicas)]
+        required += every[:least]
+        optional += every[least:]
+    return required + optional, len(required)
 
 
 def place_each(
@@ -50,11 +60,11 @@ def place_each(
     """
     before = dict(free.touched)
     where: Placed = []
-    required, optional = split_gang(job, fewer=fewer)
-    for name in [*(n for n, _ in required), *optional]:
+    wanted, least = ordered_gang(job, fewer=fewer)
+    for name, _ in wanted:
         task = job.spec.task(name.task)
         node = best(free, task, where)
-        if node is None and len(where) < len(required):
+        if node is None and len(where) < least:
             free.touched = before
             return None
         if node is None:
@@ -68,7 +78,8 @@ def place_exhaustively(free: NodeSearch, job: Job, *, fewer: bool) -> Where | No
     """Place the required replicas by trying all ways, the largest replica first. For gangs that do
     not fit one after another because one replica blocks another.
     """
-    required, _ = split_gang(job, fewer=fewer)
+    wanted, least = ordered_gang(job, fewer=fewer)
+    required = wanted[:least]
     ordered = sorted(required, key=lambda m: (m[1].gpu, m[1].cpu, m[1].memory), reverse=True)
     kinds = Counter(request for _, request in required)
     if len(required) < 2 or any(free.slots(request) < n for request, n in kinds.items()):

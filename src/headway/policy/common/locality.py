@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from headway.core.cycle.free_capacity import slots
 from headway.core.model.job import Job
 from headway.core.model.node import Node
-from headway.core.model.units import NOTHING, NodeId, ReplicaId, Resources, Where
-from headway.policy.common.gang_placement import split_gang
+from headway.core.model.units import NOTHING, NodeId, ReplicaId, Where
+from headway.policy.common.gang_placement import Wanted, ordered_gang
 from headway.policy.common.node_search import NodeSearch
-
-Wanted = Sequence[tuple[ReplicaId, Resources]]
 
 
 def place_together(
@@ -22,13 +20,12 @@ def place_together(
     the gang; otherwise most of any one task. `most_first`: if one node is enough, the fullest, and
     several nodes in order of their slots; otherwise the order of the file. (DRAGON, defects 6, 7.)
     """
-    required, optional = split_gang(job, fewer=fewer)
-    wanted = [*required, *((name, job.spec.task(name.task).request) for name in optional)]
+    wanted, least = ordered_gang(job, fewer=fewer)
     node = _alone(free, wanted, most_first=most_first)
     if node is not None:
         where: Where | None = tuple((name, node.id) for name, _ in wanted)
     else:
-        where = _several(free, wanted, len(required), by_total=by_total, most_first=most_first)
+        where = _several(free, wanted, least, by_total=by_total, most_first=most_first)
     if where is not None:
         free.take_all(job.spec, where)
     return where
@@ -36,9 +33,7 @@ def place_together(
 
 def _alone(free: NodeSearch, wanted: Wanted, *, most_first: bool) -> Node | None:
     """Return the node on which all fit."""
-    total = NOTHING
-    for _, request in wanted:
-        total = total + request
+    total = sum((request for _, request in wanted), NOTHING)
     able = [n for n in free.candidates() if n.up and total.fits(n.taken, n.capacity)]
     worker, order = wanted[-1][1], free.snapshot.order
     if most_first:
@@ -55,16 +50,15 @@ def _several(
     nodes.sort(key=lambda n: (-slots(n, worker) if most_first else 0, order[n.id]))
     racks = dict.fromkeys(n.rack for n in nodes)
     if most_first and len(racks) > 1:
-        inside = [
-            _fill([n for n in nodes if n.rack == rack], wanted, by_total=by_total) for rack in racks
-        ]
+        by_rack = ([n for n in nodes if n.rack == rack] for rack in racks)
+        inside = [_fill(some, wanted, by_total=by_total) for some in by_rack]
         enough = [w for w in inside if len(w) == len(wanted)]
         if enough:
             return min(enough, key=lambda w: len({node for _, node in w}))
     where = _fill(nodes, wanted, by_total=by_total)
     if not _complete(where, wanted, least) and most_first:
         # Fixed tasks, placed first, can block workers: place them last.
-        where = _fill(nodes, [*wanted[::-1]], by_total=by_total)
+        where = _fill(nodes, wanted[::-1], by_total=by_total)
     return where if _complete(where, wanted, least) else None
 
 
@@ -77,7 +71,7 @@ def _complete(where: Where, wanted: Wanted, least: int) -> bool:
 def _fill(nodes: Sequence[Node], wanted: Wanted, *, by_total: bool) -> Where:
     """Fill one node after another with the replicas in order."""
     where: list[tuple[ReplicaId, NodeId]] = []
-    left = list(wanted)
+    left = wanted
     if nodes:
         first = max(nodes, key=lambda n: _capacity_for(n, wanted, by_total=by_total))
         nodes = [first, *(n for n in nodes if n is not first)]

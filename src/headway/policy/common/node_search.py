@@ -4,7 +4,7 @@ Nodes of one kind (same capacity, load and rack) have the same rank, so that onl
 kind is examined: a search costs in proportion to the number of kinds, not of nodes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
 
 from headway.core.cycle.free_capacity import NOMINAL, FreeCapacity, slots
@@ -17,8 +17,8 @@ from headway.core.model.units import NodeId, Resources
 class NodeSearch(FreeCapacity):
     """Free capacity, with the snapshot's index of nodes by kind."""
 
-    def __init__(self, snapshot: Snapshot, nodes: Mapping[NodeId, Node] | None = None) -> None:
-        super().__init__(snapshot.nodes if nodes is None else nodes)
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot.nodes)
         self.snapshot = snapshot
 
     def rank(self, node: Node, request: Resources) -> tuple[float, ...]:

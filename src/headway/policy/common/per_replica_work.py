@@ -11,9 +11,7 @@ from headway.core.model.job import Estimate, JobSpec
 
 
 def working_replicas(spec: JobSpec) -> int:
-    """Return how many replicas do the work: all, but no parameter servers if its step costs are
-    known.
-    """
+    """Return how many replicas do the work: no parameter servers, if its step costs are known."""
     counts = [t.replicas for t in spec.tasks if spec.speed is None or t.name != SERVER]
     return max(1, sum(counts))
 

@@ -12,20 +12,11 @@ from headway.core.model.job import Job, Mode, Phase
 from headway.core.model.serialization import memory
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import SLACK, JobId, Seconds, Where
-from headway.policy.common.gang_placement import Shape, place_each, place_exhaustively, shape
+from headway.policy.common import gang_placement, reservation
+from headway.policy.common.gang_placement import Shape
 from headway.policy.common.node_search import NodeSearch
 from headway.policy.common.rate_model import layout_at, layout_of, left, rate, seconds
-from headway.policy.common.reservation import (
-    Placer,
-    Release,
-    Reserved,
-    held_at,
-    held_by,
-    releasing,
-    reserved_now,
-    smallest,
-    until_fits,
-)
+from headway.policy.common.reservation import Placer, Release, Reserved, held_by, until_fits
 
 SETTLE: Seconds = 1.0
 """When to check again whether requested capacity is free."""
@@ -62,9 +53,7 @@ class QueuePass:
         fewer: bool = False,
         reserve: bool = True,
     ) -> None:
-        """`fewer`: elastic tasks may start small. `reserve`: the head of the queue gets a
-        reservation.
-        """
+        """`fewer`: elastic tasks may start small. `reserve`: reserve for the head of the queue."""
         self.snapshot, self.memory, self.now = snapshot, memory, snapshot.at
         self.fewer, self.reserve, self._place = fewer, reserve, place
         self.free = NodeSearch(snapshot)
@@ -83,9 +72,9 @@ class QueuePass:
     def place(self, free: NodeSearch, job: Job, fewer: bool) -> Where | None:
         """Place a job as the policy does, otherwise in any way that fits."""
         if any(task.nodes is not None for task in job.spec.tasks):
-            return place_each(free, job, fewer=fewer)
+            return gang_placement.place_each(free, job, fewer=fewer)
         where = self._place(free, job, fewer)
-        return place_exhaustively(free, job, fewer=fewer) if where is None else where
+        return gang_placement.place_exhaustively(free, job, fewer=fewer) if where is None else where
 
     def _update_memory(self) -> None:
         s, m = self.snapshot, self.memory
@@ -110,7 +99,7 @@ class QueuePass:
         """Start the jobs that can start, in order of arrival."""
         # A suspended job is at the end of the queue, and here in its original position.
         for job in sorted(self.snapshot.waiting, key=lambda j: j.submitted_at):
-            key = shape(job, fewer=self._small(job))
+            key = gang_placement.shape(job, fewer=self._small(job))
             where = None if key in self.misfits else self._find(job, key)
             if where is not None:
                 self.start(job, where)
@@ -121,9 +110,7 @@ class QueuePass:
         self.memory.misfits = sorted(self.misfits)
 
     def start(self, job: Job, where: Where) -> None:
-        why = (
-            "the whole gang fits" if self.head is None else f"fits without delaying {self.head.id}"
-        )
+        why = f"fits without delaying {self.head.id}" if self.head else "the whole gang fits"
         if job.id in self.memory.backfilled:
             why = "backfilled in reserved capacity; may be suspended"
         self.decisions.append(Place(job=job.id, where=where, reason=why))
@@ -198,7 +185,8 @@ class QueuePass:
         if reserved.job != job.id or not all(node and node.up for node in nodes):
             return False
         if reserved.firm:
-            return any(releasing(self.snapshot, name) for name in reserved.awaits)
+            awaited = (r for name in reserved.awaits for r in self.snapshot.placed(name))
+            return any(r.phase.in_transit for r in awaited)
         if reserved.at is None:
             return not self.changed
         return reserved.at > self.now
@@ -206,7 +194,7 @@ class QueuePass:
     def _reserve(self, job: Job, reserved: Reserved) -> None:
         self.unreserved = self.free.copy()
         later = [r for r in reserved.covered if self._still_held(r)]
-        for node, amount in reserved_now(job.spec, reserved.where, later):
+        for node, amount in reservation.reserved_now(job.spec, reserved.where, later):
             self.unreserved.take(node, amount)
         if reserved.firm:
             self.wakes.append(self.now + SETTLE)
@@ -238,7 +226,7 @@ class QueuePass:
     def _end_of_started(self, job: Job, where: Where) -> tuple[Seconds | None, list[Release]]:
         """Predict when a job that starts now ends, and what it releases then."""
         took = seconds(job, layout_at(self.snapshot, where))
-        return None if took is None else self.now + took, held_at(job.spec, where)
+        return None if took is None else self.now + took, reservation.held_at(job.spec, where)
 
     def end_of(self, job: Job) -> Seconds | None:
         """Predict when an active job ends; None: unknown."""
@@ -259,7 +247,7 @@ class QueuePass:
 
     def needed(self, job: Job) -> Job:
         """Return the job with the fewest replicas that it can start with."""
-        return smallest(job) if self._small(job) else job
+        return gang_placement.with_workers(job) if self._small(job) else job
 
     def _too_large(self) -> list[Shape]:
         m = self.memory
@@ -269,10 +257,6 @@ class QueuePass:
         return m.too_large
 
     # -- freeing capacity ------------------------------------------------------------------------
-
-    def reserve_freed(self, job: Job, where: Where, givers: list[JobId]) -> Reserved:
-        """Reserve a place until the jobs that give it have released it."""
-        return Reserved(job=job.id, where=where, awaits=tuple(givers))
 
     def _recall(self, job: Job) -> Reserved | None:
         """Suspend later backfilled jobs, if that is enough."""
@@ -292,20 +276,15 @@ class QueuePass:
         for name in givers:
             if s.jobs[name].phase is Phase.RUNNING:
                 self.decisions.append(Suspend(job=name, reason=why))
-        return self.reserve_freed(job, where, givers) if givers else None
+        return Reserved(job=job.id, where=where, awaits=tuple(givers)) if givers else None
 
     def _recallable(self, head: Job) -> list[Job]:
         """Return the backfilled jobs that arrived after the head, the latest first."""
         s = self.snapshot
         jobs = [s.jobs[name] for name in self.memory.backfilled if name in s.jobs]
-        later = [
-            job
-            for job in jobs
-            if job.phase is Phase.RUNNING
-            and job.submitted_at >= head.submitted_at
-            and s.can(job.id).suspend
-        ]
-        return sorted(later, key=lambda job: -job.submitted_at)
+        later = [j for j in jobs if j.submitted_at >= head.submitted_at]
+        able = [j for j in later if j.phase is Phase.RUNNING and s.can(j.id).suspend]
+        return sorted(able, key=lambda job: -job.submitted_at)
 
     # -- the result ------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Predict the rate of a job from its replicas and their nodes, and the time that it still needs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from math import inf
 
 from headway.core.estimate.step_rate import SERVER, distances, steps_per_second
@@ -9,21 +9,16 @@ from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import Cores, CoreSeconds, Seconds, Where
 
-Layout = Sequence[tuple[str, Node, Cores | None]]
+Layout = list[tuple[str, Node, Cores | None]]
 """Task, node and limit of each replica."""
 
 
-def layout_of(
-    snapshot: Snapshot, replicas: Sequence[Replica]
-) -> list[tuple[str, Node, Cores | None]]:
-    return [
-        (r.task, snapshot.nodes[r.node], r.limit)
-        for r in replicas
-        if r.node is not None and r.node in snapshot.nodes
-    ]
+def layout_of(snapshot: Snapshot, replicas: Iterable[Replica]) -> Layout:
+    nodes = snapshot.nodes
+    return [(r.task, nodes[r.node], r.limit) for r in replicas if r.node and r.node in nodes]
 
 
-def layout_at(snapshot: Snapshot, where: Where) -> list[tuple[str, Node, Cores | None]]:
+def layout_at(snapshot: Snapshot, where: Where) -> Layout:
     return [(name.task, snapshot.nodes[node], None) for name, node in where]
 
 

@@ -5,7 +5,6 @@ needed, or if they can be suspended when the rest of it is free (backfilled jobs
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from headway.core.cycle.free_capacity import slots
@@ -13,7 +12,6 @@ from headway.core.model.job import Job, JobSpec, Replica
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, JobId, NodeId, ReplicaId, Resources, Seconds, Where
-from headway.policy.common.gang_placement import elastic_task
 from headway.policy.common.node_search import NodeSearch
 
 Placer = Callable[[NodeSearch, Job, bool], Where | None]
@@ -66,16 +64,6 @@ def held_at(spec: JobSpec, where: Where) -> list[Release]:
     ]
 
 
-def smallest(job: Job) -> Job:
-    """Return the job with its minimum number of replicas."""
-    task = elastic_task(job.spec)
-    if task is None:
-        return job
-    least = replace(task, replicas=task.least)
-    tasks = tuple(least if t is task else t for t in job.spec.tasks)
-    return replace(job, spec=replace(job.spec, tasks=tasks))
-
-
 def until_fits(
     free: NodeSearch, job: Job, releases: Iterable[Sequence[Release]], place: Placer
 ) -> tuple[int, Where] | None:
@@ -95,16 +83,13 @@ def until_fits(
             after = trial.node(release.node)
             if before is not None and after is not None:
                 for i, (request, _) in enumerate(needs):
-                    counts[i] += _gained(slots(before, request), slots(after, request))
+                    had, has = slots(before, request), slots(after, request)
+                    counts[i] += 0.0 if had == has else has - had  # both may be infinite
         if all(have >= need for have, (_, need) in zip(counts, needs, strict=True)):
             where = place(trial.copy(), job, False)
             if where is not None:
                 return done, where
     return None
-
-
-def _gained(before: float, after: float) -> float:
-    return 0.0 if before == after else after - before
 
 
 def reserved_now(
@@ -123,8 +108,3 @@ def reserved_now(
 
 def _positive(r: Resources) -> Resources:
     return Resources(cpu=max(0.0, r.cpu), memory=max(0.0, r.memory), gpu=max(0.0, r.gpu))
-
-
-def releasing(snapshot: Snapshot, job: JobId) -> bool:
-    """Return whether a job is still releasing capacity."""
-    return any(r.phase.in_transit for r in snapshot.placed(job))

@@ -7,12 +7,13 @@ switch, explained in docs/decisions/0023.
 
 from dataclasses import field, replace
 
+from headway.core.estimate.category import Category, by_growth
+from headway.core.estimate.progress import progress
 from headway.core.model.decision import CALM, Plan
 from headway.core.model.job import Job
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import SLACK, JobId, NodeId, Seconds, Where
-from headway.policy.common.convergence import Stage, converged, judge
 from headway.policy.common.elastic import Growth, donors, shrink
 from headway.policy.common.equalize_workers import equalize
 from headway.policy.common.gang_placement import FIXED, place_each
@@ -23,13 +24,27 @@ from headway.policy.common.reservation import Reserved
 
 
 @memory
+class Stage:
+    """SpeCon's category, for a job instead of a replica."""
+
+    category: Category = Category.GROWING
+    growth: float | None = None
+    judged_at: Seconds = 0.0
+
+
+@memory
 class GangMemory(JobsMemory):
     stages: dict[JobId, Stage] = field(default_factory=dict)
     next_look: Seconds = 0.0
 
+    def converged(self, job: Job) -> bool:
+        stage = self.stages.get(job.id)
+        return stage is not None and stage.category is Category.CONVERGED
+
 
 @record
 class Gang:
+    about = "whole gangs in order of arrival, with a reservation for the first that waits"
     name: str = "gang"
     listens: bool = True
     local: bool = False
@@ -107,32 +122,18 @@ class Gang:
         if not self.count_ps:
             workers = tuple(t for t in needed.spec.tasks if t.name not in FIXED)
             needed = replace(needed, spec=replace(needed.spec, tasks=workers or needed.spec.tasks))
-        reserved = shrink(
-            queue,
-            job,
-            self._givers(queue, memory),
-            needed=needed,
-            tidy=self.reserve,
-            restart=self.restart if self.weigh else None,
-        )
+        givers, restart = donors(queue), self.restart if self.weigh else None
+        if self.converged:
+            givers.sort(key=lambda j: not memory.converged(j))
+        reserved = shrink(queue, job, givers, needed=needed, tidy=self.reserve, restart=restart)
         if reserved is not None or not self.carry_on:
             memory.acted_at = queue.now
         queue.halted = reserved is None and not self.carry_on
         return reserved
 
-    def _givers(self, queue: QueuePass, memory: GangMemory) -> list[Job]:
-        jobs = donors(queue)
-        if self.converged:
-            jobs.sort(key=lambda j: not converged(memory.stages, j.id))
-        return jobs
-
     def _grow(self, queue: QueuePass, memory: GangMemory) -> None:
         """Phase 3: add workers where no pending job fits."""
-        jobs = [
-            job
-            for job in queue.active()
-            if not (self.converged and converged(memory.stages, job.id))
-        ]
+        jobs = [j for j in queue.active() if not (self.converged and memory.converged(j))]
         if not jobs or (self.weigh and queue.snapshot.queue):
             return
         due = (0.0 if memory.acted_at is None else memory.acted_at) + self.grow_after
@@ -149,11 +150,29 @@ class Gang:
     # -- convergence -----------------------------------------------------------------------------
 
     def _judge(self, queue: QueuePass, memory: GangMemory) -> None:
-        judge(queue.snapshot, memory.stages, self.interval, self.threshold)
-        if len(queue.snapshot.jobs) > len(queue.snapshot.queue):
+        s = queue.snapshot
+        for gone in [name for name in memory.stages if name not in s.jobs]:
+            del memory.stages[gone]
+        for job in queue.active():
+            self._categorise(job, s, memory.stages)
+        if len(s.jobs) > len(s.queue):
             if memory.next_look <= queue.now + SLACK:
                 memory.next_look = queue.now + self.interval
             queue.wakes.append(memory.next_look)
+
+    def _categorise(self, job: Job, s: Snapshot, stages: dict[JobId, Stage]) -> None:
+        """Update the stage of a job with reports of two intervals since the last update."""
+        stage = stages.get(job.id)
+        if stage and stage.judged_at > s.at - self.interval:
+            return
+        history = next((r.history for r in s.placed(job.id) if r.history.windows), None)
+        seen = history and progress(history, s.at, self.interval, sign=job.spec.direction.sign)
+        if not seen:
+            return
+        stage = stages.setdefault(job.id, Stage())
+        before, stage.growth, stage.judged_at = stage.growth, seen.growth, s.at
+        shrinking = before is not None and (seen.growth < before or seen.growth == 0)
+        stage.category = by_growth(stage.category, seen.growth, self.threshold, shrinking=shrinking)
 
     def _look(self, queue: QueuePass) -> tuple[NodeId, ...]:
         """Return the node of one replica of each active job; its reports are enough."""
@@ -164,6 +183,7 @@ class Gang:
 
 @record
 class Dragon(Gang):
+    about = "gang, locality and elastic combined (CLOSER 2019)"
     name: str = "dragon"
     local: bool = True
     elastic: bool = True

@@ -6,7 +6,7 @@ dynamic allocation, and not how. docs/papers/kips.md; docs/decisions/0024.
 """
 
 from dataclasses import field, replace
-from math import ceil
+from math import ceil, inf
 
 from headway.core.estimate.step_rate import SERVER, equal_limits
 from headway.core.model.decision import Move, Plan, Scale, SetShare
@@ -36,6 +36,7 @@ class KipsMemory(JobsMemory):
 
 @record
 class Kips:
+    about = "workers and their CPU by load (reconstruction of KIPS 2022)"
     name: str = "kips"
     listens: bool = True
     interval: Seconds = 15.0
@@ -213,28 +214,19 @@ class Kips:
         workers = [r for r in queue.snapshot.placed(job.id) if r.task != SERVER]
         if any(r.phase is not Phase.RUNNING for r in workers):
             return []
-        nodes = [_node(queue, r) for r in workers]
-        available = [
-            (self._could(queue, job, r), n.speed if n else 1.0)
-            for r, n in zip(workers, nodes, strict=True)
-        ]
-        limits = [cores for cores, _ in available]
+        limits = [self._could(queue, job, r) for r in workers]
         if job.spec.speed is not None and job.spec.speed.waits:
-            limits = equal_limits(available)
-        changes = [
-            (r, limit)
-            for r, limit in zip(workers, limits, strict=True)
-            if r.limit is None or abs(limit - r.limit) > SLACK
-        ]
-        if all(self._close(queue, job, r, limit) for r, limit in changes):
-            return []
-        why = "shares cores that are not requested"
-        return [
-            SetShare(replica=r.id, limit=limit, weight=r.weight, reason=why) for r, limit in changes
-        ]
-
-    def _close(self, queue: QueuePass, job: Job, r: Replica, limit: Cores) -> bool:
-        return r.limit is not None and abs(limit - r.limit) <= SAME * self._base(queue, job, r)
+            nodes = [_node(queue, r) for r in workers]
+            speeds = [node.speed if node else 1.0 for node in nodes]
+            limits = equal_limits(list(zip(limits, speeds, strict=True)))
+        changes, close = [], True
+        for r, limit in zip(workers, limits, strict=True):
+            change = inf if r.limit is None else abs(limit - r.limit)
+            if change > SLACK:
+                why = "shares cores that are not requested"
+                changes.append(SetShare(replica=r.id, limit=limit, weight=r.weight, reason=why))
+                close = close and change <= SAME * self._base(queue, job, r)
+        return [] if close else changes
 
     def _could(self, queue: QueuePass, job: Job, r: Replica) -> Cores:
         s, node = queue.snapshot, _node(queue, r)

@@ -6,7 +6,7 @@ the largest marginal gain: the time saved per dominant share of the cluster that
 size are declared here; Optimus fits them to measurements.
 """
 
-from dataclasses import field, replace
+from dataclasses import field
 from heapq import heapify, heappop, heappush
 
 from headway.core.model.decision import Plan, Scale
@@ -17,9 +17,10 @@ from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, SLACK, JobId, Resources, Seconds, Where
 from headway.policy.common.elastic import Growth, scalable, spare
 from headway.policy.common.equalize_workers import equalize
-from headway.policy.common.gang_placement import elastic_task
+from headway.policy.common.gang_placement import elastic_task, with_workers
 from headway.policy.common.locality import place_together
 from headway.policy.common.node_search import NodeSearch
+from headway.policy.common.packing import gang_request
 from headway.policy.common.queue_pass import SETTLE, JobsMemory, QueuePass
 from headway.policy.common.rate_model import Layout, left, rate
 
@@ -34,6 +35,7 @@ class OptimusMemory(JobsMemory):
 
 @record
 class Optimus:
+    about = "workers to the jobs that gain most (EuroSys 2018)"
     name: str = "optimus"
     listens: bool = True
     interval: Seconds = 600.0
@@ -52,7 +54,9 @@ class Optimus:
         begins = memory.slot <= snapshot.at + SLACK
 
         def place(free: NodeSearch, job: Job, fewer: bool) -> Where | None:
-            return place_together(free, self._sized(job, memory), fewer=fewer)
+            target = memory.targets.get(job.id)
+            sized = job if target is None else with_workers(job, target)
+            return place_together(free, sized, fewer=fewer)
 
         queue = QueuePass(snapshot, memory, place, fewer=True)
         if begins:
@@ -70,14 +74,6 @@ class Optimus:
             queue.wakes.append(queue.now + SETTLE)
         return queue.plan(), memory
 
-    def _sized(self, job: Job, memory: OptimusMemory) -> Job:
-        """Return the job with its target number of workers."""
-        task, target = elastic_task(job.spec), memory.targets.get(job.id)
-        if task is None or target is None:
-            return job
-        tasks = tuple(replace(t, replicas=target) if t is task else t for t in job.spec.tasks)
-        return replace(job, spec=replace(job.spec, tasks=tasks))
-
     # -- allocation ------------------------------------------------------------------------------
 
     def _allocate(self, queue: QueuePass) -> dict[JobId, int]:
@@ -85,12 +81,10 @@ class Optimus:
         s = queue.snapshot
         jobs = [*queue.active(), *s.waiting]
         nodes = [n for n in s.nodes.values() if n.up]
-        total = NOTHING
-        for node in nodes:
-            total = total + node.capacity
+        total = sum((n.capacity for n in nodes), NOTHING)
         used, targets = NOTHING, dict[JobId, int]()
         for job in jobs:
-            request = _smallest_request(job)
+            request = gang_request(with_workers(job).spec)
             if request.fits(used, total):
                 used = used + request
                 task = elastic_task(job.spec)
@@ -128,41 +122,29 @@ class Optimus:
 
     # -- adding and removing workers -------------------------------------------------------------
 
-    def _take(self, queue: QueuePass, memory: OptimusMemory) -> None:
+    def _wanting(self, queue: QueuePass, memory: OptimusMemory) -> list[tuple[Job, Task, int]]:
+        """Return the jobs that can be scaled, with the number of workers to add or remove."""
+        found = []
         for job in queue.active():
             task, target = scalable(queue, job), memory.targets.get(job.id)
-            if task is None or target is None:
-                continue
-            names = [r.id for r in queue.snapshot.placed(job.id) if r.task == task.name]
-            surplus = spare(queue, job)[: max(0, len(names) - target)]
-            if surplus:
-                queue.decisions.append(
-                    Scale(
-                        job=job.id,
-                        task=task.name,
-                        remove=tuple(r.id for r in surplus),
-                        reason="its workers save more time in other jobs",
-                    )
-                )
+            if task is not None and target is not None:
+                count = sum(r.task == task.name for r in queue.snapshot.placed(job.id))
+                found.append((job, task, target - count))
+        return found
+
+    def _take(self, queue: QueuePass, memory: OptimusMemory) -> None:
+        why = "its workers save more time in other jobs"
+        for job, task, more in self._wanting(queue, memory):
+            names = tuple(r.id for r in spare(queue, job)[: max(0, -more)])
+            if names:
+                queue.decisions.append(Scale(job=job.id, task=task.name, remove=names, reason=why))
 
     def _add(self, queue: QueuePass, memory: OptimusMemory) -> None:
         growth = Growth(queue, near=True, weigh=self.weigh, restart=self.restart)
         growth.free = queue.unreserved
-        for job in queue.active():
-            task, target = scalable(queue, job), memory.targets.get(job.id)
-            if task is not None and target is not None:
-                names = [r for r in queue.snapshot.placed(job.id) if r.task == task.name]
-                growth.add(job, task, most=target - len(names))
+        for job, task, more in self._wanting(queue, memory):
+            growth.add(job, task, most=more)
         growth.decide("saves most time per resource")
-
-
-def _smallest_request(job: Job) -> Resources:
-    """Return the request of its smallest gang."""
-    total, scaled = NOTHING, elastic_task(job.spec)
-    for task in job.spec.tasks:
-        for _ in range(task.least if task is scaled else task.replicas):
-            total = total + task.request
-    return total
 
 
 def _gain(job: Job, count: int, total: Resources, sample: Node) -> float:
@@ -170,10 +152,8 @@ def _gain(job: Job, count: int, total: Resources, sample: Node) -> float:
     task, work = elastic_task(job.spec), left(job)
     if task is None or work is None or count >= task.most:
         return 0.0
-    now, then = (
-        rate(job, _layout(job, task, count, sample)),
-        rate(job, _layout(job, task, count + 1, sample)),
-    )
+    now = rate(job, _layout(job, task, count, sample))
+    then = rate(job, _layout(job, task, count + 1, sample))
     if now <= 0 or then <= 0:
         return 0.0
     r = task.request
@@ -184,7 +164,5 @@ def _gain(job: Job, count: int, total: Resources, sample: Node) -> float:
 
 def _layout(job: Job, task: Task, count: int, node: Node) -> Layout:
     """Return `count` workers and the other tasks, all on one node."""
-    fixed = [
-        (t.name, node, None) for t in job.spec.tasks if t is not task for _ in range(t.replicas)
-    ]
-    return [*fixed, *((task.name, node, None) for _ in range(count))]
+    fixed = [t.name for t in job.spec.tasks if t is not task for _ in range(t.replicas)]
+    return [(name, node, None) for name in (*fixed, *[task.name] * count)]

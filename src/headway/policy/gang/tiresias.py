@@ -83,6 +83,7 @@ class TiresiasMemory:
 
 @record
 class Tiresias:
+    about = "least attained service in the cluster, with preemption (NSDI 2019)"
     name: str = "tiresias"
     listens: bool = False
     quantum: float = 200_000.0

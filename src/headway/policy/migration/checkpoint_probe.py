@@ -16,6 +16,7 @@ class CheckpointProbeMemory:
 class CheckpointProbe:
     """Only suspends jobs; a placement policy after it starts them again at once."""
 
+    about = "saves and restarts each job once, for `headway calibrate`"
     name: str = "interrupted"
     listens: bool = True
     at: float = 0.5

@@ -14,7 +14,7 @@ from headway.core.cycle.cluster_state import ClusterState, assemble, remember
 from headway.core.cycle.project import project
 from headway.core.cycle.validate import check
 from headway.core.estimate.category import WEIGHTS, Category, by_growth
-from headway.core.estimate.progress import Progress, paper_progress, progress
+from headway.core.estimate.progress import paper_progress, progress
 from headway.core.estimate.trend import Trend
 from headway.core.model.decision import CALM, Decision, Move, Plan
 from headway.core.model.job import Mode, Phase, Replica
@@ -62,6 +62,7 @@ class SpeConMemory:
 
 @record
 class SpeCon:
+    about = "migrates converged jobs to nodes with less competition (2021)"
     name: str = "specon"
     listens: bool = True
     threshold: float = 0.01
@@ -111,7 +112,6 @@ class SpeCon:
 
     def growth(self, r: Replica, s: Snapshot) -> float | None:
         """G, Algorithm 3; None: unknown."""
-        seen: Progress | None
         if self.signal == "maximum":
             # During an iteration, the value of a job is that of the previous iteration.
             seen = paper_progress(r.history, s.at, self.interval, hold=True)

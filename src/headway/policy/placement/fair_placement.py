@@ -5,7 +5,7 @@ Under a policy that finishes jobs in another order, nodes become free in another
 competition than their guarantees assume. So each node is scored by its jobs in the reference world.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 from headway.core.cycle.free_capacity import load_of, with_load
 from headway.core.cycle.policy import PerNode, PerNodeMemory, join
@@ -16,16 +16,11 @@ from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, NodeId, Seconds
 from headway.policy.placement.spread import Search
-
-
-class HasReference(Protocol):
-    """Memory of a node that contains a reference world."""
-
-    reference: ReferenceJobs
+from headway.policy.share.headway import HeadwayMemory
 
 
 class FairPlacement:
-    """Placement for a policy for one node whose memory contains a reference world."""
+    """Placement for `headway`, whose memory of a node contains a reference world."""
 
     def __init__(self, inner: PerNode[Any], name: str = "") -> None:
         self.inner, self.name, self.listens = inner, name or inner.name, inner.listens
@@ -45,7 +40,7 @@ class FairPlacement:
 class _ReferenceSearch(Search):
     """The nodes with their real free capacity and the jobs of the reference world."""
 
-    def __init__(self, snapshot: Snapshot, worlds: dict[NodeId, HasReference]) -> None:
+    def __init__(self, snapshot: Snapshot, worlds: dict[NodeId, HeadwayMemory]) -> None:
         super().__init__(snapshot)
         self.nodes = {
             name: _occupied(node, worlds[name].reference, snapshot.at) if name in worlds else node

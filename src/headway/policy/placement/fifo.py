@@ -9,6 +9,7 @@ from headway.policy.common.packing import Packing
 
 @record
 class Fifo:
+    about = "strict first come, first served; whole gangs, packed"
     name: str = "fifo"
     listens: bool = False
 

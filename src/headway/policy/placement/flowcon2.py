@@ -20,6 +20,7 @@ from headway.policy.share.flowcon import FlowCon, FlowConMemory, FlowConSettings
 
 @record
 class FlowCon2(FlowConSettings):
+    about = "flowcon, and jobs placed where they get most CPU (reconstruction of TCC 2022)"
     name: str = "flowcon2"
     listens: bool = True
     rule: str = "share"
@@ -30,9 +31,9 @@ class FlowCon2(FlowConSettings):
         return self._nodes().begin()
 
     def decide(self, snapshot: Snapshot, memory: PerNodeMemory) -> tuple[Plan, PerNodeMemory]:
-        places = (
-            _CategorySearch(self, snapshot, memory).plan(self._why()) if snapshot.queue else CALM
-        )
+        places = CALM
+        if snapshot.queue:
+            places = _CategorySearch(self, snapshot, memory).plan(self._why())
         shares, memory = self._nodes().decide(project(places, snapshot), memory)
         return join([places, shares]), memory
 

@@ -8,7 +8,6 @@ kube-scheduler retries pods after back-off times. Here jobs take turns instead, 
 in order of arrival.
 """
 
-from collections.abc import Iterator
 from dataclasses import field
 
 from headway.core.cycle.free_capacity import FreeCapacity, with_load
@@ -16,10 +15,10 @@ from headway.core.cycle.policy import join
 from headway.core.cycle.project import project
 from headway.core.cycle.validate import half_started
 from headway.core.model.decision import CALM, Place, Plan, Suspend
-from headway.core.model.job import Job, Phase, gang, missing
+from headway.core.model.job import Job, Phase, missing
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import NOTHING, SLACK, JobId, NodeId, ReplicaId, Resources, Seconds
+from headway.core.model.units import NOTHING, SLACK, JobId, NodeId, Resources, Seconds, Where
 from headway.policy.placement.spread import WHY, Search
 
 
@@ -34,6 +33,7 @@ class KubeDefaultMemory:
 
 @record
 class KubeDefault:
+    about = "the least requested node, pod by pod, as kube-scheduler"
     name: str = "spread"
     listens: bool = False
     patience: Seconds = 300.0
@@ -63,38 +63,22 @@ class KubeDefault:
         return join([plan, self._deadlock(project(plan, snapshot), m)]), m
 
     def _places(self, s: Snapshot, m: KubeDefaultMemory) -> tuple[Place, ...]:
-        search, found = Search(s), []
-        queues = self._first_pods(s, m, search)
-        for queue in self._turns(queues):
-            queue.place_one(search)
-        for queue in queues:
-            if queue.where:
-                if not queue.whole:
-                    m.partial[queue.job.id] = None
-                found.append(queue.decision())
-        return tuple(found)
-
-    def _first_pods(self, s: Snapshot, m: KubeDefaultMemory, search: Search) -> list["_PodQueue"]:
-        """Place the first pod of each job; return the jobs with their remaining pods."""
+        """Place the first pod of each job, then one more of each in turn until none remains."""
+        search, queues = Search(s), []
         jobs = [s.jobs[j] for j in m.partial]
         jobs += [job for job in s.waiting if job.id not in m.sent_back]
-        queues = []
         for job in jobs:
             if not search.cannot_fit(job):
-                queue = _PodQueue(job, _wanted(job, s))
+                queue = _PodQueue(job, s)
+                queue.place(search, 1 if self.turns else len(queue.rest))
                 queues.append(queue)
-                while queue.rest:
-                    queue.place_one(search)
-                    if self.turns:
-                        break
-        return queues
-
-    @staticmethod
-    def _turns(queues: list["_PodQueue"]) -> Iterator["_PodQueue"]:
-        """Repeat all jobs in turn until no pods remain."""
-        while queues:
-            queues = [queue for queue in queues if queue.rest]
-            yield from queues
+        rest = queues
+        while rest := [queue for queue in rest if queue.rest]:
+            for queue in rest:
+                queue.place(search, 1)
+        placed = [queue for queue in queues if queue.where]
+        m.partial.update((queue.job.id, None) for queue in placed if not queue.whole)
+        return tuple(queue.decision() for queue in placed)
 
     def _deadlock(self, s: Snapshot, m: KubeDefaultMemory) -> Plan:
         """End a deadlock when its time has come, or wake then."""
@@ -117,21 +101,24 @@ class KubeDefault:
 class _PodQueue:
     """The pods of a job that are not placed, and those placed in this cycle."""
 
-    def __init__(self, job: Job, wanted: tuple[ReplicaId, ...]) -> None:
-        self.job, self.wanted = job, len(wanted)
-        self.rest = list(reversed(wanted))
-        self.where: list[tuple[ReplicaId, NodeId]] = []
+    def __init__(self, job: Job, s: Snapshot) -> None:
+        self.job = job
+        placed = () if job.phase is Phase.PENDING else (r.id for r in s.placed(job.id))
+        self.rest = missing(job, {*placed})
+        self.wanted = len(self.rest)
+        self.where: Where = ()
 
     @property
     def whole(self) -> bool:
         return self.job.phase is Phase.PENDING and len(self.where) == self.wanted
 
-    def place_one(self, search: Search) -> None:
-        self.where += search.place_some(self.job, (self.rest.pop(),))
+    def place(self, search: Search, count: int) -> None:
+        """Try the next `count` pods."""
+        self.where += search.place_some(self.job, self.rest[:count])
+        self.rest = self.rest[count:]
 
     def decision(self) -> Place:
-        there = tuple(self.where)
-        return Place(job=self.job.id, where=there, partial=not self.whole, reason=WHY)
+        return Place(job=self.job.id, where=self.where, partial=not self.whole, reason=WHY)
 
 
 def _half_placed(name: JobId, s: Snapshot) -> bool:
@@ -139,18 +126,12 @@ def _half_placed(name: JobId, s: Snapshot) -> bool:
     job = s.jobs.get(name)
     if job is None or job.phase not in (Phase.STARTING, Phase.RUNNING):
         return False
-    return bool(missing(job, {r.id for r in s.placed(name)}))
+    return bool(missing(job, {r.id for r in s.placed(job.id)}))
 
 
 def _single(job: Job) -> bool:
     """Return whether it has only one replica."""
     return len(job.spec.tasks) == 1 and job.spec.tasks[0].replicas == 1
-
-
-def _wanted(job: Job, s: Snapshot) -> tuple[ReplicaId, ...]:
-    if job.phase is Phase.PENDING:
-        return gang(job)
-    return missing(job, {r.id for r in s.placed(job.id)})
 
 
 def _deadlocked(held: list[JobId], s: Snapshot) -> bool:

@@ -11,6 +11,7 @@ from headway.core.model.snapshot import Snapshot
 
 @record
 class Fair:
+    about = "fair sharing as in plain Docker: the same weight for all, no limits"
     name: str = "fair"
     listens: bool = False
 

@@ -7,7 +7,7 @@ corrected mode differs in four switches, explained in docs/decisions: `signal`, 
 
 from headway.core.cycle.validate import LEAST_LIMIT, LEAST_WEIGHT
 from headway.core.estimate.category import Category, by_efficiency
-from headway.core.estimate.progress import Progress, paper_progress, progress
+from headway.core.estimate.progress import paper_progress, progress
 from headway.core.model.decision import Plan, SetShare
 from headway.core.model.job import Replica
 from headway.core.model.serialization import memory, record
@@ -46,6 +46,7 @@ class FlowConSettings:
 
 @record
 class FlowCon(FlowConSettings):
+    about = "limits by growth efficiency on each node (ICPP 2019)"
     name: str = "flowcon"
     listens: bool = True
 
@@ -61,29 +62,23 @@ class FlowCon(FlowConSettings):
         now = {r.id: self._category(r.id, growth[r.id], memory) for r in ours}
         done = set(now.values()) == {Category.CONVERGED}
         shares = dict.fromkeys(growth, 1.0) if done else self._shares(ours, growth, now)
-        wanted = {r.id: self._wanted(r, shares[r.id], snapshot, len(ours)) for r in ours}
-        changes = tuple(
-            SetShare(
-                replica=r.id,
-                limit=wanted[r.id][0],
-                weight=wanted[r.id][1],
-                reason=_reason(now[r.id], growth[r.id], done),
-            )
-            for r in ours
-            if wanted[r.id] != (r.limit, r.weight)
-        )
+        changes = []
+        for r in ours:
+            limit, weight = self._wanted(r, shares[r.id], snapshot, len(ours))
+            if (limit, weight) != (r.limit, r.weight):
+                why = _reason(now[r.id], growth[r.id], done)
+                changes.append(SetShare(replica=r.id, limit=limit, weight=weight, reason=why))
         # Algorithm 1, line 17: exponential back-off; Algorithm 2: an event resets it.
         interval = 2 * waited if done and self.backoff else self.interval
-        plan = Plan(decisions=changes, wake_after=interval, look=(snapshot.node.id,))
+        plan = Plan(decisions=tuple(changes), wake_after=interval, look=(snapshot.node.id,))
         return plan, FlowConMemory(interval=interval, categories=now)
 
     def _efficiency(self, r: Replica, s: Snapshot, interval: Seconds, cores: Cores) -> float | None:
         """G, equation 4.2; None: unknown."""
-        seen: Progress | None
+        sign = s.jobs[r.job].spec.direction.sign
         if self.signal == "maximum":
             seen = paper_progress(r.history, s.at, interval)
         else:
-            sign = s.jobs[r.job].spec.direction.sign
             seen = progress(r.history, s.at, interval, sign=sign)
         found = seen.efficiency(cores) if seen else None
         if found is None:

@@ -23,6 +23,7 @@ class FspMemory:
 
 @record
 class Fsp:
+    about = "one job after another, in the order in which fair sharing would finish them"
     name: str = "fsp"
     listens: bool = True
 
@@ -36,10 +37,8 @@ class Fsp:
         memory.at = snapshot.at
         for r in ours:
             if r.id not in reference:
-                job = snapshot.jobs[r.job]
-                known = estimate_size(
-                    per_replica(job.spec), r.attained, r.history.step, None, speed
-                )
+                spec = per_replica(snapshot.jobs[r.job].spec)
+                known = estimate_size(spec, r.attained, r.history.step, None, speed)
                 reference[r.id] = ReferenceJob(
                     demand=demand_of(snapshot, r), size=known.size, least=known.size, sure=True
                 )

@@ -9,6 +9,7 @@ from headway.core.model.units import CoreSeconds, Seconds
 
 @record
 class Las:
+    about = "least attained service first"
     name: str = "las"
     listens: bool = True
     interval: Seconds = 5.0

@@ -16,6 +16,9 @@ from headway.core.model.snapshot import Snapshot
 
 @record
 class Srpt:
+    about = (
+        "shortest remaining work first, known only in simulations; otherwise in order of arrival"
+    )
     name: str = "srpt"
     listens: bool = True
 
