@@ -4,7 +4,7 @@ import pytest
 
 from headway.backend.memory import MemoryPlatform
 from headway.backend.monitor import Monitor
-from headway.core.model.units import ReplicaId
+from headway.core.model.units import NodeId, ReplicaId
 from making import node
 
 X = ReplicaId("x/main-0")
@@ -24,7 +24,7 @@ def steps(log, *, expected):
         monitor.expect(X, 2)
     with log.open("a") as file:
         file.write("step 8 loss 0.1\n")
-    monitor.open(X, 2, 0.0, resumed=False)
+    monitor.open(X, 2, NodeId("a"), 0.0, resumed=False)
     monitor.close(X, 2)
     return monitor.totals["x"].step
 
