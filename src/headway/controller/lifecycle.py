@@ -239,9 +239,12 @@ def cancel(job: JobRecord, reason: str, now: Seconds) -> list[Command]:
 
 def next_deadline(job: JobRecord) -> Seconds:
     """When something of this job is due."""
-    times = [r.deadline for r in job.replicas.values()]
-    times += [job.retry_at, job.persist_at, job.admit_at, job.delete_at, _limit_at(job)]
-    return min((t for t in times if t is not None), default=inf)
+    first = inf
+    times = [job.retry_at, job.persist_at, job.admit_at, job.delete_at, _limit_at(job)]
+    for at in (*times, *[r.deadline for r in job.replicas.values()]):
+        if at is not None and at < first:
+            first = at
+    return first
 
 
 def due(job: JobRecord, now: Seconds) -> list[Command]:
