@@ -17,6 +17,8 @@ from headway.core.model.units import NodeId, Resources
 class NodeSearch(FreeCapacity):
     """Free capacity, with the snapshot's index of nodes by kind."""
 
+    ranks = True
+
     def __init__(self, snapshot: Snapshot, nodes: Mapping[NodeId, Node] | None = None) -> None:
         super().__init__(snapshot.nodes if nodes is None else nodes)
         self.snapshot = snapshot
