@@ -6,7 +6,7 @@ from headway.backend.live import LiveBackend
 from headway.backend.memory import MemoryPlatform
 from headway.backend.monitor import Monitor
 from headway.core.model.job import JobSpec, Phase
-from headway.core.model.units import ReplicaId
+from headway.core.model.units import NodeId, ReplicaId
 from headway.spec.runnable import RunnableJob
 from making import node
 
@@ -27,7 +27,7 @@ def steps(log, *, expected):
         monitor.expect(X, 2)
     with log.open("a") as file:
         file.write("step 8 loss 0.1\n")
-    monitor.open(X, 2, 0.0, resumed=False)
+    monitor.open(X, 2, NodeId("a"), 0.0, resumed=False)
     monitor.close(X, 2)
     return monitor.totals["x"].step
 

@@ -5,9 +5,11 @@ and events under way, is lost.
 """
 
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from headway.controller import commands as c
 from headway.controller import events as e
+from headway.controller import lifecycle
 from headway.controller.controller import Controller
 from headway.controller.job_state import Checkpoint
 from headway.controller.records import Config
@@ -287,6 +289,7 @@ class World(Machine):
     # -- what must hold ----------------------------------------------------------------------------
 
     def check(self):
+        self.check_agenda(self.controller.jobs.values())
         for job in self.controller.jobs.values():
             if job.phase.ended:
                 assert self.ended.setdefault(job.id, job.phase) is job.phase or self.crashes
@@ -295,6 +298,14 @@ class World(Machine):
                 assert self.will_move(job), f"{job.id} is {job.phase} for ever"
             for r in job.replicas.values():
                 assert r.attempt <= job.attempt
+
+    def check_agenda(self, jobs):
+        """What the controller keeps up to date is what a look at every job would find."""
+        due = min((lifecycle.next_deadline(job) for job in jobs), default=inf)
+        assert self.controller.next_deadline() <= due, "a deadline was forgotten"
+        replicas = [r for job in jobs for r in job.replicas.values()]
+        assert self.controller.arriving == any(r.arriving for r in replicas)
+        assert not self.controller.finished or all(job.finished for job in jobs)
 
     def will_move(self, job):
         """A deadline, a command that is waited for, or a process whose exit will be seen."""

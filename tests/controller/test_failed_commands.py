@@ -95,6 +95,19 @@ def test_a_start_that_fails_after_its_job_was_forgotten_changes_nothing(running)
         confirm(running, running.handle(e.ReplicaExited(replica=w, attempt=1, code=143), 1.0))
     running.forget("g", 1.0)
     assert running.handle(e.CommandFailed(start, "too late"), 2.0) == []
+    assert running.tick(99.0) == []
+    assert running.finished
+
+
+@pytest.mark.parametrize("permanent", [True, False])
+def test_an_admission_that_fails_after_its_job_was_cancelled_changes_nothing(permanent):
+    found = controller()
+    found.handle(e.JobSeen(new_job()), 0.0)
+    assert found.tick(0.0) == [c.Admit("g")]
+    confirm(found, found.cancel("interrupted", 1.0), 1.0)
+    assert found.handle(e.CommandFailed(c.Admit("g"), "no", permanent=permanent), 2.0) == []
+    assert found.jobs["g"].phase is Phase.CANCELLED
+    assert found.tick(99.0) == []
 
 
 @pytest.mark.parametrize("how", ["load", "seen"])

@@ -35,6 +35,8 @@ from headway.spec.runnable import RunnableJob
 
 INBOX: Seconds = 0.5
 """Between two looks for user requests."""
+GONE = NodeId("")
+"""Node of a replica that has exited."""
 ARRIVAL: Seconds = 0.05
 """Between two looks for the first report of a restarted replica."""
 URGENCY = (Trigger.FINISHED, Trigger.ASKED, Trigger.ARRIVED, Trigger.STARTED, Trigger.NODE)
@@ -70,13 +72,13 @@ class LiveBackend:
                 self._run(self.controller.handle(events.JobSeen(new), now))
         for found in loaded.replicas:
             if found.exited is not None:  # while no Headway ran: read what it reported last
-                self.monitor.open(found.replica, found.attempt, now, resumed=True)
+                self.monitor.open(found.replica, found.attempt, GONE, now, resumed=True)
                 self.monitor.close(found.replica, found.attempt)
         self._run(self.controller.load(loaded, now))
         for job in self.controller.jobs.values():
             for r in job.replicas.values():
                 if r.running:
-                    self.monitor.open(r.id, r.attempt, now, resumed=True)
+                    self.monitor.open(r.id, r.attempt, r.node, now, resumed=True)
 
     def submit(self, job: RunnableJob) -> None:
         """Add a job; it joins the queue when it is due."""
@@ -107,7 +109,7 @@ class LiveBackend:
         if isinstance(event, events.ReplicaRunning):
             r = self.controller.records.replica(event.replica)
             if r is not None and r.attempt == event.attempt:
-                self.monitor.open(event.replica, event.attempt, now, resumed=False)
+                self.monitor.open(r.id, r.attempt, r.node, now, resumed=False)
         return commands
 
     # -- the backend's two methods ---------------------------------------------------------------
@@ -127,7 +129,7 @@ class LiveBackend:
         reports = (
             self.monitor.report(w, now, news.notices.get(w.id, ""))
             for w in list(self.monitor.replicas.values())
-            if (r := controller.records.replica(w.id)) is not None and r.node in measured
+            if w.node in measured and controller.records.replica(w.id) is not None
         )
         seen = Observation(
             at=now,
@@ -165,7 +167,7 @@ class LiveBackend:
     def _learn_totals(self) -> None:
         """A script that announces its number of steps need not have it declared."""
         for w in self.monitor.replicas.values():
-            job = self.controller.jobs.get(w.id.job)
+            job = self.controller.jobs.get(w.id.job) if w.reader.total else None
             if job and w.reader.total and job.spec.total_steps is None and w.id == job.chief():
                 self.controller.learn_total(job.id, w.reader.total)
 
@@ -210,18 +212,11 @@ class LiveBackend:
 
     def _due(self) -> Seconds:
         now = self.clock()
-        soon = ARRIVAL if self._arriving() else INBOX
+        soon = ARRIVAL if self.controller.arriving else INBOX
         return min(self.controller.next_deadline(), now + soon)
 
-    def _arriving(self) -> bool:
-        return any(
-            r.running and r.transfer is not None and r.transfer.arriving
-            for job in self.controller.jobs.values()
-            for r in job.replicas.values()
-        )
-
     def _find_arrivals(self) -> None:
-        for w in list(self.monitor.replicas.values()) if self._arriving() else ():
+        for w in list(self.monitor.replicas.values()) if self.controller.arriving else ():
             w.reader.listen()
             if w.reader.spoke:
                 self._run(self._handle(events.ReplicaReported(w.id, w.attempt)))

@@ -2,18 +2,19 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from headway.backend.base import Platform
 from headway.backend.usage import UsageSample
 from headway.core.model.report import Report, Usage
-from headway.core.model.units import Bytes, CoreSeconds, JobId, ReplicaId, Seconds
+from headway.core.model.units import Bytes, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
 from headway.metrics.reader import MetricsReader
 from headway.spec.runnable import RunnableJob
 
 REREAD = 64 * 2**10
 """Bytes of earlier output that are read again after a restart; the rest is in the journal."""
+NONE_YET = UsageSample()
 
 
 @dataclass(slots=True)
@@ -22,13 +23,14 @@ class Watched:
 
     id: ReplicaId
     attempt: int
+    node: NodeId
     reader: MetricsReader
     since: Seconds
     """When it was first seen."""
     reported_at: Seconds
-    first: UsageSample = field(default_factory=UsageSample)
-    last: UsageSample = field(default_factory=UsageSample)
-    reported: UsageSample = field(default_factory=UsageSample)
+    first: UsageSample = NONE_YET
+    last: UsageSample = NONE_YET
+    reported: UsageSample = NONE_YET
     """Usage at the last report."""
     known: bool = True
     """Whether its platform can say what it uses."""
@@ -45,7 +47,8 @@ class Totals:
 
 class Monitor:
     def __init__(self, platform: Platform, folder: Path, jobs: Mapping[JobId, RunnableJob]) -> None:
-        self._platform, self._folder, self._jobs = platform, folder, jobs
+        self._platform, self._jobs = platform, jobs
+        self._folder = folder / "jobs"
         self.replicas: dict[ReplicaId, Watched] = {}
         self.totals: dict[JobId, Totals] = {}
         self._expected: dict[ReplicaId, tuple[int, MetricsReader]] = {}
@@ -56,7 +59,9 @@ class Monitor:
         """
         self._expected[replica] = attempt, self._reader(replica, 0)
 
-    def open(self, replica: ReplicaId, attempt: int, now: Seconds, *, resumed: bool) -> None:
+    def open(
+        self, replica: ReplicaId, attempt: int, node: NodeId, now: Seconds, *, resumed: bool
+    ) -> None:
         """It runs; `resumed`: it was started by an earlier process."""
         known = self.replicas.get(replica)
         if known is not None and known.attempt == attempt:
@@ -64,12 +69,12 @@ class Monitor:
         expected, reader = self._expected.pop(replica, (None, None))
         if reader is None or expected != attempt:
             reader = self._reader(replica, REREAD if resumed else 0)
-        w = self.replicas[replica] = Watched(replica, attempt, reader, now, now)
+        w = self.replicas[replica] = Watched(replica, attempt, node, reader, now, now)
         self.measure(w)
         w.first = w.reported = w.last
 
     def _reader(self, replica: ReplicaId, back: int) -> MetricsReader:
-        folder = self._folder / "jobs" / replica.job / replica.name
+        folder = self._folder / replica
         job = self._jobs.get(replica.job)
         if job is None:
             return MetricsReader(folder, back=back)

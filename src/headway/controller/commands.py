@@ -12,6 +12,18 @@ from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One start of a replica: what a command or an event is about."""
+
+    replica: ReplicaId
+    attempt: int
+
+    @property
+    def job(self) -> JobId:
+        return self.replica.job
+
+
+@dataclass(frozen=True, slots=True)
 class Admit:
     """A job is due. Answered by `Admitted`."""
 
@@ -51,70 +63,52 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Attempt):
     """Ask a replica to exit (SIGTERM). Answered, in time, by `ReplicaExited`."""
 
-    replica: ReplicaId
-    attempt: int
     grace: Seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Attempt):
     """Stop a replica at once (SIGKILL). Answered by `ReplicaExited`."""
-
-    replica: ReplicaId
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(Attempt):
     """Stop managing a foreign replica and restore its limits; it continues to run.
 
     Answered by `ReplicaExited` with code 0.
     """
 
-    replica: ReplicaId
-    attempt: int
-
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class Remove(Attempt):
     """Remove what an ended or orphaned attempt left: processes, cgroup, container, pod.
 
     Answered by `Removed`.
     """
 
-    replica: ReplicaId
-    attempt: int
-
 
 @dataclass(frozen=True, slots=True)
-class RequestCheckpoint:
+class RequestCheckpoint(Attempt):
     """Report the newest complete checkpoint now and, until cancelled, whenever it changes.
 
     With `ask`, also ask the training script for a new one. Answered by `CheckpointRead`.
     """
 
-    replica: ReplicaId
-    attempt: int
     ask: bool
 
 
 @dataclass(frozen=True, slots=True)
-class CancelCheckpoint:
+class CancelCheckpoint(Attempt):
     """Withdraw `RequestCheckpoint`."""
-
-    replica: ReplicaId
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyShare:
+class ApplyShare(Attempt):
     """Set a replica's limit and weight. Answered by `ShareInEffect`."""
 
-    replica: ReplicaId
-    attempt: int
     limit: Cores | None
     weight: float
 

@@ -6,41 +6,23 @@ persisted first: the command is returned by the `handle` that gets the `Persiste
 """
 
 from dataclasses import replace
-from math import inf
+from itertools import count
 from typing import assert_never
 
-from headway.controller import decisions, lifecycle, requests, transfer
+from headway.controller import decisions, events, lifecycle, transfer
+from headway.controller.agenda import Agenda
 from headway.controller.commands import (
     Admit,
     ApplyShare,
+    Attempt,
     Command,
     DeleteJob,
     Persist,
     Remove,
+    ReplicaCommand,
     RequestCheckpoint,
     Start,
     Stop,
-)
-from headway.controller.events import (
-    Admitted,
-    CheckpointRead,
-    CommandFailed,
-    Event,
-    JobChanged,
-    JobDeleted,
-    JobRejected,
-    JobSeen,
-    Loaded,
-    NewJob,
-    NodeChanged,
-    Persisted,
-    Removed,
-    ReplicaExited,
-    ReplicaNotice,
-    ReplicaReported,
-    ReplicaRunning,
-    ReplicaWaiting,
-    ShareInEffect,
 )
 from headway.controller.phases import Cause
 from headway.controller.records import Config, JobRecord, News, Records, ReplicaRecord
@@ -58,26 +40,30 @@ class Controller:
     def __init__(self, config: Config = DEFAULTS) -> None:
         self.config, self.records = config, Records()
         self.jobs, self.nodes, self.news = self.records.jobs, self.records.nodes, self.records.news
+        self._agenda, self._numbers = Agenda(self.records), count()
         self.observed_at: Seconds = 0.0
         self._removals: dict[tuple[ReplicaId, int], tuple[Seconds, Seconds]] = {}
         """Attempts that are being removed: when to try again, and when to give up."""
-        self._successors: dict[JobId, JobSeen] = {}
+        self._successors: dict[JobId, events.JobSeen] = {}
         """Jobs that have the name of a deleted one that has not ended yet."""
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    def add(self, new: NewJob) -> JobRecord:
-        job = self.jobs[new.id] = JobRecord(new, self.news, self.config)
+    def add(self, new: events.NewJob) -> JobRecord:
+        job = JobRecord(new, self.news, self.config, next(self._numbers))
+        self.jobs[job.id] = job
+        self.records.touch(job.id)
         return job
 
-    def load(self, loaded: Loaded, now: Seconds) -> list[Command]:
+    def load(self, loaded: events.Loaded, now: Seconds) -> list[Command]:
         """Continue what an earlier process left of the jobs that were added."""
         found = {(f.replica, f.attempt): f for f in loaded.replicas}
         commands: list[Command] = []
-        exits: list[ReplicaExited] = []
+        exits: list[events.ReplicaExited] = []
         for job in self.jobs.values():
             state = loaded.states.get(job.id)
             if state is not None:
+                self.records.touch(job.id)
                 more, ended = restore(job, state, found, now)
                 commands += more
                 exits += ended
@@ -88,13 +74,17 @@ class Controller:
     @property
     def finished(self) -> bool:
         """Every job has ended durably, and nothing is left of it."""
-        return not self._removals and all(
-            j.finished_at is not None and j.persisted == j.version for j in self.jobs.values()
-        )
+        return not self._removals and not self._agenda.current().unfinished
+
+    @property
+    def arriving(self) -> bool:
+        """Some restarted replica has not reported yet."""
+        return bool(self._agenda.current().arriving)
 
     def forget(self, name: JobId, now: Seconds) -> list[Command]:
         """An ended job was reported for the last time: a new one may have its name."""
         del self.jobs[name]
+        self.records.touch(name)
         successor = self._successors.pop(name, None)
         return self.handle(successor, now) if successor else []
 
@@ -111,72 +101,72 @@ class Controller:
         return decisions.apply(self.records, decision, now)
 
     def request(self, asked: Request, now: Seconds) -> list[Command]:
-        return requests.request(self.records, asked, now)
+        return decisions.request(self.records, asked, now)
 
     def cancel(self, reason: str, now: Seconds, *, force: bool = False) -> list[Command]:
         """Cancel every job. `force`: kill at once, and abandon replicas on nodes that are down."""
         self.news.triggers.append(Trigger.ASKED)
         commands: list[Command] = []
         for job in self.jobs.values():
+            self.records.touch(job.id)
             commands += lifecycle.cancel(job, reason, now)
             for r in list(job.replicas.values()) if force else ():
                 r.deadline, r.stop_failed = now, False
                 if not self.records.is_up(r.node):
                     job.reason = f"{reason}; node {r.node} is down: {r.id.name} may still run there"
-                    gone = ReplicaExited(replica=r.id, attempt=r.attempt, code=lifecycle.KILLED)
+                    gone = events.ReplicaExited(r.id, r.attempt, code=lifecycle.KILLED)
                     commands += self.handle(gone, now)
         return commands
 
     # -- events ----------------------------------------------------------------------------------
 
-    def handle(self, event: Event, now: Seconds) -> list[Command]:
+    def handle(self, event: events.Event, now: Seconds) -> list[Command]:
+        return self._track(self._handle(event, now), now)
+
+    def _handle(self, event: events.Event, now: Seconds) -> list[Command]:
         match event:
-            case Persisted(job=name, version=version):
-                job = self.jobs.get(name)
-                return self._track(job.confirmed(version) if job else [], now)
-            case ReplicaRunning() | ReplicaExited() | ReplicaReported() | ReplicaWaiting():
-                return self._track(self._replica_event(event, now), now)
-            case CheckpointRead() | ShareInEffect() | ReplicaNotice():
-                return self._track(self._replica_event(event, now), now)
-            case Removed(replica=name, attempt=attempt):
-                self._removals.pop((name, attempt), None)
+            case events.Persisted(job=name, version=version):
+                job = self.records.job(name)
+                return job.confirmed(version) if job else []
+            case events.Removed(replica=replica, attempt=attempt):
+                self._removals.pop((replica, attempt), None)
                 return []
-            case CommandFailed():
-                return self._track(self._failed(event, now), now)
-            case NodeChanged(node=node):
+            case Attempt():
+                return self._replica_event(event, now)
+            case events.CommandFailed():
+                return self._failed(event, now)
+            case events.NodeChanged(node=node):
                 return self._node_changed(node, now)
+            case events.JobSeen():
+                return self._seen(event, now)
             case _:
                 return self._job_event(event, now)
 
-    def _job_event(
-        self, event: JobSeen | Admitted | JobChanged | JobRejected | JobDeleted, now: Seconds
-    ) -> list[Command]:
-        if isinstance(event, JobSeen):
-            return self._seen(event, now)
-        job = self.jobs.get(event.job)
+    def _job_event(self, event: events.JobEvent, now: Seconds) -> list[Command]:
+        job = self.records.job(event.job)
         if job is None:
             return []
-        job.deleted = job.deleted or isinstance(event, JobDeleted)
+        if isinstance(event, events.JobDeleted):
+            job.deleted, job.delete_at = True, None
         if job.phase.ended:
             return []
         match event:
-            case Admitted():
+            case events.Admitted():
                 return [] if job.arrived else lifecycle.arrive(job)
-            case JobChanged(spec=spec):
+            case events.JobChanged(spec=spec):
                 if not job.replicas:
                     job.spec = spec
                     job.mark_dirty()
                     self.news.triggers.append(Trigger.ARRIVED)
                 return []
-            case JobRejected(reason=reason):
-                job.arrived = True
+            case events.JobRejected(reason=reason):
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, reason, now)
-            case JobDeleted(reason=reason):
+            case events.JobDeleted(reason=reason):
                 return lifecycle.cancel(job, reason, now)
             case _:
                 assert_never(event)
 
-    def _seen(self, event: JobSeen, now: Seconds) -> list[Command]:
+    def _seen(self, event: events.JobSeen, now: Seconds) -> list[Command]:
         known = self.jobs.get(event.job.id)
         if known is not None:
             if known.phase.ended or known.target is Phase.CANCELLED:
@@ -196,35 +186,25 @@ class Controller:
         where = ((job.chief(), node),)
         return lifecycle.place(job, where, now, Cause.PLACE)
 
-    def _replica_event(
-        self,
-        event: ReplicaRunning
-        | ReplicaExited
-        | ReplicaReported
-        | ReplicaWaiting
-        | ReplicaNotice
-        | CheckpointRead
-        | ShareInEffect,
-        now: Seconds,
-    ) -> list[Command]:
-        job, r = self.jobs.get(event.replica.job), self.records.replica(event.replica)
+    def _replica_event(self, event: events.ReplicaEvent, now: Seconds) -> list[Command]:
+        job, r = self.records.job(event.job), self.records.replica(event.replica)
         if job is None or r is None or r.attempt != event.attempt:
-            orphan = isinstance(event, ReplicaRunning)
+            orphan = isinstance(event, events.ReplicaRunning)
             return [Remove(event.replica, event.attempt)] if orphan else []
         match event:
-            case ReplicaRunning():
+            case events.ReplicaRunning():
                 return lifecycle.running(job, r, now)
-            case ReplicaExited():
+            case events.ReplicaExited():
                 return self._exited(job, r, event, now)
-            case ReplicaReported():
+            case events.ReplicaReported():
                 return transfer.arrived(job, r)
-            case ReplicaWaiting(reason=reason):
+            case events.ReplicaWaiting(reason=reason):
                 lifecycle.waits(r, reason, now, self.config)
-            case CheckpointRead(checkpoint=checkpoint):
+            case events.CheckpointRead(checkpoint=checkpoint):
                 return transfer.checkpoint_read(job, r, checkpoint, now)
-            case ShareInEffect(limit=limit, weight=weight):
+            case events.ShareInEffect(limit=limit, weight=weight):
                 lifecycle.share_in_effect(job, r, limit, weight)
-            case ReplicaNotice(notice=notice):
+            case events.ReplicaNotice(notice=notice):
                 self.news.notices[r.id] = notice
                 self.news.disturbed[r.node] = None
             case _:
@@ -232,7 +212,7 @@ class Controller:
         return []
 
     def _exited(
-        self, job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds
+        self, job: JobRecord, r: ReplicaRecord, event: events.ReplicaExited, now: Seconds
     ) -> list[Command]:
         at = now if event.at is None else event.at
         if r.transfer is not None and r.transfer.stopping:
@@ -242,43 +222,39 @@ class Controller:
             commands += transfer.resume(job, Cause.ARRIVE)
         return commands
 
-    def _failed(self, event: CommandFailed, now: Seconds) -> list[Command]:
+    def _failed(self, event: events.CommandFailed, now: Seconds) -> list[Command]:
         """A command was not carried out. The next decision may differ; nothing is repeated but
         what must become true.
         """
-        match event.command:
-            case Persist(job=name):
-                self.jobs[name].persist_at = now + self.config.retry_command
-            case Admit(job=name):
-                job = self.jobs[name]
-                if event.permanent:
-                    job.arrived = True
-                    return lifecycle.end(job, Cause.FAIL, Phase.FAILED, event.reason, now)
-                job.admitting, job.admit_at = False, now + self.config.retry_command
-            case Start(job=name, replicas=replicas):
-                current = [
-                    a.replica
-                    for a in replicas
-                    if (r := self.records.replica(a.replica)) is not None and r.attempt == a.attempt
-                ]
-                if name not in self.jobs:
-                    return []
-                return lifecycle.start_failed(self.jobs[name], tuple(current), event, now)
-            case DeleteJob(job=name) if name in self.jobs:
-                job = self.jobs[name]
-                job.deleting, job.delete_at = False, now + self.config.retry_command
-            case Stop() | ApplyShare() | RequestCheckpoint():
-                self._replica_command_failed(event.command, event.reason, now)
+        command, retry_at = event.command, now + self.config.retry_command
+        job = self.records.job(command.job)
+        if job is None:
+            return []
+        match command:
+            case Persist():
+                job.persist_at = retry_at
+            case Admit() if job.arrived:
+                pass  # cancelled meanwhile
+            case Admit() if event.permanent:
+                return lifecycle.end(job, Cause.FAIL, Phase.FAILED, event.reason, now)
+            case Admit():
+                job.admit_at = retry_at
+            case Start(replicas=replicas):
+                return lifecycle.start_failed(job, replicas, event, now)
+            case DeleteJob():
+                job.delete_at = None if job.deleted else retry_at
+            case Attempt():
+                r = job.replicas.get(command.replica)
+                if r is not None and r.attempt == command.attempt:
+                    self._replica_command_failed(r, command, event.reason, now)
             case _:
-                pass  # its deadline repeats it
+                assert_never(command)
         return []
 
     def _replica_command_failed(
-        self, command: Stop | ApplyShare | RequestCheckpoint, reason: str, now: Seconds
+        self, r: ReplicaRecord, command: ReplicaCommand, reason: str, now: Seconds
     ) -> None:
-        r = self.records.replica(command.replica)
-        if r is None or r.attempt != command.attempt:
-            return
+        """Other commands are repeated at a deadline."""
         match command:
             case Stop():
                 r.stop_failed, r.deadline = True, now + self.config.retry_command
@@ -286,10 +262,8 @@ class Controller:
                 r.limit, r.weight = r.in_effect
                 self.news.replicas[r.id] = r
                 self.news.notices[r.id] = f"its share was not set: {reason}"
-            case RequestCheckpoint():
-                r.deadline = now if r.transfer is not None else r.deadline
-            case _:
-                assert_never(command)
+            case RequestCheckpoint() if r.transfer is not None:
+                r.deadline = now
 
     def _node_changed(self, node: Node, now: Seconds) -> list[Command]:
         """Gangs that were about to start on a lost node return to the queue."""
@@ -300,6 +274,7 @@ class Controller:
         for job in self.jobs.values() if not node.up else ():
             here = [r for r in job.replicas.values() if r.node == node.id and not r.running]
             if here and job.phase is Phase.STARTING:
+                self.records.touch(job.id)
                 reason = f"node {node.id} was lost before {here[0].id.name} started"
                 commands += lifecycle.requeue(job, reason, now)
         return commands
@@ -308,23 +283,22 @@ class Controller:
 
     def next_deadline(self) -> Seconds:
         times = [at for at, _ in self._removals.values()]
-        for job in self.jobs.values():
-            times += lifecycle.deadlines(job)
-        if self._any_pending():
+        agenda = self._agenda.current()
+        if agenda.pending:
             times.append(self.observed_at + self.config.review_pending)
-        return min(times, default=inf)
+        return min([*times, agenda.next()])
 
     def tick(self, now: Seconds) -> list[Command]:
         """Do what is due."""
         commands: list[Command] = []
-        for job in list(self.jobs.values()):
+        for job in self._agenda.current().take_due(now):
             commands += self._due(job, now)
         for key, (at, until) in list(self._removals.items()):
             if until <= now:
                 del self._removals[key]
             elif at <= now:
                 commands.append(Remove(*key))
-        if self._any_pending() and self.observed_at + self.config.review_pending <= now:
+        if self._agenda.current().pending and self.observed_at + self.config.review_pending <= now:
             self.news.triggers.append(Trigger.NODE)
         return self._track(commands, now)
 
@@ -338,9 +312,6 @@ class Controller:
             else:
                 commands += lifecycle.overdue(job, r, now)
         return commands
-
-    def _any_pending(self) -> bool:
-        return any(j.arrived and j.phase is Phase.PENDING for j in self.jobs.values())
 
     def _track(self, commands: list[Command], now: Seconds) -> list[Command]:
         """Removals are repeated until they are confirmed."""
@@ -360,6 +331,6 @@ class Controller:
         return self.news.take()
 
 
-def _successes_first(exits: list[ReplicaExited]) -> list[ReplicaExited]:
+def _successes_first(exits: list[events.ReplicaExited]) -> list[events.ReplicaExited]:
     """A job whose chief has succeeded has succeeded, whatever became of the others meanwhile."""
     return sorted(exits, key=lambda e: e.code != 0)

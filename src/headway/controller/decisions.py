@@ -1,13 +1,18 @@
-"""Decisions of a policy as commands. What the records do not allow is refused, in words."""
+"""Decisions of a policy and requests of users as commands.
+
+A decision that the records do not allow is refused, in words. To suspend, move or scale a running
+job is for the policy to decide, which gets the request with the next observation.
+"""
 
 from typing import assert_never
 
 from headway.controller import lifecycle, transfer
 from headway.controller.commands import ApplyShare, Command
 from headway.controller.phases import Cause, allows
-from headway.controller.records import Records
+from headway.controller.records import JobRecord, Records
 from headway.core.model.decision import Decision, Move, Place, Scale, SetShare, Suspend
 from headway.core.model.job import Phase
+from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import Seconds
 
 Answer = tuple[str, list[Command]]
@@ -44,7 +49,7 @@ def _set_share(records: Records, d: SetShare) -> Answer:
 
 
 def _place(records: Records, d: Place, now: Seconds) -> Answer:
-    job = records.jobs.get(d.job)
+    job = records.job(d.job)
     if job is None or not job.arrived or not allows(job.phase, Cause.PLACE):
         return f"{d.job} is not pending", []
     if d.partial:
@@ -56,7 +61,7 @@ def _place(records: Records, d: Place, now: Seconds) -> Answer:
 
 
 def _move(records: Records, d: Move, now: Seconds) -> Answer:
-    r, job = records.replica(d.replica), records.jobs.get(d.replica.job)
+    r, job = records.replica(d.replica), records.job(d.replica.job)
     if r is None or job is None or r.phase is not Phase.RUNNING:
         return f"{d.replica} is not running", []
     if r.node == d.to:
@@ -71,7 +76,7 @@ def _move(records: Records, d: Move, now: Seconds) -> Answer:
 
 
 def _suspend(records: Records, d: Suspend, now: Seconds) -> Answer:
-    job = records.jobs.get(d.job)
+    job = records.job(d.job)
     if job is None or not allows(job.phase, Cause.SUSPEND):
         return f"{d.job} is not running", []
     if not job.checkpoints:
@@ -81,7 +86,7 @@ def _suspend(records: Records, d: Suspend, now: Seconds) -> Answer:
 
 
 def _scale(records: Records, d: Scale, now: Seconds) -> Answer:
-    job = records.jobs.get(d.job)
+    job = records.job(d.job)
     if job is None or job.phase is not Phase.RUNNING:
         return f"{d.job} is not running", []
     if any(not records.is_up(node) for _, node in d.add):
@@ -95,3 +100,38 @@ def _scale(records: Records, d: Scale, now: Seconds) -> Answer:
     if not transfer.can_scale(job, d.task):
         return f"{job.id} cannot save checkpoints", []
     return "", transfer.scale(job, d.add, d.remove, now)
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def request(records: Records, asked: Request, now: Seconds) -> list[Command]:
+    job = records.job(asked.job)
+    if job is None:
+        return []
+    records.news.requests.append(asked)
+    records.news.triggers.append(Trigger.ASKED)
+    if asked.wish == "cancel":
+        return lifecycle.cancel(job, "cancelled by a user", now)
+    if asked.wish in ("pause", "resume") and not job.phase.ended:
+        return _pause(job, asked.wish == "pause" and _can_pause(job))
+    return []
+
+
+def _pause(job: JobRecord, paused: bool) -> list[Command]:
+    """A paused job stays out of the queue until it is resumed."""
+    if paused == job.paused:
+        return []
+    job.paused = paused
+    if paused and job.arrived and allows(job.phase, Cause.PAUSE):
+        job.go(Cause.PAUSE, Phase.PAUSED)
+    elif not paused and allows(job.phase, Cause.RESUME):
+        job.go(Cause.RESUME, Phase.PENDING)
+        job.news.triggers.append(Trigger.ARRIVED)
+    return job.persist()
+
+
+def _can_pause(job: JobRecord) -> bool:
+    """Without replicas any job can wait; with replicas it must be suspended."""
+    can_suspend = job.checkpoints and job.config.can_suspend
+    return not job.replicas or (job.phase is Phase.RUNNING and can_suspend)

@@ -7,7 +7,7 @@ controller no longer tracks changes nothing, except that a running one is remove
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headway.controller.commands import Command
+from headway.controller.commands import Attempt, Command
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint, JobState
 from headway.core.model.job import JobSpec
 from headway.core.model.node import Node
@@ -85,33 +85,26 @@ class Persisted:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaRunning:
-    replica: ReplicaId
-    attempt: int
+class ReplicaRunning(Attempt):
+    pass
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaWaiting:
+class ReplicaWaiting(Attempt):
     """The platform cannot start it yet, and says why; "": that has passed."""
 
-    replica: ReplicaId
-    attempt: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaNotice:
+class ReplicaNotice(Attempt):
     """A fact about a running replica that a user should read in `explain`."""
 
-    replica: ReplicaId
-    attempt: int
     notice: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaExited:
-    replica: ReplicaId
-    attempt: int
+class ReplicaExited(Attempt):
     code: int
     reason: str = ""
     """Why, in the platform's words; "": the exit code says all."""
@@ -126,36 +119,28 @@ class ReplicaExited:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaReported:
+class ReplicaReported(Attempt):
     """The training script reported progress for the first time in this attempt."""
-
-    replica: ReplicaId
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointRead:
+class CheckpointRead(Attempt):
     """The newest complete checkpoint, while one is requested."""
 
-    replica: ReplicaId
-    attempt: int
     checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class ShareInEffect:
+class ShareInEffect(Attempt):
     """Limit and weight of a replica. Before it runs: those that a foreign replica has already."""
 
-    replica: ReplicaId
-    attempt: int
     limit: Cores | None
     weight: float
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
-    replica: ReplicaId
-    attempt: int
+class Removed(Attempt):
+    """Nothing is left of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,21 +178,16 @@ class Loaded:
     replicas: tuple[ReplicaFound, ...]
 
 
-Event: TypeAlias = (
-    JobSeen
-    | Admitted
-    | JobChanged
-    | JobRejected
-    | JobDeleted
-    | NodeChanged
-    | Persisted
-    | ReplicaRunning
+JobEvent: TypeAlias = Admitted | JobChanged | JobRejected | JobDeleted
+ReplicaEvent: TypeAlias = (
+    ReplicaRunning
     | ReplicaWaiting
     | ReplicaNotice
     | ReplicaExited
     | ReplicaReported
     | CheckpointRead
     | ShareInEffect
-    | Removed
-    | CommandFailed
+)
+Event: TypeAlias = (
+    JobSeen | JobEvent | NodeChanged | Persisted | ReplicaEvent | Removed | CommandFailed
 )

@@ -5,9 +5,12 @@ not be repeated or forgotten after a crash is returned through `JobRecord.persis
 state it depends on is durable first.
 """
 
+from math import inf
+
 from headway.controller.commands import (
     Admit,
     ApplyShare,
+    Assignment,
     CancelCheckpoint,
     Command,
     DeleteJob,
@@ -29,7 +32,7 @@ KILLED = 137
 
 def arrive(job: JobRecord) -> list[Command]:
     """It joins the queue."""
-    job.arrived, job.admitting = True, False
+    job.arrived, job.admit_at = True, None
     job.go(Cause.ADMIT, job.queued)
     job.news.triggers.append(Trigger.ARRIVED)
     return []
@@ -117,10 +120,11 @@ def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> list[Command
 
 
 def start_failed(
-    job: JobRecord, names: tuple[ReplicaId, ...], event: CommandFailed, now: Seconds
+    job: JobRecord, replicas: tuple[Assignment, ...], event: CommandFailed, now: Seconds
 ) -> list[Command]:
     """Some or all of a gang did not start: the rest is stopped too."""
-    absent = [r for n in names if (r := job.replicas.get(n)) is not None and not r.running]
+    known = [(job.replicas.get(a.replica), a.attempt) for a in replicas]
+    absent = [r for r, attempt in known if r and r.attempt == attempt and not r.running]
     if not absent:
         return []
     commands: list[Command] = [Remove(r.id, r.attempt) for r in absent]
@@ -171,6 +175,7 @@ def end(
 ) -> list[Command]:
     """Stop all replicas; then the job becomes `target`. `then` follows when that is durable."""
     job.go(cause, Phase.STOPPING)
+    job.arrived, job.admit_at = True, None
     job.target, job.reason = target, reason
     job.retry_at, job.restart_as = None, ()
     job.withdraw_starts()
@@ -202,7 +207,7 @@ def settle(job: JobRecord, now: Seconds, *then: Command) -> list[Command]:
     if target is Phase.BACKOFF:
         job.retry_at = now + backoff(job)
     else:
-        job.finished_at = now
+        job.finish(now)
         job.news.triggers.append(Trigger.FINISHED)
     job.go(Cause.STOPPED, target)
     return job.persist(*then)
@@ -224,7 +229,6 @@ def retry(job: JobRecord) -> list[Command]:
 def cancel(job: JobRecord, reason: str, now: Seconds) -> list[Command]:
     if not allows(job.phase, Cause.CANCEL) or job.target is Phase.CANCELLED:
         return []
-    job.arrived = True
     if job.new.foreign and job.replicas:
         reason = "released; its processes continue to run"
     return end(job, Cause.CANCEL, Phase.CANCELLED, reason, now)
@@ -233,27 +237,29 @@ def cancel(job: JobRecord, reason: str, now: Seconds) -> list[Command]:
 # -- deadlines -------------------------------------------------------------------------------------
 
 
-def deadlines(job: JobRecord) -> list[Seconds]:
+def next_deadline(job: JobRecord) -> Seconds:
     """When something of this job is due."""
-    times = [r.deadline for r in job.replicas.values()]
-    times += [job.retry_at, job.persist_at, _admit_at(job), _delete_at(job), _limit_at(job)]
-    return [t for t in times if t is not None]
+    first = inf
+    times = [job.retry_at, job.persist_at, job.admit_at, job.delete_at, _limit_at(job)]
+    for at in (*times, *[r.deadline for r in job.replicas.values()]):
+        if at is not None and at < first:
+            first = at
+    return first
 
 
 def due(job: JobRecord, now: Seconds) -> list[Command]:
     """What is due of the job itself."""
     commands: list[Command] = []
-    admit_at, delete_at = _admit_at(job), _delete_at(job)
-    if admit_at is not None and admit_at <= now:
-        job.admitting = True
+    if job.admit_at is not None and job.admit_at <= now:
+        job.admit_at = None
         commands.append(Admit(job.id))
     if job.retry_at is not None and job.retry_at <= now:
         commands += retry(job)
     if job.persist_at is not None and job.persist_at <= now:
         job.persist_at = None
         commands += job.persist()
-    if delete_at is not None and delete_at <= now:
-        job.deleting = True
+    if job.delete_at is not None and job.delete_at <= now:
+        job.delete_at = None
         commands.append(DeleteJob(job.id))
     limit_at = _limit_at(job)
     if limit_at is not None and limit_at <= now:
@@ -262,20 +268,10 @@ def due(job: JobRecord, now: Seconds) -> list[Command]:
     return commands
 
 
-def _admit_at(job: JobRecord) -> Seconds | None:
-    return None if job.arrived or job.admitting else max(job.new.submitted_at, job.admit_at)
-
-
 def _limit_at(job: JobRecord) -> Seconds | None:
     if job.new.time_limit is None or job.started_at is None or not allows(job.phase, Cause.FAIL):
         return None
     return job.started_at + job.new.time_limit
-
-
-def _delete_at(job: JobRecord) -> Seconds | None:
-    if job.finished_at is None or job.new.ttl is None or job.deleting or job.deleted:
-        return None
-    return max(job.finished_at + job.new.ttl, job.delete_at)
 
 
 def waits(r: ReplicaRecord, reason: str, now: Seconds, config: Config) -> None:

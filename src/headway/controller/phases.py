@@ -109,17 +109,3 @@ def check(phase: Phase, cause: Cause, to: Phase) -> None:
     """A transition outside the table is a programming error."""
     if to not in TABLE[phase].get(cause, ()):
         raise ValueError(f"no transition from {phase} to {to} by {cause.name}")
-
-
-def diagram() -> str:
-    """The table as a Mermaid state diagram."""
-    lines = ["stateDiagram-v2", "  [*] --> pending"]
-    for phase, causes in TABLE.items():
-        labels: dict[Phase, list[str]] = {}
-        for cause, targets in causes.items():
-            for to in targets:
-                if to is not phase:
-                    labels.setdefault(to, []).append(cause.value)
-        lines += [f"  {phase} --> {to}: {'<br/>'.join(why)}" for to, why in labels.items()]
-    lines += [f"  {phase} --> [*]" for phase in TABLE if phase.ended]
-    return "\n".join(lines)

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from headway.controller.commands import Assignment, Command, Persist, Start
 from headway.controller.events import NewJob
-from headway.controller.job_state import Checkpoint, JobState, ReplicaState
+from headway.controller.job_state import NO_CHECKPOINT, Checkpoint, JobState, ReplicaState
 from headway.controller.phases import Cause, check
-from headway.controller.transfer_stage import Transfer
 from headway.core.estimate.step_rate import SERVER
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Job, Mode, Phase, Replica
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
 """What can be done with foreign replicas."""
+COPIED = tuple(f.name for f in fields(JobState) if f.name not in ("movable", "replicas"))
+"""Fields of a job's record that are persisted as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,41 @@ class News:
         return taken
 
 
+class Stage(Enum):
+    WAITING = auto()
+    """For the chief of its gang to save."""
+    REQUESTED = auto()
+    """For the checkpoint that it has now."""
+    SAVING = auto()
+    """For a newer one."""
+    STOPPING = auto()
+    ARRIVING = auto()
+    """Started again; for its first report."""
+
+
+@dataclass(slots=True)
+class Transfer:
+    """How far a replica is with being moved, suspended or restarted."""
+
+    to: NodeId | None
+    """None: it is not started again by itself; its job is."""
+    stage: Stage = Stage.REQUESTED
+    baseline: Checkpoint = NO_CHECKPOINT
+    """Its newest checkpoint when the transfer began."""
+
+    @property
+    def stopping(self) -> bool:
+        return self.stage is Stage.STOPPING
+
+    @property
+    def saving(self) -> bool:
+        return self.stage in (Stage.REQUESTED, Stage.SAVING)
+
+    @property
+    def arriving(self) -> bool:
+        return self.stage is Stage.ARRIVING
+
+
 @dataclass(slots=True, eq=False)
 class ReplicaRecord:
     id: ReplicaId
@@ -90,6 +127,11 @@ class ReplicaRecord:
     """When to act if nothing happens; what to do follows from `phase` and `transfer`."""
     waiting_for: str = ""
     """Why the platform cannot run it yet."""
+
+    @property
+    def arriving(self) -> bool:
+        """It was restarted and runs, but has not reported yet."""
+        return self.running and self.transfer is not None and self.transfer.arriving
 
     def to_core(self) -> Replica:
         bound_for = self.transfer.to if self.transfer else None
@@ -124,18 +166,16 @@ class ReplicaRecord:
 
 
 class JobRecord:
-    def __init__(self, new: NewJob, news: News, config: Config) -> None:
+    def __init__(self, new: NewJob, news: News, config: Config, number: int) -> None:
         self.new, self.spec, self.news, self.config = new, new.spec, news, config
-        self.id = new.id
+        self.id, self.number = new.id, number
         self.phase, self.reason = Phase.PENDING, ""
         self.target: Phase | None = None
         """What it becomes when all of its replicas have stopped."""
         self.arrived = False
         """It is in the queue, or beyond."""
-        self.admitting = False
-        """`Admit` was sent."""
-        self.admit_at: Seconds = 0.0
-        """Not before: an `Admit` that failed is repeated later."""
+        self.admit_at: Seconds | None = new.submitted_at
+        """When to send `Admit`; None: it was sent."""
         self.attempt = 0
         self.failures = 0
         self.requeues = 0
@@ -145,10 +185,8 @@ class JobRecord:
         self.retry_at: Seconds | None = None
         self.started_at: Seconds | None = None
         self.finished_at: Seconds | None = None
-        self.deleting = False
-        """`DeleteJob` was sent."""
-        self.delete_at: Seconds = 0.0
-        """Not before: a `DeleteJob` that failed is repeated later."""
+        self.delete_at: Seconds | None = None
+        """When to send `DeleteJob`."""
         self.deleted = False
         """The platform no longer has it."""
         self.replicas: dict[ReplicaId, ReplicaRecord] = {}
@@ -177,6 +215,16 @@ class JobRecord:
     def checkpoints(self) -> bool:
         """It can be stopped without losing its progress."""
         return self.spec.checkpoint is not Mode.NONE and not self.new.foreign
+
+    @property
+    def finished(self) -> bool:
+        """It has ended, and that is durable."""
+        return self.finished_at is not None and self.persisted == self.version
+
+    def finish(self, at: Seconds | None) -> None:
+        self.finished_at = at
+        if at is not None and self.new.ttl is not None and not self.deleted:
+            self.delete_at = at + self.new.ttl
 
     def go(self, cause: Cause, to: Phase) -> None:
         check(self.phase, cause, to)
@@ -221,20 +269,21 @@ class JobRecord:
 
     def state(self) -> JobState:
         return JobState(
-            phase=self.phase,
-            target=self.target,
-            reason=self.reason,
-            attempt=self.attempt,
-            failures=self.failures,
-            paused=self.paused,
             movable=self.spec.checkpoint is self.new.spec.checkpoint,
-            moves=self.moves,
-            started_at=self.started_at,
-            finished_at=self.finished_at,
-            gang=self.gang,
             replicas=tuple(r.state() for r in self.replicas.values()),
-            restart_as=self.restart_as,
+            **{name: getattr(self, name) for name in COPIED},
         )
+
+    def restore(self, state: JobState) -> None:
+        """Its inverse, except for the replicas."""
+        for name in COPIED:
+            setattr(self, name, getattr(state, name))
+        self.arrived, self.admit_at = True, None
+        self.finish(state.finished_at)
+        if not state.movable:
+            self.not_movable()
+        self.mark_dirty()
+        self.news.triggers.append(Trigger.ARRIVED)
 
     # -- the job as a gang -------------------------------------------------------------------------
 
@@ -293,9 +342,23 @@ class Records:
         self.jobs: dict[JobId, JobRecord] = {}
         self.nodes: dict[NodeId, Node] = {}
         self.news = News()
+        self._touched: dict[JobId, None] = {}
+
+    def job(self, name: JobId) -> JobRecord | None:
+        """A job that is about to change."""
+        self._touched[name] = None
+        return self.jobs.get(name)
+
+    def touch(self, name: JobId) -> None:
+        self._touched[name] = None
+
+    def take_touched(self) -> Iterable[JobId]:
+        """Jobs that may have changed since the last call."""
+        touched, self._touched = self._touched, {}
+        return touched
 
     def replica(self, name: ReplicaId) -> ReplicaRecord | None:
-        job = self.jobs.get(name.job)
+        job = self.job(name.job)
         return job.replicas.get(name) if job else None
 
     def is_up(self, node: NodeId) -> bool:

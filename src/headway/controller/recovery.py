@@ -5,9 +5,8 @@ from headway.controller.events import ReplicaExited, ReplicaFound
 from headway.controller.job_state import JobState, ReplicaState
 from headway.controller.lifecycle import KILLED, backoff, stop
 from headway.controller.phases import Cause
-from headway.controller.records import JobRecord, ReplicaRecord
+from headway.controller.records import JobRecord, ReplicaRecord, Stage, Transfer
 from headway.controller.transfer import resume, under_way
-from headway.controller.transfer_stage import Stage, Transfer
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import ReplicaId, Seconds
@@ -22,7 +21,7 @@ def restore(
 
     Entries of `found` that belong to this job's present attempts are taken out of it.
     """
-    _copy(job, state)
+    job.restore(state)
     if job.phase is Phase.BACKOFF:
         job.retry_at = now + backoff(job)
     exits: list[ReplicaExited] = []
@@ -45,18 +44,6 @@ def restore(
             r.started, r.deadline = True, now + job.config.start_timeout
         commands.append(job.start_command(missing))
     return [*commands, *_phase(job)], exits
-
-
-def _copy(job: JobRecord, state: JobState) -> None:
-    job.phase, job.target, job.reason = state.phase, state.target, state.reason
-    job.attempt, job.failures, job.moves = state.attempt, state.failures, state.moves
-    job.started_at, job.finished_at = state.started_at, state.finished_at
-    job.paused, job.gang, job.restart_as = state.paused, state.gang, state.restart_as
-    job.arrived = True
-    if not state.movable:
-        job.not_movable()
-    job.mark_dirty()
-    job.news.triggers.append(Trigger.ARRIVED)
 
 
 def _replica(job: JobRecord, state: ReplicaState, found: ReplicaFound | None) -> ReplicaRecord:

@@ -12,8 +12,7 @@ from headway.controller.commands import CancelCheckpoint, Command, RequestCheckp
 from headway.controller.events import ReplicaExited
 from headway.controller.job_state import Checkpoint
 from headway.controller.phases import Cause
-from headway.controller.records import JobRecord, ReplicaRecord
-from headway.controller.transfer_stage import Stage, Transfer
+from headway.controller.records import JobRecord, ReplicaRecord, Stage, Transfer
 from headway.core.model.job import Elastic, Mode, Phase
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import NodeId, ReplicaId, Seconds

@@ -7,6 +7,7 @@ number, which grows during the training.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 _MAX_LINE = 8192  # bytes of a line that are parsed
@@ -203,6 +204,7 @@ def _float(text: str | None) -> float | None:
         return None
 
 
+@lru_cache
 def _named(name: str) -> re.Pattern[str]:
     """Return the pattern of a name, as a word or the end of one, and its number."""
     word = re.escape(name)

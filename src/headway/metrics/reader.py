@@ -26,7 +26,7 @@ MAX_MESSAGE = 200
 class Tail:
     """Reads the new bytes of a file that grows."""
 
-    def __init__(self, path: Path, *, back: int = 0, bounded: bool = True) -> None:
+    def __init__(self, path: Path | str, *, back: int = 0, bounded: bool = True) -> None:
         """Start at the end of the file, or `back` bytes before it. `bounded`: truncate it."""
         self._path, self._file, self._bounded = path, -1, bounded
         self._at = max(0, self._size() - back)
@@ -35,7 +35,7 @@ class Tail:
 
     def _size(self) -> int:
         try:
-            return self._path.stat().st_size
+            return os.stat(self._path).st_size  # noqa: PTH116 - thousands when Headway starts
         except OSError:
             return 0
 
@@ -116,9 +116,9 @@ class MetricsReader:
     _parser: LogParser = field(init=False)
 
     def __post_init__(self) -> None:
-        log = self.log or self.folder / "out.log"
+        log = self.log or f"{self.folder}/out.log"
         self._out = Tail(log, back=self.back, bounded=self.log is None)
-        self._reports = Tail(self.folder / "reports.jsonl", back=self.back)
+        self._reports = Tail(f"{self.folder}/reports.jsonl", back=self.back)
         self._parser = LogParser(self.metric, self.pattern)
 
     def listen(self) -> None:

@@ -7,7 +7,7 @@ node again with `load_of`, because rounding errors would grow from cycle to cycl
 
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
-from typing import Self
+from typing import ClassVar, Self
 
 from headway.core.model.job import JobSpec
 from headway.core.model.node import Node
@@ -18,6 +18,9 @@ NOMINAL = Resources(cpu=0.1, memory=200 * 2**20)
 
 
 class FreeCapacity:
+    ranks: ClassVar = False
+    """Whether nodes are ranked, which takes their nominal load and number of replicas."""
+
     def __init__(self, nodes: Mapping[NodeId, Node]) -> None:
         self.nodes = nodes
         """As they were; never written."""
@@ -35,17 +38,19 @@ class FreeCapacity:
     def take(self, name: NodeId, request: Resources, count: int = 1) -> None:
         """Place `count` replicas with this request, whether or not they fit."""
         node = self.touched.get(name) or self.nodes.get(name)
-        if node is not None:
-            nominal = Resources(
+        if node is None:
+            return
+        nominal, replicas = node.nominal, node.count
+        if self.ranks:
+            one = Resources(
                 cpu=request.cpu or NOMINAL.cpu,
                 memory=request.memory or NOMINAL.memory,
                 gpu=request.gpu,
             )
-            if count != 1:
-                request, nominal = request.times(count), nominal.times(count)
-            self.touched[name] = with_load(
-                node, node.taken + request, node.nominal + nominal, node.count + count
-            )
+            one = one if count == 1 else one.times(count)
+            nominal, replicas = nominal + one, replicas + count
+        taken = node.taken + (request if count == 1 else request.times(count))
+        self.touched[name] = with_load(node, taken, nominal, replicas)
 
     def take_all(self, spec: JobSpec, where: Where) -> None:
         for replica, name in where:

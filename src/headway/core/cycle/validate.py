@@ -19,7 +19,7 @@ from headway.core.model.decision import (
 from headway.core.model.job import Job, Mode, Phase, missing
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import JobId, ReplicaId, Share, Where
+from headway.core.model.units import JobId, NodeId, ReplicaId, Resources, Share, Where
 
 LEAST_LIMIT: Share = 0.01
 """Smallest limit, as a fraction of the node: a replica without CPU makes no progress."""
@@ -193,18 +193,19 @@ def half_started(job: Job | None, s: Snapshot) -> bool:
 
 
 def _fits(job: Job, where: Where, free: FreeCapacity) -> str:
-    trial = free.copy() if len(where) > 1 else free
+    taken: dict[NodeId, Resources] = {}
     for name, node in where:
-        there = trial.node(node)
+        there = free.node(node)
         if there is None or not there.up:
             return f"node {node} is not available"
         task = job.spec.task(name.task)
         if task.nodes is not None and node not in task.nodes:
             return f"{task.name} cannot run on node {node}"
-        if not task.request.fits(there.taken, there.capacity):
+        before = taken.get(node, there.taken)
+        if not task.request.fits(before, there.capacity):
             return f"node {node} has too little free capacity"
         if len(where) > 1:
-            trial.take(node, task.request)
+            taken[node] = before + task.request
     return ""
 
 

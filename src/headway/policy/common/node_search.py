@@ -17,6 +17,8 @@ from headway.core.model.units import NodeId, Resources
 class NodeSearch(FreeCapacity):
     """Free capacity, with the snapshot's index of nodes by kind."""
 
+    ranks = True
+
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot.nodes)
         self.snapshot = snapshot

@@ -15,6 +15,8 @@ from headway.policy.common.node_search import NodeSearch
 class Packing(NodeSearch):
     """Free capacity, with the total over all nodes: most gangs that do not fit exceed it."""
 
+    ranks = False
+
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.total = _total(snapshot)

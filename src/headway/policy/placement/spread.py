@@ -81,7 +81,7 @@ class Search(NodeSearch):
 
     def cannot_fit(self, job: Job) -> bool:
         """Return whether no replica of the job fits, by what has not fitted before."""
-        return all(_wanted(task) in self.full for task in job.spec.tasks)
+        return self.full.issuperset(map(_wanted, job.spec.tasks))
 
 
 def _wanted(task: Task) -> Wanted:
