@@ -22,7 +22,7 @@ test: $(VENV)/ready  ## run the checks and tests that CI runs
 	scripts/test
 
 test-fast: $(VENV)/ready  ## run the tests that need no platform (two minutes)
-	scripts/test fast
+	scripts/test $(OPTIONS) fast
 
 check: $(VENV)/ready  ## check format, lint, types, layers and sizes
 	scripts/check

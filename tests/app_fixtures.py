@@ -10,6 +10,7 @@ from headway.backend.kubernetes.platform.platform import KubernetesPlatform
 from headway.backend.live import LiveBackend
 from headway.cli import main
 from headway.controller.records import Config
+from headway.sim import compare
 
 
 class Ran:
@@ -30,6 +31,12 @@ def headway(monkeypatch, capsys):
         return Ran(code, found.out, found.err)
 
     return run
+
+
+@pytest.fixture
+def one_core(monkeypatch):
+    """Simulations of several seeds in this process: to start others takes longer than they do."""
+    monkeypatch.setattr(compare, "sched_getaffinity", lambda _: {0})
 
 
 @pytest.fixture

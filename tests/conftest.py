@@ -7,7 +7,9 @@ code; HEADWAY_LAWS=new tries others.
 """
 
 import os
+import sys
 
+import pytest
 from hypothesis import settings
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -16,3 +18,19 @@ if os.environ.get("HEADWAY_LAWS") != "new":
     settings.load_profile("same")
 
 pytest_plugins = ["app_fixtures"]  # imported once the above is set
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Run `untraced` tests at full speed: coverage makes a simulation three times as slow.
+
+    pytest-cov's `no_cover` does not do in a worker of xdist: a second measurement goes on there.
+    """
+    if item.get_closest_marker("untraced") is None:
+        return (yield)
+    trace = sys.gettrace()
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(trace)

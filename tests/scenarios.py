@@ -146,7 +146,7 @@ def run(scenario, policy, *, journal=None, world_class=World, watch=None, wrap=l
 
     saved, driver.World = driver.World, Watching
     try:
-        world = driver.simulate(scenario, made, journal=book)
+        world = driver.simulate(scenario, made, journal=book, most_idle=1000)
     finally:
         driver.World = saved
         if book:

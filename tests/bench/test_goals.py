@@ -1,7 +1,11 @@
 """Benchmarks that compare policies in simulations."""
 
+import pytest
+
 from headway.bench.gangs import bench_gangs
 from headway.bench.promises import ROWS, evaluate
+
+pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("one_core")]
 
 
 def test_dragon_is_compared_with_pod_by_pod_placement():

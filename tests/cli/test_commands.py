@@ -38,6 +38,8 @@ def test_simulate_prints_a_table(headway):
     assert "worst" not in alone, "one policy has no baseline"
 
 
+@pytest.mark.usefixtures("one_core")
+@pytest.mark.untraced
 @pytest.mark.parametrize(("width", "lost"), [(120, ""), (72, "p95"), (50, "makespan")])
 def test_the_name_of_a_policy_stays_on_one_line(headway, monkeypatch, width, lost):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -70,6 +72,7 @@ def test_simulate_prints_json(headway):
     assert (first["policy"], second["policy"], first["slower"]) == ("fair", "headway", 0)
 
 
+@pytest.mark.untraced
 def test_several_seeds_give_mean_and_spread(headway):
     ran = headway("simulate", ROOT / "workloads" / "ten-jobs.yaml", "--seeds", 3, "--json")
     first, _ = json.loads(ran.out)
@@ -114,6 +117,8 @@ def test_one_journal_for_each_policy(headway, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["j-fair.jsonl", "j-headway.jsonl"]
 
 
+@pytest.mark.usefixtures("one_core")
+@pytest.mark.untraced
 def test_an_expanded_workload_runs_like_the_original(headway, tmp_path):
     ten = ROOT / "workloads" / "ten-jobs.yaml"
     written = tmp_path / "ten.yaml"
@@ -143,6 +148,7 @@ def test_a_manifest_by_path_is_used(headway, tmp_path):
     assert [j["started_s"] for j in first["per_job"]] == [0.0, 10.0]  # 600m twice do not fit
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("path", WORKLOADS, ids=lambda p: p.stem)
 def test_every_workload_of_the_repository_runs(headway, path):
     assert headway("simulate", path, "--json").code == 0
@@ -199,6 +205,7 @@ def test_bench_judges_its_figures(headway, monkeypatch, tmp_path):
     assert "missed" in ran.out
 
 
+@pytest.mark.untraced
 def test_decisions_are_measured_by_the_size_of_the_cluster():
     figures = bench_cluster(1.0, sizes=(2, 4))
     assert {f.series for f in figures if f.x} >= {"headway", "spread", "fifo", "tiresias"}
@@ -207,12 +214,14 @@ def test_decisions_are_measured_by_the_size_of_the_cluster():
     assert growth_charts(figures).count("<svg") == 2
 
 
+@pytest.mark.untraced
 def test_the_pictures_of_the_documentation_are_up_to_date():
     for name, content in draw(ROOT / "workloads").items():
         there = (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8")
         assert there == content, f"{name} is out of date: run make pictures"
 
 
+@pytest.mark.untraced
 def test_the_simulator_is_fast_enough_on_a_small_case():
     """The whole of `headway bench sim` takes a minute; this is its smallest figure."""
     seconds = min(cpu_seconds(crowd(50, 8)) for _ in range(3))

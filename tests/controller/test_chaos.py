@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from chaos import STEPS, World
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 SEQUENCES = int(os.environ.get("HEADWAY_SEQUENCES", "500"))
 
 
+@pytest.mark.untraced
 @settings(max_examples=SEQUENCES, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 59)), min_size=20, max_size=100))
 def test_jobs_run_once_end_once_and_never_hang(steps):

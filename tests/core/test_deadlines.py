@@ -15,6 +15,7 @@ claim = st.builds(
 )
 
 
+@pytest.mark.untraced
 @settings(max_examples=300, deadline=None)
 @given(st.lists(claim, min_size=1, max_size=6), st.sampled_from([1.0, 2.0]))
 def test_a_set_is_overdrawn_exactly_if_some_subset_has_no_slack(claims, capacity):

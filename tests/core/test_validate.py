@@ -144,6 +144,21 @@ def test_one_act_for_each_in_a_cycle():
     assert check(twice, world()).refused[0].why == "only one action for each job in a cycle"
 
 
+def test_replicas_of_a_job_may_move_in_one_cycle_and_each_takes_its_room():
+    workers = Task(name="worker", replicas=3, least=3, most=3, request=Resources(cpu=0.5))
+    there = [replica("w", task="worker", index=i) for i in range(3)]
+    nodes = (node("a", cpu=2.0), "b")
+    s = snapshot(nodes=nodes, jobs=[job("w", tasks=(workers,))], replicas=there)
+    first, second, third = (Move(replica=r.id, to="b") for r in there)
+    verdict = check(Plan(decisions=(first, second, third, first, Suspend(job="w"))), s)
+    assert verdict.accepted == (first, second)
+    assert [r.why for r in verdict.refused] == [
+        "node b has too little free capacity",
+        "only one action for each job in a cycle",
+        "only one action for each job in a cycle",
+    ]
+
+
 def test_a_replica_in_transit_is_left_alone():
     s = snapshot(nodes=("a", "b"), jobs=[job("x")], replicas=[replica("x", phase=Phase.MIGRATING)])
     plan = Plan(

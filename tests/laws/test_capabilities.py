@@ -16,6 +16,8 @@ from headway.sim.world import World
 from scenarios import POLICIES as VARIANTS
 from scenarios import clusters, run, scenarios
 
+pytestmark = pytest.mark.untraced
+
 often = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 capabilities = st.builds(
     Capabilities,

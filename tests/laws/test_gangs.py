@@ -11,6 +11,8 @@ from headway.core.model.units import NOTHING, ReplicaId
 from headway.sim.world import World
 from scenarios import TwiceAndUntouched, clusters, run
 
+pytestmark = pytest.mark.untraced
+
 often = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 WHOLE = [
     "headway", "las", "fifo", "tiresias:quantum=60", "flowcon2", "gang", "dragon", "kips",

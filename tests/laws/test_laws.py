@@ -15,6 +15,8 @@ from headway.sim.scenario import Arrival, Scenario
 from headway.sim.world import World
 from scenarios import POLICIES, TwiceAndUntouched, active, renamed, run, scenarios
 
+pytestmark = pytest.mark.untraced
+
 often = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 policies = st.sampled_from(POLICIES)
 

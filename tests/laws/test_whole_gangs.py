@@ -16,6 +16,8 @@ from headway.sim.scenario import Arrival, Costs, Failure, Scenario
 from headway.sim.world import World
 from scenarios import TwiceAndUntouched, run
 
+pytestmark = pytest.mark.untraced
+
 often = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 CORRECTED = [
     "gang", "gang+locality", "elastic", "dragon", "dragon:starve_after=5,grow_after=5,restart=1",

@@ -242,6 +242,8 @@ def test_an_unknown_experiment_is_named_with_the_known_ones(headway):
     assert "headway reproduce" in headway("reproduce", "--help").out
 
 
+@pytest.mark.usefixtures("one_core")
+@pytest.mark.untraced
 def test_a_cluster_has_charts_by_node_and_claims_across_experiments():
     found = reproduce(select(["E-S7", "E-G2", "E-G3"]), [0])
     g2, _, s7 = found

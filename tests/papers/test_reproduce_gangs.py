@@ -121,6 +121,8 @@ def test_a_miss_is_listed_with_its_known_reason():
 # -- the command ---------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("one_core")
+@pytest.mark.untraced
 def test_json_and_pages_have_every_arm_and_load(headway, tmp_path):
     page, text = tmp_path / "p.html", tmp_path / "p.md"
     ran = headway("reproduce", "E-D1", "--seeds", 1, "--json", "--html", page, "--markdown", text)
@@ -143,6 +145,8 @@ def test_json_and_pages_have_every_arm_and_load(headway, tmp_path):
     assert "| 1.2 | dragon |" in text.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("one_core")
+@pytest.mark.untraced
 def test_single_and_distributed_experiments_share_a_page(headway, tmp_path):
     page, text = tmp_path / "p.html", tmp_path / "p.md"
     ran = headway(

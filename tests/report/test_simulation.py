@@ -31,6 +31,7 @@ def test_options_that_contradict_each_other_are_refused(options, says):
         SimulationOptions(**options)
 
 
+@pytest.mark.usefixtures("one_core")
 def test_a_workload_is_compared_under_fair_and_headway_from_its_own_seed_on(workload, tmp_path):
     path = workload("seed: 5\njobs: [{name: x, profile: {work: 5}}]\n")
     results = run_simulation(SimulationOptions(workload=path, seeds=2))

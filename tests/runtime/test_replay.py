@@ -34,6 +34,7 @@ def workload(tmp_path):
     return path
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("policy", [*POLICIES, "srpt", "spread"])
 def test_replay_of_any_policy_shows_no_difference(tmp_path, workload, policy):
     journal = tmp_path / "journal.jsonl"

@@ -8,6 +8,8 @@ import yaml
 from headway.sim.compare import run_seed
 from headway.spec.load import read_workload
 
+pytestmark = pytest.mark.untraced
+
 FOLDER = Path(__file__).parents[2] / "workloads"
 EXPECTED = sorted(FOLDER.glob("*.expect.yaml"))
 

@@ -240,6 +240,7 @@ def test_occupancy(policy):
     assert sum(SIZES) * 60 / (32 * last) >= 0.95
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("policy", ["gang", "gang+locality", "dragon", "kips"])
 @pytest.mark.parametrize("jobs", [1, 700])
 def test_scaling(policy, jobs):

@@ -37,6 +37,7 @@ class Fixed:
         return Plan(decisions=changes), memory
 
 
+@pytest.mark.untraced
 def test_a_thousand_random_cases_agree_with_the_slow_reference():
     dice = np.random.default_rng(2026)
     shape = (CASES, JOBS)

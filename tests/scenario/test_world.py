@@ -178,7 +178,7 @@ def test_a_gang_that_never_fits_is_said_to_be_stuck():
     tasks = (replace(SAVES.tasks[0], request=Resources(cpu=0.7)),)
     two = replace(SAVES, tasks=(replace(tasks[0], replicas=2, least=2, most=2),))
     with pytest.raises(ConfigError, match="never fit"):
-        simulate(Scenario(nodes=(node(),), jobs=(job(spec=two),)), build("fair"))
+        simulate(Scenario(nodes=(node(),), jobs=(job(spec=two),)), build("fair"), most_idle=500)
 
 
 def test_a_policy_that_ticks_for_ever_is_given_up():
@@ -188,7 +188,7 @@ def test_a_policy_that_ticks_for_ever_is_given_up():
             return Plan(wake_after=1.0), memory
 
     with pytest.raises(ConfigError, match="never fit"):
-        simulate(Scenario(nodes=(node(),), jobs=(job(),)), Ticking(0, None))
+        simulate(Scenario(nodes=(node(),), jobs=(job(),)), Ticking(0, None), most_idle=500)
 
 
 def test_reports_are_one_mean_per_replica_and_interval():

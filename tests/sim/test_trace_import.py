@@ -108,6 +108,7 @@ def test_simulate_takes_a_trace(headway, folder):
     assert "cannot read this trace" in headway("simulate", "--trace", folder / "none").err
 
 
+@pytest.mark.untraced
 def test_traces_are_measured_where_they_are(headway, folder, monkeypatch):
     monkeypatch.delenv("HEADWAY_TRACES", raising=False)
     result, plot = run("traces", folder)

@@ -19,21 +19,26 @@ MOST_IDLE = 10_000
 
 
 def simulate(
-    scenario: Scenario, policy: Policy[Any], *, journal: Journal | None = None, record: bool = False
+    scenario: Scenario,
+    policy: Policy[Any],
+    *,
+    journal: Journal | None = None,
+    record: bool = False,
+    most_idle: int = MOST_IDLE,
 ) -> World:
     """Run a scenario to its end; return the world with its results."""
     world = World(scenario, reports=policy.listens, record=record)
     loop = Loop(world, policy, journal or Journal())
     with _no_collector():
-        _run(world, loop)
+        _run(world, loop, most_idle)
     return world
 
 
-def _run(world: World, loop: Loop[Any]) -> None:
+def _run(world: World, loop: Loop[Any], most_idle: int) -> None:
     wake, idle = inf, 0
     while not world.over:
         event = world.next_at()
-        if event == wake == inf or idle > MOST_IDLE:
+        if event == wake == inf or idle > most_idle:
             raise _stuck(world)
         if event <= wake:
             trigger, idle = world.jump(), 0
