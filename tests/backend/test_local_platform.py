@@ -58,7 +58,7 @@ def test_a_state_that_cannot_be_stored_is_reported(platform, tmp_path):
 
 
 def test_a_checkpoint_that_was_requested_is_not_looked_for_after_the_exit(platform, tmp_path):
-    platform.execute(Start("x", (Assignment(X, "a", 1, 0),), (X,)))
+    platform.execute(Start("x", (Assignment(X, 1, "a", 0),), (X,)))
     platform.execute(RequestCheckpoint(X, 1, ask=True))
     folder = tmp_path / "jobs" / "x" / "main-0"
     assert (folder / "ask").exists()

@@ -12,6 +12,13 @@ from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 
 
 @dataclass(frozen=True, slots=True)
+class OfJob:
+    """A job: what a command or an event is about."""
+
+    job: JobId
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One start of a replica: what a command or an event is about."""
 
@@ -23,41 +30,34 @@ class Attempt:
         return self.replica.job
 
 
-@dataclass(frozen=True, slots=True)
-class Admit:
+class Admit(OfJob):
     """A job is due. Answered by `Admitted`."""
 
-    job: JobId
-
 
 @dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(OfJob):
     """Store a job's state durably. Answered by `Persisted`."""
 
-    job: JobId
     version: int
     state: JobState
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
-    """One replica of a gang: where it starts, under which attempt, and its rank."""
+class Assignment(Attempt):
+    """One replica of a gang: where it starts, and its rank."""
 
-    replica: ReplicaId
     node: NodeId
-    attempt: int
     rank: int
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Start(OfJob):
     """Start these replicas. Answered by `ReplicaRunning` for each, or `CommandFailed`.
 
     `gang` names every replica of the job by rank, also those that run already. An attempt that was
     started before is not started a second time.
     """
 
-    job: JobId
     replicas: tuple[Assignment, ...]
     gang: tuple[ReplicaId, ...]
 
@@ -69,12 +69,10 @@ class Stop(Attempt):
     grace: Seconds
 
 
-@dataclass(frozen=True, slots=True)
 class Kill(Attempt):
     """Stop a replica at once (SIGKILL). Answered by `ReplicaExited`."""
 
 
-@dataclass(frozen=True, slots=True)
 class Release(Attempt):
     """Stop managing a foreign replica and restore its limits; it continues to run.
 
@@ -82,7 +80,6 @@ class Release(Attempt):
     """
 
 
-@dataclass(frozen=True, slots=True)
 class Remove(Attempt):
     """Remove what an ended or orphaned attempt left: processes, cgroup, container, pod.
 
@@ -100,7 +97,6 @@ class RequestCheckpoint(Attempt):
     ask: bool
 
 
-@dataclass(frozen=True, slots=True)
 class CancelCheckpoint(Attempt):
     """Withdraw `RequestCheckpoint`."""
 
@@ -113,11 +109,8 @@ class ApplyShare(Attempt):
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteJob:
+class DeleteJob(OfJob):
     """Delete a finished job from the platform: its TTL has expired. Answered by `JobDeleted`."""
-
-    job: JobId
 
 
 ReplicaCommand: TypeAlias = (

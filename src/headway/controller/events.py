@@ -7,11 +7,11 @@ controller no longer tracks changes nothing, except that a running one is remove
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from headway.controller.commands import Attempt, Command
+from headway.controller.commands import Attempt, Command, OfJob
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint, JobState
 from headway.core.model.job import JobSpec
 from headway.core.model.node import Node
-from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Cores, JobId, NodeId, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,34 +40,28 @@ class JobSeen:
     state: JobState | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(OfJob):
     """The platform has accepted a job that was due."""
 
-    job: JobId
-
 
 @dataclass(frozen=True, slots=True)
-class JobChanged:
+class JobChanged(OfJob):
     """Its spec was changed. That counts while the job has no replicas."""
 
-    job: JobId
     spec: JobSpec
 
 
 @dataclass(frozen=True, slots=True)
-class JobRejected:
+class JobRejected(OfJob):
     """The platform cannot run it, whatever happens."""
 
-    job: JobId
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class JobDeleted:
+class JobDeleted(OfJob):
     """It was deleted on the platform."""
 
-    job: JobId
     reason: str
 
 
@@ -79,14 +73,12 @@ class NodeChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Persisted:
-    job: JobId
+class Persisted(OfJob):
     version: int
 
 
-@dataclass(frozen=True, slots=True)
 class ReplicaRunning(Attempt):
-    pass
+    """It runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +110,6 @@ class ReplicaExited(Attempt):
     """When, if that was earlier than now."""
 
 
-@dataclass(frozen=True, slots=True)
 class ReplicaReported(Attempt):
     """The training script reported progress for the first time in this attempt."""
 
@@ -138,7 +129,6 @@ class ShareInEffect(Attempt):
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
 class Removed(Attempt):
     """Nothing is left of it."""
 
@@ -158,11 +148,9 @@ class CommandFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaFound:
+class ReplicaFound(Attempt):
     """What the platform holds of one attempt when Headway starts."""
 
-    replica: ReplicaId
-    attempt: int
     running: bool
     exited: ReplicaExited | None = None
     """None and not running: created, but not started yet."""

@@ -315,7 +315,7 @@ class JobRecord:
         return self.start_command(added)
 
     def start_command(self, replicas: Iterable[ReplicaRecord]) -> Start:
-        assigned = [Assignment(r.id, r.node, r.attempt, self.gang.index(r.id)) for r in replicas]
+        assigned = [Assignment(r.id, r.attempt, r.node, self.gang.index(r.id)) for r in replicas]
         assigned.sort(key=lambda a: a.rank)
         return Start(self.id, tuple(assigned), self.gang)
 
