@@ -117,3 +117,4 @@ ReplicaCommand: TypeAlias = (
     Stop | Kill | Release | Remove | RequestCheckpoint | CancelCheckpoint | ApplyShare
 )
 Command: TypeAlias = Admit | Persist | Start | DeleteJob | ReplicaCommand
+Commands: TypeAlias = list[Command]

@@ -9,21 +9,10 @@ from dataclasses import replace
 from itertools import count
 from typing import assert_never
 
+from headway.controller import commands as cmd
 from headway.controller import decisions, events, lifecycle, transfer
 from headway.controller.agenda import Agenda
-from headway.controller.commands import (
-    Admit,
-    ApplyShare,
-    Attempt,
-    Command,
-    DeleteJob,
-    Persist,
-    Remove,
-    ReplicaCommand,
-    RequestCheckpoint,
-    Start,
-    Stop,
-)
+from headway.controller.commands import Attempt, Commands
 from headway.controller.phases import Cause
 from headway.controller.records import Config, JobRecord, News, Records, ReplicaRecord
 from headway.controller.recovery import restore
@@ -55,10 +44,10 @@ class Controller:
         self.records.touch(job.id)
         return job
 
-    def load(self, loaded: events.Loaded, now: Seconds) -> list[Command]:
+    def load(self, loaded: events.Loaded, now: Seconds) -> Commands:
         """Continue what an earlier process left of the jobs that were added."""
         found = {(f.replica, f.attempt): f for f in loaded.replicas}
-        commands: list[Command] = []
+        commands: Commands = []
         exits: list[events.ReplicaExited] = []
         for job in self.jobs.values():
             state = loaded.states.get(job.id)
@@ -69,7 +58,7 @@ class Controller:
                 exits += ended
         for event in _successes_first(exits):
             commands += self.handle(event, now)
-        return self._track([*commands, *(Remove(*orphan) for orphan in found)], now)
+        return self._track([*commands, *(cmd.Remove(*orphan) for orphan in found)], now)
 
     @property
     def finished(self) -> bool:
@@ -81,7 +70,7 @@ class Controller:
         """Some restarted replica has not reported yet."""
         return bool(self._agenda.current().arriving)
 
-    def forget(self, name: JobId, now: Seconds) -> list[Command]:
+    def forget(self, name: JobId, now: Seconds) -> Commands:
         """An ended job was reported for the last time: a new one may have its name."""
         del self.jobs[name]
         self.records.touch(name)
@@ -96,17 +85,17 @@ class Controller:
 
     # -- decisions and requests ------------------------------------------------------------------
 
-    def apply(self, decision: Decision, now: Seconds) -> tuple[str, list[Command]]:
+    def apply(self, decision: Decision, now: Seconds) -> tuple[str, Commands]:
         """Why it is refused ("": it is not), and what to do."""
         return decisions.apply(self.records, decision, now)
 
-    def request(self, asked: Request, now: Seconds) -> list[Command]:
+    def request(self, asked: Request, now: Seconds) -> Commands:
         return decisions.request(self.records, asked, now)
 
-    def cancel(self, reason: str, now: Seconds, *, force: bool = False) -> list[Command]:
+    def cancel(self, reason: str, now: Seconds, *, force: bool = False) -> Commands:
         """Cancel every job. `force`: kill at once, and abandon replicas on nodes that are down."""
         self.news.triggers.append(Trigger.ASKED)
-        commands: list[Command] = []
+        commands: Commands = []
         for job in self.jobs.values():
             self.records.touch(job.id)
             commands += lifecycle.cancel(job, reason, now)
@@ -120,10 +109,10 @@ class Controller:
 
     # -- events ----------------------------------------------------------------------------------
 
-    def handle(self, event: events.Event, now: Seconds) -> list[Command]:
+    def handle(self, event: events.Event, now: Seconds) -> Commands:
         return self._track(self._handle(event, now), now)
 
-    def _handle(self, event: events.Event, now: Seconds) -> list[Command]:
+    def _handle(self, event: events.Event, now: Seconds) -> Commands:
         match event:
             case events.Persisted(job=name, version=version):
                 job = self.records.job(name)
@@ -142,7 +131,7 @@ class Controller:
             case _:
                 return self._job_event(event, now)
 
-    def _job_event(self, event: events.JobEvent, now: Seconds) -> list[Command]:
+    def _job_event(self, event: events.JobEvent, now: Seconds) -> Commands:
         job = self.records.job(event.job)
         if job is None:
             return []
@@ -166,7 +155,7 @@ class Controller:
             case _:
                 assert_never(event)
 
-    def _seen(self, event: events.JobSeen, now: Seconds) -> list[Command]:
+    def _seen(self, event: events.JobSeen, now: Seconds) -> Commands:
         known = self.jobs.get(event.job.id)
         if known is not None:
             if known.phase.ended or known.target is Phase.CANCELLED:
@@ -180,17 +169,17 @@ class Controller:
             return self._adopt(job, event.job.node, now)
         return []
 
-    def _adopt(self, job: JobRecord, node: NodeId, now: Seconds) -> list[Command]:
+    def _adopt(self, job: JobRecord, node: NodeId, now: Seconds) -> Commands:
         """It runs already: no decision is needed to start it."""
         lifecycle.arrive(job)
         where = ((job.chief(), node),)
         return lifecycle.place(job, where, now, Cause.PLACE)
 
-    def _replica_event(self, event: events.ReplicaEvent, now: Seconds) -> list[Command]:
+    def _replica_event(self, event: events.ReplicaEvent, now: Seconds) -> Commands:
         job, r = self.records.job(event.job), self.records.replica(event.replica)
         if job is None or r is None or r.attempt != event.attempt:
             orphan = isinstance(event, events.ReplicaRunning)
-            return [Remove(event.replica, event.attempt)] if orphan else []
+            return [cmd.Remove(event.replica, event.attempt)] if orphan else []
         match event:
             case events.ReplicaRunning():
                 return lifecycle.running(job, r, now)
@@ -213,7 +202,7 @@ class Controller:
 
     def _exited(
         self, job: JobRecord, r: ReplicaRecord, event: events.ReplicaExited, now: Seconds
-    ) -> list[Command]:
+    ) -> Commands:
         at = now if event.at is None else event.at
         if r.transfer is not None and r.transfer.stopping:
             return transfer.exited(job, r, r.transfer, event, at)
@@ -222,7 +211,7 @@ class Controller:
             commands += transfer.resume(job, Cause.ARRIVE)
         return commands
 
-    def _failed(self, event: events.CommandFailed, now: Seconds) -> list[Command]:
+    def _failed(self, event: events.CommandFailed, now: Seconds) -> Commands:
         """A command was not carried out. The next decision may differ; nothing is repeated but
         what must become true.
         """
@@ -231,17 +220,17 @@ class Controller:
         if job is None:
             return []
         match command:
-            case Persist():
+            case cmd.Persist():
                 job.persist_at = retry_at
-            case Admit() if job.arrived:
+            case cmd.Admit() if job.arrived:
                 pass  # cancelled meanwhile
-            case Admit() if event.permanent:
+            case cmd.Admit() if event.permanent:
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, event.reason, now)
-            case Admit():
+            case cmd.Admit():
                 job.admit_at = retry_at
-            case Start(replicas=replicas):
+            case cmd.Start(replicas=replicas):
                 return lifecycle.start_failed(job, replicas, event, now)
-            case DeleteJob():
+            case cmd.DeleteJob():
                 job.delete_at = None if job.deleted else retry_at
             case Attempt():
                 r = job.replicas.get(command.replica)
@@ -252,25 +241,25 @@ class Controller:
         return []
 
     def _replica_command_failed(
-        self, r: ReplicaRecord, command: ReplicaCommand, reason: str, now: Seconds
+        self, r: ReplicaRecord, command: cmd.ReplicaCommand, reason: str, now: Seconds
     ) -> None:
         """Other commands are repeated at a deadline."""
         match command:
-            case Stop():
+            case cmd.Stop():
                 r.stop_failed, r.deadline = True, now + self.config.retry_command
-            case ApplyShare():
+            case cmd.ApplyShare():
                 r.limit, r.weight = r.in_effect
                 self.news.replicas[r.id] = r
                 self.news.notices[r.id] = f"its share was not set: {reason}"
-            case RequestCheckpoint() if r.transfer is not None:
+            case cmd.RequestCheckpoint() if r.transfer is not None:
                 r.deadline = now
 
-    def _node_changed(self, node: Node, now: Seconds) -> list[Command]:
+    def _node_changed(self, node: Node, now: Seconds) -> Commands:
         """Gangs that were about to start on a lost node return to the queue."""
         self.nodes[node.id] = node
         self.news.nodes[node.id] = None
         self.news.triggers.append(Trigger.NODE)
-        commands: list[Command] = []
+        commands: Commands = []
         for job in self.jobs.values() if not node.up else ():
             here = [r for r in job.replicas.values() if r.node == node.id and not r.running]
             if here and job.phase is Phase.STARTING:
@@ -288,21 +277,21 @@ class Controller:
             times.append(self.observed_at + self.config.review_pending)
         return min([*times, agenda.next()])
 
-    def tick(self, now: Seconds) -> list[Command]:
+    def tick(self, now: Seconds) -> Commands:
         """Do what is due."""
-        commands: list[Command] = []
+        commands: Commands = []
         for job in self._agenda.current().take_due(now):
             commands += self._due(job, now)
         for key, (at, until) in list(self._removals.items()):
             if until <= now:
                 del self._removals[key]
             elif at <= now:
-                commands.append(Remove(*key))
+                commands.append(cmd.Remove(*key))
         if self._agenda.current().pending and self.observed_at + self.config.review_pending <= now:
             self.news.triggers.append(Trigger.NODE)
         return self._track(commands, now)
 
-    def _due(self, job: JobRecord, now: Seconds) -> list[Command]:
+    def _due(self, job: JobRecord, now: Seconds) -> Commands:
         commands = lifecycle.due(job, now)
         for r in list(job.replicas.values()):
             if r.deadline is None or r.deadline > now:
@@ -313,10 +302,10 @@ class Controller:
                 commands += lifecycle.overdue(job, r, now)
         return commands
 
-    def _track(self, commands: list[Command], now: Seconds) -> list[Command]:
+    def _track(self, commands: Commands, now: Seconds) -> Commands:
         """Removals are repeated until they are confirmed."""
         for c in commands:
-            if isinstance(c, Remove):
+            if isinstance(c, cmd.Remove):
                 _, until = self._removals.get(
                     (c.replica, c.attempt), (now, now + self.config.removal_timeout)
                 )

@@ -7,7 +7,7 @@ job is for the policy to decide, which gets the request with the next observatio
 from typing import assert_never
 
 from headway.controller import lifecycle, transfer
-from headway.controller.commands import ApplyShare, Command
+from headway.controller.commands import ApplyShare, Commands
 from headway.controller.phases import Cause, allows
 from headway.controller.records import JobRecord, Records
 from headway.core.model.decision import Decision, Move, Place, Scale, SetShare, Suspend
@@ -15,7 +15,7 @@ from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import Seconds
 
-Answer = tuple[str, list[Command]]
+Answer = tuple[str, Commands]
 """Why a decision is refused ("": it is not), and what to do."""
 
 
@@ -105,7 +105,7 @@ def _scale(records: Records, d: Scale, now: Seconds) -> Answer:
 # -- requests --------------------------------------------------------------------------------------
 
 
-def request(records: Records, asked: Request, now: Seconds) -> list[Command]:
+def request(records: Records, asked: Request, now: Seconds) -> Commands:
     job = records.job(asked.job)
     if job is None:
         return []
@@ -118,7 +118,7 @@ def request(records: Records, asked: Request, now: Seconds) -> list[Command]:
     return []
 
 
-def _pause(job: JobRecord, paused: bool) -> list[Command]:
+def _pause(job: JobRecord, paused: bool) -> Commands:
     """A paused job stays out of the queue until it is resumed."""
     if paused == job.paused:
         return []

@@ -37,8 +37,10 @@ class ReplicaState:
     """Its newest checkpoint before the transfer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobState:
+@dataclass(slots=True, kw_only=True, eq=False)
+class JobFields:
+    """What is persisted of a job as its record has it."""
+
     phase: Phase = Phase.PENDING
     target: Phase | None = None
     """What a job that is being stopped becomes."""
@@ -47,15 +49,19 @@ class JobState:
     """The last number given to a start; each start of a replica gets a new one."""
     failures: int = 0
     paused: bool = False
-    movable: bool = True
     moves: int = 0
     started_at: Seconds | None = None
     finished_at: Seconds | None = None
     gang: tuple[ReplicaId, ...] = ()
-    """By rank."""
-    replicas: tuple[ReplicaState, ...] = ()
+    """All replicas of the last start, by rank."""
     restart_as: tuple[tuple[ReplicaId, NodeId], ...] = ()
     """A job that is being scaled by a restart: the gang it becomes."""
+
+
+@dataclass(slots=True, kw_only=True)
+class JobState(JobFields):
+    movable: bool = True
+    replicas: tuple[ReplicaState, ...] = ()
 
 
 def to_plain(state: JobState) -> dict[str, Any]:

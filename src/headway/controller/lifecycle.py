@@ -7,18 +7,8 @@ state it depends on is durable first.
 
 from math import inf
 
-from headway.controller.commands import (
-    Admit,
-    ApplyShare,
-    Assignment,
-    CancelCheckpoint,
-    Command,
-    DeleteJob,
-    Kill,
-    Release,
-    Remove,
-    Stop,
-)
+from headway.controller import commands as cmd
+from headway.controller.commands import Command, Commands
 from headway.controller.events import CommandFailed, ReplicaExited
 from headway.controller.phases import Cause, allows
 from headway.controller.records import Config, JobRecord, ReplicaRecord
@@ -30,7 +20,7 @@ KILLED = 137
 """Exit code of a replica that disappeared."""
 
 
-def arrive(job: JobRecord) -> list[Command]:
+def arrive(job: JobRecord) -> Commands:
     """It joins the queue."""
     job.arrived, job.admit_at = True, None
     job.go(Cause.ADMIT, job.queued)
@@ -44,7 +34,7 @@ def place(
     now: Seconds,
     cause: Cause,
     *then: Command,
-) -> list[Command]:
+) -> Commands:
     """Start a gang: all of it, under one attempt number."""
     job.gang = job.by_rank(name for name, _ in where)
     job.go(cause, Phase.STARTING)
@@ -53,16 +43,16 @@ def place(
     return job.persist(*then, job.start(where, now))
 
 
-def running(job: JobRecord, r: ReplicaRecord, now: Seconds) -> list[Command]:
+def running(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
     if r.running or r.phase is Phase.STOPPING:
         return []
     r.running, r.waiting_for = True, ""
     r.deadline = None
     job.news.disturbed[r.node] = None
     job.news.triggers.append(Trigger.STARTED)
-    commands: list[Command] = []
+    commands: Commands = []
     if r.limit is not None and r.in_effect[0] != r.limit:
-        commands.append(ApplyShare(r.id, r.attempt, r.limit, r.weight))
+        commands.append(cmd.ApplyShare(r.id, r.attempt, r.limit, r.weight))
     if r.transfer is not None:
         r.deadline = now + job.spec.grace  # to report
         return commands
@@ -88,7 +78,7 @@ def share_in_effect(job: JobRecord, r: ReplicaRecord, limit: Cores | None, weigh
         r.limit, r.weight = limit, weight
 
 
-def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds) -> list[Command]:
+def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds) -> Commands:
     """One of its replicas has exited outside a transfer."""
     leaving = r.phase is Phase.STOPPING
     remove = drop(job, r, event)
@@ -110,24 +100,24 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
     return fail(job, _named(job, r, reason), now, *remove, permanent=event.permanent)
 
 
-def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> list[Command]:
+def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
     """Forget an exited replica; the loop is told once. What it left is to be removed."""
     del job.replicas[r.id]
     job.set_replica(r, Phase.SUCCEEDED if event.code == 0 else Phase.FAILED)
     job.news.disturbed[r.node] = None
     job.news.triggers.append(Trigger.FINISHED)
-    return [] if job.new.foreign else [Remove(r.id, r.attempt)]
+    return [] if job.new.foreign else [cmd.Remove(r.id, r.attempt)]
 
 
 def start_failed(
-    job: JobRecord, replicas: tuple[Assignment, ...], event: CommandFailed, now: Seconds
-) -> list[Command]:
+    job: JobRecord, replicas: tuple[cmd.Assignment, ...], event: CommandFailed, now: Seconds
+) -> Commands:
     """Some or all of a gang did not start: the rest is stopped too."""
     known = [(job.replicas.get(a.replica), a.attempt) for a in replicas]
     absent = [r for r, attempt in known if r and r.attempt == attempt and not r.running]
     if not absent:
         return []
-    commands: list[Command] = [Remove(r.id, r.attempt) for r in absent]
+    commands: Commands = [cmd.Remove(r.id, r.attempt) for r in absent]
     for r in absent:
         del job.replicas[r.id]
         job.set_replica(r, Phase.FAILED)
@@ -144,7 +134,7 @@ def _named(job: JobRecord, r: ReplicaRecord, reason: str) -> str:
     return f"replica {r.id.name}: {reason}" if len(job.gang) > 1 else reason
 
 
-def _foreign_end(job: JobRecord, event: ReplicaExited, now: Seconds) -> list[Command]:
+def _foreign_end(job: JobRecord, event: ReplicaExited, now: Seconds) -> Commands:
     if event.code == 0:
         return end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now)
     return end(job, Cause.FAIL, Phase.FAILED, event.reason, now)
@@ -155,7 +145,7 @@ def _foreign_end(job: JobRecord, event: ReplicaExited, now: Seconds) -> list[Com
 
 def fail(
     job: JobRecord, reason: str, now: Seconds, *then: Command, permanent: bool = False
-) -> list[Command]:
+) -> Commands:
     """Count a failure; retry later unless it was the last attempt."""
     job.failures += 1
     last = permanent or job.failures > job.spec.backoff_limit or job.new.foreign
@@ -164,7 +154,7 @@ def fail(
     return end(job, Cause.FAIL, Phase.FAILED if last else Phase.BACKOFF, reason, now, *then)
 
 
-def requeue(job: JobRecord, reason: str, now: Seconds, *then: Command) -> list[Command]:
+def requeue(job: JobRecord, reason: str, now: Seconds, *then: Command) -> Commands:
     """Stop what is left of it and retry later; not counted as a failure."""
     job.requeues += 1
     return end(job, Cause.REQUEUE, Phase.BACKOFF, reason, now, *then)
@@ -172,18 +162,18 @@ def requeue(job: JobRecord, reason: str, now: Seconds, *then: Command) -> list[C
 
 def end(
     job: JobRecord, cause: Cause, target: Phase, reason: str, now: Seconds, *then: Command
-) -> list[Command]:
+) -> Commands:
     """Stop all replicas; then the job becomes `target`. `then` follows when that is durable."""
     job.go(cause, Phase.STOPPING)
     job.arrived, job.admit_at = True, None
     job.target, job.reason = target, reason
     job.retry_at, job.restart_as = None, ()
     job.withdraw_starts()
-    commands: list[Command] = []
-    stops: list[Command] = []
+    commands: Commands = []
+    stops: Commands = []
     for r in job.replicas.values():
         if r.transfer is not None and r.transfer.saving:
-            commands.append(CancelCheckpoint(r.id, r.attempt))
+            commands.append(cmd.CancelCheckpoint(r.id, r.attempt))
         r.transfer, r.came_from = None, None
         stops.append(stop(job, r, now))
     if not job.replicas:
@@ -196,11 +186,11 @@ def stop(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Command:
     job.set_replica(r, Phase.STOPPING)
     r.deadline = now + job.spec.grace
     if job.new.foreign:
-        return Release(r.id, r.attempt)
-    return Stop(r.id, r.attempt, job.spec.grace)
+        return cmd.Release(r.id, r.attempt)
+    return cmd.Stop(r.id, r.attempt, job.spec.grace)
 
 
-def settle(job: JobRecord, now: Seconds, *then: Command) -> list[Command]:
+def settle(job: JobRecord, now: Seconds, *then: Command) -> Commands:
     """All replicas have stopped."""
     target = job.target or Phase.BACKOFF
     job.target = None
@@ -219,14 +209,14 @@ def backoff(job: JobRecord) -> Seconds:
     return min(job.config.longest_backoff, job.config.first_backoff * 2.0**doublings)
 
 
-def retry(job: JobRecord) -> list[Command]:
+def retry(job: JobRecord) -> Commands:
     job.retry_at = None
     job.go(Cause.RETRY, job.queued)
     job.news.triggers.append(Trigger.ARRIVED)
     return job.persist()
 
 
-def cancel(job: JobRecord, reason: str, now: Seconds) -> list[Command]:
+def cancel(job: JobRecord, reason: str, now: Seconds) -> Commands:
     if not allows(job.phase, Cause.CANCEL) or job.target is Phase.CANCELLED:
         return []
     if job.new.foreign and job.replicas:
@@ -247,12 +237,12 @@ def next_deadline(job: JobRecord) -> Seconds:
     return first
 
 
-def due(job: JobRecord, now: Seconds) -> list[Command]:
+def due(job: JobRecord, now: Seconds) -> Commands:
     """What is due of the job itself."""
-    commands: list[Command] = []
+    commands: Commands = []
     if job.admit_at is not None and job.admit_at <= now:
         job.admit_at = None
-        commands.append(Admit(job.id))
+        commands.append(cmd.Admit(job.id))
     if job.retry_at is not None and job.retry_at <= now:
         commands += retry(job)
     if job.persist_at is not None and job.persist_at <= now:
@@ -260,7 +250,7 @@ def due(job: JobRecord, now: Seconds) -> list[Command]:
         commands += job.persist()
     if job.delete_at is not None and job.delete_at <= now:
         job.delete_at = None
-        commands.append(DeleteJob(job.id))
+        commands.append(cmd.DeleteJob(job.id))
     limit_at = _limit_at(job)
     if limit_at is not None and limit_at <= now:
         why = f"exceeded its time limit of {job.new.time_limit:g} s"
@@ -285,16 +275,16 @@ def waits(r: ReplicaRecord, reason: str, now: Seconds, config: Config) -> None:
     r.waiting_for = reason
 
 
-def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> list[Command]:
+def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
     """It has not exited within its grace period, or has not started in time."""
     if r.phase is Phase.STOPPING or (r.transfer is not None and r.transfer.stopping):
         r.deadline = now + job.config.kill_interval
-        if any(isinstance(c, Stop | Release) and c.replica == r.id for c in job.outstanding):
-            return []  # not asked to stop yet: that is not durable
+        if job.stop_waits(r.id):
+            return []
         if r.stop_failed:
             r.stop_failed, r.deadline = False, now + job.spec.grace
-            return [Stop(r.id, r.attempt, job.spec.grace)]
-        return [Release(r.id, r.attempt) if job.new.foreign else Kill(r.id, r.attempt)]
+            return [cmd.Stop(r.id, r.attempt, job.spec.grace)]
+        return [cmd.Release(r.id, r.attempt) if job.new.foreign else cmd.Kill(r.id, r.attempt)]
     r.deadline = None
     why = r.waiting_for or f"not running after {job.config.start_timeout:g} s"
     return fail(job, _named(job, r, f"did not start: {why}"), now)

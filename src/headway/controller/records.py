@@ -5,9 +5,15 @@ from dataclasses import dataclass, field, fields, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from headway.controller.commands import Assignment, Command, Persist, Start
+from headway.controller.commands import Assignment, Command, Commands, Persist, Release, Start, Stop
 from headway.controller.events import NewJob
-from headway.controller.job_state import NO_CHECKPOINT, Checkpoint, JobState, ReplicaState
+from headway.controller.job_state import (
+    NO_CHECKPOINT,
+    Checkpoint,
+    JobFields,
+    JobState,
+    ReplicaState,
+)
 from headway.controller.phases import Cause, check
 from headway.core.estimate.step_rate import SERVER
 from headway.core.model.capabilities import Capabilities
@@ -21,8 +27,6 @@ if TYPE_CHECKING:
 
 FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
 """What can be done with foreign replicas."""
-COPIED = tuple(f.name for f in fields(JobState) if f.name not in ("movable", "replicas"))
-"""Fields of a job's record that are persisted as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,34 +169,23 @@ class ReplicaRecord:
         )
 
 
-class JobRecord:
+class JobRecord(JobFields):
     def __init__(self, new: NewJob, news: News, config: Config, number: int) -> None:
+        super().__init__()
         self.new, self.spec, self.news, self.config = new, new.spec, news, config
         self.id, self.number = new.id, number
-        self.phase, self.reason = Phase.PENDING, ""
-        self.target: Phase | None = None
-        """What it becomes when all of its replicas have stopped."""
         self.arrived = False
         """It is in the queue, or beyond."""
         self.admit_at: Seconds | None = new.submitted_at
         """When to send `Admit`; None: it was sent."""
-        self.attempt = 0
-        self.failures = 0
         self.requeues = 0
         """Interruptions in a row that were not its own fault."""
-        self.paused = False
-        self.moves = 0
         self.retry_at: Seconds | None = None
-        self.started_at: Seconds | None = None
-        self.finished_at: Seconds | None = None
         self.delete_at: Seconds | None = None
         """When to send `DeleteJob`."""
         self.deleted = False
         """The platform no longer has it."""
         self.replicas: dict[ReplicaId, ReplicaRecord] = {}
-        self.gang: tuple[ReplicaId, ...] = ()
-        """All replicas of the last start, by rank."""
-        self.restart_as: tuple[tuple[ReplicaId, NodeId], ...] = ()
         self.version = self.persisted = 0
         self.persist_at: Seconds | None = None
         """When to repeat a `Persist` that failed."""
@@ -240,13 +233,13 @@ class JobRecord:
 
     # -- persistence -------------------------------------------------------------------------------
 
-    def persist(self, *then: Command) -> list[Command]:
+    def persist(self, *then: Command) -> Commands:
         """Store the state; `then` follows when it is durable."""
         self.version += 1
         self._waiting += [(self.version, command) for command in then]
         return [Persist(self.id, self.version, self.state())]
 
-    def confirmed(self, version: int) -> list[Command]:
+    def confirmed(self, version: int) -> Commands:
         self.persisted = max(self.persisted, version)
         ready = [c for v, c in self._waiting if v <= self.persisted]
         self._waiting = [(v, c) for v, c in self._waiting if v > self.persisted]
@@ -255,10 +248,10 @@ class JobRecord:
                 self.replicas[each.replica].started = True
         return ready
 
-    @property
-    def outstanding(self) -> tuple[Command, ...]:
-        """Commands that wait for a `Persisted`."""
-        return tuple(c for _, c in self._waiting)
+    def stop_waits(self, replica: ReplicaId) -> bool:
+        """It has not been asked to stop yet: that is not durable."""
+        stops = [c for _, c in self._waiting if isinstance(c, Stop | Release)]
+        return any(c.replica == replica for c in stops)
 
     def withdraw_starts(self) -> None:
         """Forget replicas whose `Start` has not been sent."""
@@ -271,13 +264,13 @@ class JobRecord:
         return JobState(
             movable=self.spec.checkpoint is self.new.spec.checkpoint,
             replicas=tuple(r.state() for r in self.replicas.values()),
-            **{name: getattr(self, name) for name in COPIED},
+            **{f.name: getattr(self, f.name) for f in fields(JobFields)},
         )
 
     def restore(self, state: JobState) -> None:
         """Its inverse, except for the replicas."""
-        for name in COPIED:
-            setattr(self, name, getattr(state, name))
+        for each in fields(JobFields):
+            setattr(self, each.name, getattr(state, each.name))
         self.arrived, self.admit_at = True, None
         self.finish(state.finished_at)
         if not state.movable:

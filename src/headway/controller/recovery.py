@@ -1,6 +1,6 @@
 """Continue what an earlier process left: persisted states, compared with what is observed."""
 
-from headway.controller.commands import Command, Stop
+from headway.controller.commands import Commands, Stop
 from headway.controller.events import ReplicaExited, ReplicaFound
 from headway.controller.job_state import JobState, ReplicaState
 from headway.controller.lifecycle import KILLED, backoff, stop
@@ -16,7 +16,7 @@ Found = dict[tuple[ReplicaId, int], ReplicaFound]
 
 def restore(
     job: JobRecord, state: JobState, found: Found, now: Seconds
-) -> tuple[list[Command], list[ReplicaExited]]:
+) -> tuple[Commands, list[ReplicaExited]]:
     """The record as it was, and what follows: commands, and exits that happened meanwhile.
 
     Entries of `found` that belong to this job's present attempts are taken out of it.
@@ -26,7 +26,7 @@ def restore(
         job.retry_at = now + backoff(job)
     exits: list[ReplicaExited] = []
     missing: list[ReplicaRecord] = []
-    commands: list[Command] = []
+    commands: Commands = []
     for each in state.replicas:
         there = found.pop((each.replica, each.attempt), None)
         r = _replica(job, each, there)
@@ -67,7 +67,7 @@ def _replica(job: JobRecord, state: ReplicaState, found: ReplicaFound | None) ->
     return r
 
 
-def _continue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> list[Command]:
+def _continue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
     """It runs: is it to stop, or to report?"""
     if r.transfer is not None:
         r.deadline = now + job.spec.grace
@@ -78,7 +78,7 @@ def _continue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> list[Command]:
     return []
 
 
-def _phase(job: JobRecord) -> list[Command]:
+def _phase(job: JobRecord) -> Commands:
     """The job's phase, where a crash came between two steps."""
     if job.phase in (Phase.MIGRATING, Phase.SUSPENDING) and not under_way(job):
         return resume(job, Cause.ARRIVE)

@@ -8,7 +8,7 @@ once. When a whole gang is stopped, the others wait until the chief has saved.
 """
 
 from headway.controller import lifecycle
-from headway.controller.commands import CancelCheckpoint, Command, RequestCheckpoint, Stop
+from headway.controller.commands import CancelCheckpoint, Command, Commands, RequestCheckpoint, Stop
 from headway.controller.events import ReplicaExited
 from headway.controller.job_state import Checkpoint
 from headway.controller.phases import Cause
@@ -23,17 +23,17 @@ STOPPED_AS_ASKED = (0, 143)
 Where = tuple[tuple[ReplicaId, NodeId], ...]
 
 
-def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> list[Command]:
+def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> Commands:
     job.go(Cause.MOVE, Phase.MIGRATING)
     return _begin(job, r, to, Phase.MIGRATING, now)
 
 
-def suspend(job: JobRecord, now: Seconds) -> list[Command]:
+def suspend(job: JobRecord, now: Seconds) -> Commands:
     job.go(Cause.SUSPEND, Phase.SUSPENDING)
     return _stop_gang(job, Phase.SUSPENDING, now)
 
 
-def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Seconds) -> list[Command]:
+def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Seconds) -> Commands:
     """By adding and stopping single replicas where the task allows it, else by a restart."""
     tasks = {name.task for name, _ in add} | {name.task for name in remove}
     if all(job.spec.task(t).elastic is Elastic.INDEPENDENT for t in tasks):
@@ -51,14 +51,14 @@ def can_scale(job: JobRecord, task: str) -> bool:
 
 def _join_and_leave(
     job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Seconds
-) -> list[Command]:
+) -> Commands:
     stops = [lifecycle.stop(job, job.replicas[name], now) for name in remove]
     remaining = [n for n in job.gang if n not in remove]
     job.gang = job.by_rank([*remaining, *(name for name, _ in add)])
     return job.persist(*stops, *([job.start(add, now)] if add else ()))
 
 
-def _stop_gang(job: JobRecord, phase: Phase, now: Seconds) -> list[Command]:
+def _stop_gang(job: JobRecord, phase: Phase, now: Seconds) -> Commands:
     first = job.replicas.get(job.chief()) or next(iter(job.replicas.values()))
     for r in job.replicas.values():
         if r is not first:
@@ -69,7 +69,7 @@ def _stop_gang(job: JobRecord, phase: Phase, now: Seconds) -> list[Command]:
 
 def _begin(
     job: JobRecord, r: ReplicaRecord, to: NodeId | None, phase: Phase, now: Seconds
-) -> list[Command]:
+) -> Commands:
     r.transfer = Transfer(to)
     r.deadline = now + job.spec.grace
     job.set_replica(r, phase)
@@ -82,7 +82,7 @@ def _is_asked(job: JobRecord, r: ReplicaRecord) -> bool:
 
 def checkpoint_read(
     job: JobRecord, r: ReplicaRecord, checkpoint: Checkpoint, now: Seconds
-) -> list[Command]:
+) -> Commands:
     t = r.transfer
     if t is None or not t.saving:
         return []
@@ -95,7 +95,7 @@ def checkpoint_read(
     return _stop(job, r, t, now) if checkpoint.mark != t.baseline.mark else []
 
 
-def _stop(job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds) -> list[Command]:
+def _stop(job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds) -> Commands:
     """It has saved, or will when it is told to stop; so do those that wait for it."""
     stops = []
     for x, its in ((r, t), *_waiting_for(job, t)):
@@ -111,7 +111,7 @@ def _waiting_for(job: JobRecord, t: Transfer) -> list[tuple[ReplicaRecord, Trans
     return [(x, its) for x, its in others if its and its.stage is Stage.WAITING]
 
 
-def overdue(job: JobRecord, r: ReplicaRecord, t: Transfer) -> list[Command]:
+def overdue(job: JobRecord, r: ReplicaRecord, t: Transfer) -> Commands:
     """It has not saved within its grace period, or has not reported since its restart."""
     if t.arriving:
         return arrived(job, r)
@@ -123,7 +123,7 @@ def overdue(job: JobRecord, r: ReplicaRecord, t: Transfer) -> list[Command]:
     return [CancelCheckpoint(r.id, r.attempt), *resume(job, Cause.SAVE_FAILED)]
 
 
-def arrived(job: JobRecord, r: ReplicaRecord) -> list[Command]:
+def arrived(job: JobRecord, r: ReplicaRecord) -> Commands:
     """It has reported where it was restarted: the room it came from is free."""
     if r.transfer is None or not r.transfer.arriving:
         return []
@@ -141,7 +141,7 @@ def _settle(job: JobRecord, r: ReplicaRecord) -> None:
     job.news.disturbed[r.node] = None
 
 
-def resume(job: JobRecord, cause: Cause, *then: Command) -> list[Command]:
+def resume(job: JobRecord, cause: Cause, *then: Command) -> Commands:
     """The job runs again when the last of its transfers is over."""
     job.news.triggers.append(Trigger.STARTED)
     if not under_way(job):
@@ -156,7 +156,7 @@ def under_way(job: JobRecord) -> bool:
 
 def exited(
     job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaExited, now: Seconds
-) -> list[Command]:
+) -> Commands:
     """A replica that was stopped for a transfer has exited."""
     chief, to, baseline = r.id == job.chief(), t.to, t.baseline
     remove = lifecycle.drop(job, r, event)
@@ -184,7 +184,7 @@ def _saved(job: JobRecord, baseline: Checkpoint, event: ReplicaExited) -> bool:
     return newest.mark != baseline.mark and (sure or event.code in STOPPED_AS_ASKED)
 
 
-def _released(job: JobRecord, remove: list[Command], now: Seconds) -> list[Command]:
+def _released(job: JobRecord, remove: Commands, now: Seconds) -> Commands:
     """The whole gang has saved and stopped: start it in its new size, or queue it."""
     if job.restart_as:
         where, job.restart_as = job.restart_as, ()
@@ -194,8 +194,8 @@ def _released(job: JobRecord, remove: list[Command], now: Seconds) -> list[Comma
 
 
 def _restart(
-    job: JobRecord, old: ReplicaRecord, node: NodeId, remove: list[Command], now: Seconds
-) -> list[Command]:
+    job: JobRecord, old: ReplicaRecord, node: NodeId, remove: Commands, now: Seconds
+) -> Commands:
     start = job.start(((old.id, node),), now)
     new = job.replicas[old.id]
     new.transfer = Transfer(node, Stage.ARRIVING)
