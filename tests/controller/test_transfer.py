@@ -36,7 +36,9 @@ def test_a_move_saves_stops_starts_elsewhere_and_frees_the_old_room_at_the_first
     assert (r.node, r.attempt, r.to_core().node, r.to_core().bound_for) == ("b", 2, "a", "b")
     x.runs("main-0")
     assert x.phase is Phase.MIGRATING
+    assert x.controller.arriving
     x.event(e.ReplicaReported(MAIN, 2))
+    assert not x.controller.arriving
     assert (x.phase, x.job.moves, x["main-0"].to_core().bound_for) == (Phase.RUNNING, 1, None)
     x.event(e.ReplicaReported(MAIN, 2))
     assert x.job.moves == 1
@@ -53,8 +55,9 @@ def test_a_replica_that_does_not_report_has_arrived_after_its_grace_period():
 
 def test_the_same_checkpoint_is_no_reason_to_stop():
     x = moving()
+    due = x.controller.next_deadline()
     x.event(e.CheckpointRead(MAIN, 1, Checkpoint()))
-    assert x.stopped == []
+    assert (x.stopped, x.controller.next_deadline()) == ([], due)
 
 
 def test_a_checkpoint_that_nobody_waits_for_changes_nothing():

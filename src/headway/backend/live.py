@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import assert_never
 
 from headway import failpoint
 from headway.backend.base import Platform
@@ -15,20 +14,8 @@ from headway.controller import events
 from headway.controller.commands import Command, Start
 from headway.controller.controller import DEFAULTS, Controller
 from headway.controller.records import Config
+from headway.core.model import decision as decisions
 from headway.core.model.capabilities import Capabilities
-from headway.core.model.decision import (
-    Applied,
-    Decision,
-    Failed,
-    Move,
-    Outcome,
-    Place,
-    Refused,
-    Scale,
-    SetShare,
-    Started,
-    Suspend,
-)
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import JobId, NodeId, Seconds
 from headway.spec.runnable import RunnableJob
@@ -39,6 +26,13 @@ GONE = NodeId("")
 """Node of a replica that has exited."""
 ARRIVAL: Seconds = 0.05
 """Between two looks for the first report of a restarted replica."""
+NEEDS = {
+    decisions.SetShare: ("shares", "change shares"),
+    decisions.Move: ("migrate", "move replicas"),
+    decisions.Scale: ("scale", "scale running jobs"),
+    decisions.Suspend: ("suspend", "suspend jobs"),
+}
+"""The capability that each kind of decision needs, and what it does."""
 URGENCY = (Trigger.FINISHED, Trigger.ASKED, Trigger.ARRIVED, Trigger.STARTED, Trigger.NODE)
 
 
@@ -145,24 +139,24 @@ class LiveBackend:
             self._forget_ended(now)
         return seen
 
-    def act(self, decision: Decision) -> Outcome:
+    def act(self, decision: decisions.Decision) -> decisions.Outcome:
         why = undeclared(decision, self.platform.capabilities)
-        if not why and isinstance(decision, Place | Scale) and decision.job in self.controller.jobs:
-            where = decision.where if isinstance(decision, Place) else decision.add
-            why = self.platform.refusal(decision.job, where)
+        match decision:
+            case decisions.Place(job=job, where=where) | decisions.Scale(job=job, add=where):
+                if not why and job in self.controller.jobs:
+                    why = self.platform.refusal(job, where)
+        if not why:
+            why, commands = self.controller.apply(decision, self.clock())
+            failures = self._run(commands)
         if why:
-            return Refused(decision=decision, why=why)
-        why, commands = self.controller.apply(decision, self.clock())
-        failures = self._run(commands)
-        if why:
-            return Refused(decision=decision, why=why)
+            return decisions.Refused(decision=decision, why=why)
         if failures:
-            return Failed(decision=decision, why=failures[0].reason)
-        if isinstance(decision, SetShare):
+            return decisions.Failed(decision=decision, why=failures[0].reason)
+        if isinstance(decision, decisions.SetShare):
             r = self.controller.records.replica(decision.replica)
             if r is not None and r.in_effect == (decision.limit, decision.weight):
-                return Applied(decision=decision)
-        return Started(decision=decision)
+                return decisions.Applied(decision=decision)
+        return decisions.Started(decision=decision)
 
     def _learn_totals(self) -> None:
         """A script that announces its number of steps need not have it declared."""
@@ -244,18 +238,7 @@ class LiveBackend:
         self.platform.close()
 
 
-def undeclared(decision: Decision, can: Capabilities) -> str:
+def undeclared(decision: decisions.Decision, can: Capabilities) -> str:
     """Why a platform with these capabilities refuses this kind of decision; "": it does not."""
-    match decision:
-        case SetShare():
-            return "" if can.shares else "this platform cannot change shares"
-        case Move():
-            return "" if can.migrate else "this platform cannot move replicas"
-        case Scale():
-            return "" if can.scale else "this platform cannot scale running jobs"
-        case Suspend():
-            return "" if can.suspend else "this platform cannot suspend jobs"
-        case Place():
-            return ""
-        case _:
-            assert_never(decision)
+    capability, what = NEEDS.get(type(decision), ("", ""))
+    return f"this platform cannot {what}" if capability and not getattr(can, capability) else ""

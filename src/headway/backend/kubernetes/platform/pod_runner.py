@@ -11,15 +11,8 @@ from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import Key, key_of
 from headway.backend.kubernetes.placement.filters import Around, claims_of, late
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
-from headway.backend.kubernetes.platform import pod_status
+from headway.backend.kubernetes.platform import pod_builder, pod_status
 from headway.backend.kubernetes.platform.job_status import JobStatus
-from headway.backend.kubernetes.platform.pod_builder import (
-    ATTEMPT,
-    JOB,
-    REPLICA,
-    pod_name,
-    to_service,
-)
 from headway.backend.kubernetes.platform.status_writer import StatusWriter, outcome
 from headway.controller import events
 from headway.controller.commands import Kill, Remove, Start, Stop
@@ -60,13 +53,16 @@ class PodRunner:
         """None: it belongs to no job that is managed here. Ownership is by uid."""
         labels, about = pod["metadata"].get("labels") or {}, pod["metadata"]
         elsewhere = self._cluster.namespace not in ("", about["namespace"])
-        if elsewhere or REPLICA not in labels:
+        if elsewhere or pod_builder.REPLICA not in labels:
             return None
-        name = self._cluster.job_id(about["namespace"], labels.get(JOB, ""))
+        name = self._cluster.job_id(about["namespace"], labels.get(pod_builder.JOB, ""))
         record = self._records.get(name)
         if record is None or not pod_status.is_owned_by(pod, record.uid):
             return None
-        replica, attempt = ReplicaId.named(name, labels[REPLICA]), labels.get(ATTEMPT, "0")
+        replica, attempt = (
+            ReplicaId.named(name, labels[pod_builder.REPLICA]),
+            labels.get(pod_builder.ATTEMPT, "0"),
+        )
         return record, replica, int(attempt) if attempt.isdigit() else 0
 
     def is_replica(self, pod: Plain) -> bool:
@@ -75,7 +71,7 @@ class PodRunner:
 
     def _key(self, replica: ReplicaId, attempt: int) -> Key:
         namespace, _, job = replica.job.rpartition("/")
-        return self._cluster.namespace or namespace, pod_name(job, replica, attempt)
+        return self._cluster.namespace or namespace, pod_builder.pod_name(job, replica, attempt)
 
     # -- Start -------------------------------------------------------------------------------------
 
@@ -286,7 +282,7 @@ def _launch(
     """
     path = f"/api/v1/namespaces/{job['metadata']['namespace']}"
     if len(pods) > 1:
-        _create(api, f"{path}/services", to_service(job))
+        _create(api, f"{path}/services", pod_builder.to_service(job))
     new = [pod for pod in pods.values() if "uid" not in pod["metadata"]]
     _in_parallel([partial(_create, api, f"{path}/pods", pod) for pod in new])
     bind(api, pods, where, around)
