@@ -23,7 +23,8 @@ class Agenda:
 
     def current(self) -> Self:
         """Brought up to date with the jobs that were touched since the last call."""
-        for name in self._records.take_touched():
+        while self._records.touched:
+            name = self._records.touched.pop()
             job = self._records.jobs.get(name)
             for names in (self.pending, self.unfinished, self.arriving):
                 names.discard(name)
@@ -55,6 +56,6 @@ class Agenda:
         while self.next() <= now:
             _, name = heappop(self._heap)
             del self._at[name]
-            self._records.touch(name)
+            self._records.touched.add(name)
             due.append(self._records.jobs[name])
         return sorted(due, key=lambda job: job.number)

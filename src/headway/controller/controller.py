@@ -20,7 +20,7 @@ from headway.core.model.decision import Decision
 from headway.core.model.job import Phase
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Request, Trigger
-from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import JobId, ReplicaId, Seconds
 
 DEFAULTS = Config()
 
@@ -41,7 +41,7 @@ class Controller:
     def add(self, new: events.NewJob) -> JobRecord:
         job = JobRecord(new, self.news, self.config, next(self._numbers))
         self.jobs[job.id] = job
-        self.records.touch(job.id)
+        self.records.touched.add(job.id)
         return job
 
     def load(self, loaded: events.Loaded, now: Seconds) -> Commands:
@@ -52,12 +52,11 @@ class Controller:
         for job in self.jobs.values():
             state = loaded.states.get(job.id)
             if state is not None:
-                self.records.touch(job.id)
+                self.records.touched.add(job.id)
                 more, ended = restore(job, state, found, now)
                 commands += more
                 exits += ended
-        for event in _successes_first(exits):
-            commands += self.handle(event, now)
+        commands += self._ended(exits, now)
         return self._track([*commands, *(cmd.Remove(*orphan) for orphan in found)], now)
 
     @property
@@ -73,7 +72,7 @@ class Controller:
     def forget(self, name: JobId, now: Seconds) -> Commands:
         """An ended job was reported for the last time: a new one may have its name."""
         del self.jobs[name]
-        self.records.touch(name)
+        self.records.touched.add(name)
         successor = self._successors.pop(name, None)
         return self.handle(successor, now) if successor else []
 
@@ -97,7 +96,7 @@ class Controller:
         self.news.triggers.append(Trigger.ASKED)
         commands: Commands = []
         for job in self.jobs.values():
-            self.records.touch(job.id)
+            self.records.touched.add(job.id)
             commands += lifecycle.cancel(job, reason, now)
             for r in list(job.replicas.values()) if force else ():
                 r.deadline, r.stop_failed = now, False
@@ -164,16 +163,16 @@ class Controller:
         job = self.add(event.job)
         if event.state is not None:
             commands, exits = restore(job, event.state, {}, now)
-            return [*commands, *(c for e in _successes_first(exits) for c in self.handle(e, now))]
-        if event.job.node is not None:
-            return self._adopt(job, event.job.node, now)
-        return []
+            return [*commands, *self._ended(exits, now)]
+        if event.job.node is None:
+            return []
+        lifecycle.arrive(job)  # it runs already: no decision is needed to start it
+        return lifecycle.place(job, ((job.chief(), event.job.node),), now, Cause.PLACE)
 
-    def _adopt(self, job: JobRecord, node: NodeId, now: Seconds) -> Commands:
-        """It runs already: no decision is needed to start it."""
-        lifecycle.arrive(job)
-        where = ((job.chief(), node),)
-        return lifecycle.place(job, where, now, Cause.PLACE)
+    def _ended(self, exits: list[events.ReplicaExited], now: Seconds) -> Commands:
+        """A job whose chief has succeeded has succeeded, whatever became of the others."""
+        successes_first = sorted(exits, key=lambda e: e.code != 0)
+        return [command for event in successes_first for command in self.handle(event, now)]
 
     def _replica_event(self, event: events.ReplicaEvent, now: Seconds) -> Commands:
         job, r = self.records.job(event.job), self.records.replica(event.replica)
@@ -263,7 +262,7 @@ class Controller:
         for job in self.jobs.values() if not node.up else ():
             here = [r for r in job.replicas.values() if r.node == node.id and not r.running]
             if here and job.phase is Phase.STARTING:
-                self.records.touch(job.id)
+                self.records.touched.add(job.id)
                 reason = f"node {node.id} was lost before {here[0].id.name} started"
                 commands += lifecycle.requeue(job, reason, now)
         return commands
@@ -318,8 +317,3 @@ class Controller:
         """What changed since the last call."""
         self.observed_at = now
         return self.news.take()
-
-
-def _successes_first(exits: list[events.ReplicaExited]) -> list[events.ReplicaExited]:
-    """A job whose chief has succeeded has succeeded, whatever became of the others meanwhile."""
-    return sorted(exits, key=lambda e: e.code != 0)

@@ -335,20 +335,13 @@ class Records:
         self.jobs: dict[JobId, JobRecord] = {}
         self.nodes: dict[NodeId, Node] = {}
         self.news = News()
-        self._touched: dict[JobId, None] = {}
+        self.touched: set[JobId] = set()
+        """Jobs that may have changed since the agenda was brought up to date."""
 
     def job(self, name: JobId) -> JobRecord | None:
         """A job that is about to change."""
-        self._touched[name] = None
+        self.touched.add(name)
         return self.jobs.get(name)
-
-    def touch(self, name: JobId) -> None:
-        self._touched[name] = None
-
-    def take_touched(self) -> Iterable[JobId]:
-        """Jobs that may have changed since the last call."""
-        touched, self._touched = self._touched, {}
-        return touched
 
     def replica(self, name: ReplicaId) -> ReplicaRecord | None:
         job = self.job(name.job)
