@@ -44,6 +44,11 @@ CHOICES = {
     "most_memory": "resources.mostMemory",
 }
 """Values of the chart: field of `Values`, and name in the chart."""
+NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+RULES = (
+    ("namespace", NAMESPACE, "use at most 63 lower-case letters, digits and '-'"),
+    ("image", r"\S+", "for example registry.example/headway:1"),
+)
 
 
 def _template(name: str) -> str:
@@ -105,18 +110,10 @@ def write(files: dict[str, str], folder: Path) -> list[Path]:
 
 def check(values: Values) -> Values:
     """Raise if the namespace or the image is invalid."""
-    if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", values.namespace):
-        raise ConfigError(
-            f"{values.namespace!r} is not a valid namespace",
-            where="--namespace",
-            hint="use at most 63 lower-case letters, digits and '-'",
-        )
-    if not re.fullmatch(r"\S+", values.image):
-        raise ConfigError(
-            f"{values.image!r} is not a valid image",
-            where="--image",
-            hint="for example registry.example/headway:1",
-        )
+    for name, pattern, hint in RULES:
+        value = getattr(values, name)
+        if not re.fullmatch(pattern, value):
+            raise ConfigError(f"{value!r} is not a valid {name}", where=f"--{name}", hint=hint)
     return values
 
 
