@@ -4,12 +4,12 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from headway import failpoint
 from headway.backend.worker import Worker
-from headway.controller.commands import Persist
-from headway.controller.events import CommandFailed, Persisted
+from headway.controller import commands, events
 from headway.controller.job_state import JobState, from_plain, to_plain
 from headway.core.model.units import JobId, ReplicaId
 from headway.errors import BackendError
@@ -25,34 +25,37 @@ class JobStore:
         """The folder of a replica."""
         return self._jobs / replica.job / replica.name
 
-    def persist(self, command: Persist, disk: Worker) -> None:
-        """Save a state in another thread: a disk can block for longer than the loop may wait."""
-
-        def save() -> None:
-            try:
-                self.save(command.job, command.state)
-            except OSError as error:
-                why = f"state of job {command.job} was not stored: {error.strerror}"
-                raise BackendError(why) from None
-
-        disk.do(
-            save,
-            lambda _: [Persisted(command.job, command.version)],
-            lambda error: [CommandFailed(command, error.message)],
-        )
+    def execute(self, command: commands.JobCommand, disk: Worker) -> list[events.Event]:
+        """States are saved in another thread: a disk can block longer than the loop may wait."""
+        match command:
+            case commands.Admit(job=job):
+                return [events.Admitted(job)]
+            case commands.DeleteJob(job=job):
+                return [events.JobDeleted(job, "its TTL has expired")]
+            case commands.Persist(job=job, version=version, state=state):
+                disk.do(
+                    partial(self.save, job, state),
+                    lambda _: [events.Persisted(job, version)],
+                    lambda error: [events.CommandFailed(command, error.message)],
+                )
+        return []
 
     def save(self, job: JobId, state: JobState) -> None:
         """Durable when this returns: file and directory are synced."""
         folder = self._jobs / job
-        folder.mkdir(parents=True, exist_ok=True)
         part = folder / f"{STATE}.part"
-        with part.open("w", encoding="utf-8") as file:
-            json.dump(to_plain(state), file)
-            file.flush()
-            os.fsync(file.fileno())
-        failpoint.hit()
-        part.replace(folder / STATE)
-        _sync(folder)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with part.open("w", encoding="utf-8") as file:
+                json.dump(to_plain(state), file)
+                file.flush()
+                os.fsync(file.fileno())
+            failpoint.hit()
+            part.replace(folder / STATE)
+            _sync(folder)
+        except OSError as error:
+            why = f"state of job {job} was not stored: {error.strerror}"
+            raise BackendError(why) from None
 
     def load(self, jobs: Iterable[JobId]) -> dict[JobId, JobState]:
         found = {}

@@ -116,5 +116,6 @@ class DeleteJob(OfJob):
 ReplicaCommand: TypeAlias = (
     Stop | Kill | Release | Remove | RequestCheckpoint | CancelCheckpoint | ApplyShare
 )
-Command: TypeAlias = Admit | Persist | Start | DeleteJob | ReplicaCommand
+JobCommand: TypeAlias = Admit | Persist | DeleteJob
+Command: TypeAlias = JobCommand | Start | ReplicaCommand
 Commands: TypeAlias = list[Command]

@@ -116,17 +116,12 @@ class DockerPlatform:
 
     def execute(self, command: commands.Command) -> list[events.Event]:
         match command:
-            case commands.Persist():
-                self.store.persist(command, self._disk)
-                return []
-            case commands.Admit(job=job):
-                return [events.Admitted(job)]
             case commands.Start():
                 return [event for a in command.replicas for event in self._start(command, a)]
-            case commands.DeleteJob():
-                return []
             case commands.Remove():
                 return self._remove(command)
+            case commands.OfJob():
+                return self.store.execute(command, self._disk)
             case _:
                 return self._to_container(command)
 

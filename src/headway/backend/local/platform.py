@@ -121,17 +121,12 @@ class LocalPlatform:
 
     def execute(self, command: commands.Command) -> list[events.Event]:
         match command:
-            case commands.Persist():
-                self.store.persist(command, self._disk)
-                return []
-            case commands.Admit(job=job):
-                return [events.Admitted(job)]
             case commands.Start():
                 return self._start_all(command)
-            case commands.DeleteJob(job=job):
-                return [events.JobDeleted(job, "its TTL has expired")]
             case commands.Remove():
                 return [self._remove(command)]
+            case commands.OfJob():
+                return self.store.execute(command, self._disk)
             case _:
                 return self._to_process(command)
 
