@@ -309,8 +309,8 @@ class World(Machine):
 
     def will_move(self, job):
         """A deadline, a command that is waited for, or a process whose exit will be seen."""
-        has_deadline = job.retry_at is not None or job.persist_at is not None
-        has_deadline |= any(r.deadline is not None for r in job.replicas.values())
+        has_deadline = min(job.retry_at, job.persist_at) < inf
+        has_deadline |= any(r.deadline < inf for r in job.replicas.values())
         waits = job.version > job.persisted
         return has_deadline or waits or any(r.running for r in job.replicas.values())
 

@@ -7,6 +7,7 @@ persisted first: the command is returned by the `handle` that gets the `Persiste
 
 from dataclasses import replace
 from itertools import count
+from math import inf
 from typing import assert_never
 
 from headway.controller import commands as cmd
@@ -135,7 +136,7 @@ class Controller:
         if job is None:
             return []
         if isinstance(event, events.JobDeleted):
-            job.deleted, job.delete_at = True, None
+            job.deleted, job.delete_at = True, inf
         if job.phase.ended:
             return []
         match event:
@@ -230,7 +231,7 @@ class Controller:
             case cmd.Start(replicas=replicas):
                 return lifecycle.start_failed(job, replicas, event, now)
             case cmd.DeleteJob():
-                job.delete_at = None if job.deleted else retry_at
+                job.delete_at = inf if job.deleted else retry_at
             case Attempt():
                 r = job.replicas.get(command.replica)
                 if r is not None and r.attempt == command.attempt:
@@ -293,7 +294,7 @@ class Controller:
     def _due(self, job: JobRecord, now: Seconds) -> Commands:
         commands = lifecycle.due(job, now)
         for r in list(job.replicas.values()):
-            if r.deadline is None or r.deadline > now:
+            if r.deadline > now:
                 continue
             if r.transfer is not None and r.running and not r.transfer.stopping:
                 commands += transfer.overdue(job, r, r.transfer)

@@ -22,7 +22,7 @@ KILLED = 137
 
 def arrive(job: JobRecord) -> Commands:
     """It joins the queue."""
-    job.arrived, job.admit_at = True, None
+    job.arrived, job.admit_at = True, inf
     job.go(Cause.ADMIT, job.queued)
     job.news.triggers.append(Trigger.ARRIVED)
     return []
@@ -47,7 +47,7 @@ def running(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
     if r.running or r.phase is Phase.STOPPING:
         return []
     r.running, r.waiting_for = True, ""
-    r.deadline = None
+    r.deadline = inf
     job.news.disturbed[r.node] = None
     job.news.triggers.append(Trigger.STARTED)
     commands: Commands = []
@@ -165,9 +165,9 @@ def end(
 ) -> Commands:
     """Stop all replicas; then the job becomes `target`. `then` follows when that is durable."""
     job.go(cause, Phase.STOPPING)
-    job.arrived, job.admit_at = True, None
+    job.arrived, job.admit_at = True, inf
     job.target, job.reason = target, reason
-    job.retry_at, job.restart_as = None, ()
+    job.retry_at, job.restart_as = inf, ()
     job.withdraw_starts()
     commands: Commands = []
     stops: Commands = []
@@ -210,7 +210,7 @@ def backoff(job: JobRecord) -> Seconds:
 
 
 def retry(job: JobRecord) -> Commands:
-    job.retry_at = None
+    job.retry_at = inf
     job.go(Cause.RETRY, job.queued)
     job.news.triggers.append(Trigger.ARRIVED)
     return job.persist()
@@ -229,38 +229,33 @@ def cancel(job: JobRecord, reason: str, now: Seconds) -> Commands:
 
 def next_deadline(job: JobRecord) -> Seconds:
     """When something of this job is due."""
-    first = inf
-    times = [job.retry_at, job.persist_at, job.admit_at, job.delete_at, _limit_at(job)]
-    for at in (*times, *[r.deadline for r in job.replicas.values()]):
-        if at is not None and at < first:
-            first = at
-    return first
+    first = min(job.retry_at, job.persist_at, job.admit_at, job.delete_at, _limit_at(job))
+    return min([first, *(r.deadline for r in job.replicas.values())])
 
 
 def due(job: JobRecord, now: Seconds) -> Commands:
     """What is due of the job itself."""
     commands: Commands = []
-    if job.admit_at is not None and job.admit_at <= now:
-        job.admit_at = None
+    if job.admit_at <= now:
+        job.admit_at = inf
         commands.append(cmd.Admit(job.id))
-    if job.retry_at is not None and job.retry_at <= now:
+    if job.retry_at <= now:
         commands += retry(job)
-    if job.persist_at is not None and job.persist_at <= now:
-        job.persist_at = None
+    if job.persist_at <= now:
+        job.persist_at = inf
         commands += job.persist()
-    if job.delete_at is not None and job.delete_at <= now:
-        job.delete_at = None
+    if job.delete_at <= now:
+        job.delete_at = inf
         commands.append(cmd.DeleteJob(job.id))
-    limit_at = _limit_at(job)
-    if limit_at is not None and limit_at <= now:
+    if _limit_at(job) <= now:
         why = f"exceeded its time limit of {job.new.time_limit:g} s"
         commands += end(job, Cause.FAIL, Phase.FAILED, why, now)
     return commands
 
 
-def _limit_at(job: JobRecord) -> Seconds | None:
+def _limit_at(job: JobRecord) -> Seconds:
     if job.new.time_limit is None or job.started_at is None or not allows(job.phase, Cause.FAIL):
-        return None
+        return inf
     return job.started_at + job.new.time_limit
 
 
@@ -285,6 +280,6 @@ def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
             r.stop_failed, r.deadline = False, now + job.spec.grace
             return [cmd.Stop(r.id, r.attempt, job.spec.grace)]
         return [cmd.Release(r.id, r.attempt) if job.new.foreign else cmd.Kill(r.id, r.attempt)]
-    r.deadline = None
+    r.deadline = inf
     why = r.waiting_for or f"not running after {job.config.start_timeout:g} s"
     return fail(job, _named(job, r, f"did not start: {why}"), now)

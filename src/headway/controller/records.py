@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, auto
+from math import inf
 from typing import TYPE_CHECKING
 
 from headway.controller.commands import Assignment, Command, Commands, Persist, Release, Start, Stop
@@ -127,7 +128,7 @@ class ReplicaRecord:
     transfer: Transfer | None = None
     came_from: NodeId | None = None
     """Where its room stays reserved until it has reported here."""
-    deadline: Seconds | None = None
+    deadline: Seconds = inf
     """When to act if nothing happens; what to do follows from `phase` and `transfer`."""
     waiting_for: str = ""
     """Why the platform cannot run it yet."""
@@ -176,18 +177,18 @@ class JobRecord(JobFields):
         self.id, self.number = new.id, number
         self.arrived = False
         """It is in the queue, or beyond."""
-        self.admit_at: Seconds | None = new.submitted_at
-        """When to send `Admit`; None: it was sent."""
+        self.admit_at: Seconds = new.submitted_at
+        """When to send `Admit`."""
         self.requeues = 0
         """Interruptions in a row that were not its own fault."""
-        self.retry_at: Seconds | None = None
-        self.delete_at: Seconds | None = None
+        self.retry_at: Seconds = inf
+        self.delete_at: Seconds = inf
         """When to send `DeleteJob`."""
         self.deleted = False
         """The platform no longer has it."""
         self.replicas: dict[ReplicaId, ReplicaRecord] = {}
         self.version = self.persisted = 0
-        self.persist_at: Seconds | None = None
+        self.persist_at: Seconds = inf
         """When to repeat a `Persist` that failed."""
         self._waiting: list[tuple[int, Command]] = []
 
@@ -271,7 +272,7 @@ class JobRecord(JobFields):
         """Its inverse, except for the replicas."""
         for each in fields(JobFields):
             setattr(self, each.name, getattr(state, each.name))
-        self.arrived, self.admit_at = True, None
+        self.arrived, self.admit_at = True, inf
         self.finish(state.finished_at)
         if not state.movable:
             self.not_movable()

@@ -7,6 +7,8 @@ Only the chief of a job with `checkpoint: sdk` is asked to save; mode `sigterm` 
 once. When a whole gang is stopped, the others wait until the chief has saved.
 """
 
+from math import inf
+
 from headway.controller import lifecycle
 from headway.controller.commands import CancelCheckpoint, Command, Commands, RequestCheckpoint, Stop
 from headway.controller.events import ReplicaExited
@@ -136,7 +138,7 @@ def arrived(job: JobRecord, r: ReplicaRecord) -> Commands:
 
 
 def _settle(job: JobRecord, r: ReplicaRecord) -> None:
-    r.transfer, r.deadline = None, None
+    r.transfer, r.deadline = None, inf
     job.set_replica(r, Phase.RUNNING)
     job.news.disturbed[r.node] = None
 
