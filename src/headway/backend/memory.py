@@ -43,7 +43,7 @@ class MemoryPlatform:
     processes: dict[tuple[ReplicaId, int], _Process] = field(default_factory=dict)
     events: EventQueue = field(default_factory=EventQueue)
     kind: ClassVar = "memory"
-    capabilities: ClassVar = Capabilities(shares=True, migrate=True, suspend=True, scale=True)
+    capabilities: ClassVar = Capabilities()
     enforcement: ClassVar = ("memory", "records")
     _pending: list[Event] = field(default_factory=list)
 
@@ -141,9 +141,7 @@ class MemoryPlatform:
 
 
 def _exited(name: ReplicaId, attempt: int, p: _Process) -> events.ReplicaExited:
-    return events.ReplicaExited(
-        replica=name, attempt=attempt, code=p.code or 0, checkpoint=p.checkpoint
-    )
+    return events.ReplicaExited(name, attempt, code=p.code or 0, checkpoint=p.checkpoint)
 
 
 def _found(name: ReplicaId, attempt: int, p: _Process) -> events.ReplicaFound:

@@ -11,11 +11,6 @@ from headway.errors import ConfigError
 app = typer.Typer(help="Run Headway on a Kubernetes cluster.", no_args_is_help=True)
 
 
-@app.callback()
-def _root() -> None:
-    """Run Headway on a Kubernetes cluster."""
-
-
 @app.command()
 def manifests(
     namespace: Annotated[str, typer.Option(help="Namespace of the operator.")] = "headway",

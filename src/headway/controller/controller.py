@@ -37,8 +37,6 @@ class Controller:
         self._successors: dict[JobId, events.JobSeen] = {}
         """Jobs that have the name of a deleted one that has not ended yet."""
 
-    # -- jobs ------------------------------------------------------------------------------------
-
     def add(self, new: events.NewJob) -> JobRecord:
         job = JobRecord(new, self.news, self.config, next(self._numbers))
         self.jobs[job.id] = job
@@ -83,8 +81,6 @@ class Controller:
         job.spec = replace(job.spec, total_steps=total_steps)
         job.mark_dirty()
 
-    # -- decisions and requests ------------------------------------------------------------------
-
     def apply(self, decision: Decision, now: Seconds) -> tuple[str, Commands]:
         """Why it is refused ("": it is not), and what to do."""
         return decisions.apply(self.records, decision, now)
@@ -106,8 +102,6 @@ class Controller:
                     gone = events.ReplicaExited(r.id, r.attempt, code=lifecycle.KILLED)
                     commands += self.handle(gone, now)
         return commands
-
-    # -- events ----------------------------------------------------------------------------------
 
     def handle(self, event: events.Event, now: Seconds) -> Commands:
         return self._track(self._handle(event, now), now)
@@ -268,8 +262,6 @@ class Controller:
                 commands += lifecycle.requeue(job, reason, now)
         return commands
 
-    # -- deadlines -------------------------------------------------------------------------------
-
     def next_deadline(self) -> Seconds:
         times = [at for at, _ in self._removals.values()]
         agenda = self._agenda.current()
@@ -311,8 +303,6 @@ class Controller:
                 )
                 self._removals[c.replica, c.attempt] = now + self.config.retry_removal, until
         return commands
-
-    # -- what the loop is told ---------------------------------------------------------------------
 
     def take_news(self, now: Seconds) -> News:
         """What changed since the last call."""

@@ -102,9 +102,6 @@ def _scale(records: Records, d: Scale, now: Seconds) -> Answer:
     return "", transfer.scale(job, d.add, d.remove, now)
 
 
-# -- requests --------------------------------------------------------------------------------------
-
-
 def request(records: Records, asked: Request, now: Seconds) -> Commands:
     job = records.job(asked.job)
     if job is None:

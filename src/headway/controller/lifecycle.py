@@ -140,9 +140,6 @@ def _foreign_end(job: JobRecord, event: ReplicaExited, now: Seconds) -> Commands
     return end(job, Cause.FAIL, Phase.FAILED, event.reason, now)
 
 
-# -- ends ------------------------------------------------------------------------------------------
-
-
 def fail(
     job: JobRecord, reason: str, now: Seconds, *then: Command, permanent: bool = False
 ) -> Commands:
@@ -222,9 +219,6 @@ def cancel(job: JobRecord, reason: str, now: Seconds) -> Commands:
     if job.new.foreign and job.replicas:
         reason = "released; its processes continue to run"
     return end(job, Cause.CANCEL, Phase.CANCELLED, reason, now)
-
-
-# -- deadlines -------------------------------------------------------------------------------------
 
 
 def next_deadline(job: JobRecord) -> Seconds:

@@ -10,7 +10,7 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
@@ -156,12 +156,9 @@ class Client:
                 raise
             return ""
 
-    @contextmanager
-    def fetch(self, container: str, path: str) -> Iterator[HTTPResponse]:
+    def fetch(self, container: str, path: str) -> AbstractContextManager[HTTPResponse]:
         """A file or folder of a container as a tar stream."""
-        where = f"/containers/{container}/archive"
-        with self._open("GET", where, {"path": path}, None) as response:
-            yield response
+        return self._open("GET", f"/containers/{container}/archive", {"path": path}, None)
 
     def put(self, container: str, data: bytes, path: str) -> None:
         """Extract a tar file into a container."""

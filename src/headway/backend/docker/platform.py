@@ -34,9 +34,7 @@ PERMANENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 
 class DockerPlatform:
     kind: ClassVar = "docker"
-    capabilities: ClassVar = Capabilities(
-        shares=True, migrate=True, suspend=True, scale=True, adopt=True
-    )
+    capabilities: ClassVar = Capabilities(adopt=True)
 
     def __init__(
         self,
@@ -111,8 +109,6 @@ class DockerPlatform:
         del job
         down = [n for _, n in where if n in self.engines and not self.engines[n].up]
         return f"the engine of node {down[0]} does not answer" if down else ""
-
-    # -- commands --------------------------------------------------------------------------------
 
     def execute(self, command: commands.Command) -> list[events.Event]:
         match command:
@@ -202,8 +198,6 @@ class DockerPlatform:
         c.engine.worker.do(partial(operations.remove, c), removed, failed)
         return []
 
-    # -- starts ----------------------------------------------------------------------------------
-
     def _start(self, command: commands.Start, a: commands.Assignment) -> list[events.Event]:
         known = self.containers.get(a.replica, a.attempt)
         if known is not None:
@@ -265,8 +259,6 @@ class DockerPlatform:
         permanent = isinstance(error, Declined) and error.status in PERMANENT
         return [events.CommandFailed(command, error.message, permanent=permanent)]
 
-    # -- state of containers ---------------------------------------------------------------------
-
     def _examine(self, c: ContainerRecord, *, disrupted: bool = False) -> None:
         """Report whether it runs or how it has exited."""
         if c.inspecting:
@@ -307,8 +299,6 @@ class DockerPlatform:
             other.memory_limit = limit
             other.engine.worker.do(partial(operations.set_memory, other, limit))
 
-    # -- engines ---------------------------------------------------------------------------------
-
     def _connected(self, engine: Engine) -> list[events.Event]:
         """Events may have been missed: compare everything."""
         was_up, engine.up = engine.up, True
@@ -343,8 +333,6 @@ class DockerPlatform:
         elif (c := self.containers.about(engine, actor)) is not None:
             self._examine(c)
         return []
-
-    # -- events ----------------------------------------------------------------------------------
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
         wait = self.checkpoints.timeout(min(timeout, operations.REFRESH))

@@ -60,7 +60,7 @@ class Process:
 
 class LocalPlatform:
     kind: ClassVar = "local"
-    capabilities = Capabilities(shares=True, migrate=True, suspend=True, scale=True, adopt=True)
+    capabilities = Capabilities(adopt=True)
 
     def __init__(
         self,
@@ -116,8 +116,6 @@ class LocalPlatform:
         tasks = [self.jobs[job].spec.task(name.task) for name, _ in where]
         running = ((p.requested_memory, p.held_memory) for p in self.processes.values())
         return memory_admission.refusal(tasks, running, procfs.available_memory())
-
-    # -- commands --------------------------------------------------------------------------------
 
     def execute(self, command: commands.Command) -> list[events.Event]:
         match command:
@@ -203,8 +201,6 @@ class LocalPlatform:
         p.pid, p.pidfd = pid, os.pidfd_open(pid)
         self.events.watch(p.pidfd, partial(self._ended, p))
 
-    # -- ends ------------------------------------------------------------------------------------
-
     def _ended(self, p: Process) -> list[events.Event]:
         self.events.unwatch(p.pidfd)
         owner = launcher.claimed_by(p.folder, p.attempt)
@@ -241,8 +237,6 @@ class LocalPlatform:
             return events.CommandFailed(command, "still exiting")
         self.ended.pop((name, attempt), None)
         return events.Removed(name, attempt)
-
-    # -- events ------------------------------------------------------------------------------------
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
         news = self.events.wait(self.checkpoints.timeout(timeout))

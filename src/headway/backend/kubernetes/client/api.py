@@ -43,8 +43,6 @@ class Api:
         self._client, self.namespace = client, namespace
         self.url = str(client.configuration.host)
 
-    # -- asking ----------------------------------------------------------------------------------
-
     def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
         return self._read(self._request("GET", path, query=query, timeout=timeout))
 
@@ -78,8 +76,6 @@ class Api:
         finally:
             answer.close()
 
-    # -- changing --------------------------------------------------------------------------------
-
     def create(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
         return self._read(self._request("POST", path, body, timeout=timeout))
 
@@ -104,8 +100,6 @@ class Api:
                 raise
             return False
         return True
-
-    # -- by wire ---------------------------------------------------------------------------------
 
     def _read(self, answer: urllib3.BaseHTTPResponse) -> Plain:
         try:

@@ -60,8 +60,6 @@ class KubernetesPlatform:
     def _is_replica(self, pod: Plain) -> bool:
         return self.foreign.is_replica(pod) or self.pods.is_replica(pod)
 
-    # -- at the start ------------------------------------------------------------------------------
-
     def load(self) -> events.Loaded:
         try:
             self.cluster.begin()
@@ -87,8 +85,6 @@ class KubernetesPlatform:
 
     def nodes(self) -> list[Node]:
         return self.capacity.all()
-
-    # -- commands ----------------------------------------------------------------------------------
 
     def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
         named = {replica.name: str(node) for replica, node in where}
@@ -148,8 +144,6 @@ class KubernetesPlatform:
         if record is None:
             return [events.CommandFailed(command, "its TrainingJob does not exist", disrupted=True)]
         return self.pods.start(command, record)
-
-    # -- events ------------------------------------------------------------------------------------
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
         wait = min(timeout, self.foreign.due() - self.clock())

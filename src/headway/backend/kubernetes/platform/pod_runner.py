@@ -237,12 +237,9 @@ class PodRunner:
             return self._exited(replica, attempt, last)
         self._forget(replica, attempt)
         why = pod_status.disrupted(last) if last is not None else ""
+        reason = why or "its pod was deleted"
         return events.ReplicaExited(
-            replica=replica,
-            attempt=attempt,
-            code=DELETED,
-            reason=why or "its pod was deleted",
-            disrupted=bool(why),
+            replica, attempt, code=DELETED, reason=reason, disrupted=bool(why)
         )
 
     def _exited(self, replica: ReplicaId, attempt: int, pod: Plain) -> events.ReplicaExited:
@@ -251,15 +248,15 @@ class PodRunner:
         deleted = bool(pod["metadata"].get("deletionTimestamp"))
         succeeded = pod["status"]["phase"] == "Succeeded"
         if succeeded and not deleted:
-            return events.ReplicaExited(replica=replica, attempt=attempt, code=0)
+            return events.ReplicaExited(replica, attempt, code=0)
         rejected, disrupted = pod_status.rejected(pod), pod_status.disrupted(pod)
         if rejected:
             rejected = f"node {node_of(pod)} rejected the pod: {rejected}"
         code = DELETED if succeeded else pod_status.exit_code(pod)
         failure = "its pod was deleted" if deleted else pod_status.failure(pod)
         return events.ReplicaExited(
-            replica=replica,
-            attempt=attempt,
+            replica,
+            attempt,
             code=code,
             reason=rejected or disrupted or failure,
             permanent=code in NOT_STARTABLE,

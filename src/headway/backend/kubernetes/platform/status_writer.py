@@ -59,8 +59,6 @@ class StatusWriter:
             self._logged = error.message
             log.warning("%s", "; ".join(filter(None, (error.message, error.where, error.hint))))
 
-    # -- what a state means ------------------------------------------------------------------------
-
     def persist(self, record: JobStatus, before: JobState, then: Then, failed: Failed) -> None:
         """Write a changed state; its events follow the status."""
         notices = describe(record, before)
@@ -86,8 +84,6 @@ class StatusWriter:
         if record.set_condition("Running", False, reason, message):
             self.write(record)
             self.event(record, reason, message, warning=True)
-
-    # -- events ------------------------------------------------------------------------------------
 
     def event(self, record: JobStatus, reason: str, message: str, *, warning: bool) -> None:
         at = now()

@@ -50,8 +50,6 @@ class TrainingJobs:
         self._writer, self._capacity = writer, capacity
         self.records: dict[JobId, JobStatus] = {}
 
-    # -- jobs appear -------------------------------------------------------------------------------
-
     def load(self) -> list[events.Event]:
         """Records of all jobs that exist; the jobs of an operator are added to the shared dict.
 
@@ -130,8 +128,6 @@ class TrainingJobs:
         state = record.state if record.admitted else None
         return [events.JobSeen(new_job(self._jobs[record.id]), state), *self._rejection(record)]
 
-    # -- Admit -------------------------------------------------------------------------------------
-
     def admit(self, command: Admit) -> Sequence[events.Event]:
         """Create it, if it is a run's; then write its first status."""
         record = self.records.get(command.job)
@@ -194,8 +190,6 @@ class TrainingJobs:
         )
         return ()
 
-    # -- the watch ---------------------------------------------------------------------------------
-
     def changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
         job = new or before or {}
         record = self.records.get(self._cluster.job_id(*key_of(job)))
@@ -226,8 +220,6 @@ class TrainingJobs:
         if record.successor is None or self._cluster.run:
             return []
         return self._seen(record.successor)
-
-    # -- which nodes they may use ------------------------------------------------------------------
 
     def fit(self) -> list[events.Event]:
         """Changed specs, and changed sets of nodes, of jobs that have no replicas."""
