@@ -59,9 +59,7 @@ class Platform(Protocol):
         ...
 
     def execute(self, command: Command) -> Sequence[Event]:
-        """Carry out a command, or begin to. Never blocks; events that are known at once are
-        returned, others follow by `poll`.
-        """
+        """Begin a command; never blocks. Returns events known at once; others follow by `poll`."""
         ...
 
     def poll(self, timeout: Seconds) -> Sequence[Event]:
@@ -69,9 +67,7 @@ class Platform(Protocol):
         ...
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
-        """What a running replica has used; None: not known here. `before`: take memory and block
-        I/O from there and read only CPU.
-        """
+        """What a running replica has used; None: unknown. `before`: read only the CPU anew."""
         ...
 
     def close(self) -> None: ...

@@ -16,9 +16,7 @@ LOOK: Seconds = 0.05
 
 
 def newest(folder: Path, mode: Mode) -> Checkpoint:
-    """What `LATEST` names, else the newest file. The SDK writes `LATEST` when all of a checkpoint
-    is on disk: in mode `sdk` nothing else counts.
-    """
+    """What `LATEST` names, which is complete; else, in other modes than `sdk`, the newest file."""
     there = folder / "checkpoint"
     with suppress(OSError):
         return Checkpoint((there / "LATEST").read_text(), verified=True)

@@ -46,10 +46,7 @@ def cut(nodes: tuple[Node, ...], cpus: Sequence[int]) -> list[Cut]:
 def fit_nodes(
     nodes: tuple[Node, ...] | None, cores: float, memory: Bytes
 ) -> tuple[tuple[Node, ...], float]:
-    """Fit the nodes to this machine; also the factor by which their CPU is scaled down.
-
-    None: one node, the machine.
-    """
+    """Fit nodes (None: one) to this machine; also the factor by which their CPU is scaled down."""
     if nodes is None:
         return (Node(id=MACHINE, capacity=Resources(cpu=cores, memory=memory)),), 1.0
     asked = sum(n.capacity.cpu for n in nodes)

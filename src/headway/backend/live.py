@@ -47,9 +47,7 @@ class LiveBackend:
         endless: bool = False,
         config: Config = DEFAULTS,
     ) -> None:
-        """`jobs` is shared with the platform. `endless`: jobs come from the platform, and it never
-        finishes by itself.
-        """
+        """`jobs` is shared with the platform. `endless`: it adds jobs, and the run never ends."""
         self.platform, self.clock, self.endless = platform, clock, endless
         config = replace(config, can_suspend=platform.capabilities.suspend)
         self.jobs, self.controller = jobs, Controller(config)

@@ -54,9 +54,7 @@ class Monitor:
         self._expected: dict[ReplicaId, tuple[int, MetricsReader]] = {}
 
     def expect(self, replica: ReplicaId, attempt: int) -> None:
-        """It is about to start: all that is written from now on belongs to this attempt, also
-        what it writes before the platform has reported that it runs.
-        """
+        """It is about to start: what is written from now on belongs to this attempt."""
         self._expected[replica] = attempt, self._reader(replica, 0)
 
     def open(

@@ -68,9 +68,7 @@ class Worker:
     def __init__(
         self, name: str, queue: EventQueue, crashed: Callable[[Exception], object] | None = None
     ) -> None:
-        """`crashed` is called, in this thread, with an exception that is not a `BackendError`;
-        without it such an exception counts as a failed call.
-        """
+        """`crashed`: called in this thread with an exception that is not a `BackendError`."""
         self._queue, self._crashed = queue, crashed
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)

@@ -74,17 +74,11 @@ class Kill(Attempt):
 
 
 class Release(Attempt):
-    """Stop managing a foreign replica and restore its limits; it continues to run.
-
-    Answered by `ReplicaExited` with code 0.
-    """
+    """Restore a foreign replica's limits; it continues. Answered by `ReplicaExited`, code 0."""
 
 
 class Remove(Attempt):
-    """Remove what an ended or orphaned attempt left: processes, cgroup, container, pod.
-
-    Answered by `Removed`.
-    """
+    """Remove what an attempt left: processes, cgroup, container, pod. Answered by `Removed`."""
 
 
 @dataclass(frozen=True, slots=True)

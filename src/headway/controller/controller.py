@@ -206,9 +206,7 @@ class Controller:
         return commands
 
     def _failed(self, event: events.CommandFailed, now: Seconds) -> Commands:
-        """A command was not carried out. The next decision may differ; nothing is repeated but
-        what must become true.
-        """
+        """Only what must become true is repeated; the next decision may differ."""
         command, retry_at = event.command, now + self.config.retry_command
         job = self.records.job(command.job)
         if job is None:

@@ -155,8 +155,7 @@ class ReplicaRecord:
         )
 
     def state(self) -> ReplicaState:
-        t = self.transfer
-        stopping = t is not None and t.stopping
+        t = self.transfer if self.transfer and self.transfer.stopping else None
         return ReplicaState(
             replica=self.id,
             node=self.node,
@@ -164,9 +163,9 @@ class ReplicaRecord:
             came_from=self.came_from,
             starting=not self.running,
             leaving=self.phase is Phase.STOPPING,
-            stopping=stopping,
-            to=t.to if t is not None and stopping else None,
-            baseline=t.baseline if t is not None and stopping else Checkpoint(),
+            stopping=t is not None,
+            to=t.to if t else None,
+            baseline=t.baseline if t else NO_CHECKPOINT,
         )
 
 
@@ -191,8 +190,6 @@ class JobRecord(JobFields):
         self.persist_at: Seconds = inf
         """When to repeat a `Persist` that failed."""
         self._waiting: list[tuple[int, Command]] = []
-
-    # -- phases ------------------------------------------------------------------------------------
 
     @property
     def queued(self) -> Phase:
@@ -231,8 +228,6 @@ class JobRecord(JobFields):
     def set_replica(self, r: ReplicaRecord, phase: Phase) -> None:
         r.phase = phase
         self.news.replicas[r.id] = r
-
-    # -- persistence -------------------------------------------------------------------------------
 
     def persist(self, *then: Command) -> Commands:
         """Store the state; `then` follows when it is durable."""
@@ -278,8 +273,6 @@ class JobRecord(JobFields):
             self.not_movable()
         self.mark_dirty()
         self.news.triggers.append(Trigger.ARRIVED)
-
-    # -- the job as a gang -------------------------------------------------------------------------
 
     def chief(self) -> ReplicaId:
         """The replica whose success is the job's: `chief`, else `main`, else `worker` 0."""

@@ -81,9 +81,7 @@ def kustomize(values: Values) -> dict[str, str]:
 
 
 def chart(values: Values) -> dict[str, str]:
-    """Return the files of a Helm chart, by name, with these default values. Helm creates the
-    namespace.
-    """
+    """Return the files of a Helm chart, by name, with these defaults."""
     words = {field: f"{{{{ .Values.{name} | quote }}}}" for field, name in CHOICES.items()}
     words["replicas"] = "{{ .Values.replicas }}"  # a number
     templates = Values(namespace="{{ .Release.Namespace | quote }}", **words)
@@ -94,7 +92,7 @@ def chart(values: Values) -> dict[str, str]:
         "crds/trainingjobs.yaml": text(objects("crd", templates)),
         **{
             f"templates/{part}.yaml": _unquoted(text(objects(part, templates)))
-            for part in ("rbac", "operator")
+            for part in ("rbac", "operator")  # Helm creates the namespace
         },
     }
 

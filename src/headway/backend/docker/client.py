@@ -96,8 +96,6 @@ class Client:
             )
         self._parts = parts
 
-    # -- calls -----------------------------------------------------------------------------------
-
     def hello(self) -> dict[str, Any]:
         """Negotiate the API version; returns the engine's `/version`."""
         self._prefix = ""
@@ -143,8 +141,6 @@ class Client:
     def stream(self, path: str, **query: object) -> Stream:
         return Stream(lambda: self._ask("GET", path, query, None))
 
-    # -- archives --------------------------------------------------------------------------------
-
     def stat(self, container: str, path: str) -> str:
         """Metadata of a file in a container; changes when the file does; "": not found."""
         where = f"/containers/{container}/archive"
@@ -163,8 +159,6 @@ class Client:
     def put(self, container: str, data: bytes, path: str) -> None:
         """Extract a tar file into a container."""
         self.call("PUT", f"/containers/{container}/archive", {"path": path}, data)
-
-    # -- requests --------------------------------------------------------------------------------
 
     @contextmanager
     def _open(

@@ -68,9 +68,7 @@ def _written(workload: Workload) -> Iterable[tuple[NodeId, str]]:
 
 
 def connect(found: Sequence[EngineTarget]) -> tuple[list[Engine], float]:
-    """Connect to each. The nodes of one engine get separate CPUs. Also returns the factor by which
-    their CPU was scaled down, if they need more than the engine has.
-    """
+    """Connect; nodes of one engine get separate CPUs. Also the factor that scales their CPU."""
     made = {target.name: Engine(target.name, Client(target.url)) for target in found}
     least = 1.0
     for url in dict.fromkeys(target.url for target in found):

@@ -29,9 +29,7 @@ def inspect(c: ContainerRecord) -> ContainerState:
 
 
 def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
-    """Create it, copy its files where it cannot see them, start it. What an earlier process has
-    done of that is not repeated.
-    """
+    """Create it, upload files that it cannot see, start it. What is done is not repeated."""
     failpoint.hit()
     try:
         c.engine.client.post("/containers/create", body, name=c.name)
@@ -88,9 +86,7 @@ def _sync(c: ContainerRecord, seen: ContainerState) -> FileSync:
 
 
 def examine(c: ContainerRecord) -> ContainerState | None:
-    """Its state; of one that has exited after its last output and files were fetched. None: it
-    was removed.
-    """
+    """Its state; if it has exited, its last output and files are fetched. None: it was removed."""
     seen = c.engine.container(c.name)
     if seen is None or seen.state == "created":
         return seen

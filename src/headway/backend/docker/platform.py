@@ -91,9 +91,7 @@ class DockerPlatform:
         return events.Loaded(states, tuple(found))
 
     def _left(self) -> Iterable[tuple[ContainerRecord, container.ContainerState]]:
-        """The run's containers of an earlier process, each once: several nodes may be parts of one
-        engine.
-        """
+        """Containers of an earlier process, each once: several nodes may be parts of one engine."""
         left: dict[str, tuple[ContainerRecord, container.ContainerState]] = {}
         for engine in self.engines.values():
             for seen in engine.containers(f"{container.RUN}={self.run}", stopped=True):

@@ -73,9 +73,7 @@ def _on(cpus: Sequence[int] | None) -> Iterator[None]:
 
 
 def claimed_by(folder: Path, attempt: int) -> int | None:
-    """The pid of the shell that claimed this attempt; None: it was not started. The pid follows
-    its claim within a moment.
-    """
+    """The pid of the shell that claimed this attempt; it follows the claim. None: not started."""
     for _ in range(PATIENCE):
         try:
             text = (folder / f"pid.{attempt}").read_text()

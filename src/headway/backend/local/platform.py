@@ -98,16 +98,13 @@ class LocalPlatform:
                 continue  # it was not started
             (folder / "ask").unlink(missing_ok=True)
             p = self._process(r.replica, r.node, r.attempt)
-            limit, weight, exited = None, 1.0, None
             if launcher.alive(pid, folder):
                 self._watch(p, pid)
-                limit, weight = p.group.share()
+                left = events.ReplicaFound(r.replica, r.attempt, True, None, *p.group.share())
             else:
                 at = launcher.ended_at(folder, r.attempt) - self.clock.began
-                exited = self._exited(p, at)
-            found.append(
-                events.ReplicaFound(r.replica, r.attempt, exited is None, exited, limit, weight)
-            )
+                left = events.ReplicaFound(r.replica, r.attempt, False, self._exited(p, at))
+            found.append(left)
         return events.Loaded(states, tuple(found))
 
     def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:

@@ -58,9 +58,7 @@ class Api:
             query["continue"] = about["continue"]
 
     def watch(self, path: str, version: str, timeout: Seconds, **query: Any) -> Iterator[Plain]:
-        """What happens from then on, until the server closes the line, as it does after `timeout`.
-        A line that is dead is given up a little later.
-        """
+        """What happens from then on, until the server closes the connection after `timeout`."""
         query |= {"watch": "true", "resourceVersion": version, "timeoutSeconds": int(timeout)}
         query["allowWatchBookmarks"] = "true"
         answer = self._request("GET", path, query=query, timeout=timeout + TIMEOUT)

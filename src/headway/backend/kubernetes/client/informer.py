@@ -35,9 +35,7 @@ Changed = Callable[[Plain | None, Plain | None], Iterable[events.Event]]
 
 
 class Store:
-    """The objects at `path` that have these `labels`, a selector. `changed` is called for each that
-    was added, changed or deleted.
-    """
+    """Objects at `path` with these `labels`; `changed` is called for each change of one."""
 
     def __init__(self, path: str, changed: Changed, labels: str = "") -> None:
         self.path, self.labels, self._changed = path, labels, changed
@@ -82,9 +80,7 @@ def version_of(each: Plain) -> str:
 
 
 class Reflector:
-    """Fills a store. `heard` is called in the loop's thread with the error when the server becomes
-    unreachable, and with None when it answers again.
-    """
+    """Fills a store. `heard` gets an error, and None when it is over, in the loop's thread."""
 
     def __init__(
         self,

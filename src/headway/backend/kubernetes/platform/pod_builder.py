@@ -113,9 +113,7 @@ def _owned(job: Plain, name: str) -> Plain:
 def _env(
     job: Plain, task: TaskSpec, replica: ReplicaId, attempt: int, gang: Sequence[ReplicaId]
 ) -> dict[str, str]:
-    """With sizes of thread pools, if the task says how much CPU it needs and not how large they
-    are.
-    """
+    """With sizes of thread pools, if the task declares its CPU and does not set them itself."""
 
     def host(each: ReplicaId) -> str:
         about = job["metadata"]

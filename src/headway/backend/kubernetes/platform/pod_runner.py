@@ -47,8 +47,6 @@ class PodRunner:
         self._in_flight: set[Attempt] = set()
         """Attempts whose pod is being deleted: the controller repeats its commands."""
 
-    # -- which attempt a pod is --------------------------------------------------------------------
-
     def attempt_of(self, pod: Plain) -> Known | None:
         """None: it belongs to no job that is managed here. Ownership is by uid."""
         labels, about = pod["metadata"].get("labels") or {}, pod["metadata"]
@@ -72,8 +70,6 @@ class PodRunner:
     def _key(self, replica: ReplicaId, attempt: int) -> Key:
         namespace, _, job = replica.job.rpartition("/")
         return self._cluster.namespace or namespace, pod_builder.pod_name(job, replica, attempt)
-
-    # -- Start -------------------------------------------------------------------------------------
 
     def reserve(self, record: JobStatus, before: JobState) -> list[str]:
         """Count the pods of new attempts on their nodes from now on, and those of attempts that
@@ -117,8 +113,6 @@ class PodRunner:
         why = "; ".join(filter(None, (error.message, error.hint)))
         invalid = isinstance(error, Declined) and error.status in INVALID
         return [events.CommandFailed(command, why, permanent=invalid, disrupted=not invalid)]
-
-    # -- Stop, Kill, Remove ------------------------------------------------------------------------
 
     def stop(self, command: Stop | Kill) -> Sequence[events.Event]:
         """A pod is not signalled but deleted; its kubelet does the rest."""
@@ -195,8 +189,6 @@ class PodRunner:
         if pod is None or not node_of(pod):
             return True
         return pod["status"].get("phase") == "Running" or self._cluster.is_up(node_of(pod))
-
-    # -- what pods report --------------------------------------------------------------------------
 
     def found(self) -> list[events.ReplicaFound]:
         """Pods of an earlier leader: of present attempts, and orphans that have not ended."""

@@ -162,19 +162,15 @@ def _running(record: JobStatus, before: JobState) -> list[Notice]:
 
 def _released(record: JobStatus, before: JobState) -> list[Notice]:
     """It holds no nodes, or is about to release them."""
-    state = record.state
-    if outcome(before) is outcome(state):
+    state, phase = record.state, outcome(record.state)
+    if outcome(before) is phase:
         return []
-    failed = state.failures > before.failures
-    if outcome(state) is not Phase.BACKOFF:
-        word = "Paused" if outcome(state) is Phase.PAUSED else WAITING
-        record.set_condition("Placed", False, word, state.reason or "waiting for capacity")
-        record.set_condition("Running", False, word, state.reason or "not started")
-        return []
-    word = "Retrying" if failed else "Released"
-    record.set_condition("Placed", False, word, state.reason)
-    record.set_condition("Running", False, word, state.reason)
-    return [(word, state.reason, True)]
+    word = "Retrying" if state.failures > before.failures else "Released"
+    if phase is not Phase.BACKOFF:
+        word = "Paused" if phase is Phase.PAUSED else WAITING
+    record.set_condition("Placed", False, word, state.reason or "waiting for capacity")
+    record.set_condition("Running", False, word, state.reason or "not started")
+    return [(word, state.reason, True)] if phase is Phase.BACKOFF else []
 
 
 def _ended(record: JobStatus, before: JobState) -> list[Notice]:

@@ -51,10 +51,7 @@ class TrainingJobs:
         self.records: dict[JobId, JobStatus] = {}
 
     def load(self) -> list[events.Event]:
-        """Records of all jobs that exist; the jobs of an operator are added to the shared dict.
-
-        Returns what is to be reported after the controller has been loaded.
-        """
+        """Records of all jobs that exist. Returns what to report after the controller is loaded."""
         for each in sorted(self._cluster.jobs.values(), key=arrival):
             name = self._cluster.job_id(*key_of(each))
             if not self._cluster.run or name in self._jobs:

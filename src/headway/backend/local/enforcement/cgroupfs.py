@@ -135,9 +135,7 @@ def remove(folder: str) -> bool:
 
 
 def clear(runs: Iterable[str]) -> None:
-    """Remove groups and their children, innermost first; exiting processes take a moment. Also
-    the folder of all runs, if it is empty then.
-    """
+    """Remove groups, innermost first, as their processes exit, and the parent if it is empty."""
     until = monotonic() + PATIENCE
     for run in runs:
         inner = [top for top, _, _ in os.walk(run, topdown=False)]
