@@ -11,8 +11,8 @@ from headway.backend.cpu_partition import Cut
 from headway.backend.job_store import JobStore
 from headway.backend.local.enforcement.nice import Nice
 from headway.backend.local.platform import LocalPlatform
-from headway.controller.commands import Assignment, Persist, RequestCheckpoint, Start
-from headway.controller.events import CommandFailed, Persisted, ReplicaExited
+from headway.controller.commands import Assignment, Persist, Remove, RequestCheckpoint, Start
+from headway.controller.events import CommandFailed, Persisted, Removed, ReplicaExited
 from headway.controller.job_state import JobState
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.units import ReplicaId
@@ -62,11 +62,27 @@ def test_a_checkpoint_that_was_requested_is_not_looked_for_after_the_exit(platfo
     platform.execute(RequestCheckpoint(X, 1, ask=True))
     folder = tmp_path / "jobs" / "x" / "main-0"
     assert (folder / "ask").exists()
+    assert exit_of(platform, folder).code == 0
+    assert platform.checkpoints.timeout(10.0) == 10.0
+    assert not (folder / "ask").exists()
+
+
+def test_what_a_replica_has_used_is_known_after_its_exit_until_it_is_removed(platform, tmp_path):
+    platform.execute(Start("x", (Assignment(X, 1, "a", 0),), (X,)))
+    used = platform.read(X, None)
+    assert used.memory > 0
+    exit_of(platform, tmp_path / "jobs" / "x" / "main-0")
+    assert platform.read(X, None) == used
+    while platform.execute(Remove(X, 1)) != [Removed(X, 1)]:
+        platform.poll(0.02)
+    assert platform.read(X, None) is None
+
+
+def exit_of(platform, folder):
+    """Let the process exit."""
     (folder / "enough").touch()
     end, found = monotonic() + 10, []
     while not found:
         assert monotonic() < end
         found = [e for e in platform.poll(1.0) if isinstance(e, ReplicaExited)]
-    assert found[0].code == 0
-    assert platform.checkpoints.timeout(10.0) == 10.0
-    assert not (folder / "ask").exists()
+    return found[0]

@@ -240,7 +240,8 @@ class LocalPlatform:
         return [*news, *self.checkpoints.changed()]
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
-        p = self.processes.get(replica)
+        ended = (p for p in reversed(self.ended.values()) if p.replica == replica)
+        p = self.processes.get(replica) or next(ended, None)
         if p is None:
             return before
         sample = p.group.read(before)
