@@ -156,6 +156,17 @@ def test_a_replica_that_fails_is_tried_again_as_often_as_it_may(fake, leader):
     assert "exited with code 3: ValueError: no data (attempt 2 of 2)" in status(fake, "x")["reason"]
 
 
+def test_a_job_that_exceeds_its_time_limit_fails_and_is_not_tried_again(fake, leader):
+    fake.submit("x", spec={"tasks": [task()], "activeDeadlineSeconds": 1, "backoffLimit": 3})
+    leader.until(lambda: all_bound(fake, 1))
+    run_all(fake)
+    leader.until(lambda: fake.get("pods", "x-worker-0-1")["metadata"].get("deletionTimestamp"))
+    fake.drop("pods", "x-worker-0-1")
+    leader.until(lambda: status(fake, "x").get("finishTime"))
+    assert status(fake, "x")["phase"] == "Failed"
+    assert status(fake, "x")["reason"] == "exceeded its time limit of 1 s"
+
+
 def test_memory_and_deleted_pods_are_told_in_words(fake, leader):
     fake.submit("x", spec={"tasks": [task()], "backoffLimit": 0})
     leader.until(lambda: all_bound(fake, 1))

@@ -84,6 +84,7 @@ class TrainingJobs:
             manifest=record.spec,
             metric=record.spec.metric.name,
             pattern=record.spec.reports.pattern or None,
+            time_limit=record.spec.active_deadline_seconds,
             ttl=record.spec.ttl_seconds_after_finished,
         )
 
