@@ -11,11 +11,13 @@ import numpy as np
 
 from headway.errors import ConfigError
 from headway.sdk import Run
-from headway.trainings.adam import Adam
-from headway.trainings.model import create
+from headway.trainings.model import Arrays, create
 from headway.trainings.stop import Stop
 
 DONE, TERMINATED = 0, 143
+MEAN, SQUARE, TINY = 0.9, 0.999, 1e-8
+MAX_NORM = 1.0
+"""Global norm to which larger gradients are clipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,27 @@ class Recipe:
     model: str
     batches: int = 10
     seed: int = 0
+
+
+class Adam:
+    """The optimiser of Kingma and Ba (2015), with gradient clipping by global norm."""
+
+    def __init__(self, params: Arrays, rate: float = 2e-3) -> None:
+        self.params, self.rate, self.updates = params, rate, 0
+        self.mean = {name: np.zeros_like(value) for name, value in params.items()}
+        self.square = {name: np.zeros_like(value) for name, value in params.items()}
+
+    def update(self, grads: Arrays) -> None:
+        self.updates += 1
+        norm = np.sqrt(sum(float(np.vdot(grad, grad)) for grad in grads.values()))
+        scale = min(1.0, MAX_NORM / max(norm, TINY))
+        # Bias correction: both averages start at zero.
+        rate = self.rate * np.sqrt(1 - SQUARE**self.updates) / (1 - MEAN**self.updates)
+        for name in self.params:
+            grad, mean, square = grads[name] * scale, self.mean[name], self.square[name]
+            mean += (1 - MEAN) * (grad - mean)
+            square += (1 - SQUARE) * (grad * grad - square)
+            self.params[name] -= rate * mean / (np.sqrt(square) + TINY)
 
 
 class Training:
