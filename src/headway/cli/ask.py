@@ -51,11 +51,9 @@ def _request(
 
     folder = RunDirectory.find(data_folder(data), run)
     why = ask(folder, Request(job=JobId(job), wish=wish, to=NodeId(to) if to else None))
-    said = (
-        f"{job}: cannot {wish}: {why}"
-        if why
-        else f"{job}: {wish} started; see headway explain {job}"
-    )
+    said = f"{job}: {wish} started; see headway explain {job}"
+    if why:
+        said = f"{job}: cannot {wish}: {why}"
     if as_json:
         print_json({"job": job, "wish": wish, "done": not why, "why": why, "said": said})
     else:

@@ -30,7 +30,7 @@ def bench(
         headway bench traces FOLDER
     """
     from headway.bench.suite import BENCHES, TRACES, run
-    from headway.cli.output import print_json, progress_bar
+    from headway.cli.output import print_json, progress_bar, show_bench
     from headway.errors import UnknownName
 
     known = [*BENCHES, TRACES] if traces or name == TRACES else list(BENCHES)
@@ -51,8 +51,6 @@ def bench(
     if as_json:
         print_json(results if name == "all" else results[0])
     else:
-        from headway.cli.output import show_bench
-
         for result in results:
             show_bench(result)
     if not all(figure["pass"] for result in results for figure in result["figures"]):

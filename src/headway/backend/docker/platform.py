@@ -129,9 +129,8 @@ class DockerPlatform:
             case commands.CancelCheckpoint():
                 self.checkpoints.cancel(c.replica, c.folder)
             case _ if not c.engine.up:
-                return [
-                    events.CommandFailed(command, f"the engine of node {c.node} does not answer")
-                ]
+                why = f"the engine of node {c.node} does not answer"
+                return [events.CommandFailed(command, why)]
             case commands.Stop():
                 self._signal(c, command, "SIGTERM")
             case commands.Kill():
@@ -305,10 +304,8 @@ class DockerPlatform:
             self._examine(c, disrupted=not was_up)
         if was_up:
             return []
-        return [
-            events.NodeChanged(engine.node()),
-            *self._notices(engine, "its engine answers again"),
-        ]
+        back = self._notices(engine, "its engine answers again")
+        return [events.NodeChanged(engine.node()), *back]
 
     def _lost(self, engine: Engine, why: BackendError) -> list[events.Event]:
         engine.up = False
