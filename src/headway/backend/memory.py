@@ -108,8 +108,6 @@ class MemoryPlatform:
         """Nothing is under way."""
         return not self._pending
 
-    # -- what happens ------------------------------------------------------------------------------
-
     def host(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> None:
         """A job that runs already when Headway starts."""
         replicas = [ReplicaState(replica=name, node=node, attempt=1) for name, node in where]

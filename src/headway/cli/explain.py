@@ -1,5 +1,6 @@
 """`headway explain`, `report` and `replay`: what happened in a run."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -17,8 +18,6 @@ def explain(
 
     headway explain vae --run latest
     """
-    from dataclasses import asdict
-
     from headway.cli.output import print_json, show_story
     from headway.report.explain import job_events
     from headway.runtime.run_directory import RunDirectory, data_folder

@@ -16,8 +16,7 @@ from headway.backend.docker.log_follower import LogFollower
 from headway.backend.docker.stats import Gauge
 from headway.backend.exit_reason import KILLED, NOT_STARTABLE, exit_reason
 from headway.backend.usage import UsageSample
-from headway.controller.commands import Start
-from headway.controller.events import ReplicaExited, ReplicaRunning
+from headway.controller import commands, events
 from headway.core.model.job import Mode
 from headway.core.model.units import Bytes, Cores, NodeId, ReplicaId, Seconds
 
@@ -39,7 +38,7 @@ class ContainerRecord:
     mode: Mode = Mode.NONE
     """How it saves checkpoints."""
     foreign: bool = False
-    start: Start | None = None
+    start: commands.Start | None = None
     """The command that starts it, until it is known to run."""
     id: str = ""
     original: Mapping[str, Any] = field(default_factory=dict)
@@ -68,12 +67,12 @@ class ContainerRecord:
         return cpu_limits.share(seen.host, self.engine.capacity.cpu)
 
     @property
-    def running(self) -> ReplicaRunning:
-        return ReplicaRunning(self.replica, self.attempt)
+    def running(self) -> events.ReplicaRunning:
+        return events.ReplicaRunning(self.replica, self.attempt)
 
     def exited(
         self, seen: ContainerState | None, *, disrupted: bool = False, at: Seconds | None = None
-    ) -> ReplicaExited:
+    ) -> events.ReplicaExited:
         """`seen`: None if it was removed. `disrupted`: its engine was down meanwhile."""
         if seen is None or seen.state == "created":
             code, reason, disrupted = KILLED, "container was removed", False
@@ -83,7 +82,7 @@ class ContainerRecord:
         else:
             code, disrupted = seen.code, False
             reason = exit_reason(code, self.folder, oom_killed=seen.oom)
-        return ReplicaExited(
+        return events.ReplicaExited(
             replica=self.replica,
             attempt=self.attempt,
             code=code,

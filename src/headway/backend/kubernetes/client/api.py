@@ -1,7 +1,7 @@
-"""The API server, asked in plain JSON: the official client knows the way there, no more.
+"""A thin client of the API server, in plain JSON.
 
-Its configuration, tokens, certificates and connections are used; its thousand classes are not.
-What goes wrong comes out as one of our own errors.
+The official client supplies configuration, tokens, certificates and connections. Errors are raised
+as Headway's own.
 """
 
 import json
@@ -23,7 +23,7 @@ from headway.spec.manifest import GROUP, PLURAL, VERSION
 Plain = dict[str, Any]
 
 RULES = ("exceeded quota", "violates PodSecurity", "admission webhook")
-"""In what is said where not a right is missing but a rule of the namespace is against it."""
+"""In messages of a 403 that come from a rule of the namespace, not from a missing permission."""
 TIMEOUT: Seconds = 10.0
 PAGE = 500
 
@@ -68,7 +68,7 @@ class Api:
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from (json.loads(line) for line in lines if line)
         except ValueError:
-            raise self._not_spoken() from None
+            raise self._invalid() from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         finally:
@@ -105,7 +105,7 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         except ValueError:
-            raise self._not_spoken() from None
+            raise self._invalid() from None
         return found
 
     def _request(
@@ -161,8 +161,8 @@ class Api:
             raise Unreachable(f"the API server cannot answer now: {said}", where=what)
         raise Declined(said, status=status, where=what)
 
-    def _not_spoken(self) -> Unreachable:
-        return Unreachable(f"{self.url} does not speak as an API server does")
+    def _invalid(self) -> Unreachable:
+        return Unreachable(f"invalid response from {self.url}; is it a Kubernetes API server?")
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(f"the API server at {self.url} does not answer: {error}")

@@ -78,8 +78,6 @@ class JobStatus:
         first = {t.name: ReplicaId.of(self.id, t.name, 0) for t in self.spec.tasks}
         return {task: self.pod(name, 1, (name,)) for task, name in first.items()}
 
-    # -- what is written ---------------------------------------------------------------------------
-
     def set_condition(self, kind: str, holds: bool, reason: str, message: str) -> bool:
         """Whether that is a change. The transition time is that of the last change of status."""
         before = self.conditions.get(kind)
@@ -124,8 +122,6 @@ class JobStatus:
             self.state = decode(status, self.id, began)
             self.admitted, self.settled = True, self.state.phase.ended
 
-
-# -- the controller's state as text ----------------------------------------------------------------
 
 _JOB = to_plain(JobState())
 _REPLICA = asdict(ReplicaState(replica=ReplicaId(""), node="", attempt=0))  # type: ignore[arg-type]
@@ -191,9 +187,6 @@ def now() -> str:
 def seconds(text: str) -> float:
     """Time of day."""
     return datetime.fromisoformat(text).timestamp()
-
-
-# -- as found in the cluster -----------------------------------------------------------------------
 
 
 def spec_of(job: Plain) -> TrainingJobSpec:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
 
-from headway.backend.exit_reason import NOT_STARTABLE
+from headway.backend.exit_reason import KILLED, NOT_STARTABLE
 from headway.backend.kubernetes.client.api import Api, Plain, pod_path
 from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import Key, key_of
@@ -21,8 +21,6 @@ from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined
 
-DELETED = 137
-"""Exit code of a pod that was deleted."""
 KEPT = 2
 """Attempts of a job whose ended pods are kept for their logs."""
 AFTER_SUCCESS: Seconds = 2.0
@@ -231,7 +229,7 @@ class PodRunner:
         why = pod_status.disrupted(last) if last is not None else ""
         reason = why or "its pod was deleted"
         return events.ReplicaExited(
-            replica, attempt, code=DELETED, reason=reason, disrupted=bool(why)
+            replica, attempt, code=KILLED, reason=reason, disrupted=bool(why)
         )
 
     def _exited(self, replica: ReplicaId, attempt: int, pod: Plain) -> events.ReplicaExited:
@@ -244,7 +242,7 @@ class PodRunner:
         rejected, disrupted = pod_status.rejected(pod), pod_status.disrupted(pod)
         if rejected:
             rejected = f"node {node_of(pod)} rejected the pod: {rejected}"
-        code = DELETED if succeeded else pod_status.exit_code(pod)
+        code = KILLED if succeeded else pod_status.exit_code(pod)
         failure = "its pod was deleted" if deleted else pod_status.failure(pod)
         return events.ReplicaExited(
             replica,
