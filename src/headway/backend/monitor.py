@@ -19,8 +19,6 @@ NONE_YET = UsageSample()
 
 @dataclass(slots=True)
 class Watched:
-    """One running replica."""
-
     id: ReplicaId
     attempt: int
     node: NodeId

@@ -81,8 +81,7 @@ class Controller:
         job.spec = replace(job.spec, total_steps=total_steps)
         job.mark_dirty()
 
-    def apply(self, decision: Decision, now: Seconds) -> tuple[str, Commands]:
-        """Why it is refused ("": it is not), and what to do."""
+    def apply(self, decision: Decision, now: Seconds) -> decisions.Answer:
         return decisions.apply(self.records, decision, now)
 
     def request(self, asked: Request, now: Seconds) -> Commands:
@@ -268,7 +267,6 @@ class Controller:
         return min([*times, agenda.next()])
 
     def tick(self, now: Seconds) -> Commands:
-        """Do what is due."""
         commands: Commands = []
         for job in self._agenda.current().take_due(now):
             commands += self._due(job, now)

@@ -21,7 +21,6 @@ KILLED = 137
 
 
 def arrive(job: JobRecord) -> Commands:
-    """It joins the queue."""
     job.arrived, job.admit_at = True, inf
     job.go(Cause.ADMIT, job.queued)
     job.news.triggers.append(Trigger.ARRIVED)

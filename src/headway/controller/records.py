@@ -323,8 +323,6 @@ class JobRecord(JobFields):
 
 
 class Records:
-    """All jobs and nodes."""
-
     def __init__(self) -> None:
         self.jobs: dict[JobId, JobRecord] = {}
         self.nodes: dict[NodeId, Node] = {}

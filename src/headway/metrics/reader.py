@@ -93,8 +93,6 @@ class Heard:
 
 @dataclass(slots=True)
 class MetricsReader:
-    """Reads the metrics of one replica."""
-
     folder: Path
     metric: str = "loss"
     pattern: str | None = None
