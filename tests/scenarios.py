@@ -12,7 +12,7 @@ from headway.policy.registry import build
 from headway.runtime.journal import FileJournal
 from headway.sim import driver
 from headway.sim.curve import Curve, bent
-from headway.sim.scenario import Arrival, Costs, Failure, Scenario
+from headway.sim.scenario import Arrival, Costs, Failure, ForeignLoad, Scenario
 from headway.sim.world import World
 from making import GIB, node
 
@@ -53,6 +53,16 @@ def arrivals(draw, name, at):
 
 
 @st.composite
+def foreign_loads(draw, nodes):
+    """Other processes on some nodes, at times more than a node has."""
+    changes = st.tuples(st.sampled_from([0.0, 5.0, 30.0, 47.0]), st.sampled_from([0.0, 0.6, 5.0]))
+    given = {n.id: draw(st.lists(changes, max_size=3)) for n in nodes}
+    return tuple(
+        ForeignLoad(node=name, given=tuple(sorted(some))) for name, some in given.items() if some
+    )
+
+
+@st.composite
 def scenarios(draw, most_jobs=6, failures=True):
     nodes = tuple(
         node(
@@ -78,6 +88,7 @@ def scenarios(draw, most_jobs=6, failures=True):
         costs=Costs(sd=draw(st.sampled_from([0.0, 1.0]))),
         contention=draw(st.sampled_from([0.0, 0.05])),
         failures=broken,
+        foreign=draw(foreign_loads(nodes)),
         seed=draw(st.integers(0, 3)),
     )
 
@@ -191,6 +202,7 @@ def renamed(scenario, names):
             replace(f, node=names.get(f.node, f.node), job=names.get(f.job, f.job))
             for f in scenario.failures
         ),
+        foreign=tuple(replace(f, node=names.get(f.node, f.node)) for f in scenario.foreign),
     )
 
 

@@ -11,19 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
 from tempfile import TemporaryDirectory
+from time import monotonic, process_time
 from typing import Any
 
 import numpy as np
 
 from headway.backend.cpu_partition import fit_nodes
+from headway.backend.foreign_load import NOTICEABLE
 from headway.backend.job_store import JobStore
+from headway.backend.local.enforcement.procfs import busy_time
 from headway.core.estimate.curve_fit import FEWEST, fit
 from headway.core.model.decision import Suspend
 from headway.core.model.job import Direction, Mode, Phase
 from headway.core.model.report import MetricHistory, Window
-from headway.core.model.units import Bytes, CoreSeconds, Seconds
+from headway.core.model.units import Bytes, Cores, CoreSeconds, Seconds
 from headway.errors import ConfigError
 from headway.runtime import journal
+from headway.runtime.foreign_use import describe_foreign
 from headway.runtime.run import Run
 from headway.runtime.start import begin
 from headway.runtime.usage_sampler import UsageSampler, samples
@@ -38,6 +42,8 @@ INTERVAL: Seconds = 0.5
 """Interval of the points of the loss curve."""
 INTERRUPT_AFTER: Seconds = 5.0
 """A job is interrupted after this time, or half-way if that is earlier."""
+FULL = 0.9
+"""A machine of which more than this part is used leaves no CPU to a job that could use more."""
 POINTS = 200
 """Points of a curve, at about this number."""
 Points = list[tuple[float, float]]
@@ -56,6 +62,8 @@ class Solo:
     points: Points
     """Mean value of each interval, at its middle step."""
     noise: float
+    foreign: Cores = 0.0
+    """Cores that processes outside Headway used."""
 
     @property
     def cut(self) -> bool:
@@ -71,10 +79,35 @@ class Measurement:
     runs: tuple[Solo, ...]
     profile: Profile
 
+    @property
+    def foreign(self) -> Cores:
+        """Cores that processes outside Headway used in the run with the least of it."""
+        return min(r.foreign for r in self.runs)
+
+    def remark(self) -> str:
+        """What it means that the job did not have the machine alone; "": it did."""
+        cores = len(os.sched_getaffinity(0))
+        if self.foreign <= NOTICEABLE:
+            return ""
+        head = f"{', '.join(self.jobs)}: {describe_foreign(self.foreign, cores)}"
+        if self.foreign + self.profile.demand < FULL * cores:
+            return f"{head}, which left enough CPU for the job"
+        return (
+            f"{head}. Work is CPU time and remains valid. Demand is that of the least disturbed "
+            "runs and may still be too low; save and restore times may be too long. Repeat the "
+            "measurement on an idle machine"
+        )
+
     def plain(self) -> dict[str, Any]:
         known = self.profile.model_dump(mode="json", exclude_none=True)
         seconds = sum(r.took for r in self.runs)
-        return {"jobs": self.jobs, "runs": len(self.runs), "seconds": seconds, **known}
+        return {
+            "jobs": self.jobs,
+            "runs": len(self.runs),
+            "seconds": seconds,
+            **known,
+            "foreign_cores": round(self.foreign, 3),
+        }
 
 
 def calibrate(
@@ -88,7 +121,7 @@ def calibrate(
 ) -> list[Measurement]:
     """Measure a workload and write it with the profiles to `to`, with the curves beside it."""
     listed = expand(workload)
-    kinds = _kinds(listed, to_jobs(listed, path, peaks={}))
+    kinds = _kinds(listed, to_jobs(listed, path))
     found: list[Measurement] = []
     measured: dict[str, Profile] = {}
     for done, (first, names) in enumerate(kinds):
@@ -150,7 +183,8 @@ class _Probe:
         while sum(r.took for r in runs) < seconds and not (runs and runs[-1].cut):
             runs.append(self._solo())
         whole = [r.used * r.total / r.steps for r in runs]
-        demand = sum(r.used for r in runs) / sum(r.took for r in runs)
+        quiet = least_disturbed(runs)
+        demand = sum(r.used for r in quiet) / sum(r.took for r in quiet)
         points = extend(runs[0], self.job.spec.direction)
         known: dict[str, Any] = {
             "work": round(fmean(whole), 3),
@@ -172,6 +206,7 @@ class _Probe:
             if now > self.most:
                 meter.backend.cancel("time limit of the measurement")
 
+        others = _Others()
         with TemporaryDirectory() as data:
             run = self._run(data, f"interrupted:at=2,interval={INTERVAL}", enough)
             work, totals = run.backend.controller.jobs[self.job.id], run.backend.totals(self.job.id)
@@ -198,6 +233,7 @@ class _Probe:
                 peak=totals.peak,
                 points=points,
                 noise=_noise(run, points),
+                foreign=others.used(totals.used),
             )
 
     def _interrupted(self, runs: Sequence[Solo]) -> tuple[Seconds, Seconds]:
@@ -224,6 +260,19 @@ class _Probe:
         if run.interrupted:
             raise KeyboardInterrupt
         return run
+
+
+class _Others:
+    """Measures what processes outside Headway use from now on, apart from our job."""
+
+    def __init__(self) -> None:
+        self._at, self._busy = monotonic(), self._now()
+
+    def used(self, ours: CoreSeconds) -> Cores:
+        return max(0.0, self._now() - self._busy - ours) / (monotonic() - self._at)
+
+    def _now(self) -> CoreSeconds:
+        return busy_time(os.sched_getaffinity(0)) - process_time()
 
 
 @dataclass(slots=True)
@@ -273,6 +322,12 @@ def _noise(run: Run, points: Points) -> float:
     level = [float(np.interp(step, at, means)) for step, _ in known]
     away = [v / m - 1 for (_, v), m in zip(known, level, strict=True) if m]
     return min(1.0, pstdev(away)) if away else 0.0
+
+
+def least_disturbed(runs: Sequence[Solo]) -> Sequence[Solo]:
+    """The runs in which processes outside Headway used least."""
+    most = min(r.foreign for r in runs) + NOTICEABLE
+    return tuple(r for r in runs if r.foreign <= most)
 
 
 def extend(run: Solo, direction: Direction) -> Points:

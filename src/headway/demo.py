@@ -1,21 +1,34 @@
 """Run the same real jobs alternately under fair sharing and under another policy."""
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
+from math import inf
+from os import environ
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from headway import __version__
-from headway.report.comparison import describe_change, run_charts, summary_sections
+from headway.core.model.units import Seconds
+from headway.report.comparison import describe_change, figure_notes, run_charts, summary_sections
 from headway.report.page import Section, write_page
 from headway.report.run_timeline import read_timeline
-from headway.runtime.result import Result, against
+from headway.runtime.result import BAND, Result, against, is_slower, summarise
 from headway.runtime.run import Run
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.start import begin
+from headway.spec.arrivals import to_yaml
+from headway.spec.catalogue import training_of
 from headway.spec.load import read_workload
+from headway.spec.runnable import POOLS
+from headway.spec.workload import JobEntry
+from headway.trainings import UPDATES_PER_SECOND
+from headway.trainings.probe import Speed
 
 Watch = Callable[[Run], AbstractContextManager[Any]]
 """Displays a run; the context has a method `show`."""
@@ -24,6 +37,100 @@ Watch = Callable[[Run], AbstractContextManager[Any]]
 def demo_workload() -> Path:
     with as_file(files("headway") / "data" / "demo.yaml") as path:
         return path
+
+
+PROBE: Seconds = 2.0
+"""Time in which the speed of the machine is measured."""
+STARTUP: Seconds = 3.0
+"""Time in a run for the start of its processes."""
+ALONE: Seconds = 22.0
+"""Time of a run on a machine that nobody else uses."""
+LONGEST: Seconds = 35.0
+"""Longest time of a run that is planned."""
+MOST: Seconds = 75.0
+"""Longest time of a pair of runs: two pairs take two and a half minutes."""
+
+
+def measure_speed() -> Speed:
+    """Return how fast this machine trains, as it is now. Another process measures it, because
+    numpy reads the number of threads when it is imported.
+    """
+    command = [sys.executable, "-m", "headway.trainings.probe", str(PROBE)]
+    single = {**environ, **dict.fromkeys(POOLS, "1")}
+    done = subprocess.run(command, env=single, capture_output=True, text=True, check=True)
+    return Speed(**json.loads(done.stdout))
+
+
+def fit_workload(to: Path, speed: Speed) -> Seconds:
+    """Write the demo's workload with as many steps as this machine makes in the planned time, fewer
+    if other programs use the machine; return the time that a run will take.
+    """
+    workload = read_workload(demo_workload())
+    work = sum(job.profile.work for job in workload.jobs if job.profile)
+    time = min(LONGEST, ALONE / speed.share)
+    part = (time * speed.share - STARTUP) / work
+    jobs = tuple(_fitted(job, speed, max(0.1, part)) for job in workload.jobs)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(to_yaml(workload.model_copy(update={"jobs": jobs})))
+    return time
+
+
+def _fitted(job: JobEntry, speed: Speed, part: float) -> JobEntry:
+    """Return a job with this part of its work."""
+    if job.model is None or job.profile is None:
+        return job
+    training, _ = training_of(job.model, job.profile)
+    faster = speed.updates[training] / UPDATES_PER_SECOND[training]
+    steps = max(20, round(job.profile.steps * part * faster))
+    work = job.profile.work * steps / job.profile.steps
+    profile = job.profile.model_copy(update={"steps": steps, "work": work})
+    return job.model_copy(update={"profile": profile})
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """How many of the runs are done, and the time left."""
+
+    runs: int
+    each: Seconds
+    """Expected time of a run; measured once one has ended."""
+    done: int = -1
+    now: Seconds = 0.0
+    """Time in the present run."""
+    _taken: Seconds = 0.0
+
+    def next(self) -> None:
+        """Another run begins."""
+        self.done += 1
+        self._taken += self.now
+        self.now = 0.0
+        if self.done:
+            self.each = self._taken / self.done
+
+    @property
+    def left(self) -> Seconds:
+        return max(0.0, self.each - self.now) + (self.runs - self.done - 1) * self.each
+
+    def show(self, now: Seconds) -> str:
+        """A bar with the time left, `now` seconds after the start of the present run.
+
+        >>> progress = Progress(runs=4, each=30.0)
+        >>> progress.next()
+        >>> progress.show(15.0)
+        '██▌·················  run 1 of 4, about 1:45 left'
+        """
+        self.now = now
+        spent = self._taken + now
+        eighths = round(8 * WIDTH * spent / (spent + self.left))
+        full, part = divmod(eighths, 8)
+        bar = "█" * full + " ▏▎▍▌▋▊▉"[part].strip()
+        minutes, seconds = divmod(round(self.left), 60)
+        left = f"about {minutes}:{seconds:02} left"
+        return f"{bar.ljust(WIDTH, '·')}  run {self.done + 1} of {self.runs}, {left}"
+
+
+WIDTH = 20
+"""Characters of the progress bar."""
 
 
 def run_once(
@@ -38,18 +145,27 @@ def run_once(
 
 
 def alternate(
-    workload: Path, policies: Sequence[str], pairs: int, data: Path, watch: Watch | None = None
+    workload: Path,
+    policies: Sequence[str],
+    pairs: int,
+    data: Path,
+    watch: Watch | None = None,
+    *,
+    most: Seconds = inf,
 ) -> tuple[list[list[Result]], list[list[RunDirectory]]]:
-    """Run A B A B …; return the results and the run directories by policy. Each result is compared
-    with the preceding run of the first policy.
+    """Run A B A B …; return the results and the run directories by policy. No further pair begins
+    if that would take longer than `most` in all.
     """
     results: list[list[Result]] = [[] for _ in policies]
     folders: list[list[RunDirectory]] = [[] for _ in policies]
-    for _ in range(pairs):
+    for done in range(pairs):
+        taken = sum(r.makespan_s for each in results for r in each)
+        if done and taken * (done + 1) / done > most:
+            break
         for i, policy in enumerate(policies):
             result, run = run_once(workload, policy, data, watch)
             folders[i].append(run.folder)
-            results[i].append(against(result, results[0][-1]) if i else result)
+            results[i].append(result)
     return results, folders
 
 
@@ -60,22 +176,77 @@ def medians(results: Sequence[Result]) -> dict[str, float]:
     return dict(zip(names, map(median, zip(*times, strict=True)), strict=True))
 
 
-def describe(results: Sequence[Sequence[Result]]) -> str:
-    """Compare the median runs of the first and the last policy: the change of the mean, the jobs
-    that finish later, the job that gains most, and whether other programs disturbed the runs.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One result for each policy, by the median of each job over the runs, compared with the first
+    policy. The table, the sentence and the page all show these figures.
     """
-    first, last = (
-        {j.name: j.completion_s for j in r[median_run(r)].per_job}
-        for r in (results[0], results[-1])
+
+    typical: list[Result]
+    noise: float | None
+    """The largest relative difference of a job between two runs under the first policy."""
+    taken: float
+    """Fraction of the core that other programs took in a run, at worst."""
+
+    @property
+    def band(self) -> float:
+        """By which fraction, beside a second, a job must differ to be called faster or slower."""
+        return max(BAND, self.noise or 0.0)
+
+    @property
+    def margin(self) -> str:
+        """The band in words."""
+        margin, policy = f"{self.band:.1%} + 1 s", self.typical[0].policy
+        if self.noise is None:
+            return margin
+        return f"{margin} (noise band: runs under {policy} differ by up to {self.noise:.1%})"
+
+
+def compare(results: Sequence[Sequence[Result]]) -> Comparison:
+    first = results[0]
+    times = zip(*([j.completion_s for j in r.per_job] for r in first), strict=True)
+    spreads = [(max(t) - min(t)) / median(t) for t in times]
+    noise = max(spreads) if len(first) > 1 else None
+    typical = [_typical(r) for r in results]
+    whole = [x.utilization for r in results for x in r if x.policy in ("fair", "headway")]
+    found = Comparison(typical=typical, noise=noise, taken=1 - min(whole, default=1.0))
+    return replace(found, typical=[against(r, typical[0], found.band) for r in typical])
+
+
+def _typical(results: Sequence[Result]) -> Result:
+    """The result in which each job takes the median of its completion times."""
+    shown, times = results[median_run(results)], medians(results)
+    jobs = tuple(replace(j, finished_s=j.submitted_s + times[j.name]) for j in shown.per_job)
+    made = summarise(
+        jobs, policy=shown.policy, backend=shown.backend, seed=0, used=0.0, capacity=1.0
     )
-    change = describe_change(sum(last.values()) / sum(first.values()))
-    late = [n for n in first if last[n] > 1.01 * first[n] + 1]
-    losers = f"{', '.join(late)} finished later" if late else "no job finished later"
-    best = min(first, key=lambda n: last[n] / first[n])
+    return replace(made, utilization=median(r.utilization for r in results))
+
+
+def describe(found: Comparison) -> str:
+    """The change of the mean, the jobs that finish later, the job that gains most, and whether
+    other programs disturbed the runs.
+    """
+    first, last = found.typical[0], found.typical[-1]
+    change = describe_change(last.mean_completion_s / first.mean_completion_s)
+    ratios = {
+        j.name: j.completion_s / other.completion_s
+        for j, other in zip(last.per_job, first.per_job, strict=True)
+    }
+    late = [
+        j.name
+        for j, other in zip(last.per_job, first.per_job, strict=True)
+        if is_slower(j, other, found.band)
+    ]
+    losers = f"{', '.join(late) or 'no job'} finished later by more than"
+    best = min(ratios, key=ratios.__getitem__)
+    before, after = (
+        next(j.completion_s for j in r.per_job if j.name == best) for r in (first, last)
+    )
     return (
-        f"Under {results[-1][0].policy}, the {len(first)} jobs finished {change} on average than "
-        f"under {results[0][0].policy}, and {losers}. {best} gained most: "
-        f"{last[best]:.0f} s instead of {first[best]:.0f} s.{_disturbed(results)}"
+        f"Under {last.policy}, the {last.jobs} jobs finished {change} on average than under "
+        f"{first.policy}, and {losers} {found.margin}. {best} gained most: {after:.0f} s instead "
+        f"of {before:.0f} s.{_disturbed(found)}"
     )
 
 
@@ -83,13 +254,14 @@ DISTURBED = 0.15
 """Fraction of the core that other programs may take without a warning."""
 
 
-def _disturbed(results: Sequence[Sequence[Result]]) -> str:
+def _disturbed(found: Comparison) -> str:
     """A warning if the core was not fully used, although `fair` and `headway` leave none idle."""
-    whole = [x.utilization for r in results for x in r if x.policy in ("fair", "headway")]
-    taken = 1 - min(whole, default=1.0)
-    if taken < DISTURBED:
+    if found.taken < DISTURBED:
         return ""
-    return f" Other programs took {taken:.0%} of the core in a run: the comparison is unreliable."
+    return (
+        f" Other programs took {found.taken:.0%} of the core in a run: the comparison is "
+        "unreliable."
+    )
 
 
 def write_demo(
@@ -98,16 +270,18 @@ def write_demo(
     folders: Sequence[Sequence[RunDirectory]],
     workload: Path,
 ) -> None:
-    shown = [median_run(r) for r in results]
-    chosen = [r[i] for r, i in zip(results, shown, strict=True)]
-    sections = summary_sections(results, chosen, repeats="runs")
-    for result, i, kept in zip(chosen, shown, folders, strict=True):
-        body = run_charts(read_timeline(kept[i]))
-        sections.append(Section(title=f"Under {result.policy}", body=body))
-    runs = len(results[0])
+    found, runs = compare(results), len(results[0])
+    table = [[r] for r in found.typical]
+    notes = figure_notes(table, found.margin) + f" Medians of each job over {runs} runs." * (
+        runs > 1
+    )
+    sections = summary_sections(table, found.typical, notes)
+    for each, kept in zip(results, folders, strict=True):
+        body = run_charts(read_timeline(kept[median_run(each)]))
+        sections.append(Section(title=f"Under {each[0].policy}", body=body))
     which = f"{runs} runs of each; charts show the median run" if runs > 1 else "one run of each"
     made = f"Made by headway {__version__}: {workload.stem}, {which}."
-    write_page(to, "Headway, measured on this machine", describe(results), sections, footer=made)
+    write_page(to, "Headway, measured on this machine", describe(found), sections, footer=made)
 
 
 def median_run(results: Sequence[Result]) -> int:

@@ -5,6 +5,7 @@ import pytest
 from headway.backend.live import LiveBackend
 from headway.backend.memory import MemoryPlatform
 from headway.backend.monitor import Monitor
+from headway.backend.usage import UsageSample
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.units import NodeId, ReplicaId
 from headway.spec.runnable import RunnableJob
@@ -48,3 +49,45 @@ def test_what_a_replica_reported_before_it_ended_without_headway_counts(log):
     backend = LiveBackend(platform, log.parents[3], jobs, lambda: 0.0)
     assert backend.controller.jobs["x"].phase is Phase.SUCCEEDED
     assert backend.totals("x").step == 7
+
+
+class Busy(MemoryPlatform):
+    """Its replicas have used `cpu` core-seconds each."""
+
+    cpu = 0.0
+
+    def read(self, replica, before):
+        del replica, before
+        return UsageSample(cpu=self.cpu)
+
+
+def watched(tmp_path, *, attempt=1, resumed=False):
+    platform = Busy.of([node("a", cpu=1.0)])
+    job = RunnableJob(id="x", at=0.0, spec=JobSpec(), commands={})
+    monitor = Monitor(platform, tmp_path, {"x": job})
+    monitor.open(X, attempt, NodeId("a"), 10.0, resumed=resumed)
+    return platform, monitor, monitor.replicas[X]
+
+
+def test_the_first_report_of_a_process_is_marked_since_it_includes_its_start(tmp_path):
+    for about in ({}, {"attempt": 2}, {"resumed": True}):
+        _, monitor, w = watched(tmp_path, **about)
+        assert monitor.report(w, 11.0, "").restarted
+        assert not monitor.report(w, 12.0, "").restarted
+
+
+def test_work_done_while_no_headway_ran_is_reported_after_a_resume(tmp_path):
+    platform, monitor, w = watched(tmp_path, resumed=True)
+    platform.cpu = 9.0
+    monitor.measure(w)
+    monitor.continue_reports({X: (4.0, 3.0), "gone/main-0": (4.0, 3.0)})
+    found = monitor.report(w, 12.0, "")
+    assert (found.since, found.usage.cpu * (12.0 - 4.0)) == (4.0, pytest.approx(6.0))
+    assert not found.restarted
+
+
+def test_reports_of_an_earlier_attempt_are_not_continued(tmp_path):
+    _, monitor, w = watched(tmp_path, resumed=True)
+    monitor.continue_reports({X: (4.0, 3.0)})
+    found = monitor.report(w, 12.0, "")
+    assert (found.since, found.restarted) == (10.0, True)

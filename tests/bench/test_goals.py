@@ -1,15 +1,18 @@
 """Benchmarks that compare policies in simulations."""
 
+from dataclasses import replace
+
 import pytest
 
 from headway.bench.gangs import bench_gangs
 from headway.bench.promises import ROWS, evaluate
+from headway.bench.suite import DRAWN, drawn_seeds
 
 pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("one_core")]
 
 
 def test_dragon_is_compared_with_pod_by_pod_placement():
-    found = bench_gangs(0, seeds=1, names=["E-D1"])
+    found = bench_gangs([0], names=["E-D1"])
     assert [f.name.partition(": ")[2] for f in found] == [
         "elapsed, dragon over pod by pod",
         "the same, worst seed",
@@ -19,7 +22,7 @@ def test_dragon_is_compared_with_pod_by_pod_placement():
 
 
 def test_seeds_without_a_deadlock_are_listed_apart():
-    found = bench_gangs(7, seeds=2, names=["E-D1"])  # seed 7 has a deadlock, seed 8 has none
+    found = bench_gangs([7, 8], names=["E-D1"])  # seed 7 has a deadlock, seed 8 has none
     names = dict.fromkeys(f.name.partition(":")[0] for f in found)
     assert list(names) == ["E-D1, 2 seeds", "E-D1, 1 seeds without deadlock"]
 
@@ -29,3 +32,15 @@ def test_headway_meets_its_bars_on_a_few_seeds():
     assert found["worst job"].value <= ROWS[0].worst
     assert found["slower jobs"].value == found["jobs beyond 1.01"].value == 0
     assert found["makespan against fair"].plain()["pass"]
+
+
+def test_jobs_of_unknown_size_are_judged_apart_from_jobs_of_known_size():
+    row = next(r for r in ROWS if r.name == "half known")
+    found = {f.name.partition(": ")[2]: f for f in evaluate(replace(row, jobs=(10,)), range(2))}
+    assert found["jobs of known size"].value < 0.8
+    assert 0.99 < found["jobs of unknown size"].value < 1.01
+
+
+def test_drawn_seeds_depend_on_the_text_alone():
+    assert drawn_seeds("a") == drawn_seeds("a") != drawn_seeds("b")
+    assert len(set(drawn_seeds("a"))) == DRAWN

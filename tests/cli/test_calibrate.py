@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from headway.calibrate import Solo, extend
+from headway.calibrate import Measurement, Solo, extend, least_disturbed
 from headway.core.model.job import Direction, Mode
 from headway.sim.build import to_scenario
 from headway.spec.load import read_workload
+from headway.spec.workload import Profile
 
 SPINS = """
 import time, headway
@@ -145,3 +146,30 @@ def test_gangs_are_not_calibrated(headway, tmp_path):
     job["spec"]["tasks"][0]["replicas"] = 2
     ran = headway("calibrate", write(tmp_path, job))
     assert (ran.code, "several replicas" in ran.err) == (2, True)
+
+
+def measured(*runs, demand=1.0):
+    """The measurement of a job in runs of (cores used by others, core-seconds, seconds)."""
+    solos = [
+        Solo(used=u, took=t, steps=1, total=1, peak=1, points=[], noise=0, foreign=f)
+        for f, u, t in runs
+    ]
+    profile = Profile(work=1, demand=demand)
+    return Measurement(jobs=("x", "y"), runs=tuple(solos), profile=profile)
+
+
+def test_a_machine_that_others_use_is_noticed(monkeypatch):
+    monkeypatch.setattr("headway.calibrate.os.sched_getaffinity", lambda _: {0, 1})
+    assert measured((0.02, 1, 1)).remark() == ""
+    assert measured((0.3, 1, 1), (0.5, 1, 1)).remark() == (
+        "x, y: 0.3 of 2 cores used by others, which left enough CPU for the job"
+    )
+    found = measured((1.3, 1, 1), demand=0.7)
+    assert found.remark().startswith("x, y: 1.3 of 2 cores used by others. Work is CPU time")
+    assert "Demand is that of the least disturbed runs" in found.remark()
+    assert found.plain()["foreign_cores"] == 1.3
+
+
+def test_demand_is_that_of_the_least_disturbed_runs():
+    runs = measured((0.9, 2, 4), (0.1, 2, 2), (0.12, 3, 3)).runs
+    assert least_disturbed(runs) == runs[1:]

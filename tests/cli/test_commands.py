@@ -23,6 +23,7 @@ KEYS = {
     "p95_completion_s", "makespan_s", "mean_time_to_quality_s", "mean_waiting_s", "utilization",
     "moves", "faster", "slower", "worst_ratio",
     "mean_running_s", "cpu_allocated", "cpu_useful", "gpu_allocated", "gpu_useful", "deadlocks",
+    "foreign_cores",
 }  # fmt: skip
 PER_JOB = {"name", "submitted_s", "started_s", "finished_s", "steps", "moves", "outcome"}
 THREE = ROOT / "workloads" / "three-jobs.yaml"

@@ -2,8 +2,21 @@
 
 from dataclasses import replace
 
-from headway.demo import alternate, describe, median_run, write_demo
+import pytest
+
+from headway.demo import (
+    Progress,
+    alternate,
+    compare,
+    describe,
+    fit_workload,
+    median_run,
+    write_demo,
+)
 from headway.runtime.result import JobResult, summarise
+from headway.spec.load import read_workload
+from headway.trainings import UPDATES_PER_SECOND
+from headway.trainings.probe import Speed, probe
 
 
 def result(policy, *times, used=0.98):
@@ -16,25 +29,43 @@ def result(policy, *times, used=0.98):
     return replace(made, utilization=used)
 
 
-def test_the_description_is_about_the_median_runs():
+def test_the_description_and_the_table_are_about_the_median_of_each_job():
     fair = [result("fair", 90, 90), result("fair", 20, 40), result("fair", 10, 10)]
     ours = [result("headway", 10, 40), result("headway", 1, 1), result("headway", 99, 99)]
     assert (median_run(fair), median_run(ours)) == (1, 0)
-    assert describe([fair, ours]) == (
+    found = compare([fair, ours])
+    assert describe(found) == (
         "Under headway, the 2 jobs finished 17% earlier on average than under fair, and no job "
-        "finished later. j0 gained most: 10 s instead of 20 s."
+        "finished later by more than 400.0% + 1 s (noise band: runs under fair differ by up "
+        "to 400.0%). j0 gained most: 10 s instead of 20 s."
     )
+    before, after = found.typical
+    assert (before.mean_completion_s, after.mean_completion_s) == (30, 25)
+    assert after.slower == 0
+
+
+def test_a_job_that_the_sentence_calls_later_is_slower_in_the_table():
+    fair = [result("fair", 100, 100), result("fair", 104, 100)]
+    ours = [result("headway", 50, 120), result("headway", 50, 104)]
+    found = compare([fair, ours])
+    assert found.noise == pytest.approx(4 / 102)
+    assert "and j1 finished later by more than 3.9% + 1 s (noise band" in describe(found)
+    assert (found.typical[1].slower, found.typical[1].worst_ratio) == (1, pytest.approx(1.12))
+    within = compare([fair, [result("headway", 50, 104), result("headway", 50, 104)]])
+    assert "no job finished later by more than 3.9% + 1 s" in describe(within)
+    assert within.typical[1].slower == 0
 
 
 def test_a_disturbed_comparison_says_so():
     fair, ours = [result("fair", 20)], [result("headway", 30, used=0.75)]
-    text = describe([fair, ours])
+    text = describe(compare([fair, ours]))
     assert "50% later" in text
+    assert "and j0 finished later by more than 1.0% + 1 s. " in text
     assert text.endswith(
         "Other programs took 25% of the core in a run: the comparison is unreliable."
     )
     idle = [result("flowcon:paper", 30, used=0.5)]
-    assert "Other programs" not in describe([fair, idle]), "its limits leave the core idle"
+    assert "Other programs" not in describe(compare([fair, idle])), "its limits leave the core idle"
 
 
 def test_the_page_shows_the_median_runs(tmp_path, workload):
@@ -43,5 +74,49 @@ def test_the_page_shows_the_median_runs(tmp_path, workload):
     assert [len(each) for each in folders] == [2, 2]
     write_demo(tmp_path / "demo.html", results, folders, path)
     page = (tmp_path / "demo.html").read_text()
-    assert "Means over 2 runs." in page
+    assert "Medians of each job over 2 runs." in page
     assert "2 runs of each; charts show the median run" in page
+
+
+def test_no_further_pair_of_runs_begins_when_the_time_is_over(tmp_path, workload):
+    path = workload("jobs: [{name: x, spec: {tasks: [{command: [sleep, '0.1']}]}}]\n")
+    results, _ = alternate(path, ["fair", "headway"], 3, tmp_path / "data", most=0.1)
+    assert [len(each) for each in results] == [1, 1]
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 3.0])
+def test_the_jobs_take_the_same_time_on_any_machine(factor, tmp_path):
+    each = fit_workload(tmp_path / "demo.yaml", speed(factor))
+    assert 4 * each < 150, "two and a half minutes"
+    jobs = read_workload(tmp_path / "demo.yaml").jobs
+    work = [j.profile.work / factor for j in jobs]
+    assert work == pytest.approx([19 / 23 * w for w in (8, 5.5, 2.5, 3, 4)], rel=0.02)
+
+
+def test_on_a_machine_that_others_use_the_jobs_are_smaller(tmp_path):
+    assert fit_workload(tmp_path / "demo.yaml", speed(1.0, share=0.9)) == pytest.approx(22 / 0.9)
+    assert fit_workload(tmp_path / "demo.yaml", speed(1.0, share=0.25)) == 35
+    jobs = read_workload(tmp_path / "demo.yaml").jobs
+    total = sum(j.profile.work for j in jobs)
+    assert (total + 3) / 0.25 == pytest.approx(35, rel=0.02)
+
+
+def speed(factor, share=1.0):
+    return Speed({name: factor * rate for name, rate in UPDATES_PER_SECOND.items()}, share)
+
+
+def test_the_speed_of_each_training_is_measured():
+    found = probe(0.01)
+    assert found.updates.keys() == UPDATES_PER_SECOND.keys()
+    assert all(rate > 0 for rate in found.updates.values())
+    assert 0 < found.share <= 1
+
+
+def test_the_time_left_follows_the_runs_that_have_ended():
+    progress = Progress(runs=4, each=30.0)
+    progress.next()
+    assert "run 1 of 4, about 2:00 left" in progress.show(0.0)
+    progress.show(50.0)
+    assert progress.left == 90, "longer than expected"
+    progress.next()
+    assert progress.show(0.0) == "█████···············  run 2 of 4, about 2:30 left"

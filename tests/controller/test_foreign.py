@@ -75,6 +75,15 @@ def test_a_foreign_replica_is_released_and_never_stopped(controller):
     assert controller.jobs["x"].phase is Phase.STOPPING
 
 
+def test_replicas_report_when_the_foreign_load_of_their_node_changes(controller):
+    adopt(controller)
+    run(controller, ReplicaRunning(X, 1))
+    controller.take_news(0.0)
+    run(controller, NodeChanged(node("a", cpu=2.0, foreign=1.3)))
+    news = controller.take_news(0.0)
+    assert (list(news.nodes), list(news.disturbed)) == (["a"], ["a"])
+
+
 def test_a_notice_is_part_of_the_next_report(controller):
     adopt(controller)
     run(controller, ReplicaRunning(X, 1))

@@ -5,6 +5,7 @@ from math import inf
 import numpy as np
 import pytest
 
+from headway.core.estimate.cpu_demand import measured_demand
 from headway.core.estimate.curve_fit import fit
 from headway.core.estimate.job_size import (
     Known,
@@ -17,43 +18,48 @@ from headway.core.estimate.job_size import (
 )
 from headway.core.fairness.reference import ReferenceJob, advance, fair_rates, set_guarantees
 from headway.core.model.job import Estimate, Expected, JobSpec
-from headway.core.model.report import EMPTY, Report, Usage, extend
+from headway.core.model.report import EMPTY, Progress, Report, Usage, extend
 from making import heard
 
 TOLD = JobSpec(expected=Expected(work=Estimate(value=100.0, error=0.5)))
 
 
+def after(work, step=None):
+    """The progress of a job that was never interrupted."""
+    return Progress(done=work, step=step, work=work, steps=step or 0.0, begin=step or 0.0)
+
+
 def test_declared_steps_and_their_cost_give_the_size():
     spec = JobSpec(total_steps=1000)
-    assert from_steps(spec, 25.0, 250).value == pytest.approx(100.0)
-    assert from_steps(spec, 25.0, 250).error < 0.05
-    assert from_steps(spec, 0.5, 5) is None, "too early to tell what a step costs"
-    assert from_steps(spec, 5.0, None) is None
-    assert from_steps(JobSpec(), 5.0, 50) is None
+    assert from_steps(spec, after(25.0, 250)).value == pytest.approx(100.0)
+    assert from_steps(spec, after(25.0, 250)).error < 0.05
+    assert from_steps(spec, after(0.5, 5)) is None, "too early to tell what a step costs"
+    assert from_steps(spec, after(5.0)) is None
+    assert from_steps(JobSpec(), after(5.0, 50)) is None
 
 
 def test_the_surest_estimate_is_taken():
     spec = JobSpec(expected=TOLD.expected, total_steps=1000)
-    assert estimate_size(spec, 40.0, 200, None, 1.0).size == pytest.approx(200.0, rel=0.01)
-    assert estimate_size(TOLD, 0.0, None, None, 1.0).error == 0.5
-    assert estimate_size(TOLD, 0.0, None, Known(work=80, least=80, most=80), 1.0).error == 0.1
+    assert estimate_size(spec, after(40.0, 200), None, 1.0).size == pytest.approx(200.0, rel=0.01)
+    assert estimate_size(TOLD, after(0.0), None, 1.0).error == 0.5
+    assert estimate_size(TOLD, after(0.0), Known(work=80, least=80, most=80), 1.0).error == 0.1
 
 
 def test_on_a_node_of_double_speed_it_is_half_as_much():
     exact = JobSpec(expected=Expected(work=Estimate(value=100.0)))
-    assert estimate_size(exact, 50.0, None, None, 2.0) == SizeEstimate(
+    assert estimate_size(exact, after(50.0), None, 2.0) == SizeEstimate(
         attained=25.0, size=50.0, least=50.0, error=0.0
     )
 
 
 def test_who_is_past_what_it_could_be_is_of_unknown_size():
-    found = estimate_size(TOLD, 160.0, None, None, 1.0)
+    found = estimate_size(TOLD, after(160.0), None, 1.0)
     assert (found.size, found.error) == (inf, inf)
-    assert estimate_size(JobSpec(), 5.0, None, None, 1.0).size == inf
+    assert estimate_size(JobSpec(), after(5.0), None, 1.0).size == inf
 
 
 def test_the_expected_size_grows_with_what_has_been_done():
-    sizes = [estimate_size(TOLD, done, None, None, 1.0).size for done in (0.0, 80.0, 120.0, 149.0)]
+    sizes = [estimate_size(TOLD, after(done), None, 1.0).size for done in (0.0, 80.0, 120.0, 149.0)]
     assert sizes == sorted(sizes)
     assert sizes[0] == pytest.approx(102.8, abs=0.1)
     assert 149 < sizes[-1] < 150
@@ -148,14 +154,18 @@ def test_the_reference_world_shares_fairly_and_promises_its_ends():
     assert fair_rates(jobs, 1.0) == {"x": 1.0, "y": 0.0}
 
 
-def test_who_is_unsure_goes_on_in_the_reference_world_and_is_due_at_its_least():
+def test_an_uncertain_job_is_due_at_its_least_as_if_unknown_jobs_ended_now():
     jobs = {
         "x": ReferenceJob(demand=1.0, size=50.0, least=40.0),
         "y": ReferenceJob(demand=1.0),
     }
     set_guarantees(jobs, 1.0, 0.0)
-    assert (jobs["x"].due, jobs["y"].due) == (80.0, inf)
+    assert (jobs["x"].due, jobs["y"].due) == (40.0, inf)
     advance(jobs, 1.0, 200.0)
     assert jobs["x"].done == 100.0
     set_guarantees(jobs, 1.0, 200.0)
     assert jobs["x"].due == 200.0 or jobs["x"].due == inf
+
+
+def test_a_replica_that_used_nothing_shows_nothing_of_its_demand():
+    assert measured_demand(before=1.0, used=0.0, could=0.5, meant=0.5) == (1.0, False)

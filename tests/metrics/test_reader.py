@@ -32,3 +32,20 @@ def test_an_invalid_report_does_not_hide_the_next(tmp_path, line):
     assert (reader.step, found.mean) == (7, 2.0)
     assert 0 < len(found.trouble) <= 200
     assert found.trouble.encode()
+
+
+def printed(folder, text, pattern=None):
+    (folder / "out.log").write_text(text)
+    reader = MetricsReader(folder, pattern=pattern, back=2**20)
+    reader.listen()
+    return reader
+
+
+def test_the_reader_says_where_the_metric_was_found(tmp_path):
+    assert printed(tmp_path, "hello\n").found == ""
+    seen = printed(tmp_path, "hello\n\tEpoch 1/9\x07 loss: 2.0\nEpoch 2/9 loss: 1.0\n")
+    assert seen.found == 'loss in out.log, line "epoch 1/9 loss: 2.0"'
+    own = printed(tmp_path, "R=7 at 20\n", pattern=r"R=(\S+) at (?P<step>\d+)")
+    assert own.found == 'loss in out.log by reports.pattern, line "R=7 at 20"'
+    sdk, _ = read(tmp_path, '{"step": 1, "loss": 2.0}\n')
+    assert sdk.found == "loss in reports.jsonl, by the SDK"

@@ -46,7 +46,8 @@ def test_the_shortest_gets_nearly_all_and_the_others_a_trickle():
     assert found["short"] > 100 * found["long"]
     assert found["long"] >= 0.002 * sum(found.values())
     assert "runs first" in reasons(plan)["short"]
-    assert "behind 1 shorter job; guaranteed to finish within 110 s" in reasons(plan)["long"]
+    waits = "waits for short (about 10 s of CPU left); guaranteed to finish within 110 s"
+    assert reasons(plan)["long"] == waits
     assert memory.reference["short/main-0"].due == pytest.approx(20.0)
     assert plan.look == ("a",)
 
@@ -103,7 +104,7 @@ def look(h, at, *, jobs=(), used=None):
     return assemble(h, Trigger.TICK)
 
 
-def test_who_ended_runs_on_in_the_reference_world_and_who_failed_does_not():
+def test_a_job_that_ended_runs_on_in_the_reference_world_unless_it_failed():
     h = world(sized("x", 100, kind="vae"), sized("y", 30), sized("z", 60))
     policy = Headway()
     _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
@@ -159,6 +160,8 @@ def test_a_replica_of_a_gang_is_a_part_of_its_size():
     unknown, crew = gang_of_two("u", None)
     remember(h, Observation(at=80.0, jobs=(unknown,), replicas=tuple(crew)))
     _, memory = policy.decide(assemble(h, Trigger.STARTED), memory)
+    memory.probes = dict.fromkeys(memory.probes, 0)
+    _, memory = policy.decide(assemble(h, Trigger.TICK), memory)
     assert [b.least for b in memory.estimates.values()] == pytest.approx([40.0 / 1.1] * 2)
 
 
@@ -182,8 +185,10 @@ def test_what_a_job_leaves_unused_shows_what_it_can_use():
     policy = Headway()
     _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
     _, memory = policy.decide(look(h, 10.0, used={"x": 0.2, "y": 0.5}), memory)
-    assert memory.reference["x/main-0"].demand == pytest.approx(0.22)
-    _, memory = policy.decide(look(h, 20.0, used={"x": 0.215, "y": 0.5}), memory)
+    assert memory.reference["x/main-0"].demand == pytest.approx(0.2)
+    assert memory.reference["x/main-0"].done == pytest.approx(2.0)  # it would not have used more
+    assert memory.reference["y/main-0"].done == pytest.approx(8.0)
+    _, memory = policy.decide(look(h, 20.0, used={"x": 0.22, "y": 0.5}), memory)
     assert memory.reference["x/main-0"].demand == pytest.approx(0.33)
 
 
@@ -199,15 +204,36 @@ def test_a_trickle_and_a_glimpse_show_nothing_of_what_a_job_can_use():
     assert memory.reference["x/main-0"].demand == 1.0
 
 
-def test_it_looks_again_soon_while_steps_are_about_to_tell_a_size():
+def test_a_size_that_becomes_known_is_used_once_the_demand_was_seen():
     h = world(job("x", total_steps=100.0), job("y"))
     policy = Headway()
     plan, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
     assert plan.wake_after == pytest.approx(1.0)
     said = Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, step=10.0, usage=Usage(cpu=0.5))
     remember(h, Observation(at=1.0, reports=(said,)))
-    plan, _ = policy.decide(assemble(h, Trigger.TICK), memory)
-    assert plan.wake_after > 1.0
+    plan, memory = policy.decide(assemble(h, Trigger.TICK), memory)
+    assert memory.rates == {"x/main-0": 1.0, "y/main-0": 0.0}  # it shows how much it can use
+    assert plan.wake_after == pytest.approx(1.0)
+    said = Report(replica=ReplicaId("x/main-0"), since=1.0, at=2.0, step=28.0, usage=Usage(cpu=0.9))
+    remember(h, Observation(at=2.0, reports=(said,)))
+    plan, memory = policy.decide(assemble(h, Trigger.TICK), memory)
+    assert memory.estimates["x/main-0"].size == pytest.approx(5.0, rel=0.01)
+    assert memory.probes == {"x/main-0": 0, "y/main-0": 3}
+
+
+def test_a_job_whose_demand_never_shows_is_served_first_three_times_at_most():
+    h = world(job("x", total_steps=100.0), job("y"))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    for i in range(5):
+        said = Report(
+            replica=ReplicaId("x/main-0"), since=i, at=i + 1.0, step=10.0 + i, usage=Usage(cpu=0.3)
+        )
+        remember(h, Observation(at=i + 1.0, reports=(said,)))
+        memory.minimum_cores["x/main-0"] = 0.3  # others went first
+        _, memory = policy.decide(assemble(h, Trigger.TICK), memory)
+    assert memory.probes == {"x/main-0": 0, "y/main-0": 3}
+    assert memory.estimates["x/main-0"].size < 20.0
 
 
 def test_for_quality_the_settled_wait():

@@ -182,7 +182,7 @@ def test_no_policy_allows_a_replica_more_than_its_user_does(policy, lifted):
 def test_a_ceiling_of_the_user_is_a_ceiling_in_the_reference_world_too():
     """Of two on one core, one may use an eighth: the other is promised the rest."""
     few = Task(limit=0.125)
-    told = Expected(work=Estimate(value=70.0))
+    told = Expected(work=Estimate(value=70.0), demand=1.0)
     jobs = [job("x", tasks=(few,), expected=told), job("y", expected=told)]
     s = snapshot(jobs=jobs, replicas=[replica("x", limit=0.125), replica("y")])
     policy = Headway()

@@ -1,6 +1,8 @@
 """Real containers on real engines."""
 
 import json
+import subprocess
+import sys
 from operator import itemgetter
 from time import monotonic, sleep
 
@@ -142,8 +144,28 @@ def test_jobs_run_as_containers_and_leave_nothing_behind(tmp_path, engines):
     assert (run / "report.html").stat().st_size > 5000
     assert (run / "jobs" / "prints" / "main-0" / "out.log").read_text().count("loss") == 20
     assert "no difference" in headway("replay", run, data=tmp_path).stdout
-    told = json.loads(headway("explain", "gru", "--json", data=tmp_path).stdout)
+    told = json.loads(headway("explain", "gru", "--json", data=tmp_path).stdout)["events"]
     assert [e["what"] for e in told][:4] == ["pending", "place on a", "starting", "running"]
+
+
+SPINS = """
+import time
+for i in range(1, 301):
+    end = time.process_time() + 0.02
+    while time.process_time() < end: pass
+    print(f"step {i}/300 loss {1 / i}", flush=True)
+"""
+
+
+def test_a_busy_process_outside_the_engine_is_noticed(tmp_path, engines):
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            done = docker_run(engines[:1], tmp_path, docker_job("x", SPINS), docker_job("y", SPINS))
+        finally:
+            other.kill()
+    (found,) = json.loads(done.stdout)
+    assert 0.1 < found["foreign_cores"] <= found["cores"]
+    assert "cores used by others" in headway("explain", "x", data=tmp_path).stdout
 
 
 BAD = {

@@ -119,6 +119,31 @@ def test_jobs_run_to_their_end_and_leave_nothing_behind(tmp_path, enforcement):
     assert groups(tmp_path) == []
 
 
+SPINS = """
+    import time
+    for step in range(1, 201):
+        end = time.process_time() + 0.02
+        while time.process_time() < end: pass
+        print(f"step {step}/200 loss {1 / step}", flush=True)
+"""
+
+
+def test_a_busy_process_outside_headway_is_noticed(tmp_path, enforcement):
+    del enforcement
+    jobs = [job(name, script(tmp_path, SPINS)) for name in "xy"]
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            done = headway("run", workload(tmp_path, *jobs), "--json", data=tmp_path)
+        finally:
+            other.kill()
+    (found,) = json.loads(done.stdout)
+    assert 0.2 < found["foreign_cores"] <= found["cores"] == len(os.sched_getaffinity(0))
+    told = headway("explain", "x", data=tmp_path).stdout
+    assert f"of {found['cores']:g} cores used by others" in told
+    page = (tmp_path / "runs" / "latest" / "report.html").read_text()
+    assert "cores used by others" in page
+
+
 BAD = {
     "no such command": (["no-such-command-at-all"], "command not found"),
     "exits at once": ("raise SystemExit(3)", "exited with code 3"),

@@ -4,10 +4,13 @@ import pytest
 
 from headway.core.cycle.validate import FINE, Verdict
 from headway.core.model.decision import Applied, Failed, Plan, Refused, SetShare, Started, Suspend
+from headway.core.model.job import Phase
+from headway.core.model.report import Report, Usage
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
 from headway.errors import ConfigError
-from headway.runtime.journal import FORMAT, FileJournal, mend, read
+from headway.runtime.journal import FORMAT, FileJournal, mend, read, reported
+from making import replica
 
 SHARE = SetShare(replica=ReplicaId("x/main-0"), limit=0.5)
 PLAN, VERDICT = Plan(decisions=(SHARE,)), Verdict(accepted=(SHARE,))
@@ -142,3 +145,21 @@ def test_a_journal_says_its_format_once_a_file(tmp_path):
         mend(path)
     assert path.read_text().count('"format"') == 1
     assert path.read_text().startswith(f'{{"format":{FORMAT},"cycle":1,')
+
+
+def test_the_cpu_that_a_process_has_reported_is_read_back():
+    x, y = ReplicaId("x/main-0"), ReplicaId("y/main-0")
+
+    def line(*reports, replicas=()):
+        return {"seen": Observation(at=0.0, reports=reports, replicas=replicas)}
+
+    def report(name, since, at, **more):
+        more.setdefault("usage", Usage(cpu=0.5))
+        return Report(replica=name, since=since, at=at, **more)
+
+    lines = [line(report(x, 0.0, 10.0), report(y, 0.0, 10.0)), line(report(x, 10.0, 20.0))]
+    assert reported(lines) == {x: (20.0, 10.0), y: (10.0, 5.0)}
+    lines.append(line(report(x, 24.0, 30.0, restarted=True), report(y, 10.0, 11.0, usage=None)))
+    assert reported(lines) == {x: (30.0, 3.0), y: (11.0, 5.0)}
+    lines.append(line(replicas=(replica("x", phase=Phase.MIGRATING), replica("y"))))
+    assert reported(lines) == {y: (11.0, 5.0)}

@@ -104,7 +104,7 @@ def node_of(folder):
 
 
 def told(job):
-    return [event["what"] for event in json.loads(call("explain", job, "--json").stdout)]
+    return [event["what"] for event in json.loads(call("explain", job, "--json").stdout)["events"]]
 
 
 def test_who_asks_where_nobody_is_hears_so(run):

@@ -31,7 +31,7 @@ def beside(tmp_path):
 def test_a_manifest_of_a_cluster_runs_locally_and_in_the_simulator(beside):
     tolerant = changed("spec.tasks.0.tolerations", [{"operator": "Exists"}])
     workload, path = beside(tolerant | {"metadata": {"name": "x", "namespace": "team-a"}})
-    (job,) = to_jobs(workload, path, peaks={})
+    (job,) = to_jobs(workload, path)
     assert job.commands["worker"].argv == ("python", "train.py")
     assert len(to_scenario(workload, path=path).jobs) == 1
 
@@ -51,8 +51,8 @@ def test_an_unsupported_field_is_refused_by_name(beside, where, to, simulated):
     workload, path = beside(changed(where, to))
     named = where.removeprefix("spec.").replace("tasks.0", r"tasks\[0\]")
     with pytest.raises(ConfigError, match=f"'mine' uses {named}, which this platform"):
-        to_jobs(workload, path, peaks={})
-    assert to_jobs(workload, path, peaks={}, supported=ALL_FEATURES)
+        to_jobs(workload, path)
+    assert to_jobs(workload, path, supported=ALL_FEATURES)
     if simulated:
         assert to_scenario(workload, path=path)
     else:
@@ -62,16 +62,16 @@ def test_an_unsupported_field_is_refused_by_name(beside, where, to, simulated):
 
 def test_all_unsupported_fields_are_named_at_once(beside):
     with pytest.raises(ConfigError) as found:
-        to_jobs(*beside(WHOLE), peaks={})
+        to_jobs(*beside(WHOLE))
     assert all(name in found.value.message for name in ALL_FEATURES)
 
 
 def test_an_empty_field_is_not_refused(beside):
-    assert to_jobs(*beside(changed("spec.tasks.0.mounts", [], JOB)), peaks={})
+    assert to_jobs(*beside(changed("spec.tasks.0.mounts", [], JOB)))
 
 
 def test_the_deadline_and_the_time_to_live_become_times_of_the_job(beside):
-    (job,) = to_jobs(*beside(WHOLE), peaks={}, supported=ALL_FEATURES)
+    (job,) = to_jobs(*beside(WHOLE), supported=ALL_FEATURES)
     assert (job.time_limit, job.ttl) == (7200.0, 600.0)
-    (job,) = to_jobs(*beside(JOB), peaks={})
+    (job,) = to_jobs(*beside(JOB))
     assert (job.time_limit, job.ttl) == (None, None)

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 from headway.backend.base import Platform
@@ -32,6 +33,9 @@ class Watched:
     """Usage at the last report."""
     known: bool = True
     """Whether its platform can say what it uses."""
+    restarted: bool = True
+    """Whether its first report is due: it may have begun at any step, and its CPU until then
+    includes its start."""
 
 
 @dataclass(slots=True)
@@ -76,6 +80,16 @@ class Monitor:
             return MetricsReader(folder, back=back)
         return MetricsReader(folder, job.metric, job.pattern, job.log, back=back)
 
+    def continue_reports(self, reported: Mapping[ReplicaId, tuple[Seconds, CoreSeconds]]) -> None:
+        """Continue the reports of an earlier process, so that what replicas did in between is
+        reported. `reported`: when each replica reported last, and the CPU it had reported by then.
+        """
+        for w in self.replicas.values():
+            at, cpu = reported.get(w.id, (w.since, inf))
+            if cpu <= w.last.cpu:  # otherwise that was another attempt
+                w.reported_at, w.reported = at, replace(w.last, cpu=cpu)
+                w.restarted = False
+
     def close(self, replica: ReplicaId, attempt: int) -> None:
         """It has exited: read what it reported and used last."""
         w = self.replicas.get(replica)
@@ -107,6 +121,7 @@ class Monitor:
             return None
         w.reported, w.reported_at = after, now
         heard, elapsed = w.reader.report(), now - since
+        restarted, w.restarted = w.restarted, False
         periods = after.periods - before.periods
         return Report(
             replica=w.id,
@@ -122,4 +137,5 @@ class Monitor:
                 throttled=(after.throttled - before.throttled) / periods if periods > 0 else 0.0,
             ),
             trouble=heard.trouble or notice,
+            restarted=restarted,
         )

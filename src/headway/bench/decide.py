@@ -62,8 +62,8 @@ def _decision_ms(jobs: int, most: int = 1000) -> float:
     """Median over decisions while at least 80 % of the jobs run."""
     timed = TimedPolicy(Headway(), counts=lambda snapshot: len(snapshot.running) >= 0.8 * jobs)
     for seed in range(8):
-        row = Row(name="", jobs=jobs, mean=1, makespan=1, worst=1)
-        simulate(to_scenario(workload(row), seed=seed), Chain(Spread(), PerNode(timed)))
+        row = Row(name="", mean=1, worst=1)
+        simulate(to_scenario(workload(row, jobs), seed=seed), Chain(Spread(), PerNode(timed)))
         if len(timed.took) >= most:
             break
     return median(timed.took[:most])

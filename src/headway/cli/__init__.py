@@ -12,6 +12,7 @@ from headway.cli import (
     calibrate,
     demo,
     explain,
+    forget,
     kubernetes,
     operator,
     policies,
@@ -50,7 +51,7 @@ def _root(
 for command in (
     demo.demo, run.run, run.adopt, operator.operator, ask.move, ask.pause, ask.resume,
     explain.explain, explain.report, explain.replay, simulate.simulate, calibrate.calibrate,
-    policies.policies, bench.bench, reproduce.reproduce,
+    policies.policies, forget.forget, bench.bench, reproduce.reproduce,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(workload.app, name="workload")

@@ -16,6 +16,13 @@ def bench(
             show_default=False,
         ),
     ] = None,
+    draw: Annotated[
+        str,
+        typer.Option(
+            help="For `promises` and `gangs`: draw 40 seeds from this text, such as a commit.",
+            show_default=False,
+        ),
+    ] = "",
     html: Annotated[Path | None, typer.Option(help="Write a page with charts.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per benchmark.")] = False,
 ) -> None:
@@ -27,21 +34,23 @@ def bench(
 
         headway bench sim
 
+        headway bench promises --draw "$(git rev-parse HEAD)"
+
         headway bench traces FOLDER
     """
-    from headway.bench.suite import BENCHES, TRACES, run
+    from headway.bench.suite import BENCHES, SIMULATED, TRACES, run
     from headway.cli.output import print_json, progress_bar, show_bench
     from headway.errors import UnknownName
 
-    known = [*BENCHES, TRACES] if traces or name == TRACES else list(BENCHES)
+    known = [*BENCHES, *SIMULATED, *([TRACES] if traces or name == TRACES else [])]
     if name != "all" and name not in known:
-        raise UnknownName("benchmark", name, [*BENCHES, TRACES, "all"])
+        raise UnknownName("benchmark", name, [*BENCHES, *SIMULATED, TRACES, "all"])
     chosen = known if name == "all" else [name]
     results, charts = [], []
     with progress_bar("measuring", quiet=as_json) as progress:
         for done, each in enumerate(chosen):
             progress(done, len(chosen))
-            found, chart = run(each, traces)
+            found, chart = run(each, traces, draw)
             results.append(found)
             charts.append(chart)
     if html:

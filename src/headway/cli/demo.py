@@ -1,11 +1,14 @@
 """`headway demo`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headway.cli.options import Data
+
+if TYPE_CHECKING:
+    from headway.runtime.run import Run
 
 
 def demo(
@@ -22,28 +25,50 @@ def demo(
 ) -> None:
     """Train five small models on this machine, alternating between fair sharing and Headway.
 
-    Runs real processes for two to three minutes; needs no container, no GPU and no privileges.
-    Prints a summary and writes a page with loss curves, CPU shares over time and a Gantt chart.
+    Measures for two seconds how fast this machine trains, and sizes the jobs so that a run takes
+    about half a minute. Runs real processes; needs no container, no GPU and no privileges. Prints a
+    summary and writes a page with loss curves, CPU shares over time and a Gantt chart.
 
         headway demo --html demo.html
     """
     from headway.cli.display import Display
     from headway.cli.output import print_json, show_results
-    from headway.demo import alternate, demo_workload, describe, write_demo
+    from headway.demo import (
+        MOST,
+        Progress,
+        alternate,
+        compare,
+        describe,
+        fit_workload,
+        measure_speed,
+        write_demo,
+    )
     from headway.runtime.result import to_json
     from headway.runtime.run_directory import data_folder
 
-    where, workload = data_folder(data), demo_workload()
+    where = data_folder(data)
+    workload = where / "demo.yaml"
+    each = fit_workload(workload, measure_speed())
+    progress = Progress(runs=2 * pairs, each=each)
     if not as_json:
-        typer.echo(f"{2 * pairs} runs of five training jobs on one core, about 40 s each", err=True)
-    results, folders = alternate(
-        workload, ["fair", policy], pairs, where, lambda run: Display(run, quiet=as_json)
-    )
+        about = f"{2 * pairs} runs of five training jobs on one core, about {each:.0f} s each"
+        typer.echo(about, err=True)
+
+    def watch(run: "Run") -> Display:
+        progress.next()
+        return Display(run, quiet=as_json, above=progress.show)
+
+    results, folders = alternate(workload, ["fair", policy], pairs, where, watch, most=pairs * MOST)
+    if len(results[0]) < pairs:
+        slow = "the machine is slower than measured at the start"
+        typer.echo(f"ended after {len(results[0])} of {pairs} pairs of runs: {slow}", err=True)
     page = html or where / "demo.html"
     write_demo(page, results, folders, workload)
+    found = compare(results)
     if as_json:
-        print_json([to_json(r) for r in results])
+        about_noise = {"runs": len(results[0]), "noise": found.noise}
+        print_json([{**to_json([r]), **about_noise} for r in found.typical])
         return
-    show_results(results)
-    typer.echo(describe(results))
+    show_results([[r] for r in found.typical], found.margin)
+    typer.echo(describe(found))
     typer.echo(f"report: {page}")

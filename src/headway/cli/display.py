@@ -4,15 +4,18 @@ Without rich: a table of rich costs 20 ms, and Headway may use 10 ms per second 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Self
 
+from headway.cli.facts import NOTHING_FOUND, eta, note, steps
 from headway.controller.records import JobRecord
 from headway.core.estimate.category import Category
 from headway.core.estimate.progress import progress
 from headway.core.model.job import Job, Phase
-from headway.core.model.units import ReplicaId, Seconds
+from headway.core.model.units import JobId, ReplicaId, Seconds
+from headway.runtime.foreign_use import describe_foreign
+from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
 from headway.runtime.run import Run
 from headway.runtime.usage_sampler import Now, UsageSampler
 
@@ -23,6 +26,8 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 INTERVAL: Seconds = 10.0
 """Interval over which growth is judged for the display."""
 GROWING = 0.05
+EXPLAINED = 50
+"""Number of replicas up to which the display explains each share."""
 COLUMNS = ("job", "", "category", "share", "cores", "memory", "step", "loss", "", "ETA")
 RIGHT = (3, 4, 5, 6, 7, 9)
 """Columns of numbers."""
@@ -35,19 +40,35 @@ COLOURS = {
 class Display:
     """Rows on a terminal; on anything else, a line when something ends."""
 
-    def __init__(self, run: Run, *, quiet: bool = False) -> None:
-        self.run, self.quiet = run, quiet
+    def __init__(
+        self,
+        run: Run,
+        *,
+        quiet: bool = False,
+        patience: Seconds = 20.0,
+        above: Callable[[Seconds], str] = lambda now: "",
+    ) -> None:
+        """`patience`: how long a job may run without a metric before this is reported. `above`: a
+        line to show above the rows.
+        """
+        self.run, self.quiet, self.patience, self._above = run, quiet, patience, above
         self._live = sys.stderr.isatty() and not quiet
+        self._began = run.folder.about.get("began")
         self._drawn = 0
         self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._categories: dict[ReplicaId, tuple[MetricHistory, str]] = {}
         """The category of each replica, and the metric history that it was computed from."""
+        self._reasons: tuple[Seconds, dict[ReplicaId, str]] = (-1.0, {})
+        """The reasons of the shares, and the cycle that they are from."""
 
     def __enter__(self) -> Self:
         run = self.run
         _, how = run.backend.platform.enforcement
         jobs = len(run.backend.controller.jobs)
         self._say(f"run {run.folder.id}: {jobs} jobs under {run.policy}, shares by {how}")
+        if not self._live and (above := self._above(0.0)):
+            self._say(above)
         if run.factor < 1:
             part = f"every node is scaled to {run.factor:.2g} of it"
             self._say(f"the workload requests more CPU than this machine has: {part}")
@@ -58,20 +79,35 @@ class Display:
         self._tell_ends()
 
     def show(self, meter: UsageSampler, now: Seconds) -> None:
+        above = self._above(now)
         if not self._live:
             self._tell_ends()
+            self._tell_quiet(now)
             return
         width, height = get_terminal_size()
-        rows = [COLUMNS, *self._rows(meter, now)]
+        facts = self._facts(meter, now)
+        rows = [COLUMNS, *self._rows(meter, now, facts)]
         jobs = self.run.backend.controller.jobs.values()
         done = sum(j.phase.ended for j in jobs)
-        lines = [f"{now:.0f} s · {done} of {len(jobs)} done", *laid_out(rows, width - 1)]
+        head = f"{now:.0f} s · {done} of {len(jobs)} done{self._foreign()}"
+        if later := sum(not j.arrived for j in jobs):
+            head += f", {later} not submitted yet"
+        lines = [head, *laid_out(rows, width - 1)]
+        if 2 * len(rows) <= height - 1:
+            notes = ["", *(self._note(row[0], facts.get(JobId(row[0])), now) for row in rows[1:])]
+            lines = [head, *_interleaved(lines[1:], notes, width - 1)]
+        lines = [*[above] * bool(above), *lines]
         if len(lines) > height - 1:
             lines = [*lines[: height - 2], f"and {len(lines) - height + 2} more"]
         self._wipe()
         sys.stderr.write("\n".join(lines) + "\n")
         sys.stderr.flush()
         self._drawn = len(lines)
+
+    def _foreign(self) -> str:
+        nodes = self.run.backend.controller.nodes.values()
+        used = sum(n.foreign for n in nodes)
+        return f" · {describe_foreign(used, self.run.cores)}" if used else ""
 
     def _wipe(self) -> None:
         if self._drawn:
@@ -90,13 +126,46 @@ class Display:
                 why = f": {job.reason}" if job.reason else ""
                 self._say(f"{job.id} {job.outcome} after {took:.1f} s{why}")
 
-    def _rows(self, meter: UsageSampler, now: Seconds) -> list[Sequence[str]]:
+    def _facts(self, meter: UsageSampler, now: Seconds) -> dict[JobId, JobFacts]:
+        loop = self.run.loop
+        if loop.state.at != self._reasons[0]:
+            few = len(loop.state.replicas) <= EXPLAINED
+            found = share_reasons(loop.state, loop.policy, loop.memory) if few else {}
+            self._reasons = (loop.state.at, found)
+        seen = Samples(at=now, now=meter.now)
+        return job_facts(loop.state, loop.policy, loop.memory, seen, self._reasons[1])
+
+    def _note(self, job: str, facts: JobFacts | None, now: Seconds) -> str:
+        if job in self._quiet(now):
+            return NOTHING_FOUND
+        return note(facts, self._began) if facts else ""
+
+    def _quiet(self, now: Seconds) -> set[JobId]:
+        """The jobs that run for a while, and in whose output no metric was found."""
+        running = self.run.backend.monitor.replicas.values()
+        quiet = [w for w in running if now - w.since >= self.patience and not w.reader.spoke]
+        heard = {w.id.job for w in running if w.reader.spoke}
+        return {w.id.job for w in quiet} - heard
+
+    def _tell_quiet(self, now: Seconds) -> None:
+        for job in sorted(self._quiet(now) - self._warned):
+            self._warned.add(job)
+            self._say(f"{job}: {NOTHING_FOUND}")
+
+    def _rows(
+        self, meter: UsageSampler, now: Seconds, facts: dict[JobId, JobFacts]
+    ) -> list[Sequence[str]]:
         jobs = [j for j in self.run.backend.controller.jobs.values() if j.arrived]
         total = sum(r.weight for j in jobs for r in j.replicas.values())
-        return [self._row(j, meter, now, total) for j in jobs]
+        return [self._row(j, meter, now, total, facts.get(j.id)) for j in jobs]
 
     def _row(
-        self, work: JobRecord, meter: UsageSampler, now: Seconds, total: float
+        self,
+        work: JobRecord,
+        meter: UsageSampler,
+        now: Seconds,
+        total: float,
+        facts: JobFacts | None,
     ) -> Sequence[str]:
         if not work.replicas:
             return (work.id, work.phase, work.reason[:60])
@@ -111,10 +180,10 @@ class Display:
             share,
             f"{seen.cpu:.2f}{' throttled' if seen.throttled > 0.5 else ''}",
             f"{seen.memory / 2**20:.0f} MiB",
-            _steps(seen, work.spec.total_steps),
+            steps(seen.step, work.spec.total_steps),
             "" if seen.value is None else f"{seen.value:.4g}",
             sparkline(meter.said.get(m.id, [])),
-            _eta(job, seen),
+            eta(facts),
         )
 
     def _category(self, replica: ReplicaId, now: Seconds, job: Job | None) -> str:
@@ -154,17 +223,12 @@ def _coloured(line: str, at: int, length: int, colour: str) -> str:
     return f"{line[:at]}\x1b[{colour}m{line[at : at + length]}\x1b[0m{line[at + length :]}"
 
 
-def _steps(seen: Now, total: float | None) -> str:
-    if seen.step is None:
-        return ""
-    return f"{seen.step:g}/{total:g}" if total else f"{seen.step:g}"
-
-
-def _eta(job: Job | None, seen: Now) -> str:
-    """Remaining time at the present rate."""
-    if job is None or job.remaining is None or seen.cpu < 0.01:
-        return ""
-    return f"{job.remaining.value / seen.cpu:.0f} s"
+def _interleaved(lines: Sequence[str], notes: Sequence[str], width: int) -> list[str]:
+    """Lines with a dim note below each."""
+    both = zip(lines, notes, strict=True)
+    return [
+        x for line, n in both for x in (line, *([f"\x1b[2m   {n[: width - 3]}\x1b[0m"] * bool(n)))
+    ]
 
 
 def sparkline(values: Sequence[float], width: int = 16) -> str:

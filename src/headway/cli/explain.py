@@ -1,6 +1,5 @@
 """`headway explain`, `report` and `replay`: what happened in a run."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -12,21 +11,28 @@ def explain(
     job: Annotated[str, typer.Argument(help="The job's name.", show_default=False)],
     run: RunName = "latest",
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One object per event.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One object: what is `known`, and the `events`.")
+    ] = False,
 ) -> None:
-    """List the events of JOB: its phases, the decisions about it, and the reason of each.
+    """Show what is known of JOB: its metric, progress, size, guarantee, ETA and the reason of its
+    present share. Then list its events: phases, and decisions with their reasons.
 
-    headway explain vae --run latest
+    RUN can also be the journal of a simulation.
+
+        headway explain vae --run latest
+        headway simulate w.yaml --journal j.jsonl && headway explain vae --run j.jsonl
     """
     from headway.cli.output import print_json, show_story
-    from headway.report.explain import job_events
-    from headway.runtime.run_directory import RunDirectory, data_folder
+    from headway.report.explain import explain_job
+    from headway.runtime.replay import find_journal
+    from headway.runtime.run_directory import data_folder
 
-    events = job_events(RunDirectory.find(data_folder(data), run), job)
+    found = explain_job(find_journal(run, data_folder(data)), job)
     if as_json:
-        print_json([asdict(event) for event in events])
+        print_json(found.plain())
     else:
-        show_story(events)
+        show_story(found)
 
 
 def report(

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from headway.core.model.decision import Decision
     from headway.papers.render.tables import Table as Content
     from headway.papers.runner import Reproduction
-    from headway.report.explain import Event
+    from headway.report.explain import Explanation
     from headway.runtime.replay import Difference
 
 SHOWN = 20
 """Differences of a replay that are printed in full."""
 DELAY = 2.0
 """Seconds after which a progress bar appears."""
+LITTLE = 0.05
+"""Cores; a smaller foreign load is not mentioned."""
 WIDE = 120
 """Columns of the terminal that complete tables of reproductions need; a narrower one omits optional
 columns."""
@@ -64,8 +66,10 @@ def plain_table(*columns: str, gap: int = 2, **options: Any) -> Table:
     return table
 
 
-def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
-    """Print one row per policy; with several seeds each figure is mean ± standard deviation."""
+def show_results(by_policy: Sequence[Sequence[Result]], band: str = "1 % + 1 s") -> None:
+    """Print one row per policy; with several seeds each figure is mean ± standard deviation.
+    `band`: by how much a faster job is faster.
+    """
     seeds, jobs = len(by_policy[0]), by_policy[0][0].jobs
     columns = ["mean", "", "p95", "makespan", "", "faster", "slower", "worst", "moves"]
     shown = list(range(len(columns) - 1))
@@ -84,9 +88,12 @@ def show_results(by_policy: Sequence[Sequence[Result]]) -> None:
     seeded = f", {many(seeds, 'seed')}" if by_policy[0][0].backend == "sim" else ""
     console.print(f"{many(jobs, 'job')}{seeded}; times in seconds", highlight=False)
     console.print(table)
+    foreign = fmean(r.foreign_cores for results in by_policy for r in results)
+    if foreign > LITTLE:
+        console.print(f"other processes used {foreign:.1f} cores on average", highlight=False)
     for line in _gpu_lines(by_policy):
         console.print(line, highlight=False)
-    console.print(_legend(by_policy), style="dim", highlight=False)
+    console.print(_legend(by_policy, band), style="dim", highlight=False)
     lost = [columns[i] for i in shown if i not in kept and columns[i]]
     if lost:
         hidden = f"Columns that do not fit: {', '.join(lost)}. Use a wider terminal or --json."
@@ -175,13 +182,13 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
     ]
 
 
-def _legend(by_policy: Sequence[Sequence[Result]]) -> str:
+def _legend(by_policy: Sequence[Sequence[Result]], band: str) -> str:
     first = by_policy[0][0].policy
     mean = "mean, p95: completion times (finish - submission)"
     if len(by_policy) == 1:
         return mean
     return (
-        f"{mean}. faster, slower: jobs that finish more than 1 % + 1 s earlier or later than "
+        f"{mean}. faster, slower: jobs that finish more than {band} earlier or later than "
         f"under {first}. worst: worst slowdown of any job against {first}."
     )
 
@@ -196,13 +203,31 @@ def _line(text: str) -> None:
     Console().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
-def show_story(events: Sequence["Event"]) -> None:
+def show_story(found: "Explanation") -> None:
+    """Print what is known of a job, then its events."""
+    from headway.cli.facts import facts_lines, moment, with_clock
+
+    console, began = Console(), found.began
+    facts, ended = found.facts, found.ended
+    if facts:
+        then = f"; before that, at {facts.at_s:.1f} s" if ended else ""
+        at, phase = (ended.at_s, ended.what) if ended else (facts.at_s, facts.phase)
+        clock = f" ({moment(at, began)})" if began is not None else ""
+        _line(f"{found.job}: {phase} at {at:.1f} s{clock}{then}")
+        known = plain_table("", no_wrap=True)
+        known.add_column("", overflow="fold")
+        known.show_header = False
+        for label, text in facts_lines(facts, began):
+            known.add_row(f"  {label}", escape(text))
+        console.print(known, highlight=False)
+        console.print()
     table = plain_table("time", justify="right", no_wrap=True)
     table.add_column("event", no_wrap=True)
     table.add_column("reason", overflow="fold")
-    for event in events:
-        table.add_row(f"{event.at_s:.1f} s", escape(event.what), escape(event.why))
-    Console().print(table)
+    for event in found.events:
+        why = with_clock(event.why, event.at_s, began)
+        table.add_row(f"{event.at_s:.1f} s", escape(event.what), escape(why))
+    console.print(table)
 
 
 def show_differences(cycles: int, found: Sequence["Difference"], policy: str) -> None:
@@ -288,6 +313,8 @@ def show_measured(found: "Sequence[Measurement]") -> None:
     console = Console()
     console.print(table)
     console.print("work: core-seconds; demand: cores", style="dim", highlight=False)
+    for remark in filter(None, (one.remark() for one in found)):
+        console.print(remark, highlight=False)
 
 
 def show_reproductions(found: Sequence["Reproduction"]) -> None:

@@ -248,7 +248,7 @@ class Controller:
     def _node_changed(self, node: Node, now: Seconds) -> Commands:
         """Gangs that were about to start on a lost node return to the queue."""
         self.nodes[node.id] = node
-        self.news.nodes[node.id] = None
+        self.news.nodes[node.id] = self.news.disturbed[node.id] = None
         self.news.triggers.append(Trigger.NODE)
         commands: Commands = []
         for job in self.jobs.values() if not node.up else ():

@@ -79,6 +79,8 @@ class LogParser:
         self._ends = _ENDS.lower() if pattern is None else _ENDS
         self._progress = _Progress()
         self._rest = b""
+        self.example = ""
+        """The first line that had a value."""
 
     def feed(self, data: bytes) -> list[ParsedMetric]:
         *lines, rest = (self._rest + data.translate(self._ends)).split(b"\n")
@@ -98,6 +100,7 @@ class LogParser:
             self._progress.note(text)
             return None
         step, total = self._progress.reach(text)
+        self.example = self.example or text.strip()
         return ParsedMetric(step, value, total)
 
     def _parse_pattern(self, line: bytes) -> ParsedMetric | None:
@@ -109,6 +112,7 @@ class LogParser:
             self._progress.note(text.lower())
             return None
         step, total = self._progress.reach(text.lower())
+        self.example = self.example or text.strip()
         if "step" in groups:
             step, total = _float(groups["step"]), None
         return ParsedMetric(step, value, _float(groups.get("total")) or total)

@@ -21,6 +21,8 @@ MAX_READ = 256 * 2**10
 """Bytes that one read parses at most."""
 MAX_MESSAGE = 200
 """Characters of a message from a job."""
+MAX_EXAMPLE = 60
+"""Characters of a line that is shown as an example."""
 
 
 class Tail:
@@ -132,6 +134,18 @@ class MetricsReader:
     @property
     def flooded(self) -> bool:
         return self._out.flooded
+
+    @property
+    def found(self) -> str:
+        """Where the metric was found; empty: nowhere yet."""
+        if self._sdk:
+            return f"{self.metric} in reports.jsonl, by the SDK"
+        if not self._parser.example:
+            return ""
+        by = " by reports.pattern" if self.pattern else ""
+        words = " ".join(self._parser.example.split())
+        line = "".join(c for c in words if c.isprintable())[:MAX_EXAMPLE]
+        return f'{self.metric} in {self.log.name if self.log else "out.log"}{by}, line "{line}"'
 
     def report(self) -> Heard:
         """Return the metrics since the last call."""

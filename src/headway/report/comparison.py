@@ -43,11 +43,14 @@ def write_report(
 
 
 def summary_sections(
-    results: Sequence[Sequence[Result]], shown: Sequence[Result], repeats: str = "seeds"
+    results: Sequence[Sequence[Result]], shown: Sequence[Result], notes: str = ""
 ) -> list[Section]:
-    """Figures of all results, and completion times of one result for each policy."""
+    """Figures of all results, and completion times of one result for each policy. `notes`: on the
+    figures, instead of the usual ones.
+    """
+    text = notes or figure_notes(results)
     return [
-        Section(title="Figures", body=figure_table(results), text=figure_notes(results, repeats)),
+        Section(title="Figures", body=figure_table(results), text=text),
         Section(title="Completion time of each job", body=completion_chart(shown)),
     ]
 
@@ -88,8 +91,8 @@ def _mean(results: Sequence[Result], name: str) -> float:
     return found["mean"] if found else 0.0
 
 
-def figure_notes(results: Sequence[Sequence[Result]], repeats: str = "seeds") -> str:
-    """What the columns of `figure_table` mean."""
+def figure_notes(results: Sequence[Sequence[Result]], band: str = "1 % and one second") -> str:
+    """What the columns of `figure_table` mean. `band`: by how much a faster job is faster."""
     count = len(results[0])
     notes = (
         "Mean, median, p95: completion times of the jobs (finish minus submission), in seconds. "
@@ -97,8 +100,8 @@ def figure_notes(results: Sequence[Sequence[Result]], repeats: str = "seeds") ->
     )
     if len(results) > 1:
         first = results[0][0].policy
-        notes += f" Faster, slower: jobs, by more than 1 % and one second, relative to {first}."
-    return notes + (f" Means over {count} {repeats}." if count > 1 else "")
+        notes += f" Faster, slower: jobs, by more than {band}, relative to {first}."
+    return notes + (f" Means over {count} seeds." if count > 1 else "")
 
 
 def figure_table(results: Sequence[Sequence[Result]]) -> str:
@@ -138,7 +141,7 @@ def run_charts(run: RunTimeline) -> str:
     """CPU by job, jobs on nodes, and loss, in the form of Figures 6.5 and 6.6 of the thesis."""
     stays = [(stay, "M" if stay.moved_in else "") for stay in run.stays]
     drawn = [
-        cpu_chart(run.jobs, run.shares, run.cores),
+        cpu_chart(run.jobs, run.shares, run.cores, run.foreign),
         gantt(spans(run.jobs, stays), x="time (s)", rows=run.nodes, title="Jobs on nodes"),
     ]
     losses = _series(run.jobs, run.values)
@@ -151,11 +154,14 @@ def cpu_chart(
     jobs: Sequence[JobId],
     shares: Mapping[JobId, Line],
     cores: Cores,
+    foreign: Line | None = None,
     *,
     title: str = "CPU by job",
     height: int = 300,
 ) -> str:
     series = _series(jobs, shares)
+    if foreign:
+        series.append(Series(name="used by others", points=foreign, colour=len(jobs)))
     return stack(series, x="time (s)", y="cores", title=title, capacity=cores, height=height)
 
 

@@ -1,14 +1,24 @@
-"""The events of one job, from the journal: observations, decisions and their reasons."""
+"""What is known of one job, and its events, from the journal: observations, decisions and their
+reasons.
+"""
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from headway.core.model import decision
 from headway.core.model.decision import Failed, Outcome, Refused, job_of
-from headway.core.model.units import Seconds
+from headway.core.model.job import Phase
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.errors import UnknownName
+from headway.policy.registry import build
 from headway.runtime import journal
+from headway.runtime.foreign_use import describe_foreign
+from headway.runtime.job_facts import JobFacts, Samples, job_facts
+from headway.runtime.replay import fold
 from headway.runtime.run_directory import RunDirectory
+from headway.runtime.usage_sampler import Now, samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +28,100 @@ class Event:
     why: str = ""
 
 
-def job_events(folder: RunDirectory, job: str) -> list[Event]:
-    cycles = list(journal.read(folder.journal))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    job: str
+    events: list[Event]
+    facts: JobFacts | None = None
+    """What is known now, or was known in the last cycle before its end. None: it has not run, or
+    the beginning of the journal was discarded."""
+    ended: Event | None = None
+    began: float | None = None
+    """Time of day at 0 s; None: in a simulation."""
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "job": self.job,
+            "began": self.began,
+            "known": self.facts.plain() if self.facts else None,
+            "events": [asdict(event) for event in self.events],
+        }
+
+
+def explain_job(path: Path, job: str) -> Explanation:
+    """Explain a job from a journal: of a run, or of a simulation."""
+    folder = RunDirectory(path.parent)
+    live = (folder.path / "run.json").exists()
+    cycles = list(journal.read(path))
     names = {j.id for cycle in cycles for j in cycle["seen"].jobs}
     if job not in names:
-        raise UnknownName("job", job, names, where=f"run {folder.id}")
-    return [event for cycle in cycles for event in _cycle(cycle, job)]
+        raise UnknownName("job", job, names, where=f"run {folder.id}" if live else str(path))
+    told = [event for cycle in cycles for event in _cycle(cycle, job)]
+    events = sorted([*told, *_foreign(cycles, job)], key=lambda event: event.at_s)
+    return Explanation(
+        job=job,
+        events=events,
+        facts=_facts(cycles, JobId(job), folder if live else None),
+        ended=next((e for e in events if e.what in ENDED), None),
+        began=folder.about.get("began") if live else None,
+    )
+
+
+ENDED = frozenset(phase.value for phase in Phase if phase.ended)
+
+
+def _facts(
+    cycles: list[dict[str, Any]], job: JobId, folder: RunDirectory | None
+) -> JobFacts | None:
+    if cycles[0]["cycle"] > 1 or "policy" not in cycles[0]:
+        return None
+    ends = (
+        i
+        for i, c in enumerate(cycles)
+        if any(j.id == job and j.phase.ended for j in c["seen"].jobs)
+    )
+    lines = cycles[: next(ends, len(cycles))]
+    if not lines:
+        return None
+    policy = build(cycles[0]["policy"])
+    loop = fold(lines, policy)
+    until = cycles[len(lines)]["at_s"] if len(lines) < len(cycles) else None
+    seen = _samples(folder, job, until) if folder else None
+    return job_facts(loop.state, policy, loop.memory, seen).get(job)
+
+
+def _samples(folder: RunDirectory, job: JobId, until: Seconds | None) -> Samples | None:
+    """The last sample of each of its replicas."""
+    found: dict[str, str] = {}
+    now: dict[str, Now] = {}
+    at = None
+    for sample in samples(folder.usage):
+        if until is not None and sample["at_s"] > until:
+            break
+        at = sample["at_s"]
+        found |= sample.get("found", {})
+        last = {n: s for n, s in sample["replicas"].items() if ReplicaId(n).job == job}
+        now |= {n: Now(**s, found=found.get(n, "")) for n, s in last.items()}
+    return None if at is None else Samples(at=at, now=now)
+
+
+def _foreign(cycles: list[dict[str, Any]], job: str) -> Iterator[Event]:
+    """What other processes used on the nodes of the job, while it had some."""
+    loads: dict[NodeId, tuple[Cores, Cores]] = {}
+    places: dict[ReplicaId, NodeId | None] = {}
+    told: dict[NodeId, str] = {}
+    for cycle in cycles:
+        seen = cycle["seen"]
+        loads |= {n.id: (n.foreign, n.capacity.cpu) for n in seen.nodes}
+        places |= {r.id: r.node for r in seen.replicas if r.job == job}
+        if any(j.id == job and j.phase.ended for j in seen.jobs):
+            return
+        for node in dict.fromkeys(filter(None, places.values())):
+            used, cores = loads.get(node, (0.0, 0.0))
+            text = describe_foreign(used, cores)
+            if text != told.get(node, describe_foreign(0.0, cores)):
+                told[node] = text
+                yield Event(cycle["at_s"], text, f"the jobs on {node} share the rest")
 
 
 def _cycle(cycle: dict[str, Any], job: str) -> list[Event]:

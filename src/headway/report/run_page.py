@@ -2,23 +2,30 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from itertools import pairwise
+from math import ceil
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from typing import Any
 
 from headway import __version__
-from headway.core.model.job import Estimate, Expected, JobSpec
+from headway.core.estimate.job_size import ONE_RUN
+from headway.core.model.job import JobSpec
 from headway.core.model.node import Node
-from headway.core.model.units import JobId, NodeId, Resources
+from headway.core.model.units import Cores, JobId, NodeId, Resources
 from headway.errors import ConfigError
 from headway.report.comparison import describe_change, lead, run_charts, summary_sections
 from headway.report.page import Section, table, write_page
 from headway.report.run_timeline import RunTimeline, read_timeline
+from headway.runtime.foreign_use import describe_foreign
+from headway.runtime.journal import read
 from headway.runtime.result import JobResult, Result, from_json
 from headway.runtime.run_directory import RunDirectory
 from headway.sim.compare import run_all
-from headway.sim.scenario import Arrival, Scenario
+from headway.sim.scenario import Arrival, ForeignLoad, Scenario
+from headway.sim.timeline import Line
 
 
 def read_json(folder: RunDirectory) -> dict[str, Any]:
@@ -58,11 +65,11 @@ def describe_failures(folder: RunDirectory) -> list[str]:
 
 def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:
     """Write the run's page, `report.html` in its directory, and a copy of it."""
-    result, bad = read_result(folder), unsuccessful(folder)
+    result, bad, seen = read_result(folder), unsuccessful(folder), read_timeline(folder)
     title = Path(folder.about.get("workload", "Adopted processes")).stem
     sections = [
         *summary_sections([[result]], [result]),
-        Section(title=f"Under {result.policy}", body=run_charts(read_timeline(folder))),
+        Section(title=f"Under {result.policy}", body=run_charts(seen)),
     ]
     if bad:
         rows = [[job.name, job.outcome, f"{job.completion_s:.1f}", why] for job, why in bad]
@@ -70,7 +77,11 @@ def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:
         sections.insert(0, Section(title="Jobs that did not succeed", body=shown))
     made = f"Made by headway {__version__} from run {folder.id}, measured on this machine."
     to = folder.path / "report.html"
-    write_page(to, title, _lead(result, len(bad)), sections, footer=made)
+    text = _lead(result, len(bad))
+    if seen.foreign:
+        others = describe_foreign(result.foreign_cores, seen.cores)
+        text += f" Mean foreign load: {others}. The jobs shared the rest."
+    write_page(to, title, text, sections, footer=made)
     if copy_to:
         copy_to.write_bytes(to.read_bytes())
     return to
@@ -84,34 +95,71 @@ def _lead(result: Result, bad: int) -> str:
     return f"{bad} of {result.jobs} jobs under {result.policy} did not succeed.{mean}"
 
 
+FULL = 0.85
+"""Fraction of the CPU above which a machine counts as fully used by the jobs."""
+DRAWS = 10
+"""Simulations of an observed run, each with other sizes."""
+
+
 def estimate_gain(folder: RunDirectory) -> str:
     """One sentence on the effect of the policy of an observe-only run: the measured jobs are
-    simulated under fair sharing and under the policy.
+    simulated under fair sharing and under the policy, which knows what it knew in the run. The
+    sizes are drawn again several times, within the error of one measurement.
     """
     result, seen = read_result(folder), read_timeline(folder)
     done = [j for j in result.per_job if j.outcome == "succeeded" and j.name in seen.shares]
     if not done:
         return "No observed job finished, so there is nothing to compare."
-    scenario = measured_scenario(seen, done)
-    fair, ours = run_all(scenario, ["fair", result.policy])
-    change = describe_change(ours.mean_completion_s / fair.mean_completion_s)
+    specs = {j.id: j.spec for cycle in read(folder.journal) for j in cycle["seen"].jobs}
+    pairs = [
+        run_all(measured_scenario(seen, done, specs, draw), ["fair", result.policy])
+        for draw in range(DRAWS + 1)
+    ]
+    ratios = [ours.mean_completion_s / fair.mean_completion_s for fair, ours in pairs]
+    change, (_, ours) = describe_change(ratios[0]), pairs[0]
     losers = f"{ours.slower} of {ours.jobs} jobs" if ours.slower else "no job"
+    idle = (
+        f" The jobs used {result.utilization:.0%} of the CPU: if other programs used the rest, the "
+        "gain is underestimated."
+    ) * (result.utilization < FULL)
     return (
-        f"Under {result.policy}, these jobs would have finished {change} on average, {losers} "
-        "later (simulated from measurements)."
+        f"Under {result.policy}, these jobs would have finished {change} on average "
+        f"({1 - max(ratios):.0%} to {1 - min(ratios):.0%} if their sizes vary by {ONE_RUN:.0%}), "
+        f"{losers} later (simulated from measurements).{idle}"
     )
 
 
-def measured_scenario(seen: RunTimeline, jobs: list[JobResult]) -> Scenario:
-    """A scenario with the measured work and demand of each job."""
-    arrivals = []
+def measured_scenario(
+    seen: RunTimeline, jobs: list[JobResult], specs: Mapping[JobId, JobSpec], draw: int = 0
+) -> Scenario:
+    """A scenario with the measured work and demand of each job, what was known of it (declared, or
+    announced by its script), and the measured foreign load. In another `draw` than 0, sizes vary.
+    """
+    arrivals, random = [], Random(draw)
+    busy: Counter[float] = Counter()
+    for line in seen.shares.values():
+        busy.update(dict(line))
     for job in sorted(jobs, key=lambda j: j.submitted_s):
         name, at, steps = JobId(job.name), job.submitted_s, max(job.steps, 1.0)
-        line = seen.shares[name]
+        line, known = seen.shares[name], specs[JobId(job.name)]
         work = max(0.01, sum(cores * (b - a) for (a, cores), (b, _) in pairwise(line)))
-        demand = min(seen.cores, max(0.01, *(cores for _, cores in line)))
-        known = Expected(work=Estimate(value=work), demand=demand)
-        spec = JobSpec(expected=known, total_steps=steps)
+        work *= (1 + ONE_RUN) ** random.uniform(-1, 1) if draw else 1.0
+        demand = min(seen.cores, max(0.01, _demand(line, busy, seen.cores)))
+        spec = JobSpec(
+            kind=known.kind,
+            expected=known.expected,
+            total_steps=known.total_steps,
+            priority=known.priority,
+        )
         arrivals.append(Arrival(id=name, at=at, spec=spec, work=work, demand=demand, steps=steps))
     node = Node(id=NodeId("machine"), capacity=Resources(cpu=seen.cores, memory=2.0**40))
-    return Scenario(nodes=(node,), jobs=tuple(arrivals))
+    others = (ForeignLoad(node=node.id, given=tuple(seen.foreign)),) if seen.foreign else ()
+    return Scenario(nodes=(node,), jobs=tuple(arrivals), foreign=others, seed=draw)
+
+
+def _demand(line: Line, busy: Mapping[float, float], capacity: Cores) -> Cores:
+    """The most cores that a job used. If the machine was full then, it may be able to use more: the
+    next whole number of cores.
+    """
+    at, most = max(line, key=lambda point: point[1])
+    return most if busy[at] < 0.95 * capacity else max(most, ceil(most - 0.1))

@@ -2,13 +2,14 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
 from headway.core.model.job import Phase
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.runtime import journal
+from headway.runtime.foreign_use import foreign_line, node_changes
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.usage_sampler import samples
 from headway.sim import timeline
@@ -25,6 +26,8 @@ class RunTimeline:
     shares: dict[JobId, Line]
     stays: list[Stay]
     values: dict[JobId, Line]
+    foreign: Line = field(default_factory=list)
+    """Cores used by processes outside Headway; empty: none."""
 
 
 class Integral:
@@ -52,7 +55,12 @@ def world_timeline(world: World) -> RunTimeline:
         shares=timeline.shares(world),
         stays=timeline.stays(world),
         values=timeline.values(world),
+        foreign=_used(foreign_line(world.hosts.foreign), world.now),
     )
+
+
+def _used(line: Line, end: Seconds) -> Line:
+    return [*line, (end, 0.0)] if any(cores for _, cores in line) else []
 
 
 def read_timeline(folder: RunDirectory) -> RunTimeline:
@@ -73,6 +81,7 @@ def read_timeline(folder: RunDirectory) -> RunTimeline:
         shares=shares,
         stays=_stays(cycles, last),
         values=values,
+        foreign=_used(foreign_line(node_changes(cycles)), last),
     )
 
 

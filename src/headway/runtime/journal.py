@@ -16,16 +16,17 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from headway import failpoint
 from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Failed, Outcome, Plan, Refused
+from headway.core.model.job import Phase
 from headway.core.model.serialization import KNOWN, from_plain, to_json
 from headway.core.model.snapshot import Observation, Trigger
-from headway.core.model.units import Seconds
+from headway.core.model.units import CoreSeconds, ReplicaId, Seconds
 from headway.errors import ConfigError
 from headway.policy import registry
 
@@ -188,6 +189,22 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
             yield line
             if not text.endswith("\n"):
                 return  # another process may still be writing the rest
+
+
+def reported(
+    lines: Iterable[dict[str, Any]],
+) -> dict[ReplicaId, tuple[Seconds, CoreSeconds]]:
+    """Return when each running replica reported last, and the CPU that its process had used."""
+    found: dict[ReplicaId, tuple[Seconds, CoreSeconds]] = {}
+    for line in lines:
+        for replica in line["seen"].replicas:
+            if replica.phase is not Phase.RUNNING:
+                found.pop(replica.id, None)  # its next report is that of another process
+        for r in line["seen"].reports:
+            before = 0.0 if r.restarted else found.get(r.replica, (r.since, 0.0))[1]
+            used = r.usage.cpu * (r.at - r.since) if r.usage else 0.0
+            found[r.replica] = r.at, before + used
+    return found
 
 
 def mend(path: Path) -> None:

@@ -4,7 +4,7 @@ With the policy that wrote the journal there is no difference, or deciding is no
 policy, the differences show what that policy would have done.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -100,6 +100,14 @@ def replay(lines: Iterable[dict[str, Any]], policy: Policy[Any]) -> tuple[int, l
         loop.step(line["trigger"])
         cycles += 1
     return cycles, tape.differences
+
+
+def fold(lines: Sequence[dict[str, Any]], policy: Policy[Any]) -> Loop[Any]:
+    """Return a loop with the state and the memory after the last of these cycles."""
+    tape = _Tape()
+    loop = Loop(tape, policy, tape)
+    loop.take_up(lines)
+    return loop
 
 
 def find_journal(name: str, data: Path) -> Path:

@@ -6,7 +6,7 @@ from statistics import fmean, median, pstdev
 from typing import Any
 
 from headway.core.estimate.progress import percentile
-from headway.core.model.units import CoreSeconds, Seconds
+from headway.core.model.units import Cores, CoreSeconds, Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +62,15 @@ class Result(Held):
     per_job: tuple[JobResult, ...]
     mean_running_s: float = 0.0
     """Mean time from start to finish; completion time includes waiting."""
+    foreign_cores: Cores = 0.0
+    """Mean number of cores that processes outside Headway used, as far as it was measured."""
 
 
 FIGURES = (
     "mean_completion_s", "median_completion_s", "p95_completion_s", "makespan_s",
     "mean_time_to_quality_s", "mean_waiting_s", "utilization", "moves", "faster", "slower",
     "worst_ratio", "mean_running_s", "cpu_allocated", "cpu_useful", "gpu_allocated", "gpu_useful",
-    "deadlocks",
+    "deadlocks", "foreign_cores",
 )  # fmt: skip
 
 
@@ -82,6 +84,7 @@ def summarise(  # noqa: PLR0913 - each is one figure of the result
     capacity: float,
     quality: Sequence[Seconds] = (),
     held: Held | None = None,
+    foreign: Cores = 0.0,
     baseline: "Result | None" = None,
 ) -> Result:
     """`used`: work of all jobs; `capacity`: work that the cluster can do in a second; `quality`:
@@ -112,25 +115,37 @@ def summarise(  # noqa: PLR0913 - each is one figure of the result
         mean_running_s=fmean(
             0.0 if j.started_s is None else j.finished_s - j.started_s for j in per_job
         ),
+        foreign_cores=foreign,
         **(asdict(held) if held else {}),
     )
 
 
-def against(result: Result, baseline: Result) -> Result:
+BAND = 0.01
+"""A job is faster or slower if its completion differs by more than this fraction and a second."""
+
+
+def against(result: Result, baseline: Result, band: float = BAND) -> Result:
     """Return the result compared with another run of the same jobs."""
-    faster, slower, worst = _against(result.per_job, baseline.per_job)
+    faster, slower, worst = _against(result.per_job, baseline.per_job, band)
     return replace(result, faster=faster, slower=slower, worst_ratio=worst)
 
 
-def _against(ours: Sequence[JobResult], theirs: Sequence[JobResult]) -> tuple[int, int, float]:
-    """Return the number of faster jobs, of slower jobs (completion above 1.01 times the other's
-    plus a second), and the worst ratio.
+def is_slower(mine: JobResult, other: JobResult, band: float = BAND) -> bool:
+    """Return whether a job took longer than another run of it, by more than `band` and a second."""
+    return mine.completion_s > (1 + band) * other.completion_s + 1
+
+
+def _against(
+    ours: Sequence[JobResult], theirs: Sequence[JobResult], band: float = BAND
+) -> tuple[int, int, float]:
+    """Return the number of faster jobs, of slower jobs (completion above 1 + `band` times the
+    other's plus a second), and the worst ratio.
     """
     faster = slower = 0
     worst = 0.0
     for mine, other in zip(ours, theirs, strict=True):
-        faster += mine.completion_s * 1.01 + 1 < other.completion_s
-        slower += mine.completion_s > 1.01 * other.completion_s + 1
+        faster += mine.completion_s * (1 + band) + 1 < other.completion_s
+        slower += is_slower(mine, other, band)
         if other.completion_s > 0:
             worst = max(worst, mine.completion_s / other.completion_s)
     return faster, slower, worst

@@ -3,9 +3,8 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import fsum
-from pathlib import Path
+from dataclasses import dataclass, field
+from math import fsum, inf
 from typing import Any
 
 from headway.backend.base import Backend
@@ -15,8 +14,12 @@ from headway.controller.records import JobRecord
 from headway.core.model.decision import Decision, Outcome, Place, Refused
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Observation
-from headway.core.model.units import NodeId, Seconds
+from headway.core.model.units import JobId, NodeId, Seconds
+from headway.runtime import journal
+from headway.runtime.demand import DemandMeter, IdleMeter
 from headway.runtime.driver import drive, signal_pipe
+from headway.runtime.earlier_runs import EarlierRuns, Seen
+from headway.runtime.foreign_use import foreign_line, mean_until, node_changes
 from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.result import JobResult, Result, summarise, to_json
@@ -51,10 +54,19 @@ class Run:
     observed: bool = False
     """Observe-only."""
     interrupted: bool = False
+    kinds: dict[JobId, tuple[str, str]] = field(default_factory=dict)
+    """Key and command of each job, as they were when the run began."""
+    demand: DemandMeter = field(default_factory=DemandMeter)
+    idle: IdleMeter = field(default_factory=IdleMeter)
 
     def go(self, then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None) -> Result:
         """Run to the end; `then` is called after each sample."""
-        meter = UsageSampler(self.backend, self.folder.usage, then)
+
+        def sampled(meter: UsageSampler, now: Seconds) -> None:
+            self._measure_demand(meter, now)
+            then(meter, now)
+
+        meter = UsageSampler(self.backend, self.folder.usage, sampled)
         with signal_pipe() as reader:
             self.backend.wake_by(reader, lambda: self._interrupt(reader))
             try:
@@ -62,7 +74,7 @@ class Run:
             finally:
                 self.backend.stop_waking(reader)
         result = self._result()
-        learn_peaks(self.folder, self.backend)
+        self._learn()
         self.backend.close()
         self.book.close()
         # Comes last: a run with a result is not resumed.
@@ -75,20 +87,53 @@ class Run:
             **to_json([result]),
             "run": self.folder.id,
             "enforcement": self.backend.platform.enforcement[0],
+            "cores": self.cores,
             "cpu_factor": self.factor,
             "reasons": {j.id: j.reason for j in self.backend.controller.jobs.values() if j.reason},
         }
 
     def _result(self) -> Result:
         totals = self.backend.monitor.totals
+        jobs = tuple(_job(j, totals.get(j.id)) for j in self.backend.controller.jobs.values())
+        line = foreign_line(node_changes(journal.read(self.folder.journal)))
         return summarise(
-            tuple(_job(j, totals.get(j.id)) for j in self.backend.controller.jobs.values()),
+            jobs,
             policy=self.policy,
             backend=self.backend.platform.kind,
             seed=0,
             used=fsum(t.used for t in totals.values()),
             capacity=self.cores,
+            foreign=mean_until(line, max(j.finished_s for j in jobs)),
         )
+
+    def _measure_demand(self, meter: UsageSampler, now: Seconds) -> None:
+        there = [w for w in self.backend.monitor.replicas.values() if w.id in meter.now]
+        record = self.backend.controller.records.replica
+        limited = {w.id for w in there if (r := record(w.id)) and r.in_effect[0] is not None}
+        used = {w.id: (w.node, meter.now[w.id].cpu) for w in there}
+        spare = self.idle.cores(now) if self.backend.platform.kind == "local" else inf
+        self.demand.add(now, self.backend.controller.nodes, used, limited, spare)
+
+    def _learn(self) -> None:
+        """Remember what the jobs that succeeded have shown, for later runs."""
+        speeds = {node.speed for node in self.backend.controller.nodes.values()}
+        seen = []
+        for job in self.backend.controller.jobs.values():
+            totals = self.backend.monitor.totals.get(job.id)
+            if job.id not in self.kinds or totals is None or job.phase is not Phase.SUCCEEDED:
+                continue
+            # If it was restarted, or on nodes of several speeds, its CPU time is not its size.
+            work = totals.used * max(speeds) if job.attempt == 1 and len(speeds) == 1 else 0.0
+            shown = Seen(
+                work=work,
+                steps=totals.step,
+                demand=self.demand.demand.get(job.id, 0.0),
+                memory=totals.peak,
+            )
+            name, command = self.kinds[job.id]
+            seen.append((name, command, shown))
+        if seen:
+            EarlierRuns(self.folder.path.parent.parent).learn(seen)
 
     def _interrupt(self, reader: int) -> None:
         """Cancel the jobs; a second Ctrl-C kills them. A closed terminal ends only Headway: the
@@ -110,24 +155,3 @@ def _job(job: JobRecord, totals: Totals | None) -> JobResult:
         moves=job.moves,
         outcome=job.outcome,
     )
-
-
-def peaks(data: Path) -> dict[str, float]:
-    """Peak memory by kind of job, from earlier runs."""
-    try:
-        found: dict[str, float] = json.loads((data / "peaks.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return found
-
-
-def learn_peaks(folder: RunDirectory, backend: LiveBackend) -> None:
-    data = folder.path.parent.parent
-    known = peaks(data)
-    for job in backend.controller.jobs.values():
-        totals, kind = backend.monitor.totals.get(job.id), job.spec.kind
-        if totals and job.phase is Phase.SUCCEEDED and kind and totals.peak:
-            known[kind] = max(totals.peak, known.get(kind, 0.0))
-    part = data / f"peaks.json.{os.getpid()}"
-    part.write_text(json.dumps(known))
-    part.replace(data / "peaks.json")

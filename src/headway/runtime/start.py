@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from headway.backend.local.enforcement.cgroupfs import sweep
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
+from headway.runtime.earlier_runs import EarlierRuns, keys
 from headway.runtime.loop import Loop
-from headway.runtime.run import ObserveOnly, Run, peaks
+from headway.runtime.run import ObserveOnly, Run
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Target, find_target
 from headway.spec.arrivals import expand, to_yaml
@@ -65,13 +66,17 @@ def start_run(options: RunOptions, data: Path) -> Run:
         on = Docker(options.engines, options.image)
     elif options.platform == "kubernetes":
         on = OnCluster(options.image, options.namespace)
+    workload = read_workload(options.workload)
+    if options.nodes is not None:
+        equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / options.nodes, count=options.nodes)
+        workload = workload.model_copy(update={"nodes": (equal,)})
     return begin(
-        read_workload(options.workload),
+        workload,
         options.workload,
         options.policy,
         data=data,
         observe_only=options.observe_only,
-        nodes=options.nodes,
+        recall=True,
         on=on,
     )
 
@@ -83,19 +88,16 @@ def begin(
     *,
     data: Path,
     observe_only: bool = False,
-    nodes: int | None = None,
+    recall: bool = False,
     on: Docker | OnCluster | None = None,
 ) -> Run:
-    """Start a run of the workload in `path`. `nodes`: partition the machine into this many.
-    `on`: None for this machine.
+    """Start a run of the workload in `path`. `recall`: use what earlier runs showed of its jobs; a
+    comparison does not. `on`: None for this machine.
     """
     build(policy)  # an unknown policy leaves nothing behind
-    if nodes is not None:
-        equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / nodes, count=nodes)
-        workload = workload.model_copy(update={"nodes": (equal,)})
     listed = expand(workload)
-    jobs = _jobs(listed, path, on, peaks(data))
-    about = {"workload": str(path.resolve()), "observe_only": observe_only}
+    jobs = _jobs(listed, path, on, data if recall else None)
+    about = {"workload": str(path.resolve()), "observe_only": observe_only, "recall": recall}
     target = find_target(on, workload)
     if isinstance(target, Engines):
         check_images(target.engines, jobs)
@@ -107,10 +109,12 @@ def begin(
 
 
 def _jobs(
-    workload: Workload, path: Path, on: Docker | OnCluster | None, peaks: Mapping[str, float]
+    workload: Workload, path: Path, on: Docker | OnCluster | None, data: Path | None
 ) -> list[RunnableJob]:
+    """`data`: recall what earlier runs in this data directory showed; None: do not."""
     supported = ALL_FEATURES if isinstance(on, OnCluster) else LIVE_FEATURES
-    return to_jobs(workload, path, peaks=peaks, image=on.image if on else "", supported=supported)
+    jobs = to_jobs(workload, path, image=on.image if on else "", supported=supported)
+    return jobs if data is None else EarlierRuns(data).fill_in(jobs)
 
 
 def resume(data: Path, name: str) -> Run:
@@ -135,7 +139,7 @@ def resume(data: Path, name: str) -> Run:
         on = Docker(tuple(about["docker"]["engines"]), about["docker"]["image"])
     elif "kubernetes" in about:
         on = OnCluster(**about["kubernetes"])
-    jobs = _jobs(workload, path, on, {})
+    jobs = _jobs(workload, path, on, data if about.get("recall") else None)
     return _put_together(folder, jobs, about, find_target(on, workload, about["enforcement"]))
 
 
@@ -199,13 +203,17 @@ def _over(run: Path) -> bool:
 def _put_together(
     folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], target: Target
 ) -> Run:
-    backend = target.backend(folder, {job.id: job for job in jobs}, Clock(about["began"]))
     cycle, lines = 0, []
-    if folder.journal.exists():
+    resumed = folder.journal.exists()
+    if resumed:
         journal.mend(folder.journal)
         lines = list(journal.read(folder.journal))
         cycle = lines[-1]["cycle"] if lines else 0
-    else:
+    specs = {job.id: job.spec for line in lines for job in line["seen"].jobs}
+    known = {job.id: replace(job, spec=specs.get(job.id, job.spec)) for job in jobs}
+    backend = target.backend(folder, known, Clock(about["began"]))
+    backend.monitor.continue_reports(journal.reported(lines))
+    if not resumed:
         how = backend.platform.enforcement[0]
         folder.write("run.json", json.dumps({**folder.about, "enforcement": how}, indent=2))
     policy = f"@{about['policy']}"
@@ -214,4 +222,7 @@ def _put_together(
     loop = Loop(ObserveOnly(backend) if observed else backend, build(policy), book)
     loop.take_up(lines)
     total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
-    return Run(folder, backend, loop, book, about["policy"], total, target.factor, observed)
+    return Run(
+        folder, backend, loop, book, about["policy"], total, target.factor, observed,
+        kinds=keys(jobs),
+    )  # fmt: skip

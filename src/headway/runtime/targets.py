@@ -7,6 +7,7 @@ down, and `about`: the fields of `run.json` that are needed to resume the run.
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from headway.backend.clock import Clock
@@ -14,6 +15,7 @@ from headway.backend.cpu_partition import cut, fit_nodes
 from headway.backend.docker.discovery import WORKLOADS, connect, engine_targets
 from headway.backend.docker.engine import Engine
 from headway.backend.docker.platform import DockerPlatform
+from headway.backend.foreign_load import ForeignLoad
 from headway.backend.live import LiveBackend
 from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
@@ -57,9 +59,11 @@ class Machine:
         return cls(*fit_nodes(given, cores, procfs.machine_memory()), enforcement)
 
     def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
-        parts = cut(self.nodes, sorted(os.sched_getaffinity(0)))
+        cpus = sorted(os.sched_getaffinity(0))
         chosen = choose(folder.id, self.enforcement)
-        platform = LocalPlatform(folder.path, parts, jobs, chosen, clock)
+        foreign = ForeignLoad({n.id: n.capacity.cpu for n in self.nodes}, cpus, chosen.used)
+        parts = cut(self.nodes, cpus)
+        platform = LocalPlatform(folder.path, parts, jobs, chosen, clock, foreign)
         return LiveBackend(platform, folder.path, jobs, clock)
 
 
@@ -88,6 +92,10 @@ class Engines:
 
     def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
         platform = DockerPlatform(folder.path, self.engines, jobs, clock, self.label)
+        here = [e for e in self.engines if e.client.url.startswith("unix:")]
+        if here:
+            cores, cpus = {e.name: e.capacity.cpu for e in here}, range(os.cpu_count() or 1)
+            platform.foreign = ForeignLoad(cores, cpus, partial(platform.containers.used, here))
         return LiveBackend(platform, folder.path, jobs, clock)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from headway.backend.live import LiveBackend
 from headway.backend.monitor import Watched
 from headway.backend.usage import UsageSample
-from headway.core.model.units import Seconds
+from headway.core.model.units import CoreSeconds, Seconds
 
 FIRST: Seconds = 0.2
 EVERY: Seconds = 1.0
@@ -36,6 +36,10 @@ class Now:
     throttled: float = 0.0
     value: float | None = None
     step: float | None = None
+    left: CoreSeconds | None = None
+    """Work left, by the steps since it was first seen; None: unknown."""
+    found: str = ""
+    """Where its metric was found; empty: nowhere yet."""
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -44,6 +48,7 @@ class Now:
             **({"throttled": round(self.throttled, 3)} if self.throttled else {}),
             **({"value": self.value} if self.value is not None else {}),
             **({"step": self.step} if self.step is not None else {}),
+            **({"left": round(self.left, 2)} if self.left is not None else {}),
         }
 
 
@@ -59,6 +64,10 @@ class UsageSampler:
     """Values of each replica, oldest first; every second one is dropped when there are many."""
     _looks: int = 0
     _before: dict[tuple[str, int], tuple[Seconds, UsageSample]] = field(default_factory=dict)
+    _found: dict[str, str] = field(default_factory=dict)
+    """Where each metric was found, as far as written to the file."""
+    _begun: dict[tuple[str, int], tuple[float, CoreSeconds]] = field(default_factory=dict)
+    """The first step of each attempt, and the CPU used until then."""
 
     def look(self, now: Seconds) -> None:
         self.due = now + max(min(EVERY, FIRST + now / 20), now * EVERY / COARSER)
@@ -69,6 +78,10 @@ class UsageSampler:
             self.due = now + FLOOD
         if self.now:
             line = {"at_s": round(now, 3), "replicas": {k: n.plain() for k, n in self.now.items()}}
+            new = {k: n.found for k, n in self.now.items() if n.found != self._found.get(k, "")}
+            if new:
+                self._found |= new
+                line["found"] = new
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         self.then(self, now)
@@ -87,7 +100,17 @@ class UsageSampler:
             throttled=(used.throttled - last.throttled) / passed if passed > 0 else 0.0,
             value=w.reader.value,
             step=w.reader.step,
+            left=self._left(w, used.cpu),
+            found=w.reader.found,
         )
+
+    def _left(self, w: Watched, used: CoreSeconds) -> CoreSeconds | None:
+        job, step = self.backend.controller.jobs.get(w.id.job), w.reader.step
+        total = w.reader.total or (job.spec.total_steps if job else None)
+        if step is None or not total:
+            return None
+        first, before = self._begun.setdefault((w.id, w.attempt), (step, used))
+        return (used - before) / (step - first) * max(0.0, total - step) if step > first else None
 
     def _keep(self, name: str, value: float) -> None:
         said = self.said.setdefault(name, [])

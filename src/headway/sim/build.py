@@ -12,7 +12,7 @@ from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId
 from headway.errors import ConfigError, UnknownName
 from headway.sim.curve import Curve, bent
-from headway.sim.scenario import Arrival, Costs, Failure, Scenario
+from headway.sim.scenario import Announcement, Arrival, Costs, Failure, ForeignLoad, Scenario
 from headway.spec.arrivals import expand
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.catalogue import profile_of
@@ -20,7 +20,16 @@ from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TrainingJobSpec
 from headway.spec.platform_features import refuse_unsupported
 from headway.spec.speed import SpeedSpec
-from headway.spec.workload import CostSpec, CurveSpec, JobEntry, Profile, Sizes, Workload
+from headway.spec.workload import (
+    CostSpec,
+    CurveSpec,
+    ForeignDistribution,
+    JobEntry,
+    NodeSpec,
+    Profile,
+    Sizes,
+    Workload,
+)
 
 SIMULATED = frozenset({"envFrom", "mounts", "podTemplate", "ttlSecondsAfterFinished"})
 """Fields that not every platform supports, and that do not change how long jobs take."""
@@ -43,6 +52,7 @@ def to_scenario(
         costs=_costs(written.costs),
         contention=written.contention,
         failures=_failures(written, nodes, jobs, where),
+        foreign=tuple(_foreign(n, spec) for n, spec in written.node_specs() if spec.foreign),
         seed=written.seed,
     )
 
@@ -57,16 +67,25 @@ def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str, dice: 
             where=where,
             hint="let `headway calibrate` measure it, or give it `profile: {work: …}` (Workload)",
         )
+    spec = _spec(job, profile, beside, where, workload.sizes, dice)
+    announces = None
+    if job.knows != "all":
+        announced = replace(spec, expected=None, total_steps=profile.steps)
+        spec = replace(announced, total_steps=None)
+        if job.knows != "nothing":
+            part = job.knows.part * profile.work
+            announces = Announcement(spec=announced, time=job.knows.time, work=part)
     return Arrival(
         id=JobId(job.name),
         at=job.at,
-        spec=_spec(job, profile, beside, where, workload.sizes, dice),
+        spec=spec,
         work=profile.work,
         demand=profile.demand,
         steps=profile.steps,
         curve=_curve(profile.curve, profile.steps, beside),
         silent=workload.sizes.nothing,
         costs=_own(profile, workload.costs),
+        announces=announces,
     )
 
 
@@ -181,3 +200,11 @@ def _failures(
         node, job = NodeId(f.node) if f.node else None, JobId(f.job) if f.job else None
         out.append(Failure(at=f.at, node=node, job=job, lasts=f.lasts))
     return tuple(out)
+
+
+def _foreign(node: NodeId, spec: NodeSpec) -> ForeignLoad:
+    if isinstance(spec.foreign, ForeignDistribution):
+        least, most = (part * spec.cpu for part in spec.foreign.between)
+        return ForeignLoad(node=node, between=(least, most), every=spec.foreign.every_s)
+    given = sorted((step.at, step.cpu) for step in spec.foreign)
+    return ForeignLoad(node=node, given=tuple(given))

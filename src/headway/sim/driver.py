@@ -41,7 +41,8 @@ def _run(world: World, loop: Loop[Any], most_idle: int) -> None:
         if event == wake == inf or idle > most_idle:
             raise _stuck(world)
         if event <= wake:
-            trigger, idle = world.jump(), 0
+            trigger = world.jump()
+            idle = idle + 1 if world.stalled else 0
         else:
             world.now, trigger, idle = wake, Trigger.TICK, idle + (event == inf)
         after = loop.step(trigger)

@@ -8,10 +8,11 @@ from typing import Any
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import Seconds
 
-FINISH, SAVED, READY, REPAIR, FAIL, ARRIVE = range(6)
+FINISH, SAVED, READY, REPAIR, FAIL, ARRIVE, FOREIGN = range(7)
 """Kinds of event, in the order in which those of the same time happen."""
 TRIGGERS = (
     Trigger.FINISHED, Trigger.NODE, Trigger.STARTED, Trigger.NODE, Trigger.NODE, Trigger.ARRIVED,
+    Trigger.NODE,
 )  # fmt: skip
 
 

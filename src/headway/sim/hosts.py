@@ -1,16 +1,19 @@
 """The simulated nodes: the replicas on them, how they share CPU, and what has changed."""
 
+from collections.abc import Iterator
 from math import inf
 
 from headway.core.fairness.water_filling import share
 from headway.core.model.job import Phase
 from headway.core.model.report import Report
 from headway.core.model.snapshot import Observation
-from headway.core.model.units import NodeId, ReplicaId, Seconds
-from headway.sim.event_queue import FINISH, EventQueue
+from headway.core.model.units import Cores, NodeId, ReplicaId, Seconds
+from headway.sim.event_queue import FINISH, FOREIGN, EventQueue
 from headway.sim.scenario import Scenario
 from headway.sim.world_state import JobState, NodeState, ReplicaState
 
+Changes = Iterator[tuple[Seconds, Cores]]
+"""Times, and the cores that processes outside Headway use from then on."""
 LEFT = -1.0
 """In a trace: the replica has left the node."""
 
@@ -25,6 +28,8 @@ class Hosts:
         self.nodes = {n.id: NodeState(n) for n in scenario.nodes}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.trace: list[tuple[Seconds, ReplicaId, NodeId, float]] | None = [] if record else None
+        self.foreign: list[tuple[Seconds, NodeId, Cores]] = []
+        """Changes so far of what processes outside Headway use."""
         self.dirty: dict[NodeState, None] = {}
         self.changed_nodes: dict[NodeState, None] = {}
         self.changed_jobs: dict[JobState, None] = {}
@@ -37,9 +42,10 @@ class Hosts:
 
     def observe(self, now: Seconds, look: tuple[NodeId, ...], *, reports: bool) -> Observation:
         """Return what changed since the last observation; the first one is complete."""
+        reporting, self._reporting = self._reporting, {}
+        found = self._reports(now, reporting, look) if reports else ()
         nodes, jobs, replicas = self.changed_nodes, self.changed_jobs, self.changed_replicas
         self.changed_nodes, self.changed_jobs, self.changed_replicas = {}, {}, {}
-        reporting, self._reporting = self._reporting, {}
         complete, self._observed = not self._observed, True
         return Observation(
             at=now,
@@ -47,7 +53,7 @@ class Hosts:
             nodes=tuple([n.to_core() for n in (self.nodes.values() if complete else nodes)]),
             jobs=tuple([j.to_core() for j in jobs]),
             replicas=tuple([r.to_core() for r in replicas]),
-            reports=self._reports(now, reporting, look) if reports else (),
+            reports=found,
         )
 
     def _reports(
@@ -58,6 +64,8 @@ class Hosts:
         reports = []
         for r in dict.fromkeys(r for r in replicas if r.phase is Phase.RUNNING):
             r.job.advance(now)
+            if r.job.announce(now):
+                self.changed_jobs[r.job] = None
             reports.append(r.report(now))
         return tuple([r for r in reports if r is not None])
 
@@ -67,6 +75,8 @@ class Hosts:
         replica = self.replicas.get(name)
         if replica is None:
             replica = self.replicas[name] = ReplicaState(name, job, node, now)
+        else:
+            replica.restarted = True
         job.idle.pop(name, None)
         replica.node, replica.phase = node, Phase.STARTING
         replica.reported_at, replica.reported_done = now, job.done
@@ -120,6 +130,21 @@ class Hosts:
         if self.trace is not None and r.node is not None:
             self.trace.append((now, r.id, r.node.node.id, cores))
 
+    # -- foreign load ----------------------------------------------------------------------------
+
+    def next_foreign(self, node: NodeState, changes: Changes) -> None:
+        for at, cores in changes:
+            self.events.push(at, FOREIGN, (at, node, cores, changes))
+            return
+
+    def set_foreign(self, change: tuple[Seconds, NodeState, Cores, Changes]) -> None:
+        now, node, cores, changes = change
+        node.set_foreign(cores)
+        self.foreign.append((now, node.node.id, cores))
+        self.mark_dirty(node)
+        self.changed_nodes[node] = None
+        self.next_foreign(node, changes)
+
     # -- CPU -------------------------------------------------------------------------------------
 
     def share_cpu(self, now: Seconds) -> None:
@@ -147,7 +172,7 @@ class Hosts:
         if not active:
             return
         caps = [r.demand if r.limit is None else min(r.limit, r.demand) for r in active]
-        capacity = node.node.capacity.cpu / (1 + self.contention * (len(active) - 1))
+        capacity = node.cores / (1 + self.contention * (len(active) - 1))
         given = caps
         if sum(caps) > capacity:
             given = share(capacity, caps, [r.weight for r in active])

@@ -1,6 +1,9 @@
 """A scenario: a workload with all jobs written out, as the simulator runs it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
+from random import Random
 
 from headway.core.model.job import JobSpec
 from headway.core.model.node import Node
@@ -20,6 +23,17 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What becomes known of a job while it runs."""
+
+    spec: JobSpec
+    time: Seconds = 0.0
+    """Earliest time since its start."""
+    work: CoreSeconds = 0.0
+    """Least work done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     id: JobId
     at: Seconds
@@ -33,6 +47,7 @@ class Arrival:
     """Whether it prints no values."""
     costs: Costs | None = None
     """Costs of this job; None: those of the scenario."""
+    announces: Announcement | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +61,25 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForeignLoad:
+    """Cores of a node that processes outside Headway use: given, or drawn at intervals."""
+
+    node: NodeId
+    given: tuple[tuple[Seconds, Cores], ...] = ()
+    between: tuple[Cores, Cores] = (0.0, 0.0)
+    every: Seconds = 30.0
+
+    def changes(self, seed: int) -> Iterator[tuple[Seconds, Cores]]:
+        """Yield the time of each change, and the cores from then on."""
+        if self.given:
+            yield from self.given
+            return
+        dice = Random(f"foreign/{seed}/{self.node}")
+        for i in count():
+            yield i * self.every, dice.uniform(*self.between)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     nodes: tuple[Node, ...]
     jobs: tuple[Arrival, ...]
@@ -54,4 +88,5 @@ class Scenario:
     contention: float = 0.0
     """Capacity lost to each further replica on a node: cpu / (1 + contention (n - 1))."""
     failures: tuple[Failure, ...] = ()
+    foreign: tuple[ForeignLoad, ...] = ()
     seed: int = 0

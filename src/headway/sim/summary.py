@@ -1,13 +1,15 @@
 """Results of a simulation."""
 
+from headway.runtime.foreign_use import foreign_line, mean_until
 from headway.runtime.result import Held, JobResult, Result, summarise
 from headway.sim.world import World
 from headway.sim.world_state import JobState
 
 
 def summary(world: World, policy: str, baseline: Result | None) -> Result:
+    jobs = tuple(_job(j) for j in sorted(world.finished, key=lambda j: j.index))
     return summarise(
-        tuple(_job(j) for j in sorted(world.finished, key=lambda j: j.index)),
+        jobs,
         policy=policy,
         backend="sim",
         seed=world.scenario.seed,
@@ -15,6 +17,7 @@ def summary(world: World, policy: str, baseline: Result | None) -> Result:
         capacity=sum(n.node.capacity.cpu * n.node.speed for n in world.nodes.values()),
         quality=[j.quality_at - j.arrival.at for j in world.finished if j.quality_at is not None],
         held=_held(world),
+        foreign=mean_until(foreign_line(world.hosts.foreign), max(j.finished_s for j in jobs)),
         baseline=baseline,
     )
 

@@ -3,6 +3,7 @@
 Nothing happens between events, so that time jumps from one event to the next.
 """
 
+from math import inf
 from typing import assert_never
 
 from headway.core.model.decision import (
@@ -18,7 +19,16 @@ from headway.core.model.decision import (
 from headway.core.model.job import Mode, Phase
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import JobId, NodeId, Seconds
-from headway.sim.event_queue import ARRIVE, FAIL, READY, REPAIR, SAVED, TRIGGERS, EventQueue
+from headway.sim.event_queue import (
+    ARRIVE,
+    FAIL,
+    FOREIGN,
+    READY,
+    REPAIR,
+    SAVED,
+    TRIGGERS,
+    EventQueue,
+)
 from headway.sim.hosts import Hosts
 from headway.sim.scenario import Failure, Scenario
 from headway.sim.world_state import JobState, NodeState
@@ -36,6 +46,8 @@ class World:
         self.scenario, self.reports, self._costs = scenario, reports, scenario.costs
         self.jobs: dict[JobId, JobState] = {}
         self.finished: list[JobState] = []
+        self.stalled = False
+        """Whether nothing happens but changes of the foreign load."""
         self.deadlocks = 0
         """Partially started jobs that were requeued."""
         self.events = EventQueue()
@@ -45,9 +57,12 @@ class World:
         self._arrived = 0
         self._handlers = (
             self._finish, self._saved, self._ready, self._repair, self._fail, self._arrive,
+            self.hosts.set_foreign,
         )  # fmt: skip
         for failure in scenario.failures:
             self.events.push(failure.at, FAIL, failure)
+        for load in scenario.foreign:
+            self.hosts.next_foreign(self.nodes[load.node], load.changes(scenario.seed))
         self._next_arrival()
 
     @property
@@ -69,6 +84,7 @@ class World:
             first = kind if first is None else first
             self._handlers[kind](subject)
         assert first is not None  # noqa: S101 - the driver jumps only to an event
+        self.stalled = first == FOREIGN and all(n.due == inf for n in self.nodes.values())
         return TRIGGERS[first]
 
     # -- the methods of a backend ----------------------------------------------------------------
@@ -267,6 +283,8 @@ class World:
         job.advance(self.now)
         job.wasted += job.done - job.saved
         job.done = job.saved
+        for r in job.replicas.values():
+            r.reported_used = r.used  # a process that fails reports nothing more
         self._requeue(job)
 
     def _run_after(self, job: JobState, cost: Seconds) -> None:

@@ -23,13 +23,28 @@ from headway.sim.scenario import Arrival, Costs
 class NodeState:
     def __init__(self, node: Node) -> None:
         self.node, self.up, self.version = node, True, 0
+        self.foreign: Cores = 0.0
+        self.cores: Cores = node.capacity.cpu
+        """Cores that its replicas share."""
         self.due = inf
         """When the first of its jobs ends, as in the event queue."""
         self.replicas: dict[ReplicaId, ReplicaState] = {}
 
     def to_core(self) -> Node:
         n = self.node
-        return Node(id=n.id, capacity=n.capacity, speed=n.speed, rack=n.rack, up=self.up)
+        return Node(
+            id=n.id,
+            capacity=n.capacity,
+            speed=n.speed,
+            rack=n.rack,
+            up=self.up,
+            foreign=self.foreign,
+        )
+
+    def set_foreign(self, cores: Cores) -> None:
+        """Processes outside Headway use so many cores from now on."""
+        self.foreign = cores
+        self.cores = self.to_core().available
 
 
 class ReplicaState:
@@ -42,6 +57,8 @@ class ReplicaState:
         self.demand, self.request = job.demand(self.task), job.arrival.spec.task(self.task).request
         self.placed_at, self.placed_used = now, 0.0
         self.reported_at, self.reported_used, self.reported_done = now, 0.0, job.done
+        self.restarted = False
+        """Whether it was restarted since its last report."""
 
     def to_core(self) -> Replica:
         return Replica(
@@ -74,6 +91,7 @@ class ReplicaState:
         values = None if silent else job.log().between(self.reported_done * steps, job.done * steps)
         cpu = (self.used - self.reported_used) / (now - since)
         self.reported_at, self.reported_used, self.reported_done = now, self.used, job.done
+        restarted, self.restarted = self.restarted, False
         return Report(
             replica=self.id,
             since=since,
@@ -82,12 +100,15 @@ class ReplicaState:
             value=values[0] if values else None,
             high=values[1] if values else None,
             usage=Usage(cpu=cpu),
+            restarted=restarted,
         )
 
 
 class JobState:
     def __init__(self, arrival: Arrival, index: int, seed: int) -> None:
         self.arrival, self.index, self.seed = arrival, index, seed
+        self.spec = arrival.spec
+        """As it is known by now."""
         self.phase, self.reason, self.version = Phase.PENDING, "", 0
         self.done: CoreSeconds = 0.0
         self.rate, self.since = 0.0, arrival.at
@@ -118,12 +139,22 @@ class JobState:
     def to_core(self) -> Job:
         return Job(
             id=self.arrival.id,
-            spec=self.arrival.spec,
+            spec=self.spec,
             submitted_at=self.arrival.at,
             phase=self.phase,
             reason=self.reason,
             truth=self.arrival.work - self.done,
         )
+
+    def announce(self, now: Seconds) -> bool:
+        """Return whether more becomes known of it now."""
+        more = self.arrival.announces
+        if more is None or self.spec is more.spec or self.started_at is None:
+            return False
+        if now < self.started_at + more.time or self.done < more.work:
+            return False
+        self.spec = more.spec
+        return True
 
     def log(self) -> Log:
         if self._log is None:

@@ -54,6 +54,8 @@ def _generate(workload: Workload, rng: Random) -> list[JobEntry]:
             entry = {"model": models[i]}  # each model once
         else:
             entry = {"model": rng.choice(models)}
+        if arrivals.knows != ("all",):
+            entry["knows"] = arrivals.knows[i % len(arrivals.knows)]
         name = f"job-{i + 1:0{len(str(count))}d}"
         entries.append(JobEntry.model_validate({"name": name, "at": at, **entry}))
     if arrivals.load is None:

@@ -41,6 +41,11 @@ def parse_quantity(
     return float(number) * units[unit]
 
 
+def parse_time(given: Any) -> float:
+    """Parse a time; return seconds."""
+    return parse_quantity(given, _TIME, "time", "90s or 1.5m")
+
+
 def _quantity(units: Mapping[str, float], what: str, example: str) -> BeforeValidator:
     return BeforeValidator(lambda given: parse_quantity(given, units, what, example))
 

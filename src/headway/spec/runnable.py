@@ -63,14 +63,13 @@ def to_jobs(
     workload: Workload,
     path: Path,
     *,
-    peaks: Mapping[str, Bytes],
     image: str = "",
     supported: Collection[str] = (),
 ) -> list[RunnableJob]:
     """Return the listed jobs of a workload.
 
-    `peaks`: peak memory of earlier jobs, by kind. `image`: run as containers, of this image where a
-    task names none. `supported`: the platform-specific features that the platform supports.
+    `image`: run as containers, of this image where a task names none. `supported`: the
+    platform-specific features that the platform supports.
     """
     jobs = []
     for job in workload.jobs:
@@ -78,7 +77,7 @@ def to_jobs(
         refuse_unsupported(manifest, supported, job=job.name, where=str(path))
         _check_commands(manifest, job.name, path)
         kind = job.model or job.manifest or " ".join(manifest.tasks[0].command)
-        memory = job.measured.memory if job.measured else peaks.get(kind)
+        memory = job.measured.memory if job.measured else None
         spec = holding(manifest.to_core(kind=kind, expected=_size(job.measured)), memory)
         directory = (path.parent / job.manifest).parent if job.manifest else path.parent
         found = RunnableJob(

@@ -2,16 +2,17 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from headway.core.model.node import Node
 from headway.core.model.units import NodeId, Resources
 from headway.spec.base_model import Strict, unique_names
 from headway.spec.manifest import Name, TrainingJobSpec
-from headway.spec.quantity import Cpu, Memory, Positive, Time
+from headway.spec.quantity import Cpu, Memory, Positive, Time, parse_quantity, parse_time
 from headway.spec.speed import SpeedSpec
 
 Count = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 Part = Annotated[float, Field(gt=0.2, lt=1)]
 Steps = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
@@ -61,6 +62,24 @@ class Profile(Strict):
         return data
 
 
+class ForeignStep(Strict):
+    at: Time
+    cpu: Annotated[Cpu, Field(ge=0)]
+
+
+class ForeignDistribution(Strict):
+    """A part of the node between these bounds, drawn again at each interval."""
+
+    between: tuple[Fraction, Fraction]
+    every_s: Annotated[Time, Field(gt=0)] = 30.0
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.between[0] > self.between[1]:
+            raise ValueError("between must be [least, most]")
+        return self
+
+
 class NodeSpec(Strict):
     name: str = ""
     cpu: Annotated[Cpu, Field(gt=0)] = 1.0
@@ -70,6 +89,8 @@ class NodeSpec(Strict):
     rack: str = ""
     engine: str = ""
     """URL of the Docker engine of this node: unix:///… or tcp://…"""
+    foreign: ForeignDistribution | tuple[ForeignStep, ...] = ()
+    """For the simulator: CPU that processes outside Headway use."""
     count: Count = 1
 
 
@@ -91,6 +112,35 @@ class TaskDistribution(Strict):
     gpu: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1)] = (0.0,)
 
 
+class Announcement(Strict):
+    """A job of unknown size that announces its number of steps while it runs."""
+
+    after: float | str
+    """Time since its start (`30s`), or part of its own work (`20%`)."""
+
+    @field_validator("after")
+    @classmethod
+    def _time_or_percentage(cls, given: float | str) -> float | str:
+        part = str(given).removesuffix("%")
+        if part == str(given):
+            parse_time(given)
+        elif not 0 <= parse_quantity(part, {"": 1.0}, "work", "20%") <= 100:
+            raise ValueError("a part of the work is at most 100%")
+        return given
+
+    @property
+    def time(self) -> float:
+        return 0.0 if self.part else parse_time(self.after)
+
+    @property
+    def part(self) -> float:
+        given = str(self.after)
+        return float(given[:-1]) / 100 if given.endswith("%") else 0.0
+
+
+Knows = Literal["all", "nothing"] | Announcement
+
+
 class JobEntry(Strict):
     """One job: a built-in model, a manifest by path or inline, or only a profile."""
 
@@ -102,6 +152,8 @@ class JobEntry(Strict):
     profile: Profile | None = None
     measured: Profile | None = None
     """Profile measured by `headway calibrate`, used by the simulator and as a size estimate."""
+    knows: Knows = "all"
+    """For the simulator: what is known of its size, steps and demand, and when."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -153,6 +205,8 @@ class Arrivals(Strict):
     models: tuple[str, ...] | Literal["any"] | None = None
     profile: JobDistribution | None = None
     checkpoint: Literal["none", "sigterm", "sdk"] = "none"
+    knows: Annotated[tuple[Knows, ...], Field(min_length=1)] = ("all",)
+    """What is known of each job, in turn."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -246,19 +300,23 @@ class Workload(Strict):
 
     def to_nodes(self) -> tuple[Node, ...]:
         """Return the nodes, with `count` expanded and default names."""
+        return tuple(
+            Node(
+                id=name,
+                capacity=Resources(cpu=spec.cpu, memory=spec.memory, gpu=spec.gpu),
+                speed=spec.speed,
+                rack=spec.rack,
+            )
+            for name, spec in self.node_specs()
+        )
+
+    def node_specs(self) -> list[tuple[NodeId, NodeSpec]]:
         listed: tuple[Any, ...] = (
             (NodeSpec(count=self.nodes),) if isinstance(self.nodes, int) else self.nodes
         )
-        out: list[Node] = []
+        out: list[tuple[NodeId, NodeSpec]] = []
         for spec in listed:
             for i in range(spec.count):
                 name = f"{spec.name}-{i}" if spec.name and spec.count > 1 else spec.name
-                out.append(
-                    Node(
-                        id=NodeId(name or f"node-{len(out)}"),
-                        capacity=Resources(cpu=spec.cpu, memory=spec.memory, gpu=spec.gpu),
-                        speed=spec.speed,
-                        rack=spec.rack,
-                    )
-                )
-        return tuple(out)
+                out.append((NodeId(name or f"node-{len(out)}"), spec))
+        return out

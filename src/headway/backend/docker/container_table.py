@@ -1,6 +1,6 @@
 """The containers of a run as the platform keeps track of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,12 @@ from headway.backend.docker.container import ATTEMPT, REPLICA, RUN, ContainerSta
 from headway.backend.docker.engine import Engine
 from headway.backend.docker.file_sync import FileSync
 from headway.backend.docker.log_follower import LogFollower
-from headway.backend.docker.stats import Gauge
+from headway.backend.docker.stats import ByGroup, Gauge
 from headway.backend.exit_reason import KILLED, NOT_STARTABLE, exit_reason
 from headway.backend.usage import UsageSample
 from headway.controller import commands, events
 from headway.core.model.job import Mode
-from headway.core.model.units import Bytes, Cores, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Bytes, Cores, CoreSeconds, NodeId, ReplicaId, Seconds
 
 
 @dataclass(slots=True, eq=False)
@@ -160,3 +160,14 @@ class ContainerTable:
             limit = memory_admission.memory_limit(None, engine.node(), others)
             if limit > c.memory_limit:
                 yield c, limit
+
+    def used(self, engines: Collection[Engine]) -> dict[tuple[ReplicaId, int], CoreSeconds] | None:
+        """CPU time of each container of these engines; None: not all cgroups are readable here."""
+        found = {}
+        for c in self.current.values():
+            if c.engine in engines:
+                if not isinstance(c.gauge, ByGroup):
+                    return None
+                with suppress(OSError):  # it has just ended
+                    found[c.replica, c.attempt] = c.gauge.read(c.sample).cpu
+        return found

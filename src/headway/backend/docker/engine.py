@@ -14,7 +14,7 @@ from headway.backend.docker.container import ContainerState, to_state
 from headway.backend.worker import EventQueue, Worker
 from headway.controller.events import Event
 from headway.core.model.node import Node
-from headway.core.model.units import NodeId, Resources, Seconds
+from headway.core.model.units import Cores, NodeId, Resources, Seconds
 from headway.errors import BackendError, Unreachable
 
 PING: Seconds = 5.0
@@ -32,6 +32,8 @@ class Engine:
         self.cpus: tuple[int, ...] | None = None
         """Where its containers run; None: anywhere."""
         self.version = str(version.get("Version", ""))
+        self.foreign: Cores = 0.0
+        """CPU used by others, if the engine is on this machine."""
         self.up = True
         """Whether it answers; changed in the loop's thread."""
         self.apart = False
@@ -43,7 +45,7 @@ class Engine:
         self._ping_at: Seconds = 0.0
 
     def node(self) -> Node:
-        return Node(id=self.name, capacity=self.capacity, up=self.up)
+        return Node(id=self.name, capacity=self.capacity, up=self.up, foreign=self.foreign)
 
     def container(self, name: str) -> ContainerState | None:
         """By name or id; None: it does not exist."""

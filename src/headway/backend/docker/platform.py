@@ -18,6 +18,7 @@ from headway.backend.docker import container, container_spec, operations
 from headway.backend.docker.adopt import LabelWatch
 from headway.backend.docker.container_table import ContainerRecord, ContainerTable
 from headway.backend.docker.engine import Engine
+from headway.backend.foreign_load import ForeignLoad
 from headway.backend.job_store import JobStore, prepare
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue, Worker
@@ -35,6 +36,8 @@ PERMANENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 class DockerPlatform:
     kind: ClassVar = "docker"
     capabilities: ClassVar = Capabilities(adopt=True)
+    foreign: ForeignLoad | None = None
+    """Of engines on this machine."""
 
     def __init__(
         self,
@@ -339,6 +342,9 @@ class DockerPlatform:
                 engine.ping(now)
             for c in self.containers.current.values():
                 news += operations.refresh(c)
+        for name, load in (self.foreign.changes(self.clock()) if self.foreign else {}).items():
+            self.engines[name].foreign = load
+            news.append(events.NodeChanged(self.engines[name].node()))
         return [*news, *self.checkpoints.changed()]
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:

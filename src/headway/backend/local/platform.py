@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +19,7 @@ from headway.backend.checkpoints import CheckpointWatch, newest
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.exit_reason import NOT_STARTABLE, exit_reason
+from headway.backend.foreign_load import ForeignLoad
 from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
 from headway.backend.local.enforcement import procfs
@@ -48,6 +49,8 @@ class Process:
     pidfd: int = -1
     """Readable when the process has exited."""
     child: subprocess.Popen[bytes] | None = None
+    at_exit: UsageSample | None = None
+    """What it had used when it exited."""
 
     def reap(self) -> None:
         if self.child is not None:
@@ -69,9 +72,10 @@ class LocalPlatform:
         jobs: Mapping[JobId, RunnableJob],
         enforcement: Enforcement,
         clock: Clock,
+        foreign: ForeignLoad | None = None,
     ) -> None:
         self.events, self.clock = EventQueue(), clock
-        self.jobs, self.limits = jobs, enforcement
+        self.jobs, self.limits, self._foreign = jobs, enforcement, foreign
         self.store, self._disk = JobStore(folder), Worker("job store", self.events)
         self.cuts = {c.node.id: c for c in cuts}
         self.processes: dict[ReplicaId, Process] = {}
@@ -205,6 +209,10 @@ class LocalPlatform:
             p.reap()  # an earlier Headway had started this attempt: that process counts
             self._watch(p, owner)
             return []
+        with suppress(OSError):
+            used = p.group.read()
+            total = procfs.cpu(p.pid) if p.child else 0.0
+            p.at_exit = replace(used, cpu=max(used.cpu, total))
         p.reap()
         self.checkpoints.cancel(p.replica, p.folder)
         self.ended[p.replica, p.attempt] = self.processes.pop(p.replica)
@@ -237,13 +245,23 @@ class LocalPlatform:
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
         news = self.events.wait(self.checkpoints.timeout(timeout))
-        return [*news, *self.checkpoints.changed()]
+        return [*news, *self.checkpoints.changed(), *self._foreign_changes()]
+
+    def _foreign_changes(self) -> list[events.Event]:
+        found: list[events.Event] = []
+        for name, load in (self._foreign.changes(self.clock()) if self._foreign else {}).items():
+            cut = self.cuts[name]
+            node = replace(cut.node, foreign=load)
+            self.cuts[name] = replace(cut, node=node)
+            self.limits.set_available(name, node.available)
+            found.append(events.NodeChanged(node))
+        return found
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
-        ended = (p for p in reversed(self.ended.values()) if p.replica == replica)
-        p = self.processes.get(replica) or next(ended, None)
+        p = self.processes.get(replica)
         if p is None:
-            return before
+            ended = (e.at_exit for e in reversed(self.ended.values()) if e.replica == replica)
+            return next(ended, None) or before
         sample = p.group.read(before)
         p.held_memory = float(sample.memory)
         return sample

@@ -11,9 +11,19 @@ from dataclasses import replace
 from headway.core.cycle.free_capacity import load_of, with_load
 from headway.core.estimate.job_size import from_steps
 from headway.core.model.capabilities import ALL, Capabilities
-from headway.core.model.job import Estimate, Job, Phase, Replica
+from headway.core.model.job import Estimate, Job, Mode, Phase, Replica
 from headway.core.model.node import Node
-from headway.core.model.report import EMPTY, MetricHistory, Report, Usage, extend
+from headway.core.model.report import (
+    BEGIN,
+    EMPTY,
+    MetricHistory,
+    Progress,
+    Report,
+    Usage,
+    extend,
+    proceed,
+    start_over,
+)
 from headway.core.model.snapshot import Alike, Changes, Observation, Request, Snapshot, Trigger
 from headway.core.model.units import NOTHING, CoreSeconds, JobId, NodeId, ReplicaId, Resources
 
@@ -40,9 +50,10 @@ class ClusterState:
         """Nodes whose load must be summed up again in this fold."""
         self.order: dict[NodeId, int] = {}
         self.names: list[NodeId] = []
-        self.totals: dict[JobId, tuple[CoreSeconds, float | None]] = {}
-        """For jobs with several replicas: work of all of them, also of former ones, and the last
-        step reported."""
+        self.totals: dict[JobId, Progress] = {}
+        """For jobs with several replicas: progress of all of them, also of former ones."""
+        self.former: dict[JobId, dict[ReplicaId, Replica]] = {}
+        """Replicas that have stopped although their job has not ended; it may restart them."""
         self.requests: tuple[Request, ...] = ()
         self.changed_nodes: dict[NodeId, None] = {}
         self.changed_jobs: dict[JobId, None] = {}
@@ -162,10 +173,11 @@ def _update_job(s: ClusterState, job: Job) -> None:
 
 
 def _drop_job(s: ClusterState, job: JobId) -> None:
+    s.jobs.pop(job, None)
     for replica in list(s.of_job.pop(job, ())):
         _drop_replica(s, replica)
-    s.jobs.pop(job, None)
     s.totals.pop(job, None)
+    s.former.pop(job, None)
     s.queue.pop(job, None)
     s.restricted.pop(job, None)
 
@@ -179,10 +191,15 @@ def _update_replica(s: ClusterState, seen: Replica) -> None:
         _drop_replica(s, seen.id)
         return
     old = s.replicas.get(seen.id)
-    if old is None or old.history is EMPTY:
+    known = old or s.former.get(seen.job, {}).pop(seen.id, None)
+    if known is None or known.history is EMPTY:
         s.replicas[seen.id] = seen
     else:
-        s.replicas[seen.id] = _with_reports(seen, old.usage, old.attained, old.history)
+        s.replicas[seen.id] = _with_reports(
+            seen, known.usage, known.attained, known.progress, known.history
+        )
+        if old is not None and old.node is not None and seen.node is None:
+            s.replicas[seen.id] = _after_stop(s, s.replicas[seen.id])
     now = _places(seen)
     if old is not None and old.node == seen.node and old.bound_for == seen.bound_for:
         if old.phase is not seen.phase:
@@ -199,8 +216,10 @@ def _drop_replica(s: ClusterState, replica: ReplicaId) -> None:
     old = s.replicas.pop(replica, None)
     if old is None:
         return
-    if old.job in s.of_job:
+    if old.job in s.jobs:
         s.of_job[old.job].pop(replica, None)
+        if old.history is not EMPTY:
+            s.former.setdefault(old.job, {})[replica] = _after_stop(s, old)
     for node in _places(old):
         if node in s.nodes:
             _count(s, node, replica, None)
@@ -228,7 +247,11 @@ def _places(replica: Replica) -> tuple[NodeId, ...]:
 
 
 def _with_reports(
-    r: Replica, usage: Usage | None, attained: CoreSeconds, history: MetricHistory
+    r: Replica,
+    usage: Usage | None,
+    attained: CoreSeconds,
+    progress: Progress,
+    history: MetricHistory,
 ) -> Replica:
     """Written out, because `replace` takes three times as long."""
     return Replica(
@@ -242,6 +265,7 @@ def _with_reports(
         weight=r.weight,
         usage=usage,
         attained=attained,
+        progress=progress,
         history=history,
     )
 
@@ -251,26 +275,43 @@ def _add_report(s: ClusterState, report: Report) -> None:
     if r is None:
         return
     work = _work(s, r, report)
-    history = extend(r.history, report)
-    s.replicas[r.id] = r = _with_reports(r, report.usage or r.usage, r.attained + work, history)
+    history, progress = extend(r.history, report), proceed(r.progress, report, work)
+    usage = report.usage or r.usage
+    s.replicas[r.id] = r = _with_reports(r, usage, r.attained + work, progress, history)
+    spec = s.jobs[r.job].spec
+    if spec.speed is None and (len(spec.tasks) > 1 or spec.tasks[0].most > 1):
+        s.totals[r.job] = proceed(s.totals.get(r.job, BEGIN), report, work)
+    _update_remaining(s, r, work)
+
+
+def _after_stop(s: ClusterState, r: Replica) -> Replica:
+    """Return a replica that has stopped. If its job stops with it and has no checkpoint, the job
+    starts over. (Otherwise its next report shows the step that it was restored at.)
+    """
+    job = s.jobs[r.job]
+    if job.spec.checkpoint is not Mode.NONE or job.phase is Phase.RUNNING:
+        return r
+    r = _with_reports(r, r.usage, r.attained, start_over(r.progress), r.history)
+    if r.job in s.totals:
+        s.totals[r.job] = start_over(s.totals[r.job])
+    _update_remaining(s, r, 0.0)
+    return r
+
+
+def _update_remaining(s: ClusterState, r: Replica, work: CoreSeconds) -> None:
+    """`work`: what it has done since the last time."""
     job = s.jobs[r.job]
     if job.spec.speed is not None:
         s.jobs[r.job] = _distributed(job, r)
-        return
-    attained, step = r.attained, r.history.step
-    if len(job.spec.tasks) > 1 or job.spec.tasks[0].most > 1:
-        before, last = s.totals.get(r.job, (0.0, None))
-        attained, step = before + work, last if report.step is None else report.step
-        s.totals[r.job] = attained, step
-    s.jobs[r.job] = _estimated(job, attained, step, work)
+    else:
+        s.jobs[r.job] = _estimated(job, s.totals.get(r.job, r.progress), work)
 
 
-def _estimated(job: Job, attained: CoreSeconds, step: float | None, work: CoreSeconds) -> Job:
-    """Update the remaining work. `attained` is the work of all replicas, `work` the new part."""
-    size = from_steps(job.spec, attained, step)
+def _estimated(job: Job, progress: Progress, work: CoreSeconds) -> Job:
+    size = from_steps(job.spec, progress)
     if size is None and job.spec.expected is not None:
         size = job.spec.expected.work
-    left = None if size is None else max(0.0, size.value - attained)
+    left = None if size is None else max(0.0, size.value - progress.done)
     return Job(
         id=job.id,
         spec=job.spec,
@@ -285,7 +326,7 @@ def _estimated(job: Job, attained: CoreSeconds, step: float | None, work: CoreSe
 
 def _distributed(job: Job, r: Replica) -> Job:
     """Steps measure the progress of a distributed job, not the work of one of its replicas."""
-    total, expected, step = job.spec.total_steps, job.spec.expected, r.history.step
+    total, expected, step = job.spec.total_steps, job.spec.expected, r.progress.step
     if total is None or expected is None or step is None:
         return job
     left = expected.work.value * max(0.0, 1 - step / total)

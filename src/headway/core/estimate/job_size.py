@@ -7,14 +7,14 @@ from math import inf, log
 
 from headway.core.estimate.curve_fit import fit
 from headway.core.model.job import Estimate, JobSpec
-from headway.core.model.report import MetricHistory
+from headway.core.model.report import MetricHistory, Progress
 from headway.core.model.serialization import memory
 from headway.core.model.units import CoreSeconds
 
 TRUSTED = 0.05
 """A size with at most this error is treated as exact."""
 MEASURED = 0.02
-"""After this fraction of its declared steps, the cost of a step is known."""
+"""After this fraction of its declared steps has been observed, the cost of a step is known."""
 ONE_RUN = 0.1
 """Error of a size that only one earlier run gives."""
 PASSED = 1.001
@@ -41,6 +41,8 @@ class SizeEstimate:
     least: CoreSeconds = 0.0
     error: float = inf
     """Relative error of the size; infinite: unknown, or found to be wrong."""
+    wrong: bool = False
+    """Whether it has exceeded its largest possible size."""
     settles: float = 1.0
     """Fraction of its steps after which its quality is reached."""
     windows: int = 0
@@ -48,15 +50,17 @@ class SizeEstimate:
 
 
 def estimate_size(
-    spec: JobSpec, attained: CoreSeconds, step: float | None, known: Known | None, speed: float
+    spec: JobSpec, progress: Progress, known: Known | None, speed: float
 ) -> SizeEstimate:
     """Return the estimate with the smallest error."""
+    attained = progress.done
     done = attained / speed
     declared = spec.expected.work if spec.expected else None
-    found = [e for e in (from_steps(spec, attained, step), declared, from_kind(known)) if e]
+    found = [e for e in (from_steps(spec, progress), declared, from_kind(known)) if e]
     best = min(found, key=lambda e: e.error, default=None)
-    if best is None or attained > best.value * (1 + best.error) * PASSED:
-        return SizeEstimate(attained=done)  # unknown, or larger than estimated
+    wrong = best is not None and attained > best.value * (1 + best.error) * PASSED
+    if best is None or wrong:
+        return SizeEstimate(attained=done, wrong=wrong)
     stated = best.value / speed
     size = expected(stated, best.error, done)
     least = size if best.error <= TRUSTED else max(done, stated / (1 + best.error))
@@ -77,14 +81,14 @@ def expected(size: CoreSeconds, error: float, attained: CoreSeconds) -> CoreSeco
     return (most - least) / log(most / least)
 
 
-def from_steps(spec: JobSpec, attained: CoreSeconds, step: float | None) -> Estimate | None:
+def from_steps(spec: JobSpec, progress: Progress) -> Estimate | None:
     """From declared steps and the measured cost of a step. The error falls with each step."""
-    if not spec.total_steps or not step or attained <= 0:
+    if not spec.total_steps or progress.work <= 0:
         return None
-    part = step / spec.total_steps
+    part = progress.steps / spec.total_steps
     if part < MEASURED:
         return None
-    return Estimate(value=attained / part, error=0.05 * max(0.0, 1 - part))
+    return Estimate(value=progress.work / part, error=0.05 * max(0.0, 1 - part))
 
 
 def from_kind(known: Known | None) -> Estimate | None:

@@ -14,7 +14,7 @@ SAME = 0.01
 
 def in_order(snapshot: Snapshot, order: Sequence[Replica], reason: str) -> tuple[SetShare, ...]:
     """Set weights under which the first gets all the CPU that it can use, then the next."""
-    cores = snapshot.node.capacity.cpu
+    cores = snapshot.node.available
     caps = [demand_of(snapshot, r) for r in order]
     weights = weights_for(one_after_another(caps, cores), caps)
     return tuple(

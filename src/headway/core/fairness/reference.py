@@ -4,6 +4,7 @@ Policies keep it in their memory. The finish time of a job in it is its guarante
 (docs/explanation/nobody-loses.md).
 """
 
+from collections.abc import Mapping
 from math import inf
 
 from headway.core.fairness.water_filling import share
@@ -11,6 +12,7 @@ from headway.core.model.serialization import memory
 from headway.core.model.units import NOTHING, Cores, CoreSeconds, ReplicaId, Resources, Seconds
 
 _DONE = 1e-9
+NONE: Mapping[ReplicaId, Cores] = {}
 
 
 @memory
@@ -41,12 +43,18 @@ class ReferenceJob:
 ReferenceJobs = dict[ReplicaId, ReferenceJob]
 
 
-def advance(jobs: ReferenceJobs, capacity: Cores, time: Seconds) -> None:
-    """Advance the reference world by `time`."""
+def advance(
+    jobs: ReferenceJobs, capacity: Cores, time: Seconds, used: Mapping[ReplicaId, Cores] = NONE
+) -> None:
+    """Advance the reference world by `time`. `used`: what jobs used meanwhile that could have used
+    more; they would not have used more here.
+    """
     live = [s for s in jobs.values() if not s.finished]
+    caps = {id(jobs[n]): cores for n, cores in used.items()}
     while live and time > 0:
-        rates = share(capacity, [s.demand for s in live], [s.weight for s in live])
-        ends = ((s.size - s.done) / r for s, r in zip(live, rates, strict=True) if s.sure)
+        demands = [min(s.demand, caps.get(id(s), inf)) for s in live]
+        rates = share(capacity, demands, [s.weight for s in live])
+        ends = ((s.size - s.done) / r for s, r in zip(live, rates, strict=True) if s.sure and r > 0)
         step = min(time, min(ends, default=inf))
         for s, rate in zip(live, rates, strict=True):
             s.done += rate * step
@@ -55,10 +63,13 @@ def advance(jobs: ReferenceJobs, capacity: Cores, time: Seconds) -> None:
 
 
 def set_guarantees(jobs: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
-    """Set the due time of each job, if no other job arrives."""
-    live = [(s, s.done) for s in jobs.values() if not s.finished]
-    for s, _ in live:
+    """Set the due time of each job of known size, if no other job arrives and all jobs of unknown
+    size end now.
+    """
+    unfinished = [s for s in jobs.values() if not s.finished]
+    for s in unfinished:
         s.due = inf
+    live = [(s, s.done) for s in unfinished if s.size < inf]
     at = now
     while live:
         rates = share(capacity, [s.demand for s, _ in live], [s.weight for s, _ in live])

@@ -3,10 +3,13 @@
 Sharing is fluid and exact: what a fair kernel scheduler approaches within a second.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from headway.core.cycle.validate import LEAST_WEIGHT
 from headway.core.model.units import Cores, CoreSeconds, Seconds
+
+MARGIN = 1.25
+"""Weight of a replica that gets all that it can use, relative to what it gets."""
 
 
 def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> list[Cores]:
@@ -32,21 +35,32 @@ def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> l
     return given
 
 
-def weights_for(wanted: Sequence[Cores], caps: Sequence[Cores]) -> list[float]:
+def weights_for(
+    wanted: Sequence[Cores], caps: Sequence[Cores], exact: Collection[int] = ()
+) -> list[float]:
     """Return weights with mean 1 under which each replica gets about the cores wanted for it.
 
-    No weight is below the minimum of `check`, so that each replica gets a little CPU. A replica
-    that is to have all that it can use has a double weight: the little CPU of the others is then
-    taken from the replica that gets the rest.
+    No weight is below the minimum of `check`, so that each replica gets a little CPU. It is taken
+    from replicas that get less than they could use and are not `exact` (by index), if there are
+    some. A replica that gets all that it can use has a margin.
     """
     count = len(wanted)
-    least = 1.02 * LEAST_WEIGHT * count
     if sum(wanted) <= 0:
         return [1.0] * count
-    raw = [2 * w if w >= cap * (1 - 1e-9) else w for w, cap in zip(wanted, caps, strict=True)]
-    free = count - least * count
-    scale = free / sum(raw)
-    return [least + scale * r for r in raw]
+    full = [w >= cap * (1 - 1e-9) for w, cap in zip(wanted, caps, strict=True)]
+    margin = [MARGIN if f else 1.0 for f in full]
+    least = 1.03 * LEAST_WEIGHT * sum([w * m for w, m in zip(wanted, margin, strict=True)])
+    given = [max(least, w) for w in wanted]
+    extra = sum(given) - sum(wanted)
+    payers = [i for i in range(count) if not full[i] and i not in exact]
+    if sum([given[i] - least for i in payers]) <= extra:
+        payers = list(range(count))
+    part = min(1.0, extra / max(extra, sum([given[i] - least for i in payers])))
+    for i in payers:
+        given[i] -= part * (given[i] - least)
+    raw = [w * m for w, m in zip(given, margin, strict=True)]
+    unit = count / sum(raw)
+    return [w * unit for w in raw]
 
 
 def one_after_another(caps: Sequence[Cores], capacity: Cores) -> list[Cores]:

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from headway.core.estimate.step_rate import Speed
 from headway.core.model.capabilities import Capabilities
-from headway.core.model.report import EMPTY, MetricHistory, Usage
+from headway.core.model.report import BEGIN, EMPTY, MetricHistory, Progress, Usage
 from headway.core.model.serialization import record
 from headway.core.model.units import (
     NOTHING,
@@ -185,6 +185,7 @@ class Replica:
     usage: Usage | None = None
     attained: CoreSeconds = 0.0
     """Work done so far: CPU used times the speed of its nodes."""
+    progress: Progress = BEGIN
     history: MetricHistory = EMPTY
 
 

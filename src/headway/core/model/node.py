@@ -1,7 +1,10 @@
 """A machine that hosts replicas."""
 
 from headway.core.model.serialization import record
-from headway.core.model.units import NOTHING, NodeId, Resources
+from headway.core.model.units import NOTHING, Cores, NodeId, Resources
+
+LEAST_LEFT = 0.05
+"""Part of a node that counts as available, however much other processes use."""
 
 
 @record
@@ -12,9 +15,17 @@ class Node:
     """Work done by one core in a second."""
     rack: str = ""
     up: bool = True
+    foreign: Cores = 0.0
+    """CPU used by processes outside Headway, smoothed. Requests are compared with the capacity."""
     taken: Resources = NOTHING
     """Sum of the requests of its replicas. Computed by the loop, not by a backend."""
     nominal: Resources = NOTHING
     """The same as kube-scheduler counts it: a replica without requests counts as `NOMINAL`."""
     count: int = 0
     """Replicas on it or migrating to it."""
+
+    @property
+    def available(self) -> Cores:
+        """Cores that other processes leave to replicas."""
+        whole = self.capacity.cpu
+        return max(LEAST_LEFT * whole, whole - self.foreign) if self.foreign else whole

@@ -1,7 +1,7 @@
 """Reports of a replica, and the metric history that they add up to."""
 
 from headway.core.model.serialization import record
-from headway.core.model.units import Bytes, Cores, ReplicaId, Seconds, Share
+from headway.core.model.units import Bytes, Cores, CoreSeconds, ReplicaId, Seconds, Share
 
 
 @record
@@ -33,6 +33,9 @@ class Report:
     """The largest value of the interval (FlowCon divides by the largest ever)."""
     usage: Usage | None = None
     trouble: str = ""
+    restarted: bool = False
+    """The first report of a process that may have begun at any step: a restart, or an adopted
+    process. The change of `step` since the last report is not the work of this interval."""
 
 
 @record
@@ -64,6 +67,49 @@ class MetricHistory:
 
 
 EMPTY = MetricHistory()
+
+
+@record
+class Progress:
+    """How far a job, or one of its replicas, has come. Steps and work agree through interruptions:
+    the cost of a step is measured over the intervals in which a process was observed, and what has
+    been done is this cost times the present step.
+    """
+
+    done: CoreSeconds = 0.0
+    """Work that counts. Work that a restart undid does not; work before an adoption does."""
+    step: float | None = None
+    work: CoreSeconds = 0.0
+    """Work of the observed intervals."""
+    steps: float = 0.0
+    """Steps made in them."""
+    begin: float | None = 0.0
+    """Step at which the next interval begins; None: unknown since a restart."""
+
+
+BEGIN = Progress()
+
+
+def proceed(p: Progress, report: Report, work: CoreSeconds) -> Progress:
+    """Return the progress after one more report, in whose interval `work` was done."""
+    begin = None if report.restarted else p.begin
+    step = p.step if report.step is None else report.step
+    total, steps = p.work, p.steps
+    if begin is None or report.usage is None or (report.step is not None and report.step < begin):
+        begin = report.step
+    else:
+        total += work
+        if report.step is not None:
+            steps, begin = steps + report.step - begin, report.step
+    done = p.done + work if step is None or steps <= 0 else total / steps * step
+    return Progress(done=done, step=step, work=total, steps=steps, begin=begin)
+
+
+def start_over(p: Progress) -> Progress:
+    """Return the progress of a job that was stopped without a checkpoint."""
+    return Progress(step=None if p.step is None else 0.0, work=p.work, steps=p.steps)
+
+
 LONGEST = 64
 """Most windows to keep. Beyond it, the older half is merged in pairs."""
 

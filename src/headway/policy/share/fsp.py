@@ -11,13 +11,15 @@ from headway.core.fairness.reference import ReferenceJob, ReferenceJobs, advance
 from headway.core.model.decision import CALM, Plan
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import Seconds
+from headway.core.model.units import Cores, Seconds
 from headway.policy.common.per_replica_work import per_replica
 
 
 @memory
 class FspMemory:
     at: Seconds = 0.0
+    cores: Cores = 0.0
+    """Available since the last decision."""
     reference: ReferenceJobs
 
 
@@ -31,14 +33,14 @@ class Fsp:
         return FspMemory(reference={})
 
     def decide(self, snapshot: Snapshot, memory: FspMemory) -> tuple[Plan, FspMemory]:
-        cores, speed = snapshot.node.capacity.cpu, snapshot.node.speed
+        cores, speed = snapshot.node.available, snapshot.node.speed
         reference, ours = memory.reference, snapshot.adjustable
-        advance(reference, cores, snapshot.at - memory.at)
-        memory.at = snapshot.at
+        advance(reference, memory.cores or cores, snapshot.at - memory.at)
+        memory.at, memory.cores = snapshot.at, cores
         for r in ours:
             if r.id not in reference:
                 spec = per_replica(snapshot.jobs[r.job].spec)
-                known = estimate_size(spec, r.attained, r.history.step, None, speed)
+                known = estimate_size(spec, r.progress, None, speed)
                 reference[r.id] = ReferenceJob(
                     demand=demand_of(snapshot, r), size=known.size, least=known.size, sure=True
                 )

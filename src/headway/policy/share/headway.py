@@ -6,8 +6,11 @@ there is its guarantee. Within the guarantees, CPU goes to the jobs with the lea
 except where another job must run now for its guarantee.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
+from headway.core.estimate.cpu_demand import measured_demand
 from headway.core.estimate.job_size import (
     TRUSTED,
     Known,
@@ -16,7 +19,7 @@ from headway.core.estimate.job_size import (
     learn,
     settle,
 )
-from headway.core.fairness.deadlines import SOON, Allocation, Need, allocate
+from headway.core.fairness.allocation import SOON, Allocation, Need, allocate
 from headway.core.fairness.priority_weights import differs
 from headway.core.fairness.reference import (
     ReferenceJob,
@@ -25,7 +28,8 @@ from headway.core.fairness.reference import (
     fair_rates,
     set_guarantees,
 )
-from headway.core.fairness.water_filling import total_completion, weights_for
+from headway.core.fairness.smith_order import Waiting, smith_order
+from headway.core.fairness.water_filling import weights_for
 from headway.core.model.decision import Plan, SetShare
 from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.serialization import memory, record
@@ -35,19 +39,25 @@ from headway.policy.common.per_replica_work import known_per_replica, per_replic
 
 SEEN: Seconds = 1.0
 """Shortest interval over which the demand of a job can be measured."""
-NEXT = 8
-"""Number of next jobs among which the best position of a narrow job is searched."""
+CATCH_UP: Seconds = 2.0
+"""Time in which a job of unknown size catches up with its fair share."""
+PROBES = 3
+"""How often a replica of known size is served first to see how much it can use."""
 
 
 @memory
 class HeadwayMemory:
     at: Seconds = 0.0
+    cores: Cores = 0.0
+    """Available since the last decision."""
     reference: ReferenceJobs
     estimates: dict[ReplicaId, SizeEstimate]
     rates: dict[ReplicaId, Cores]
     """What each replica was to get, by the last decision."""
     minimum_cores: dict[ReplicaId, Cores]
     """What each replica could have used at least, by its weight."""
+    probes: dict[ReplicaId, int]
+    """How often a replica is still served first for a second, to see how much it can use."""
     kinds: dict[str, Known]
     """Work of the jobs that have ended, by command or model."""
 
@@ -67,16 +77,26 @@ class Headway:
     """For `quality` only: how much later than guaranteed a job may complete, as a fraction."""
 
     def begin(self) -> HeadwayMemory:
-        return HeadwayMemory(reference={}, estimates={}, rates={}, minimum_cores={}, kinds={})
+        return HeadwayMemory(
+            reference={}, estimates={}, rates={}, minimum_cores={}, probes={}, kinds={}
+        )
 
     def decide(self, snapshot: Snapshot, memory: HeadwayMemory) -> tuple[Plan, HeadwayMemory]:
         node = _Node(self, snapshot, memory)
         node.catch_up()
         if not node.ours:
             return Plan(), memory
-        found = allocate(node.needs(), node.order(), node.cores, snapshot.at, self.interval)
+        found = allocate(
+            node.needs(),
+            node.order(),
+            node.cores,
+            snapshot.at,
+            self.interval,
+            node.drift,
+            whole=node.whole,
+        )
         memory.rates = found.rates
-        wake = None if len(node.ours) == 1 else max(SOON, min(found.calm_for, node.interval()))
+        wake = None if len(node.ours) == 1 else node.wake_after(found.calm_for)
         plan = Plan(decisions=node.shares(found), wake_after=wake, look=(snapshot.node.id,))
         return plan, memory
 
@@ -87,9 +107,12 @@ class _Node:
     def __init__(self, policy: Headway, snapshot: Snapshot, memory: HeadwayMemory) -> None:
         self.policy, self.snapshot, self.memory = policy, snapshot, memory
         self.now = snapshot.at
-        self.cores, self.speed = snapshot.node.capacity.cpu, snapshot.node.speed
+        self.cores, self.speed = snapshot.node.available, snapshot.node.speed
+        self.whole = snapshot.node.capacity.cpu
         self.ours = {r.id: r for r in snapshot.adjustable}
         self.elapsed = self.now - memory.at
+        self.unseen: list[ReplicaId] = []
+        """Replicas of known size of which it was not seen yet how much they can use."""
         self.ended_work: dict[JobId, list[CoreSeconds]] = {}
         """Work of each replica of the jobs that have ended since the last decision."""
 
@@ -99,8 +122,9 @@ class _Node:
         """Advance the reference world to now, and update its guarantees."""
         m = self.memory
         elapsed = self.elapsed
-        m.at = self.now
-        advance(m.reference, self.cores, elapsed)
+        advance(m.reference, m.cores or self.cores, elapsed, self._idle())
+        other_cores = m.cores != self.cores
+        m.at, m.cores = self.now, self.cores
         ended = {job.id: job for job in self.snapshot.changed.ended}
         gone = [n for n in m.estimates if n not in self.ours]
         stale = [self._leave(n, ended.get(n.job), elapsed) for n in gone]
@@ -108,13 +132,36 @@ class _Node:
         stale += [self._update(name, r) for name, r in self.ours.items()]
         for name in [n for n, s in m.reference.items() if s.left and s.finished]:
             del m.reference[name]
-        if any(stale):
+        self.unknown = any(e.error == inf for e in m.estimates.values())
+        if any(stale) or self.unknown or other_cores:
             set_guarantees(m.reference, self.cores, self.now)
+        self.due = self._due_times()
+
+    def _due_times(self) -> dict[ReplicaId, Seconds]:
+        """Return the guarantees to keep: as if other processes used no CPU from now on. Then they
+        are kept whenever and however much the foreign load changes.
+        """
+        jobs = self.memory.reference
+        if self.cores < self.whole:
+            jobs = {n: replace(s) for n, s in jobs.items()}
+            set_guarantees(jobs, self.whole, self.now)
+        return {n: s.due for n, s in jobs.items()}
+
+    def _idle(self) -> dict[ReplicaId, Cores]:
+        """Return what jobs of unknown size used of their shares, if it was less than they got."""
+        m = self.memory
+        used = {n: r.usage.cpu for n, r in self.ours.items() if r.usage and n in m.estimates}
+        return {
+            n: cores
+            for n, cores in used.items()
+            if m.estimates[n].error == inf and cores < 0.9 * m.rates.get(n, 0.0)
+        }
 
     def _leave(self, name: ReplicaId, job: Job | None, elapsed: Seconds) -> bool:
         """A job that succeeded stays in the reference world up to its actual size; others leave."""
         m = self.memory
         twin, estimate, rate = m.reference[name], m.estimates.pop(name), m.rates.pop(name, 0.0)
+        m.probes.pop(name, None)
         if job is None or job.phase is not Phase.SUCCEEDED:
             del m.reference[name]
             return True
@@ -139,9 +186,7 @@ class _Node:
         """Add a replica or update its estimate; return whether guarantees change."""
         m, job = self.memory, self.snapshot.jobs[r.job]
         known = known_per_replica(m.kinds.get(job.spec.kind), working_replicas(job.spec))
-        estimate = estimate_size(
-            per_replica(job.spec), r.attained, r.history.step, known, self.speed
-        )
+        estimate = estimate_size(per_replica(job.spec), r.progress, known, self.speed)
         if self.policy.objective == "quality":
             settle(estimate, job.spec, r.history, m.estimates.get(name))
         m.estimates[name] = estimate
@@ -154,68 +199,108 @@ class _Node:
         else:
             before = (twin.size, twin.least, twin.demand, twin.sure)
         twin.demand = self._demand(name, job, r, twin.demand)
+        if estimate.error < inf and m.probes[name] > 0:
+            self.unseen.append(name)
+            m.estimates[name] = estimate = SizeEstimate(attained=estimate.attained)
         twin.size, twin.least = estimate.size, estimate.least
         twin.sure = estimate.error <= TRUSTED
         now = (twin.size, twin.least, twin.demand, twin.sure)
         return before is None or not all(_close(a, b) for a, b in zip(before, now, strict=True))
 
     def _demand(self, name: ReplicaId, job: Job, r: Replica, before: Cores) -> Cores:
-        """Return the cores that it can use: as declared, or as measured when it left some of its
-        share idle.
-
-        Its usage is compared with what it could have used by its weight. What it was meant to get
-        says less: a job that sleeps at times may find the CPU in use.
-        """
+        """Return the cores that it can use: as declared, or as measured."""
+        m, most = self.memory, self._most(r)
         declared = job.spec.expected.demand if job.spec.expected else None
         if declared is not None:
-            return min(self._most(r), declared)
-        used, could = r.usage.cpu if r.usage else 0.0, self.memory.minimum_cores.get(name, 0.0)
-        if self.elapsed < SEEN:
+            m.probes[name] = 0
+            return min(most, declared)
+        m.probes.setdefault(name, PROBES)
+        if self.elapsed < SEEN or r.usage is None:
             return before
-        if used > 0.95 * before:
-            return min(self._most(r), 1.5 * before)
-        if (
-            could >= before / 2 and 0 < used < 0.9 * could
-        ):  # otherwise it had too little to show its demand
-            return min(before, 1.1 * used)
-        return before
+        could, meant = m.minimum_cores.get(name, 0.0), m.rates.get(name, inf)
+        seen = measured_demand(before, r.usage.cpu, could, meant)
+        if seen.shown:
+            m.probes[name] = 0
+        return min(most, seen.cores)
 
     def _most(self, r: Replica) -> Cores:
         """Return the most cores that it may use."""
         ceiling = self.snapshot.ceiling(r)
-        return self.cores if ceiling is None else min(self.cores, ceiling)
+        return self.whole if ceiling is None else min(self.whole, ceiling)
 
-    def interval(self) -> Seconds:
-        """Return a short interval while the next steps will show a size that is unknown."""
+    def wake_after(self, calm_for: Seconds) -> Seconds:
+        """Return when to decide again: when the rates must change, and soon while a second will
+        show how much a job can use, or its next steps a size that is unknown.
+        """
+        if self.unseen:
+            return SEEN
         sizes = (
             (self.snapshot.jobs[r.job], self.memory.estimates[n]) for n, r in self.ours.items()
         )
         unknown = any(job.spec.total_steps and b.error == inf for job, b in sizes)
-        return min(SEEN, self.policy.interval) if unknown else self.policy.interval
+        interval = min(SEEN, self.policy.interval) if unknown else self.policy.interval
+        return max(SOON, min(calm_for, interval, self._fair_for()))
+
+    def _fair_for(self) -> Seconds:
+        """Return how long the fair shares of jobs of unknown size stay as they are."""
+        reference = self.memory.reference
+        if not self.unknown:
+            return inf
+        rates = fair_rates(reference, self.cores)
+        ends = ((s.size - s.done) / rates[n] for n, s in reference.items() if s.sure and rates[n])
+        estimates = self.memory.estimates.items()
+        lack = any(b.error == inf and reference[n].done - b.attained > SOON for n, b in estimates)
+        return min([CATCH_UP if lack else inf, *ends])
+
+    def drift(self, time: Seconds) -> dict[ReplicaId, Seconds]:
+        """Return by how much each guarantee moves while jobs of unknown size, or a foreign load,
+        go on.
+        """
+        if not self.unknown and self.cores == self.whole:
+            return {}
+        later = {n: replace(s) for n, s in self.memory.reference.items()}
+        advance(later, self.cores, time)
+        set_guarantees(later, self.whole, self.now + time)
+        return {n: s.due - self.due[n] for n, s in later.items() if s.due < inf}
 
     # -- needs and order -------------------------------------------------------------------------
 
     def needs(self) -> dict[ReplicaId, Need]:
         """Return what keeps the guarantee of each replica."""
         m, equal = self.memory, fair_rates(self.memory.reference, self.cores)
-        return {
+        found = {
             n: self._need(r, m.reference[n], m.estimates[n], equal[n]) for n, r in self.ours.items()
         }
+        for name in self.unseen[:1]:
+            found[name].probe = True
+            m.probes[name] -= 1
+        return found
 
     def _need(self, r: Replica, s: ReferenceJob, b: SizeEstimate, equal: Cores) -> Need:
         age = self.now - self.snapshot.jobs[r.job].submitted_at
-        due = s.due
+        due = self.due[r.id]
         if self.policy.objective == "quality":
             due += self.policy.late * (due - self.now + age)
         if s.sure or s.done < b.least:
             left = max(1e-9, b.least - b.attained)
             return Need(demand=s.demand, left=left, due=due, sure=s.sure)
+        if b.error == inf:
+            return Need(demand=s.demand, equal=self._owed(s, b, equal), unknown=True)
         # It might have finished by now under fair sharing, and from here on may lag a little. The
         # bound is in time, not in work: work lost among few jobs takes long to make up among many.
         # A job that has all that it can use could never catch up, and may not lag.
         lag = self.policy.lag * min(s.done, age * equal) + equal
         room = b.attained - s.done + (1 - equal / s.demand) * lag
-        return Need(demand=s.demand, equal=equal, room=room if b.error < inf else -inf)
+        return Need(demand=s.demand, equal=equal, room=room)
+
+    def _owed(self, s: ReferenceJob, b: SizeEstimate, equal: Cores) -> Cores:
+        """Return the share of a job of unknown size: the fair one, and what it lacks. A job that is
+        ahead of its fair share because of a wrong estimate waits, so that others are repaid.
+        """
+        lacks = s.done - b.attained
+        if b.wrong and lacks < 0:
+            return 0.0
+        return min(2 * equal, equal + max(0.0, lacks) / CATCH_UP)
 
     def order(self) -> list[ReplicaId]:
         """Return the order in which replicas are served, as far as guarantees allow."""
@@ -224,37 +309,14 @@ class _Node:
         return self._smith_order()
 
     def _smith_order(self) -> list[ReplicaId]:
-        """Minimize the mean completion time by Smith's rule, from the back: last is the longest of
-        the jobs whose guarantees allow it, then the same for the rest.
-        """
-        left = {n: self._left(n) for n in self.ours}
-        due = {n: self.memory.reference[n].due for n in self.ours}
-        end = self.now + sum(left.values()) / self.cores
-        rest, order = list(self.ours), []
-        while rest:
-            able = [n for n in rest if due[n] >= end - SOON] or [max(rest, key=due.__getitem__)]
-            last = max(reversed(able), key=left.__getitem__)
-            rest.remove(last)
-            order.append(last)
-            end -= left[last] / self.cores
-        return self._place_narrow(order[::-1])
-
-    def _place_narrow(self, order: list[ReplicaId]) -> list[ReplicaId]:
-        """Smith's rule assumes that each job can use the whole node. A job that cannot (a narrow
-        one) delays others little: put it where the sum of completion times is smallest.
-        """
-        head, tail = order[:NEXT], order[NEXT:]
-        jobs = {n: (self._left(n), self.memory.reference[n].demand) for n in head}
-        best = total_completion([jobs[n] for n in head], self.cores)
-        sure = [n for n in head if self.memory.reference[n].sure]
-        for narrow in [n for n in sure if jobs[n][1] < self.cores]:
-            others = [n for n in head if n != narrow]
-            for i in range(len(head)):
-                tried = [*others[:i], narrow, *others[i:]]
-                total = total_completion([jobs[n] for n in tried], self.cores)
-                if total < best * (1 - 1e-9):
-                    head, best = tried, total
-        return head + tail
+        """Jobs of unknown size come last; their shares are fixed."""
+        reference, estimates = self.memory.reference, self.memory.estimates
+        waiting = {
+            n: Waiting(left=self._left(n), due=self.due[n], demand=s.demand, movable=s.sure)
+            for n, s in ((n, reference[n]) for n in self.ours if estimates[n].error < inf)
+        }
+        known = smith_order(waiting, self.now, fits=self.whole, cores=self.cores)
+        return known + [n for n in self.ours if n not in waiting]
 
     def _left(self, name: ReplicaId) -> CoreSeconds:
         """Return the estimated work left; if the size is unknown, as much as has been done."""
@@ -270,9 +332,11 @@ class _Node:
     # -- the decision ----------------------------------------------------------------------------
 
     def shares(self, found: Allocation[ReplicaId]) -> tuple[SetShare, ...]:
-        caps = [self.memory.reference[n].demand for n in self.ours]
+        reference, estimates = self.memory.reference, self.memory.estimates
+        caps = [min(reference[n].demand, self.cores) for n in self.ours]
+        exact = {i for i, n in enumerate(self.ours) if estimates[n].error == inf}
         wanted = [found.rates[n] for n in self.ours]
-        weights = dict(zip(self.ours, weights_for(wanted, caps), strict=True))
+        weights = dict(zip(self.ours, weights_for(wanted, caps, exact), strict=True))
         total = sum(weights.values())
         self.memory.minimum_cores = {n: self.cores * w / total for n, w in weights.items()}
         limits = {n: self.snapshot.ceiling(r) for n, r in self.ours.items()}
@@ -284,7 +348,7 @@ class _Node:
 
     def _why(self, name: ReplicaId, found: Allocation[ReplicaId]) -> str:
         s, b = self.memory.reference[name], self.memory.estimates[name]
-        if name in found.urgent:
+        if name in found.urgent and found.rates[name] > 0:
             late = self.now - s.due
             return (
                 f"{late:.0f} s overdue, goes first"
@@ -293,15 +357,33 @@ class _Node:
             )
         if b.error == inf:
             told = self.snapshot.jobs[name.job].spec.total_steps is not None
-            return f"length unknown{' yet' if told else ' (set totalSteps)'}: fair share"
+            return f"its length is unknown{' yet' if told else ' (set totalSteps)'}: fair share"
         if name in found.behind:
             return "behind its fair share, catches up"
         if found.rates[name] > 0:
             return f"about {self._left(name):.0f} s of CPU left; runs first"
-        count = sum(rate > 0 for rate in found.rates.values())
-        ahead = f"behind {count} shorter job{'s' * (count != 1)}"
+        ahead = [n for n, rate in found.rates.items() if rate > 0]
+        names = list(dict.fromkeys([n.job for n in ahead]))
+        known = [self._left(n) for n in ahead if self.memory.estimates[n].error < inf]
+        left = f" (about {sum(known):.0f} s of CPU left)" if known else ""
         due = f"; guaranteed to finish within {s.due - self.now:.0f} s" if s.due < inf else ""
-        return ahead + due
+        return f"waits for {_list(names)}{left}{due}"
+
+
+NAMED = 3
+"""Number of jobs that a reason names."""
+
+
+def _list(names: Sequence[str]) -> str:
+    """Join names.
+
+    >>> _list(["vae"]), _list(["vae", "gru"]), _list(["a", "b", "c", "d", "e"])
+    ('vae', 'vae and gru', 'a, b, c and 2 others')
+    """
+    more = len(names) - NAMED
+    if more > 0:
+        names = [*names[:NAMED], f"{more} other{'s' * (more > 1)}"]
+    return " and ".join([*[", ".join(names[:-1])] * (len(names) > 1), names[-1]])
 
 
 def _close(a: float, b: float) -> bool:

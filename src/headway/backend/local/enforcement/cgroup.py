@@ -234,6 +234,13 @@ class Cgroup1:
     def group(self, node: str, name: str) -> Group1:
         return Group1(self.bases, f"{node}/{name}", self.ceilings[node])
 
+    def set_available(self, node: str, cores: float) -> None:
+        """Nothing to do: the kernel divides what other processes leave by weight."""
+
+    def used(self) -> dict[str, float]:
+        """CPU time of all replicas, also of those that have ended."""
+        return {"all": int(read(f"{self.bases['cpuacct']}/cpuacct.usage")) / 1e9}
+
     def close(self) -> None:
         cgroupfs.clear(dict.fromkeys(self.bases.values()))
 
@@ -264,6 +271,13 @@ class Cgroup2:
 
     def group(self, node: str, name: str) -> Group2:
         return Group2(f"{self.base}/{node}", name, self.ceilings[node])
+
+    def set_available(self, node: str, cores: float) -> None:
+        """Nothing to do: the kernel divides what other processes leave by weight."""
+
+    def used(self) -> dict[str, float]:
+        """CPU time of all replicas, also of those that have ended."""
+        return {"all": number(read(f"{self.base}/cpu.stat"), "usage_usec ") / 1e6}
 
     def close(self) -> None:
         cgroupfs.clear([self.base])

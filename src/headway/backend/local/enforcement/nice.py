@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from math import inf
 from signal import SIGCONT, SIGKILL
 from time import monotonic
 
@@ -16,6 +17,11 @@ from headway.backend.local.enforcement import procfs
 from headway.backend.usage import UsageSample
 from headway.core.fairness.water_filling import share
 
+PUSH = 1.05
+"""Replicas are paced to this multiple of what other processes leave, so that they regain CPU that
+these do not insist on."""
+LOOK = 0.5
+"""Shortest time between two measurements."""
 SHORT = 0.9
 """A replica that uses less than this part of its rate cannot use more."""
 
@@ -113,6 +119,8 @@ class Nice:
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[float, float | None]] = {}
         """Cores, and the limit of the node if it has more CPUs than cores."""
+        self.available: dict[str, float] = {}
+        """Cores that other processes leave, where they use some."""
         self.groups: dict[int, NiceGroup] = {}
         self.looked = 0.0
         self._pacer: subprocess.Popen[bytes] | None = None
@@ -127,11 +135,22 @@ class Nice:
         del name
         return NiceGroup(self, node)
 
+    def set_available(self, node: str, cores: float) -> None:
+        self.available[node] = cores
+        self.adjust()
+
+    def used(self) -> dict[int, float] | None:
+        """CPU time of each replica; None: they were measured a moment ago."""
+        if monotonic() - self.looked < LOOK:
+            return None
+        self.look()
+        return {leader: group.sample.cpu for leader, group in self.groups.items()}
+
     def look(self) -> None:
         """Measure every replica and adjust its rate, at most every half second."""
         now = monotonic()
         elapsed = now - self.looked
-        if elapsed < 0.5:
+        if elapsed < LOOK:
             return
         self.looked = now
         for leader, processes in procfs.groups(set(self.groups)).items():
@@ -156,7 +175,8 @@ class Nice:
             given = [g.limit for g in here]
         else:
             caps = [min(g.demand, g.limit or g.demand) for g in here]
-            shared = share(self.cores(node), caps, [g.weight for g in here])
+            cores = min(self.cores(node), PUSH * self.available.get(node, inf))
+            shared = share(cores, caps, [g.weight for g in here])
             pairs = zip(here, shared, caps, strict=True)
             given = [rate if rate < cap - 1e-9 else g.limit for g, rate, cap in pairs]
         for group, rate in zip(here, given, strict=True):

@@ -1,6 +1,7 @@
 """What /proc tells of processes. Standard library only."""
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -36,6 +37,18 @@ def stat(pid: int) -> Stat | None:
         return None
     ticks = sum(map(int, fields[11:15]))
     return Stat(pid, int(fields[2]), ticks * TICK, int(fields[21]) * PAGE)
+
+
+def cpu(pid: int) -> float:
+    """Core-seconds of a process and its reaped children, also if it has exited; 0: it is gone."""
+    return sum(map(int, _fields(pid)[11:15])) * TICK
+
+
+def idle_time() -> float:
+    """Core-seconds that the machine has been idle, or has waited for I/O."""
+    with open("/proc/stat", "rb") as file:
+        fields = file.readline().split()
+    return (int(fields[4]) + int(fields[5])) * TICK
 
 
 def groups(leaders: set[int]) -> dict[int, list[Stat]]:
@@ -78,6 +91,20 @@ def marked(**marks: str) -> list[int]:
             if wanted <= set(file.read().split(b"\0")):
                 found.append(pid)
     return found
+
+
+def busy_time(cpus: Collection[int]) -> float:
+    """Core-seconds that these CPUs were busy, including time stolen by other virtual machines."""
+    names, ticks = {f"cpu{cpu}" for cpu in cpus}, 0
+    with open("/proc/stat", encoding="ascii") as file:
+        for line in file:
+            name, *fields = line.split(maxsplit=9)
+            if name in names:
+                user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])
+                ticks += user + nice + system + irq + softirq + steal
+            elif not name.startswith("cpu"):
+                break
+    return ticks * TICK
 
 
 def available_memory() -> int:

@@ -1,0 +1,232 @@
+"""Allocate the cores of a node so that every guarantee is kept (docs/explanation/nobody-loses.md).
+
+A job of unknown size gets its fair share, at every moment: so it is in the real world where it is
+in the reference world, whenever it ends. The other jobs are served in the given order, as far as
+their guarantees allow.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Generic
+
+from headway.core.fairness.deadlines import Claim, K, infeasible_set, slack
+from headway.core.fairness.water_filling import share
+from headway.core.model.units import Cores, CoreSeconds, Seconds
+
+SOON: Seconds = 0.05
+"""A set of guarantees whose slack lasts less than this has none."""
+ROUNDING: Cores = 1e-9
+STEADY = 1e-6
+"""A slack that falls by less than this part of the capacity does not fall."""
+
+Drift = Callable[[Seconds], Mapping[K, Seconds]]
+"""By how much each guarantee is later, if all jobs of unknown size go on for so long."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Need:
+    """What keeps the guarantee of a job: work by a due time; or, after that if its size is
+    uncertain, a bound on how far it falls behind its fair share; or, if nothing is known of its
+    size, its fair share.
+    """
+
+    demand: Cores
+    left: CoreSeconds = 0.0
+    due: Seconds = inf
+    sure: bool = False
+    """Whether `left` is all of its remaining work."""
+    equal: Cores = 0.0
+    """Its fair share now; of a job of unknown size: what it must get."""
+    room: CoreSeconds = inf
+    """How much further it may fall behind; negative: it must catch up."""
+    unknown: bool = False
+    """Whether nothing is known of its size."""
+    probe: bool = False
+    """Whether it goes first, to show how much it can use."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Allocation(Generic[K]):
+    rates: dict[K, Cores]
+    calm_for: Seconds
+    """How long these rates can stay unchanged."""
+    urgent: set[K]
+    behind: set[K]
+
+
+@dataclass(slots=True)
+class _Tight(Generic[K]):
+    """A set of guarantees that allows no delay."""
+
+    jobs: tuple[K, ...]
+    rate: Cores
+    """What they must get together, so that none becomes late."""
+
+
+def allocate(
+    needs: Mapping[K, Need],
+    order: Sequence[K],
+    capacity: Cores,
+    now: Seconds,
+    most: Seconds,
+    drift: Drift[K] = lambda _: {},
+    *,
+    whole: Cores | None = None,
+) -> Allocation[K]:
+    """Allocate cores: to jobs of unknown size their fair share, then to jobs whose guarantee allows
+    no delay, then to jobs that are behind, then in order. Sets of guarantees that allow no delay
+    are added until all others have slack. `whole`: the capacity for which guarantees are tested, if
+    that is more than can be allocated now.
+    """
+    outlook = _Outlook(needs, whole or capacity, now, drift)
+    while True:
+        rates = _serve(needs, order, outlook, capacity)
+        calm_for, tightest = outlook.horizon(rates, most)
+        if tightest is None or calm_for > SOON:
+            break
+        outlook.add_tight(tightest)
+    rooms = (n.room / n.equal for n in needs.values() if 0 < n.room < inf)
+    return Allocation(
+        rates=rates,
+        calm_for=min(calm_for, min(rooms, default=inf)),
+        urgent={n for t in outlook.tight for n in t.jobs},
+        behind={n for n, need in needs.items() if need.room <= 0},
+    )
+
+
+class _Outlook(Generic[K]):
+    """The guarantees now and later, and the sets of them that allow no delay.
+
+    While a job of unknown size goes on, guarantees move; at each moment they must be feasible if it
+    ended at that moment. With all sizes known, they do not move.
+    """
+
+    def __init__(
+        self, needs: Mapping[K, Need], capacity: Cores, now: Seconds, drift: Drift[K]
+    ) -> None:
+        self.capacity, self.now, self.drift = capacity, now, drift
+        self.claims = {
+            n: Claim(need.left, need.demand, need.due)
+            for n, need in needs.items()
+            if need.due < inf
+        }
+        late = self._delay_late()
+        self.soon = self._after(SOON, {})
+        self.tight: list[_Tight[K]] = []
+        for jobs in dict.fromkeys(late):
+            self.add_tight(jobs)
+
+    def _delay_late(self) -> Iterable[tuple[K, ...]]:
+        """Delay the guarantees as little as necessary to be feasible; return the delayed sets."""
+        found = []
+        while late := infeasible_set(self.claims, self.capacity, self.now):
+            found.append(late[0])
+            claims = [self.claims[n] for n in late[0]]
+            full = min(self.capacity, sum(c.demand for c in claims))
+            short = max(1e-6, -slack(claims, self.capacity, self.now) / full)
+            for claim in claims:
+                claim.due = max(claim.due, self.now) + short
+        return found
+
+    def add_tight(self, jobs: tuple[K, ...]) -> None:
+        fall = self._slack(jobs, self.claims, 0.0) - self._slack(jobs, self.soon, SOON)
+        self.tight.append(_Tight(jobs, fall / SOON))
+
+    def horizon(
+        self, rates: Mapping[K, Cores], most: Seconds
+    ) -> tuple[Seconds, tuple[K, ...] | None]:
+        """Return how long these rates can last before a further set of guarantees allows no delay,
+        and that set. Test at a time whether all are feasible; if a set is not, go back to when
+        its slack was about used up, and test again.
+        """
+        time, tightest = most, None
+        known = {t.jobs for t in self.tight}
+        while time > SOON:
+            then = self._after(time, rates)
+            late = infeasible_set(
+                {n: c for n, c in then.items() if c.left > 1e-9}, self.capacity, self.now + time
+            )
+            ends = [(self._used_up(jobs, then, time), jobs) for jobs in late if jobs not in known]
+            back, first = min(ends, key=lambda end: end[0], default=(inf, None))
+            if back >= time * (1 - 1e-9):
+                break
+            time, tightest = back, first
+        return time, tightest
+
+    def _used_up(self, jobs: tuple[K, ...], then: Mapping[K, Claim], time: Seconds) -> Seconds:
+        """Return when a set of guarantees has no slack left, if its slack falls evenly."""
+        first, last = self._slack(jobs, self.claims, 0.0), self._slack(jobs, then, time)
+        fall = first - last
+        return max(0.0, time * first / fall) if fall > STEADY * self.capacity * time else inf
+
+    def _after(self, time: Seconds, rates: Mapping[K, Cores]) -> dict[K, Claim]:
+        later = self.drift(time)
+        return {
+            n: Claim(c.left - rates.get(n, 0.0) * time, c.demand, c.due + later.get(n, 0.0))
+            for n, c in self.claims.items()
+        }
+
+    def _slack(self, jobs: tuple[K, ...], claims: Mapping[K, Claim], after: Seconds) -> CoreSeconds:
+        return slack([claims[n] for n in jobs], self.capacity, self.now + after)
+
+
+class _Share(Generic[K]):
+    """The cores of a node, given away one job after another."""
+
+    def __init__(self, needs: Mapping[K, Need], order: Sequence[K], capacity: Cores) -> None:
+        self.needs, self.left = needs, capacity
+        self.rates = dict.fromkeys(order, 0.0)
+
+    def raise_to(self, name: K, most: Cores) -> None:
+        more = min(min(most, self.needs[name].demand) - self.rates[name], self.left)
+        if more > ROUNDING:
+            self.rates[name] += more
+            self.left -= more
+
+    def divide(self, names: Sequence[K], most: Sequence[Cores]) -> None:
+        """Raise several at once, equally if not all can have the most."""
+        more = [max(0.0, m - self.rates[n]) for n, m in zip(names, most, strict=True)]
+        for name, cores in zip(names, share(self.left, more, [1.0] * len(more)), strict=True):
+            self.raise_to(name, self.rates[name] + cores)
+
+
+def _serve(
+    needs: Mapping[K, Need], order: Sequence[K], outlook: _Outlook[K], capacity: Cores
+) -> dict[K, Cores]:
+    node = _Share(needs, order, capacity)
+    unknown = [n for n in order if needs[n].unknown]
+    for name in order:
+        if _goes_first(needs[name], outlook.now):
+            node.raise_to(name, inf)
+    node.divide(unknown, [needs[n].equal for n in unknown])
+    _serve_tight(node, order, outlook.tight)
+    for owed in (1.0, 2.0):  # their share, then as much again to catch up
+        for name, need in needs.items():
+            if need.room <= 0:
+                node.raise_to(name, owed * need.equal)
+    for name in order:
+        if not needs[name].unknown:
+            node.raise_to(name, inf)
+    node.divide(unknown, [needs[n].demand for n in unknown])
+    return node.rates
+
+
+def _serve_tight(node: _Share[K], order: Sequence[K], tight: Sequence[_Tight[K]]) -> None:
+    """Give each set what it must get. A subset goes first; of two disjoint sets, the one that ran
+    out of slack first.
+    """
+    inside = {n: [i for i, t in enumerate(tight) if n in t.jobs] for n in order}
+    urgent = [n for n in order if inside[n]]
+    for name in sorted(urgent, key=lambda n: (-len(inside[n]), inside[n][0])):
+        sets = [tight[i] for i in inside[name]]
+        due = min([t.rate - sum([node.rates[n] for n in t.jobs]) for t in sets])
+        node.raise_to(name, node.rates[name] + due)
+
+
+def _goes_first(need: Need, now: Seconds) -> bool:
+    """Return whether it goes before jobs whose guarantees allow no delay: it is overdue, or almost
+    done, so that they lose a tenth of a second.
+    """
+    almost_done = need.left / need.demand <= 2 * SOON
+    return need.probe or (need.sure and (almost_done or now >= need.due))

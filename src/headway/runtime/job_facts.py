@@ -1,0 +1,223 @@
+"""What is known of each job, for people: its progress, size, guarantee and ETA, and the reason of
+its share. Read from the loop's state and the policy's memory, in a live run, a simulation, and the
+journal of either.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from math import inf
+from typing import Any
+
+from headway.core.cycle.cluster_state import ClusterState
+from headway.core.cycle.policy import ChainMemory, PerNodeMemory, Policy
+from headway.core.cycle.project import project
+from headway.core.estimate.job_size import Known, SizeEstimate, from_kind, from_steps
+from headway.core.model.decision import Plan, SetShare
+from headway.core.model.job import Job, Replica
+from headway.core.model.report import MetricHistory
+from headway.core.model.snapshot import Changes, Snapshot, Trigger
+from headway.core.model.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
+from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
+from headway.policy.share.headway import HeadwayMemory
+from headway.runtime.usage_sampler import Now
+
+IDLE: Cores = 0.01
+"""A job that uses less does not show when it will finish."""
+UNSET = 1e9
+"""A weight that no policy sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFacts:
+    """None or empty: unknown. Times are seconds of the run, amounts of work core-seconds."""
+
+    at_s: Seconds
+    phase: str
+    value: float | None = None
+    found: str = ""
+    """Where its metric was found."""
+    step: float | None = None
+    total_steps: float | None = None
+    attained: CoreSeconds = 0.0
+    size: CoreSeconds | None = None
+    size_error: float | None = None
+    size_from: str = ""
+    demand: Cores | None = None
+    """Cores that it can use, declared or measured."""
+    guarantee_s: Seconds | None = None
+    """When it finishes at the latest."""
+    eta_s: Seconds | None = None
+    """When it finishes: at its present rate (if it hardly runs, at an equal share), or by its
+    guarantee if that is earlier."""
+    reason: str = ""
+    """Why it has its present share,"""
+    decided_s: Seconds = 0.0
+    """by the decision at this time."""
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Size:
+    """The size of one replica,  of which the rest is still to do."""
+
+    left: CoreSeconds
+    error: float
+    source: str
+    fresh: bool = False
+    """Whether it is from the last sample, not from the last cycle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Samples:
+    """Usage and metrics of the replicas, newer than the state of the loop."""
+
+    at: Seconds
+    now: Mapping[str, Now] = field(default_factory=dict)
+
+
+def job_facts(
+    state: ClusterState,
+    policy: Policy[Any],
+    memory: Any,
+    samples: Samples | None = None,
+    reasons: Mapping[ReplicaId, str] | None = None,
+) -> dict[JobId, JobFacts]:
+    """Return what is known of each unfinished job. `reasons`: of the shares, if they have been
+    computed.
+    """
+    samples = samples or Samples(at=state.at)
+    reasons = share_reasons(state, policy, memory) if reasons is None else reasons
+    nodes = {name: m for m in _headway(memory) for name in m.reference}
+    return {job.id: _facts(state, job, nodes, samples, reasons) for job in state.jobs.values()}
+
+
+def share_reasons(state: ClusterState, policy: Policy[Any], memory: Any) -> dict[ReplicaId, str]:
+    """Return the reason of each replica's present share: that of the decision which the policy
+    would take if all shares were unset. A decision in the journal may be older: it is taken only
+    when a share changes.
+    """
+    changed = Changes(nodes=tuple(state.nodes))
+    snapshot = Snapshot(state, Trigger.STARTED, changed)
+    unset = tuple(
+        SetShare(replica=r.id, limit=r.limit, weight=UNSET) for r in state.replicas.values()
+    )
+    blank = project(Plan(decisions=unset), snapshot)
+    plan, _ = policy.decide(blank, deepcopy(memory))
+    return {d.replica: d.reason for d in plan.decisions if isinstance(d, SetShare)}
+
+
+def _headway(memory: Any) -> Iterator[HeadwayMemory]:
+    """Yield the memories of `headway` in the memory of any combination of policies."""
+    members: Sequence[Any] = ()
+    match memory:
+        case HeadwayMemory():
+            yield memory
+        case ChainMemory(members=found):
+            members = found
+        case PerNodeMemory(members=by_node):
+            members = list(by_node.values())
+    for member in members:
+        yield from _headway(member)
+
+
+def _facts(
+    state: ClusterState,
+    job: Job,
+    nodes: Mapping[ReplicaId, HeadwayMemory],
+    samples: Samples,
+    reasons: Mapping[ReplicaId, str],
+) -> JobFacts:
+    replicas = [state.replicas[name] for name in state.of_job.get(job.id, ())]
+    seen = {r.id: samples.now.get(r.id, Now(cpu=r.usage.cpu if r.usage else 0.0)) for r in replicas}
+    ways = {r.id: _size(job, r, nodes.get(r.id), seen[r.id].left) for r in replicas}
+    sizes = {name: size for name, size in ways.items() if size}
+    known = list(sizes.values())
+    twins = {r.id: nodes[r.id].reference[r.id] for r in replicas if r.id in nodes}
+    dues = [t.due for t in twins.values() if t.due < inf]
+    due = max(dues) if dues else None
+    attained = sum(r.attained for r in replicas)
+    ahead = due is not None and due > samples.at
+    finishes = [
+        (samples.at if sizes[r.id].fresh else state.at)
+        + sizes[r.id].left / _rate(state, r, seen[r.id].cpu, guaranteed=ahead)
+        for r in replicas
+        if r.id in sizes
+    ]
+    finish = max(finishes, default=None)
+    first = replicas[0] if replicas else None
+    said = seen[first.id] if first else Now()
+    return JobFacts(
+        at_s=samples.at,
+        decided_s=state.at,
+        phase=job.phase.value,
+        value=said.value if said.value is not None else _last_value(first),
+        found=said.found,
+        step=said.step if said.step is not None else (first.history.step if first else None),
+        total_steps=job.spec.total_steps,
+        attained=attained,
+        size=attained + sum(s.left for s in known) if known else None,
+        size_error=max(s.error for s in known) if known else None,
+        size_from=known[0].source if known else "",
+        demand=sum(t.demand for t in twins.values()) if twins else None,
+        guarantee_s=due,
+        eta_s=min(finish, due) if finish and due and ahead else finish,
+        reason=next((reasons[r.id] for r in replicas if reasons.get(r.id)), job.reason),
+    )
+
+
+def _rate(state: ClusterState, r: Replica, used: Cores, *, guaranteed: bool) -> Cores:
+    """Return the cores that it will use. If it hardly runs now, only its guarantee says when it
+    finishes; without one, an equal share of its node is assumed.
+    """
+    if used >= IDLE:
+        return used
+    if guaranteed or r.node not in state.nodes:
+        return IDLE
+    return state.nodes[r.node].capacity.cpu / len(state.on_node[r.node])
+
+
+def _size(
+    job: Job, r: Replica, of_node: HeadwayMemory | None, left: CoreSeconds | None
+) -> _Size | None:
+    """Return the work left of a replica, as the policy estimates it, else by its steps."""
+    estimate: SizeEstimate | None = of_node.estimates.get(r.id) if of_node else None
+    if of_node is not None and estimate is not None:
+        if estimate.size == inf:
+            return None
+        source = _source(job, r, of_node.kinds.get(job.spec.kind))
+        left = max(0.0, estimate.size - estimate.attained)
+        return _Size(left=left, error=estimate.error, source=source)
+    if left is not None:
+        return _Size(left=left, error=0.05, source=STEPS, fresh=True)
+    if job.remaining is None:
+        return None
+    return _Size(left=job.remaining.value, error=job.remaining.error, source=_source(job, r, None))
+
+
+STEPS = "measured from its steps"
+EARLIER = "an earlier run of this kind"
+
+
+def _source(job: Job, r: Replica, kind: Known | None) -> str:
+    """Return which of the estimates of the size is the best one (as `estimate_size` does)."""
+    spec = per_replica(job.spec)
+    known = known_per_replica(kind, working_replicas(job.spec))
+    given = spec.expected.work if spec.expected else None
+    found = [
+        (STEPS, from_steps(spec, r.progress)),
+        ("declared" if given and not given.error else EARLIER, given),
+        (EARLIER, from_kind(known)),
+    ]
+    return min(((e.error, i, name) for i, (name, e) in enumerate(found) if e), default=(0, 0, ""))[
+        2
+    ]
+
+
+def _last_value(r: Replica | None) -> float | None:
+    history = r.history if r else MetricHistory()
+    values = (w.value for w in reversed(history.windows) if w.value is not None)
+    last = next(values, None)
+    return None if last is None or history.base is None else history.base + last

@@ -1,0 +1,62 @@
+"""The live display: what is known of each job, as rows on a terminal and as lines elsewhere."""
+
+import io
+import re
+import sys
+
+import pytest
+
+from headway.cli.display import Display
+from headway.runtime.start import begin
+from headway.spec.load import read_workload
+
+PRINTS = """
+import time
+for i in range(8):
+    print(f"step {i + 1}/8 loss {1 / (i + 1)}", flush=True)
+    ends = time.monotonic() + 0.1
+    while time.monotonic() < ends: pass
+"""
+SILENT = "import time; time.sleep(1)"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def watched(tmp_path, workload, monkeypatch, screen, **options):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("LINES", "50")
+    entry = "  - {{name: {0}, spec: {{tasks: [{{command: [{1}, {0}.py]}}]}}}}\n"
+    jobs = "".join(entry.format(name, sys.executable) for name in ("says", "silent"))
+    path = workload(f"jobs:\n{jobs}")
+    (path.parent / "says.py").write_text(PRINTS)
+    (path.parent / "silent.py").write_text(SILENT)
+    monkeypatch.setattr(sys, "stderr", screen)
+    run = begin(read_workload(path), path, "headway", data=tmp_path / "data")
+    with Display(run, **options) as display:
+        run.go(display.show)
+    return re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
+
+
+def test_a_terminal_shows_why_each_job_has_its_share_and_where_its_metric_was_found(
+    tmp_path, workload, monkeypatch
+):
+    shown = watched(tmp_path, workload, monkeypatch, Terminal(), patience=0.5)
+    assert 'loss in out.log, line "step 1/8 loss 1.0"' in shown
+    assert "its length is unknown (set totalSteps): fair share" in shown
+    assert "   no metric found in its output yet: set metric.name or reports.pattern" in shown
+
+
+def test_without_a_terminal_a_job_without_a_metric_is_named_once(tmp_path, workload, monkeypatch):
+    said = watched(tmp_path, workload, monkeypatch, io.StringIO(), patience=0.5)
+    assert said.count("no metric found") == 1
+    assert "silent: no metric found in its output yet" in said
+
+
+@pytest.mark.parametrize(("patience", "times"), [(0.2, 1), (60.0, 0)])
+def test_a_job_may_be_quiet_at_first(tmp_path, workload, monkeypatch, patience, times):
+    said = watched(tmp_path, workload, monkeypatch, io.StringIO(), patience=patience)
+    assert said.count("silent: no metric found") == times

@@ -1,0 +1,143 @@
+"""Cores go to jobs in order, and every guarantee is kept."""
+
+from math import inf
+
+import pytest
+
+from headway.core.fairness.allocation import Need, allocate
+
+
+def need(left, due, demand=1.0):
+    return Need(demand=demand, left=left, due=due)
+
+
+def test_the_shortest_goes_first_while_all_can_wait():
+    needs = {"long": need(50, 200), "short": need(10, 200)}
+    found = allocate(needs, ["short", "long"], 1.0, 0.0, 10.0)
+    assert found.rates == {"short": 1.0, "long": 0.0}
+    assert (found.urgent, found.calm_for) == (set(), 10.0)
+
+
+def test_a_guarantee_without_slack_goes_before_a_shorter_job():
+    needs = {"long": need(50, 50), "short": need(10, 200)}
+    found = allocate(needs, ["short", "long"], 1.0, 0.0, 10.0)
+    assert found.rates == pytest.approx({"short": 0.0, "long": 1.0})
+    assert found.urgent == {"long"}
+
+
+def test_rates_hold_until_the_first_guarantee_has_no_slack():
+    needs = {"long": need(50, 57), "short": need(100, 400)}
+    found = allocate(needs, ["short", "long"], 1.0, 0.0, 10.0)
+    assert found.calm_for == pytest.approx(7.0)
+
+
+def test_a_narrow_job_leaves_the_rest_to_others():
+    needs = {"small": need(20, 100, demand=0.2), "other": need(50, 400)}
+    found = allocate(needs, ["other", "small"], 1.0, 0.0, 10.0)
+    assert found.rates == {"other": pytest.approx(0.8), "small": pytest.approx(0.2)}
+
+
+def test_a_set_within_a_set_goes_first():
+    """Both must run at full speed for ever, and the smaller one needs its part at once."""
+    needs = {"a": need(50, 100, demand=1.0), "b": need(20, 100, demand=0.2), "c": need(30, 100)}
+    found = allocate(needs, ["a", "c", "b"], 1.0, 0.0, 10.0)
+    assert found.rates["b"] == pytest.approx(0.2)
+    assert sum(found.rates.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("short", "served"),
+    [
+        pytest.param(
+            Need(demand=1.0, left=0.05, due=300.0, sure=True), 1.0, id="almost nothing left"
+        ),
+        pytest.param(
+            Need(demand=1.0, left=0.3, due=-1.0, sure=True), 1.0, id="overdue, little left"
+        ),
+        pytest.param(
+            Need(demand=1.0, left=0.3, due=300.0, sure=True), 0.0, id="little left, not overdue"
+        ),
+        pytest.param(Need(demand=1.0, left=0.05, due=300.0), 0.0, id="size not sure"),
+    ],
+)
+def test_a_job_that_is_almost_done_goes_before_guarantees_without_slack(short, served):
+    needs = {"must": need(100, 100), "short": short}
+    assert allocate(needs, ["must", "short"], 1.0, 0.0, 10.0).rates["short"] == served
+
+
+def test_infeasible_guarantees_are_late_together_and_go_first():
+    needs = {"late": need(50, 20), "later": need(50, 60), "short": need(1, 900)}
+    found = allocate(needs, ["short", "late", "later"], 1.0, 0.0, 10.0)
+    assert found.rates["short"] == 0.0
+    assert found.urgent == {"late", "later"}
+
+
+def test_a_job_that_is_behind_gets_its_share_and_as_much_again():
+    behind = Need(demand=1.0, equal=0.25, room=-1.0)
+    ahead = Need(demand=1.0, equal=0.25, room=5.0)
+    found = allocate({"b": behind, "a": ahead}, ["a", "b"], 1.0, 0.0, 10.0)
+    assert found.rates == {"a": 0.5, "b": 0.5}
+    assert found.behind == {"b"}
+    assert found.calm_for == pytest.approx(10.0)
+    soon = Need(demand=1.0, equal=0.25, room=1.0)
+    assert allocate({"a": soon}, ["a"], 1.0, 0.0, 10.0).calm_for == pytest.approx(4.0)
+
+
+def test_a_claim_without_a_due_time_constrains_no_job():
+    found = allocate({"x": Need(demand=1.0, left=5.0, due=inf)}, ["x"], 1.0, 0.0, 10.0)
+    assert found.urgent == set()
+
+
+# -- beside jobs of unknown size -------------------------------------------------------------------
+
+
+def unknown(equal, demand=1.0):
+    return Need(demand=demand, equal=equal, unknown=True)
+
+
+def test_a_job_of_unknown_size_gets_its_fair_share_and_no_more_while_a_known_job_waits():
+    needs = {"u": unknown(0.25), "a": need(10, 900), "b": need(20, 900), "v": unknown(0.25)}
+    found = allocate(needs, ["u", "a", "b", "v"], 1.0, 0.0, 10.0)
+    assert found.rates == {"u": 0.25, "a": 0.5, "b": 0.0, "v": 0.25}
+    assert found.calm_for == 10.0
+
+
+def test_jobs_of_unknown_size_share_equally_what_known_jobs_leave():
+    needs = {"u": unknown(0.4), "a": need(10, 900, demand=0.2), "v": unknown(0.4)}
+    found = allocate(needs, ["u", "a", "v"], 2.0, 0.0, 10.0)
+    assert found.rates == {"u": pytest.approx(0.9), "a": 0.2, "v": pytest.approx(0.9)}
+
+
+def test_an_overdue_job_goes_before_the_shares_of_jobs_of_unknown_size():
+    needs = {"u": unknown(1.0), "late": Need(demand=0.5, left=5.0, due=-1.0, sure=True)}
+    assert allocate(needs, ["u", "late"], 1.0, 0.0, 10.0).rates == {"u": 0.5, "late": 0.5}
+
+
+def test_a_guarantee_that_moves_with_an_unknown_job_needs_less_than_its_full_rate():
+    """Fair shares are a third each. As long as the job of unknown size goes on, the guarantee of
+    the narrow job, which could not be kept without its 0.5 cores now, moves by a third of the time.
+    """
+    needs = {
+        "u": unknown(1 / 3),
+        "narrow": need(50, 100, demand=0.5),
+        "short": need(20, 900),
+    }
+    moves = {"narrow": 1 / 3}
+    found = allocate(
+        needs,
+        ["short", "narrow", "u"],
+        1.0,
+        0.0,
+        10.0,
+        lambda t: {n: v * t for n, v in moves.items()},
+    )
+    assert found.urgent == {"narrow"}
+    assert found.rates["narrow"] == pytest.approx(1 / 3)
+    assert found.rates["short"] == pytest.approx(1 / 3)
+
+
+def test_a_set_that_is_late_already_is_urgent_although_a_larger_set_is_delayed_with_it():
+    needs = {"narrow": need(50, 90, demand=0.5), "wide": need(60, 105), "short": need(1, 900)}
+    found = allocate(needs, ["short", "wide", "narrow"], 1.0, 0.0, 10.0)
+    assert found.rates["narrow"] == pytest.approx(0.5)
+    assert found.urgent >= {"narrow"}

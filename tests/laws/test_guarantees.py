@@ -1,0 +1,56 @@
+"""The guarantee of `headway` on one node, whatever is known of the jobs."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headway.policy.registry import build
+from headway.sim.build import to_scenario
+from headway.sim.driver import simulate
+from headway.spec.workload import make_workload
+
+pytestmark = pytest.mark.untraced
+
+KNOWS = st.sampled_from(["all", "nothing", {"after": "20%"}, {"after": "10s"}])
+
+
+@st.composite
+def jobs(draw):
+    """Jobs that can each fill the node."""
+    count = draw(st.integers(2, 7))
+    return [
+        {
+            "name": f"job-{i}",
+            "at": draw(st.integers(0, 80)),
+            "profile": {"work": draw(st.integers(5, 120)), "demand": 1.0},
+            "knows": draw(KNOWS),
+        }
+        for i in range(count)
+    ]
+
+
+def completions(listed, policy):
+    scenario = to_scenario(make_workload(jobs=listed))
+    ended = simulate(scenario, build(policy)).finished
+    return {j.arrival.id: j.finished_at - j.arrival.at for j in ended}
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs())
+def test_no_job_is_later_than_under_fair_sharing_whatever_is_known_of_it(listed):
+    """Jobs of unknown size lose a second of their share when others show how much they can use."""
+    fair, ours = completions(listed, "fair"), completions(listed, "headway")
+    for job in listed:
+        late = ours[job["name"]] - 1.01 * fair[job["name"]]
+        assert late <= (2 if job["knows"] == "nothing" else 1), job["name"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs(), st.data())
+def test_announcing_the_size_of_a_job_is_never_worse_than_withholding_it(listed, data):
+    index = data.draw(st.integers(0, len(listed) - 1))
+    found = {}
+    for knows in ("all", "nothing"):
+        said = [{**job, "knows": knows} if i == index else job for i, job in enumerate(listed)]
+        found[knows] = completions(said, "headway")[f"job-{index}"]
+    assert found["all"] <= 1.01 * found["nothing"] + 1
