@@ -212,7 +212,8 @@ def test_a_size_that_becomes_known_is_used_once_the_demand_was_seen():
     said = Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, step=10.0, usage=Usage(cpu=0.5))
     remember(h, Observation(at=1.0, reports=(said,)))
     plan, memory = policy.decide(assemble(h, Trigger.TICK), memory)
-    assert memory.rates == {"x/main-0": 1.0, "y/main-0": 0.0}  # it shows how much it can use
+    assert memory.rates == {"x/main-0": 1.0, "y/main-0": 0.0}
+    assert "goes first for a second" in reasons(plan)["x"]
     assert plan.wake_after == pytest.approx(1.0)
     said = Report(replica=ReplicaId("x/main-0"), since=1.0, at=2.0, step=28.0, usage=Usage(cpu=0.9))
     remember(h, Observation(at=2.0, reports=(said,)))

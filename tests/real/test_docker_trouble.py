@@ -4,6 +4,7 @@ elsewhere, and a Headway that dies.
 
 import os
 import signal
+from itertools import groupby
 from subprocess import TimeoutExpired
 
 import image
@@ -58,9 +59,9 @@ def troubles(data):
 
 
 def nodes(data):
-    """What was seen of nodes: were they up?"""
+    """Whether nodes were seen up, each time that changed."""
     lines = journal.read(data / "runs" / "latest" / "journal.jsonl")
-    return [n.up for line in lines for n in line["seen"].nodes]
+    return [up for up, _ in groupby(n.up for line in lines for n in line["seen"].nodes)]
 
 
 def test_an_engine_that_takes_its_containers_down_is_waited_for_and_they_go_on(

@@ -355,6 +355,8 @@ class _Node:
                 if late > 0.5
                 else f"guaranteed to finish within {max(0.0, -late):.0f} s, which allows no delay"
             )
+        if self.unseen[:1] == [name]:
+            return "goes first for a second, to show how many cores it can use"
         if b.error == inf:
             told = self.snapshot.jobs[name.job].spec.total_steps is not None
             return f"its length is unknown{' yet' if told else ' (set totalSteps)'}: fair share"

@@ -134,9 +134,9 @@ def remove(folder: str) -> bool:
     return not os.path.exists(folder)
 
 
-def clear(runs: Iterable[str]) -> None:
+def clear(runs: Iterable[str], patience: float = PATIENCE) -> None:
     """Remove groups, innermost first, as their processes exit, and the parent if it is empty."""
-    until = monotonic() + PATIENCE
+    until = monotonic() + patience
     for run in runs:
         inner = [top for top, _, _ in os.walk(run, topdown=False)]
         while (inner := [f for f in inner if not remove(f)]) and monotonic() < until:
