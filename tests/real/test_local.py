@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -137,9 +138,10 @@ def test_a_busy_process_outside_headway_is_noticed(tmp_path, enforcement):
         finally:
             other.kill()
     (found,) = json.loads(done.stdout)
-    assert 0.2 < found["foreign_cores"] <= found["cores"] == len(os.sched_getaffinity(0))
+    assert 0 < found["foreign_cores"] <= found["cores"] == len(os.sched_getaffinity(0))
     told = headway("explain", "x", data=tmp_path).stdout
-    assert f"of {found['cores']:g} cores used by others" in told
+    loads = re.findall(rf"([\d.]+) of {found['cores']:g} cores used by others", told)
+    assert max(map(float, loads)) > 0.3
     page = (tmp_path / "runs" / "latest" / "report.html").read_text()
     assert "cores used by others" in page
 
