@@ -168,4 +168,4 @@ def test_an_uncertain_job_is_due_at_its_least_as_if_unknown_jobs_ended_now():
 
 
 def test_a_replica_that_used_nothing_shows_nothing_of_its_demand():
-    assert measured_demand(before=1.0, used=0.0, could=0.5, meant=0.5) == (1.0, False)
+    assert measured_demand(before=1.0, used=0.0, could=0.5) == (1.0, False)

@@ -36,3 +36,8 @@ def test_all_pay_for_the_minimum_where_no_other_replica_can():
     got = share(1.0, caps, weights_for(wanted, caps, exact={0, 1}))
     assert got[:2] == pytest.approx([(1 - got[2]) / 2] * 2)
     assert got[2] >= 0.002
+
+
+def test_the_minimum_holds_beside_replicas_that_are_starting():
+    weights = weights_for([1.0, 0.0, 0.0], [1.0] * 3, others=2)
+    assert min(weights) >= 0.002 * (sum(weights) + 2)

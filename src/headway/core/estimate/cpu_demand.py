@@ -1,5 +1,6 @@
 """How many cores a replica can use, from what it leaves idle."""
 
+from math import inf
 from typing import NamedTuple
 
 from headway.core.model.units import Cores
@@ -11,17 +12,20 @@ class Demand(NamedTuple):
     """Whether it had enough CPU to show its demand."""
 
 
-def measured_demand(before: Cores, used: Cores, could: Cores, meant: Cores) -> Demand:
+def measured_demand(before: Cores, used: Cores, could: Cores, fair: Cores = inf) -> Demand:
     """Return the demand of a replica after an interval in which it used `used` cores on average.
 
     `could`: what it could have used by its weight. What it was meant to get says less: a job that
-    sleeps at times may find the CPU in use.
+    sleeps at times may find the CPU in use. `fair`: its fair share, if it got that. A job that left
+    much of its fair share idle shows its demand, however small the share is.
 
-    >>> measured_demand(before=1.0, used=0.2, could=0.5, meant=0.5)
+    >>> measured_demand(before=1.0, used=0.2, could=0.5)
     Demand(cores=0.2, shown=True)
-    >>> measured_demand(before=1.0, used=0.1, could=0.1, meant=0.1)  # too little to show more
+    >>> measured_demand(before=1.0, used=0.001, could=0.004)  # too little to show its demand
     Demand(cores=1.0, shown=False)
-    >>> measured_demand(before=0.2, used=0.24, could=0.25, meant=0.2)
+    >>> measured_demand(before=1.0, used=0.05, could=0.1, fair=0.1)
+    Demand(cores=0.05, shown=True)
+    >>> measured_demand(before=0.2, used=0.24, could=0.25)
     Demand(cores=0.36, shown=True)
     """
     if used <= 0:
@@ -29,6 +33,7 @@ def measured_demand(before: Cores, used: Cores, could: Cores, meant: Cores) -> D
     shown = could >= 0.8 * before
     if used > 1.05 * before:
         return Demand(1.5 * used, shown)
-    if used < 0.9 * could and could >= min(before / 2, 0.9 * meant):
+    enough = used < 0.9 * could and could >= before / 2
+    if enough or (used < 0.7 * could and could >= 0.9 * fair):
         return Demand(min(before, used), shown=True)
     return Demand(before, shown)

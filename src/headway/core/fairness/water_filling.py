@@ -36,20 +36,22 @@ def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> l
 
 
 def weights_for(
-    wanted: Sequence[Cores], caps: Sequence[Cores], exact: Collection[int] = ()
+    wanted: Sequence[Cores], caps: Sequence[Cores], exact: Collection[int] = (), others: int = 0
 ) -> list[float]:
     """Return weights with mean 1 under which each replica gets about the cores wanted for it.
 
     No weight is below the minimum of `check`, so that each replica gets a little CPU. It is taken
     from replicas that get less than they could use and are not `exact` (by index), if there are
-    some. A replica that gets all that it can use has a margin.
+    some. A replica that gets all that it can use has a margin. `others`: replicas on the node whose
+    weight is 1, for example because they are starting.
     """
     count = len(wanted)
     if sum(wanted) <= 0:
         return [1.0] * count
     full = [w >= cap * (1 - 1e-9) for w, cap in zip(wanted, caps, strict=True)]
     margin = [MARGIN if f else 1.0 for f in full]
-    least = 1.03 * LEAST_WEIGHT * sum([w * m for w, m in zip(wanted, margin, strict=True)])
+    total = sum([w * m for w, m in zip(wanted, margin, strict=True)])
+    least = 1.03 * LEAST_WEIGHT * total * (1 + max(0, others) / count)
     given = [max(least, w) for w in wanted]
     extra = sum(given) - sum(wanted)
     payers = [i for i in range(count) if not full[i] and i not in exact]

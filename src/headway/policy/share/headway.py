@@ -110,6 +110,8 @@ class _Node:
         self.cores, self.speed = snapshot.node.available, snapshot.node.speed
         self.whole = snapshot.node.capacity.cpu
         self.ours = {r.id: r for r in snapshot.adjustable}
+        self.unknown = {n for n, e in memory.estimates.items() if e.error == inf}
+        """Replicas of unknown size, first at the last decision, then at this one."""
         self.elapsed = self.now - memory.at
         self.unseen: list[ReplicaId] = []
         """Replicas of known size of which it was not seen yet how much they can use."""
@@ -132,7 +134,7 @@ class _Node:
         stale += [self._update(name, r) for name, r in self.ours.items()]
         for name in [n for n, s in m.reference.items() if s.left and s.finished]:
             del m.reference[name]
-        self.unknown = any(e.error == inf for e in m.estimates.values())
+        self.unknown = {n for n, e in m.estimates.items() if e.error == inf}
         if any(stale) or self.unknown or other_cores:
             set_guarantees(m.reference, self.cores, self.now)
         self.due = self._due_times()
@@ -217,8 +219,9 @@ class _Node:
         m.probes.setdefault(name, PROBES)
         if self.elapsed < SEEN or r.usage is None:
             return before
-        could, meant = m.minimum_cores.get(name, 0.0), m.rates.get(name, inf)
-        seen = measured_demand(before, r.usage.cpu, could, meant)
+        could = m.minimum_cores.get(name, 0.0)
+        fair = m.rates.get(name, inf) if name in self.unknown else inf
+        seen = measured_demand(before, r.usage.cpu, could, fair)
         if seen.shown:
             m.probes[name] = 0
         return min(most, seen.cores)
@@ -336,7 +339,8 @@ class _Node:
         caps = [min(reference[n].demand, self.cores) for n in self.ours]
         exact = {i for i, n in enumerate(self.ours) if estimates[n].error == inf}
         wanted = [found.rates[n] for n in self.ours]
-        weights = dict(zip(self.ours, weights_for(wanted, caps, exact), strict=True))
+        others = self.snapshot.node.count - len(self.ours)
+        weights = dict(zip(self.ours, weights_for(wanted, caps, exact, others), strict=True))
         total = sum(weights.values())
         self.memory.minimum_cores = {n: self.cores * w / total for n, w in weights.items()}
         limits = {n: self.snapshot.ceiling(r) for n, r in self.ours.items()}
