@@ -97,15 +97,8 @@ class EarlierRuns:
 
     def fill_in(self, jobs: Iterable[RunnableJob]) -> list[RunnableJob]:
         """Add what is known to the jobs. What is declared or calibrated is kept."""
-        kinds, filled = self.read(), []
-        for job in jobs:
-            kind = kinds.get(key(job.commands))
-            if kind is not None:
-                spec = holding(job.spec, kind.memory)
-                expected = spec.expected or kind.expected(spec.total_steps)
-                job = replace(job, spec=replace(spec, expected=expected))  # noqa: PLW2901
-            filled.append(job)
-        return filled
+        kinds = self.read()
+        return [_fill_in(job, kinds.get(key(job.commands))) for job in jobs]
 
     def learn(self, seen: Iterable[tuple[str, str, Seen]]) -> None:
         """Add the jobs of a run: the key and command of each, and what it showed."""
@@ -182,3 +175,11 @@ def keys(jobs: Iterable[RunnableJob]) -> dict[JobId, tuple[str, str]]:
         for job in jobs
         if job.commands and job.adopted is None
     }
+
+
+def _fill_in(job: RunnableJob, kind: Kind | None) -> RunnableJob:
+    if kind is None:
+        return job
+    spec = holding(job.spec, kind.memory)
+    expected = spec.expected or kind.expected(spec.total_steps)
+    return replace(job, spec=replace(spec, expected=expected))

@@ -110,8 +110,8 @@ class _Node:
         self.cores, self.speed = snapshot.node.available, snapshot.node.speed
         self.whole = snapshot.node.capacity.cpu
         self.ours = {r.id: r for r in snapshot.adjustable}
-        self.unknown = {n for n, e in memory.estimates.items() if e.error == inf}
-        """Replicas of unknown size, first at the last decision, then at this one."""
+        self.were_unknown = self._of_unknown_size()
+        """Replicas of unknown size at the last decision; those at this one are in `unknown`."""
         self.elapsed = self.now - memory.at
         self.unseen: list[ReplicaId] = []
         """Replicas of known size of which it was not seen yet how much they can use."""
@@ -134,7 +134,7 @@ class _Node:
         stale += [self._update(name, r) for name, r in self.ours.items()]
         for name in [n for n, s in m.reference.items() if s.left and s.finished]:
             del m.reference[name]
-        self.unknown = {n for n, e in m.estimates.items() if e.error == inf}
+        self.unknown = self._of_unknown_size()
         if any(stale) or self.unknown or other_cores:
             set_guarantees(m.reference, self.cores, self.now)
         self.due = self._due_times()
@@ -151,13 +151,12 @@ class _Node:
 
     def _idle(self) -> dict[ReplicaId, Cores]:
         """Return what jobs of unknown size used of their shares, if it was less than they got."""
-        m = self.memory
-        used = {n: r.usage.cpu for n, r in self.ours.items() if r.usage and n in m.estimates}
-        return {
-            n: cores
-            for n, cores in used.items()
-            if m.estimates[n].error == inf and cores < 0.9 * m.rates.get(n, 0.0)
-        }
+        rates = self.memory.rates
+        used = {n: r.usage.cpu for n, r in self.ours.items() if r.usage and n in self.were_unknown}
+        return {n: cores for n, cores in used.items() if cores < 0.9 * rates.get(n, 0.0)}
+
+    def _of_unknown_size(self) -> set[ReplicaId]:
+        return {n for n, e in self.memory.estimates.items() if e.error == inf}
 
     def _leave(self, name: ReplicaId, job: Job | None, elapsed: Seconds) -> bool:
         """A job that succeeded stays in the reference world up to its actual size; others leave."""
@@ -220,7 +219,7 @@ class _Node:
         if self.elapsed < SEEN or r.usage is None:
             return before
         could = m.minimum_cores.get(name, 0.0)
-        fair = m.rates.get(name, inf) if name in self.unknown else inf
+        fair = m.rates.get(name, inf) if name in self.were_unknown else inf
         seen = measured_demand(before, r.usage.cpu, could, fair)
         if seen.shown:
             m.probes[name] = 0
@@ -251,8 +250,8 @@ class _Node:
             return inf
         rates = fair_rates(reference, self.cores)
         ends = ((s.size - s.done) / rates[n] for n, s in reference.items() if s.sure and rates[n])
-        estimates = self.memory.estimates.items()
-        lack = any(b.error == inf and reference[n].done - b.attained > SOON for n, b in estimates)
+        estimates = self.memory.estimates
+        lack = any(reference[n].done - estimates[n].attained > SOON for n in self.unknown)
         return min([CATCH_UP if lack else inf, *ends])
 
     def drift(self, time: Seconds) -> dict[ReplicaId, Seconds]:
@@ -313,10 +312,10 @@ class _Node:
 
     def _smith_order(self) -> list[ReplicaId]:
         """Jobs of unknown size come last; their shares are fixed."""
-        reference, estimates = self.memory.reference, self.memory.estimates
+        reference = self.memory.reference
         waiting = {
             n: Waiting(left=self._left(n), due=self.due[n], demand=s.demand, movable=s.sure)
-            for n, s in ((n, reference[n]) for n in self.ours if estimates[n].error < inf)
+            for n, s in ((n, reference[n]) for n in self.ours if n not in self.unknown)
         }
         known = smith_order(waiting, self.now, fits=self.whole, cores=self.cores)
         return known + [n for n in self.ours if n not in waiting]
@@ -335,9 +334,9 @@ class _Node:
     # -- the decision ----------------------------------------------------------------------------
 
     def shares(self, found: Allocation[ReplicaId]) -> tuple[SetShare, ...]:
-        reference, estimates = self.memory.reference, self.memory.estimates
+        reference = self.memory.reference
         caps = [min(reference[n].demand, self.cores) for n in self.ours]
-        exact = {i for i, n in enumerate(self.ours) if estimates[n].error == inf}
+        exact = {i for i, n in enumerate(self.ours) if n in self.unknown}
         wanted = [found.rates[n] for n in self.ours]
         others = self.snapshot.node.count - len(self.ours)
         weights = dict(zip(self.ours, weights_for(wanted, caps, exact, others), strict=True))
@@ -351,7 +350,7 @@ class _Node:
         )
 
     def _why(self, name: ReplicaId, found: Allocation[ReplicaId]) -> str:
-        s, b = self.memory.reference[name], self.memory.estimates[name]
+        s = self.memory.reference[name]
         if name in found.urgent and found.rates[name] > 0:
             late = self.now - s.due
             return (
@@ -361,7 +360,7 @@ class _Node:
             )
         if self.unseen[:1] == [name]:
             return "goes first for a second, to show how many cores it can use"
-        if b.error == inf:
+        if name in self.unknown:
             told = self.snapshot.jobs[name.job].spec.total_steps is not None
             return f"its length is unknown{' yet' if told else ' (set totalSteps)'}: fair share"
         if name in found.behind:
@@ -370,7 +369,7 @@ class _Node:
             return f"about {self._left(name):.0f} s of CPU left; runs first"
         ahead = [n for n, rate in found.rates.items() if rate > 0]
         names = list(dict.fromkeys([n.job for n in ahead]))
-        known = [self._left(n) for n in ahead if self.memory.estimates[n].error < inf]
+        known = [self._left(n) for n in ahead if n not in self.unknown]
         left = f" (about {sum(known):.0f} s of CPU left)" if known else ""
         due = f"; guaranteed to finish within {s.due - self.now:.0f} s" if s.due < inf else ""
         return f"waits for {_list(names)}{left}{due}"
