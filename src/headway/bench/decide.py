@@ -1,7 +1,8 @@
 """CPU time of one decision, by the number of jobs on a node and by the size of a cluster."""
 
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from math import log10
 from pathlib import Path
 from random import Random
@@ -77,7 +78,8 @@ def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:
         ("jobs in the cluster, most pending, one ends", DEPARTURE_POLICIES, departures),
     ):
         for policy in policies:
-            growth = {n: [ms * scale for ms in _without_gc(case, policy, n)] for n in sizes}
+            with _without_gc():
+                growth = {n: [ms * scale for ms in case(policy, n)] for n in sizes}
             figures += [
                 Figure(
                     f"{policy}: {5 * n} {axis}; {n} nodes, median",
@@ -95,12 +97,13 @@ def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:
     return figures
 
 
-def _without_gc(case: Callable[[str, int], list[float]], policy: str, nodes: int) -> list[float]:
+@contextmanager
+def _without_gc() -> Iterator[None]:
     """Garbage of other cases does not count."""
     gc.collect()
     gc.disable()
     try:
-        return case(policy, nodes)
+        yield
     finally:
         gc.enable()
 

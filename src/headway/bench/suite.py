@@ -21,6 +21,12 @@ from headway.bench.gangs import bench_gangs
 from headway.bench.local import bench_enforcement, bench_overhead, bench_reaction, bench_real
 from headway.bench.promises import bench_promises
 from headway.bench.results_page import growth_charts
+from headway.bench.scripts import (
+    bench_scripts,
+    bench_scripts_again,
+    bench_scripts_foreign,
+    bench_scripts_interrupted,
+)
 from headway.bench.simulator import bench_sim
 from headway.bench.traces import bench_traces
 
@@ -34,6 +40,10 @@ BENCHES: dict[str, Callable[[float], list[Figure]]] = {
     "reaction": lambda scale: bench_reaction(),
     "overhead": lambda scale: bench_overhead(),
     "real": lambda scale: bench_real(),
+    "scripts": lambda scale: bench_scripts(),
+    "scripts-foreign": lambda scale: bench_scripts_foreign(),
+    "scripts-interrupted": lambda scale: bench_scripts_interrupted(),
+    "scripts-again": lambda scale: bench_scripts_again(),
     "checkpoints": lambda scale: bench_checkpoints(),
     "fidelity": lambda scale: bench_fidelity(),
 }

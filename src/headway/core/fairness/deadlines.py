@@ -7,7 +7,7 @@ first. If work is left at the present, no schedule can do it all, and the claims
 an infeasible set.
 """
 
-from bisect import insort
+from bisect import bisect_right
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -51,8 +51,10 @@ def infeasible_set(claims: Mapping[K, Claim], capacity: Cores, now: Seconds) -> 
     for name, claim in sorted(claims.items(), key=lambda item: -item[1].due):
         due = max(claim.due, now)
         _serve(groups, capacity, at - due)
-        insort(groups, _Group(claim.left / claim.demand, claim.demand, [name]), key=_level)
-        _merge(groups)
+        level = claim.left / claim.demand
+        i = bisect_right(groups, level, key=_level)
+        groups.insert(i, _Group(level, claim.demand, [name]))
+        _merge(groups, i, i + 1)
         at = due
     _serve(groups, capacity, at - now)
     # A claim with a higher level has always been served before those with lower levels.
@@ -74,16 +76,16 @@ def _level(group: _Group) -> Seconds:
     return group.level
 
 
-def _merge(groups: list[_Group]) -> None:
-    """Merge neighbours with equal levels, and drop groups without work."""
-    i = len(groups) - 1
-    while i > 0:
+def _merge(groups: list[_Group], first: int, last: int) -> None:
+    """Merge each of these groups with the one below it if their levels are equal, and drop groups
+    without work.
+    """
+    for i in range(min(last, len(groups) - 1), max(first, 1) - 1, -1):
         low, high = groups[i - 1], groups[i]
         if high.level - low.level <= _EQUAL:
             low.demand += high.demand
             low.members += high.members
             del groups[i]
-        i -= 1
     while groups and groups[0].level <= _EQUAL:
         del groups[0]
 
@@ -94,7 +96,7 @@ def _fall(groups: list[_Group], capacity: Cores, most: Seconds) -> Seconds:
     for g in reversed(groups):
         if capacity <= 0:
             break
-        speed = min(1.0, capacity / g.demand)
+        speed = 1.0 if g.demand <= capacity else capacity / g.demand
         served.append((g, speed))
         capacity -= speed * g.demand
     step = most
@@ -106,7 +108,7 @@ def _fall(groups: list[_Group], capacity: Cores, most: Seconds) -> Seconds:
             step = min(step, gap / (speed - slower))
     for g, speed in served:
         g.level -= speed * step
-    _merge(groups)
+    _merge(groups, len(groups) - len(served), len(groups))
     return step
 
 

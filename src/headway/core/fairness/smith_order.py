@@ -48,7 +48,9 @@ def _place_narrow(jobs: Mapping[K, Waiting], order: list[K], cores: Cores) -> li
         others = [n for n in head if n != narrow]
         for i in range(len(head)):
             tried = [*others[:i], narrow, *others[i:]]
-            total = total_completion([work[n] for n in tried], cores)
-            if total < best * (1 - 1e-9):
+            if tried == head:
+                continue
+            total = total_completion([work[n] for n in tried], cores, best * (1 - 1e-9))
+            if total < best:
                 head, best = tried, total
     return head + tail

@@ -4,6 +4,7 @@ Sharing is fluid and exact: what a fair kernel scheduler approaches within a sec
 """
 
 from collections.abc import Collection, Sequence
+from math import inf
 
 from headway.core.cycle.validate import LEAST_WEIGHT
 from headway.core.model.units import Cores, CoreSeconds, Seconds
@@ -78,8 +79,11 @@ def one_after_another(caps: Sequence[Cores], capacity: Cores) -> list[Cores]:
     return given
 
 
-def total_completion(jobs: Sequence[tuple[CoreSeconds, Cores]], capacity: Cores) -> Seconds:
-    """Sum of the completion times of jobs (work left, demand) that are served in order.
+def total_completion(
+    jobs: Sequence[tuple[CoreSeconds, Cores]], capacity: Cores, most: Seconds = inf
+) -> Seconds:
+    """Sum of the completion times of jobs (work left, demand) that are served in order; infinite
+    as soon as it must reach `most`.
 
     >>> total_completion([(40.0, 1.0), (60.0, 0.2)], 1.0)  # 40 s, then 300 s more
     380.0
@@ -91,12 +95,15 @@ def total_completion(jobs: Sequence[tuple[CoreSeconds, Cores]], capacity: Cores)
     while lefts:
         free, rates = capacity, []
         for demand in demands:
-            rates.append(min(demand, free))
-            free -= rates[-1]
-            if free <= 0:
+            if demand >= free:
+                rates.append(free)
                 break
+            rates.append(demand)
+            free -= demand
         step = min([left / rate for left, rate in zip(lefts, rates, strict=False)])
         at += step
+        if total + at * len(lefts) >= most:
+            return inf
         for i in range(len(rates) - 1, -1, -1):
             lefts[i] -= rates[i] * step
             if lefts[i] <= 1e-9:

@@ -232,16 +232,16 @@ class _Node:
 
     def wake_after(self, calm_for: Seconds) -> Seconds:
         """Return when to decide again: when the rates must change, and soon while a second will
-        show how much a job can use, or its next steps a size that is unknown.
+        show how much a job can use, its next steps a size that is unknown, or its first lines how
+        many steps it takes.
         """
         if self.unseen:
             return SEEN
-        sizes = (
-            (self.snapshot.jobs[r.job], self.memory.estimates[n]) for n, r in self.ours.items()
-        )
-        unknown = any(job.spec.total_steps and b.error == inf for job, b in sizes)
-        interval = min(SEEN, self.policy.interval) if unknown else self.policy.interval
-        return max(SOON, min(calm_for, interval, self._fair_for()))
+        news = self.policy.interval
+        for name in self.unknown:
+            told = self.snapshot.jobs[name.job].spec.total_steps
+            news = min(news, SEEN if told else max(SEEN, self.memory.estimates[name].attained))
+        return max(SOON, min(calm_for, news, self._fair_for()))
 
     def _fair_for(self) -> Seconds:
         """Return how long the fair shares of jobs of unknown size stay as they are."""

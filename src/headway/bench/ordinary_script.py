@@ -1,0 +1,61 @@
+"""A training loop as people write it, in seven styles of output: `ordinary_script.py STYLE`.
+
+It knows nothing of Headway, and computes for a fixed CPU time. If it has a checkpoint directory, it
+saves its step on SIGTERM and continues there.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from time import thread_time
+
+STEPS = {"epoch": 60, "keras": 40, "bar": 80, "json": 50, "hf": 100, "accuracy": 40, "silent": 40}
+CPU = {
+    "epoch": 0.30, "keras": 0.15, "bar": 0.11, "json": 0.10, "hf": 0.20, "accuracy": 0.35,
+    "silent": 0.30,
+}  # fmt: skip
+"""Seconds of CPU time of a step."""
+
+
+def line(style: str, step: int, steps: int) -> str:
+    """Return what it prints after a step."""
+    loss = 2 / (step + 1)
+    epoch, batch = divmod(step - 1, 10)
+    return {
+        "epoch": f"Epoch {step}/{steps}  loss: {loss:.4f}\n",
+        "keras": f"Epoch {epoch + 1}/{steps // 10}\n" * (batch == 0)
+        + f"{batch + 1}/10 [====] - 0s 15ms/step - loss: {loss:.4f}\n",
+        "bar": f"\rtrain: {100 * step // steps:3}%|##  | {step}/{steps} [00:01<00:09, "
+        f"9.1it/s, loss={loss:.3f}]",
+        "json": json.dumps({"step": step, "total_steps": steps, "loss": loss}) + "\n",
+        "hf": f"{{'loss': {loss:.4f}, 'learning_rate': 1e-05, 'epoch': {step / 10:.2f}}}\n",
+        "accuracy": f"accuracy: {1 - loss / 2:.4f}\n",
+    }.get(style, "")
+
+
+def compute(seconds: float) -> None:
+    end, x = thread_time() + seconds, 1.0
+    while thread_time() < end:
+        for _ in range(2000):
+            x = x * 1.0000001 + 1e-9
+
+
+def main(style: str) -> None:
+    saved = Path(os.environ.get("HEADWAY_CHECKPOINT_DIR", ".")) / "step"
+    step = int(saved.read_text()) if saved.exists() else 0
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
+    while step < STEPS[style]:
+        compute(CPU[style])
+        step += 1
+        sys.stdout.write(line(style, step, STEPS[style]))
+        sys.stdout.flush()
+        if stopped:
+            saved.write_text(str(step))
+            sys.exit(128 + signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
