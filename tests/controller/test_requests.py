@@ -57,7 +57,9 @@ def test_a_running_job_is_paused_by_its_suspension():
     x.start()
     x.ask("pause")
     assert (x.phase, x.controller.news.requests[-1].wish) == (Phase.RUNNING, "pause")
+    x.controller.take_news(x.now)
     x.act(Suspend(job="x"))
+    assert list(x.controller.news.disturbed) == ["a"]  # what its neighbours used is read now
     x.save("main-0")
     x.exit("main-0", 143)
     assert x.phase is Phase.PAUSED

@@ -95,9 +95,10 @@ def test_priority_doubles_the_guarantee():
     assert memory.reference["x/main-0"].due == pytest.approx(100.0)
 
 
-def look(h, at, *, jobs=(), used=None):
+def look(h, at, *, jobs=(), used=None, since=None):
+    since = h.at if since is None else since
     reports = tuple(
-        Report(replica=ReplicaId(f"{n}/main-0"), since=h.at, at=at, usage=Usage(cpu=c))
+        Report(replica=ReplicaId(f"{n}/main-0"), since=since, at=at, usage=Usage(cpu=c))
         for n, c in (used or {}).items()
     )
     remember(h, Observation(at=at, jobs=jobs, reports=reports))
@@ -202,6 +203,30 @@ def test_a_trickle_and_a_glimpse_show_nothing_of_what_a_job_can_use():
     memory.minimum_cores["x/main-0"] = 0.9
     _, memory = policy.decide(look(h, 10.5, used={"short": 0.9, "x": 0.1}), memory)
     assert memory.reference["x/main-0"].demand == 1.0
+
+
+def test_a_report_over_several_decisions_shows_nothing_of_what_a_job_can_use():
+    h = world(job("x"), job("y"))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    remember(h, Observation(at=2.0))
+    _, memory = policy.decide(assemble(h, Trigger.NODE), memory)
+    _, memory = policy.decide(look(h, 10.0, used={"x": 0.1, "y": 0.9}, since=0.0), memory)
+    assert memory.reference["x/main-0"].demand == 1.0
+    assert memory.reference["x/main-0"].done == pytest.approx(5.0)
+    _, memory = policy.decide(look(h, 20.0, used={"x": 0.1, "y": 0.9}), memory)
+    assert memory.reference["x/main-0"].demand == pytest.approx(0.1)
+
+
+def test_a_script_that_may_still_print_its_length_is_looked_at_soon():
+    h = world(job("x"), job("y"))
+    policy = Headway()
+    plan, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    assert plan.wake_after == pytest.approx(1.0)
+    plan, memory = policy.decide(look(h, 8.0, used={"x": 0.5, "y": 0.5}), memory)
+    assert plan.wake_after == pytest.approx(4.0)
+    plan, memory = policy.decide(look(h, 100.0, used={"x": 0.5, "y": 0.5}), memory)
+    assert plan.wake_after == pytest.approx(10.0)
 
 
 def test_a_size_that_becomes_known_is_used_once_the_demand_was_seen():

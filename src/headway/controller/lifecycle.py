@@ -103,7 +103,6 @@ def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
     """Forget an exited replica; the loop is told once. What it left is to be removed."""
     del job.replicas[r.id]
     job.set_replica(r, Phase.SUCCEEDED if event.code == 0 else Phase.FAILED)
-    job.news.disturbed[r.node] = None
     job.news.triggers.append(Trigger.FINISHED)
     return [] if job.new.foreign else [cmd.Remove(r.id, r.attempt)]
 

@@ -228,6 +228,7 @@ class JobRecord(JobFields):
     def set_replica(self, r: ReplicaRecord, phase: Phase) -> None:
         r.phase = phase
         self.news.replicas[r.id] = r
+        self.news.disturbed[r.node] = None
 
     def persist(self, *then: Command) -> Commands:
         """Store the state; `then` follows when it is durable."""

@@ -140,7 +140,6 @@ def arrived(job: JobRecord, r: ReplicaRecord) -> Commands:
 def _settle(job: JobRecord, r: ReplicaRecord) -> None:
     r.transfer, r.deadline = None, inf
     job.set_replica(r, Phase.RUNNING)
-    job.news.disturbed[r.node] = None
 
 
 def resume(job: JobRecord, cause: Cause, *then: Command) -> Commands:

@@ -95,7 +95,7 @@ class Heard:
 
 @dataclass(slots=True)
 class MetricsReader:
-    folder: Path
+    folder: Path | str
     metric: str = "loss"
     pattern: str | None = None
     log: Path | None = None

@@ -32,18 +32,17 @@ class EventQueue:
     def next_at(self) -> Seconds:
         """Return the time of the next event; infinity: none."""
         heap = self._heap
-        while heap and not _valid(heap[0]):
+        while heap:
+            at, kind, _, subject, version = heap[0]
+            if kind >= REPAIR or subject.version == version:
+                return at
             heappop(heap)
-        return heap[0][0] if heap else inf
+        return inf
 
     def pop_until(self, at: Seconds) -> Iterator[tuple[int, Any]]:
         """Yield kind and subject of the events until then, also of those added meanwhile."""
         heap = self._heap
         while heap and heap[0][0] <= at:
-            event = heappop(heap)
-            if _valid(event):
-                yield event[1], event[3]
-
-
-def _valid(event: tuple[Seconds, int, int, Any, int]) -> bool:
-    return event[1] >= REPAIR or event[3].version == event[4]
+            _, kind, _, subject, version = heappop(heap)
+            if kind >= REPAIR or subject.version == version:
+                yield kind, subject

@@ -34,7 +34,7 @@ from headway.core.model.decision import Plan, SetShare
 from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
+from headway.core.model.units import SLACK, Cores, CoreSeconds, JobId, ReplicaId, Seconds
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 
 SEEN: Seconds = 1.0
@@ -122,8 +122,7 @@ class _Node:
 
     def catch_up(self) -> None:
         """Advance the reference world to now, and update its guarantees."""
-        m = self.memory
-        elapsed = self.elapsed
+        m, elapsed = self.memory, self.elapsed
         advance(m.reference, m.cores or self.cores, elapsed, self._idle())
         other_cores = m.cores != self.cores
         m.at, m.cores = self.now, self.cores
@@ -152,8 +151,15 @@ class _Node:
     def _idle(self) -> dict[ReplicaId, Cores]:
         """Return what jobs of unknown size used of their shares, if it was less than they got."""
         rates = self.memory.rates
-        used = {n: r.usage.cpu for n, r in self.ours.items() if r.usage and n in self.were_unknown}
-        return {n: cores for n, cores in used.items() if cores < 0.9 * rates.get(n, 0.0)}
+        used = {n: self._used(r) for n, r in self.ours.items() if n in self.were_unknown}
+        return {n: u for n, u in used.items() if u is not None and u < 0.9 * rates.get(n, 0.0)}
+
+    def _used(self, r: Replica) -> Cores | None:
+        """Return what it used since the last decision, if a report is about exactly that time."""
+        last = r.history.windows[-1] if r.history.windows else None
+        if last is None or last.at < self.now or last.since < self.now - self.elapsed - SLACK:
+            return None
+        return last.cpu
 
     def _of_unknown_size(self) -> set[ReplicaId]:
         return {n for n, e in self.memory.estimates.items() if e.error == inf}
@@ -216,11 +222,12 @@ class _Node:
             m.probes[name] = 0
             return min(most, declared)
         m.probes.setdefault(name, PROBES)
-        if self.elapsed < SEEN or r.usage is None:
+        used = self._used(r)
+        if self.elapsed < SEEN or used is None:
             return before
         could = m.minimum_cores.get(name, 0.0)
         fair = m.rates.get(name, inf) if name in self.were_unknown else inf
-        seen = measured_demand(before, r.usage.cpu, could, fair)
+        seen = measured_demand(before, used, could, fair)
         if seen.shown:
             m.probes[name] = 0
         return min(most, seen.cores)
@@ -231,9 +238,8 @@ class _Node:
         return self.whole if ceiling is None else min(self.whole, ceiling)
 
     def wake_after(self, calm_for: Seconds) -> Seconds:
-        """Return when to decide again: when the rates must change, and soon while a second will
-        show how much a job can use, its next steps a size that is unknown, or its first lines how
-        many steps it takes.
+        """Return when to decide again: when the rates must change, and soon while the next second
+        may show how much a job can use, its size, or how many steps it takes.
         """
         if self.unseen:
             return SEEN
@@ -385,8 +391,7 @@ def _list(names: Sequence[str]) -> str:
     >>> _list(["vae"]), _list(["vae", "gru"]), _list(["a", "b", "c", "d", "e"])
     ('vae', 'vae and gru', 'a, b, c and 2 others')
     """
-    more = len(names) - NAMED
-    if more > 0:
+    if (more := len(names) - NAMED) > 0:
         names = [*names[:NAMED], f"{more} other{'s' * (more > 1)}"]
     return " and ".join([*[", ".join(names[:-1])] * (len(names) > 1), names[-1]])
 
