@@ -6,7 +6,7 @@ from driver import Driver, found, workers
 from headway.controller import commands as c
 from headway.controller import events as e
 from headway.controller.job_state import Checkpoint, from_plain, to_plain
-from headway.core.model.decision import Move, Scale, Suspend
+from headway.core.model.decision import Move, Scale, SetShare, Suspend
 from headway.core.model.job import Elastic, Mode, Phase, Task
 from headway.core.model.units import ReplicaId
 
@@ -200,6 +200,20 @@ def test_of_a_gang_that_is_suspended_the_chief_saves_before_any_is_stopped():
     assert x.phase is Phase.PENDING
     assert x.place("worker-0", "worker-1") == ""
     assert {r.attempt for r in x.job.replicas.values()} == {2}
+
+
+def test_replicas_that_are_stopped_save_with_a_normal_weight():
+    x = Driver(tasks=workers(2), checkpoint=Mode.SDK)
+    x.start("worker-0", "worker-1")
+    for name in ("worker-0", "worker-1"):
+        x.act(SetShare(replica=x[name].id, limit=None, weight=0.01, reason=""))
+    x.last(c.ApplyShare)
+    x.act(Suspend(job="x"))
+    assert [(a.replica.name, a.weight) for a in x.last(c.ApplyShare)] == [
+        ("worker-0", 1.0),
+        ("worker-1", 1.0),
+    ]
+    assert x["worker-0"].to_core().weight == 1.0
 
 
 def test_a_gang_whose_chief_does_not_save_stays_whole():

@@ -10,7 +10,14 @@ once. When a whole gang is stopped, the others wait until the chief has saved.
 from math import inf
 
 from headway.controller import lifecycle
-from headway.controller.commands import CancelCheckpoint, Command, Commands, RequestCheckpoint, Stop
+from headway.controller.commands import (
+    ApplyShare,
+    CancelCheckpoint,
+    Command,
+    Commands,
+    RequestCheckpoint,
+    Stop,
+)
 from headway.controller.events import ReplicaExited
 from headway.controller.job_state import Checkpoint
 from headway.controller.phases import Cause
@@ -62,11 +69,13 @@ def _join_and_leave(
 
 def _stop_gang(job: JobRecord, phase: Phase, now: Seconds) -> Commands:
     first = job.replicas.get(job.chief()) or next(iter(job.replicas.values()))
+    commands: Commands = []
     for r in job.replicas.values():
         if r is not first:
             r.transfer = Transfer(None, Stage.WAITING)
             job.set_replica(r, phase)
-    return _begin(job, first, None, phase, now)
+            commands += _normal_weight(r)
+    return [*_begin(job, first, None, phase, now), *commands]
 
 
 def _begin(
@@ -75,7 +84,15 @@ def _begin(
     r.transfer = Transfer(to)
     r.deadline = now + job.spec.grace
     job.set_replica(r, phase)
-    return [RequestCheckpoint(r.id, r.attempt, _is_asked(job, r))]
+    return [*_normal_weight(r), RequestCheckpoint(r.id, r.attempt, _is_asked(job, r))]
+
+
+def _normal_weight(r: ReplicaRecord) -> Commands:
+    """With a small weight it would take long to save, and hold its node meanwhile."""
+    if r.weight >= 1:
+        return []
+    r.weight = 1.0
+    return [ApplyShare(r.id, r.attempt, r.limit, r.weight)]
 
 
 def _is_asked(job: JobRecord, r: ReplicaRecord) -> bool:
