@@ -22,7 +22,7 @@ from headway.backend.exit_reason import NOT_STARTABLE, exit_reason
 from headway.backend.foreign_load import ForeignLoad
 from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
-from headway.backend.local.enforcement import procfs
+from headway.backend.local.enforcement import homes, procfs
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
 from headway.backend.replica_env import loopback_env
 from headway.backend.usage import UsageSample
@@ -74,7 +74,7 @@ class LocalPlatform:
         clock: Clock,
         foreign: ForeignLoad | None = None,
     ) -> None:
-        self.events, self.clock = EventQueue(), clock
+        self.events, self.clock, self._run = EventQueue(), clock, folder
         self.jobs, self.limits, self._foreign = jobs, enforcement, foreign
         self.store, self._disk = JobStore(folder), Worker("job store", self.events)
         self.cuts = {c.node.id: c for c in cuts}
@@ -168,8 +168,7 @@ class LocalPlatform:
         job, cut = self.jobs[a.replica.job], self.cuts[a.node]
         p = self._process(a.replica, a.node, a.attempt)
         if isinstance(job.adopted, int):
-            p.group.take(job.adopted)
-            self._watch(p, job.adopted)
+            self._adopt(p, job.adopted)
             return
         spec, made = job.spec.task(a.replica.task), job.commands[a.replica.task]
         here = (x for x in self.processes.values() if x.node == p.node and x.replica != a.replica)
@@ -188,6 +187,14 @@ class LocalPlatform:
             entrances=p.group.entrances(),
         )
         self._watch(p, p.child.pid)
+
+    def _adopt(self, p: Process, pid: int) -> None:
+        try:
+            p.group.take(pid, homes.record(pid, self._run))
+            self._watch(p, pid)
+        except OSError:
+            p.group.release()
+            raise
 
     def _process(self, replica: ReplicaId, node: NodeId, attempt: int) -> Process:
         here = node if node in self.cuts else next(iter(self.cuts))
@@ -214,6 +221,9 @@ class LocalPlatform:
             total = procfs.cpu(p.pid) if p.child else 0.0
             p.at_exit = replace(used, cpu=max(used.cpu, total))
         p.reap()
+        if self.jobs[p.replica.job].adopted is not None:
+            p.group.release()  # what it started and left runs on
+            p.group.close()
         self.checkpoints.cancel(p.replica, p.folder)
         self.ended[p.replica, p.attempt] = self.processes.pop(p.replica)
         return [self._exited(p)]
@@ -232,8 +242,10 @@ class LocalPlatform:
         )
 
     def _remove(self, command: commands.Remove) -> events.Event:
-        """Also processes that have left their cgroup."""
+        """Also processes that have left their cgroup. Adopted ones were released before."""
         name, attempt = command.replica, command.attempt
+        if self.jobs[name.job].adopted is not None:
+            return events.Removed(name, attempt)
         p = self.ended.get((name, attempt)) or self._process(name, NodeId(""), attempt)
         for pid in procfs.marked(HEADWAY_DIR=str(p.folder), HEADWAY_ATTEMPT=str(attempt)):
             with suppress(ProcessLookupError, PermissionError):
