@@ -108,3 +108,10 @@ def wait_for(claim, patience=PATIENCE):
         assert monotonic() < until, "it never came true"
         sleep(0.02)
     return found
+
+
+def state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "R"  # gone: not stopped

@@ -23,6 +23,7 @@ from local import (
     result,
     script,
     start,
+    state,
     wait_for,
     workload,
 )
@@ -377,16 +378,9 @@ def words(pid):
         return b""
 
 
-def state(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "R"  # gone: not stopped
-
-
 def test_two_headways_do_not_look_after_one_run(tmp_path):
     running = start("run", workload(tmp_path, job("w", script(tmp_path, "waits"))), data=tmp_path)
-    wait_for((tmp_path / "runs" / "latest" / "jobs" / "w" / "main-0" / "pid.1").exists)
+    wait_for((tmp_path / "runs" / "latest" / "records" / "w" / "main-0" / "claim.1").exists)
     done = headway("run", "--resume", "latest", data=tmp_path, check=False)
     assert done.returncode == 2
     assert "another Headway" in done.stderr

@@ -72,6 +72,16 @@ def groups(leaders: set[int]) -> dict[int, list[Stat]]:
     return found
 
 
+def sessions() -> dict[int, list[int]]:
+    """The processes of each session, by one pass over all there are."""
+    found: dict[int, list[int]] = {}
+    for pid in _pids():
+        fields = _fields(pid)
+        if fields and fields[0] not in (b"Z", b"X"):
+            found.setdefault(int(fields[3]), []).append(pid)
+    return found
+
+
 def descendants(pid: int) -> list[int]:
     """A process and its descendants."""
     children: dict[int, list[int]] = {}
