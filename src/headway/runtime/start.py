@@ -207,7 +207,7 @@ def _put_together(
     resumed = folder.journal.exists()
     if resumed:
         journal.mend(folder.journal)
-        lines = list(journal.read(folder.journal))
+        lines = journal.read_to_resume(folder.journal)
         cycle = lines[-1]["cycle"] if lines else 0
     specs = {job.id: job.spec for line in lines for job in line["seen"].jobs}
     known = {job.id: replace(job, spec=specs.get(job.id, job.spec)) for job in jobs}
@@ -217,7 +217,9 @@ def _put_together(
         how = backend.platform.enforcement[0]
         folder.write("run.json", json.dumps({**folder.about, "enforcement": how}, indent=2))
     policy = f"@{about['policy']}"
-    book = journal.FileJournal(folder.journal, cycle=cycle, policy=policy)
+    book = journal.FileJournal(
+        folder.journal, cycle=cycle, policy=policy, most=journal.LONG, lines=lines
+    )
     observed = about["observe_only"]
     loop = Loop(ObserveOnly(backend) if observed else backend, build(policy), book)
     loop.take_up(lines)

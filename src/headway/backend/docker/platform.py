@@ -74,7 +74,7 @@ class DockerPlatform:
         return [e.node() for e in self.engines.values()]
 
     def load(self) -> events.Loaded:
-        states, found = self.store.load(self.jobs), []
+        states, found = self.store.load(self.jobs, repair=True), []
         expected = {(r.replica, r.attempt) for s in states.values() for r in s.replicas}
         for c, seen in self._left():
             c.memory_limit, c.name = float(seen.host.get("Memory") or 0), seen.name

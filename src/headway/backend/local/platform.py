@@ -101,7 +101,7 @@ class LocalPlatform:
         return [c.node for c in self.cuts.values()]
 
     def load(self) -> events.Loaded:
-        states, found = self.store.load(self.jobs), []
+        states, found = self.store.load(self.jobs, repair=True), []
         for r in (r for state in states.values() for r in state.replicas):
             records = self.store.records(r.replica)
             claim = launcher.claim_of(records, r.attempt)
