@@ -184,6 +184,7 @@ def _begin(
 ) -> Run:
     clock = Clock()
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
+    about["boot"] = clock.boot
     about |= target.about
     folder = RunDirectory.new(data, about)
     folder.lock()
@@ -211,7 +212,9 @@ def _put_together(
         cycle = lines[-1]["cycle"] if lines else 0
     specs = {job.id: job.spec for line in lines for job in line["seen"].jobs}
     known = {job.id: replace(job, spec=specs.get(job.id, job.spec)) for job in jobs}
-    backend = target.backend(folder, known, Clock(about["began"]))
+    last = lines[-1]["at_s"] if lines else 0.0
+    clock = Clock(about["began"], about.get("boot"), at_least=last)
+    backend = target.backend(folder, known, clock)
     backend.monitor.continue_reports(journal.reported(lines))
     if not resumed:
         how = backend.platform.enforcement[0]
@@ -226,5 +229,5 @@ def _put_together(
     total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
     return Run(
         folder, backend, loop, book, about["policy"], total, target.factor, observed,
-        kinds=keys(jobs),
+        kinds=keys(jobs), clock=clock,
     )  # fmt: skip

@@ -86,7 +86,7 @@ class DockerPlatform:
             else:
                 if is_expected and seen.state != "created":
                     operations.fetch_rest(c, seen)
-                    at = None if seen.finished is None else seen.finished - self.clock.began
+                    at = None if seen.finished is None else self.clock.at(seen.finished)
                     exit_ = c.exited(seen, at=at)
                 self.containers.end(c)
             found.append(

@@ -114,7 +114,7 @@ class LocalPlatform:
                 p.group.signal(signal.SIGCONT)  # its pacer may have been killed
                 left = events.ReplicaFound(r.replica, r.attempt, True, None, *p.group.share())
             else:
-                at = launcher.ended_at(records, r.attempt) - self.clock.began
+                at = self.clock.at(launcher.ended_at(records, r.attempt))
                 left = events.ReplicaFound(r.replica, r.attempt, False, self._exited(p, at))
             found.append(left)
         known = {(f.replica, f.attempt) for f in found}
