@@ -227,6 +227,7 @@ class LiveBackend:
         for request in self.inbox.new():
             self._run(self.controller.request(request, self.clock()))
         self._find_arrivals()
+        self.monitor.bound_logs(self.clock())
         self._give_up()
         triggers, news.triggers = news.triggers, []
         return min(triggers, key=URGENCY.index, default=None)
