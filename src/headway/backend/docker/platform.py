@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, ClassVar
 
 from headway.backend.checkpoints import CheckpointWatch
+from headway.backend.claims import Claims, Ports, ports_of
 from headway.backend.clock import Clock
 from headway.backend.docker import container, container_spec, operations
 from headway.backend.docker.adopt import LabelWatch
@@ -55,6 +56,8 @@ class DockerPlatform:
         self.engines = {e.name: e for e in engines}
         self.containers = ContainerTable(self.run)
         self.checkpoints = CheckpointWatch()
+        self._claims = Claims()
+        self.ports = Ports(folder, self._claims)
         self.label_watch = LabelWatch(label, jobs, clock)
         self._refresh_at: Seconds = 0.0
         for engine in engines:
@@ -216,7 +219,9 @@ class DockerPlatform:
         else:
             job = self.jobs[a.replica.job]
             others = (x.requested_memory for x in self.containers.of(c.engine))
-            body = container_spec.create_body(self.run, job, c, a, command.gang, others)
+            running = {r.job for r in self.containers.current}
+            port = ports_of(self.ports, job, command.gang, running)
+            body = container_spec.create_body(self.run, job, c, a, command.gang, others, port)
             launch = partial(operations.launch, c, body)
         self.containers.add(c)
         c.engine.worker.do(
@@ -362,5 +367,6 @@ class DockerPlatform:
             c.close()
         for engine in self.engines.values():
             engine.close()
+        self._claims.close()
         self._disk.close()
         self.events.close()
