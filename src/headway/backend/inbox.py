@@ -1,17 +1,24 @@
 """Requests of users to a live run: files in its folder, handled in order.
 
 A request is written as a whole. It is removed when the cycle that observed it is in the journal, so
-that none is lost and the client knows that it was handled.
+that none is lost and the client knows that it was handled. A request that has no effect is
+answered beside it.
 """
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import time_ns
 
 from headway.core.model.serialization import from_plain, to_json
 from headway.core.model.snapshot import Request
+
+ANSWER = ".answer"
+MAX_REQUEST = 65536
+"""Bytes of a request."""
 
 
 def put(run: Path, request: Request) -> Path:
@@ -25,9 +32,35 @@ def put(run: Path, request: Request) -> Path:
     return there
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Why a request is refused."""
+
+    why: str = ""
+    unknown: str = ""
+    """`job` or `node`: it names one that does not exist."""
+    known: tuple[str, ...] = ()
+    """Those that exist, the first ones."""
+
+
+def take_answer(request: Path) -> Answer | None:
+    """The answer to a request that was handled; None: it was not refused at once."""
+    path = request.with_suffix(ANSWER)
+    with suppress(OSError, ValueError, TypeError):
+        plain = json.loads(path.read_text())
+        path.unlink()
+        return Answer(**{**plain, "known": tuple(plain["known"])})
+    return None
+
+
 class Inbox:
-    def __init__(self, run: Path) -> None:
-        self._folder = run / "requests"
+    def __init__(
+        self, run: Path, refusal: Callable[[Request], Answer | None] = lambda request: None
+    ) -> None:
+        """`refusal`: why a request has no effect; None: it has one."""
+        self._folder, self._refusal = run / "requests", refusal
+        for old in self._folder.glob(f"*{ANSWER}"):
+            old.unlink(missing_ok=True)
         self._changed = 0
         self._seen: list[Path] = []
         self._given: list[Path] = []
@@ -43,8 +76,18 @@ class Inbox:
         self._changed = changed
         known = {*self._seen, *self._given}
         fresh = [p for p in sorted(self._folder.glob("*.json")) if p not in known]
-        self._seen += fresh
-        return [r for p in fresh if (r := _read(p)) is not None]
+        return [r for p in fresh if (r := self._accept(p)) is not None]
+
+    def _accept(self, path: Path) -> Request | None:
+        request = _read(path)
+        answer = None if request is None else self._refusal(request)
+        if answer is not None:
+            path.with_suffix(ANSWER).write_text(json.dumps(asdict(answer)))
+            if answer.unknown != "node":  # the journal shows where a job cannot be moved
+                path.unlink(missing_ok=True)
+                return None
+        self._seen.append(path)
+        return request
 
     def give(self) -> None:
         """All new requests are part of an observation now."""
@@ -60,7 +103,9 @@ class Inbox:
 
 def _read(path: Path) -> Request | None:
     """None: not a request; any program may write such a file."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        if path.stat().st_size > MAX_REQUEST:
+            return None
         found = from_plain(json.loads(path.read_text()))
         if isinstance(found, Request):
             words = (found.job, found.wish, "" if found.to is None else found.to)

@@ -4,12 +4,14 @@ Each target has the `nodes` (None: they may join later), the `factor` by which t
 down, and `about`: the fields of `run.json` that are needed to resume the run.
 """
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from headway.backend.claims import Claims
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import cut, fit_nodes
 from headway.backend.docker.discovery import WORKLOADS, connect, engine_targets
@@ -60,10 +62,18 @@ class Machine:
 
     def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
         cpus = sorted(os.sched_getaffinity(0))
-        chosen = choose(folder.id, self.enforcement)
+        chosen = choose(folder.id, self.enforcement, folder.about.get("cgroups", {}))
+        if chosen.place != folder.about.get("cgroups", {}):
+            folder.write(
+                "run.json", json.dumps({**folder.about, "cgroups": chosen.place}, indent=2)
+            )
         foreign = ForeignLoad({n.id: n.capacity.cpu for n in self.nodes}, cpus, chosen.used)
-        parts = cut(self.nodes, cpus)
-        platform = LocalPlatform(folder.path, parts, jobs, chosen, clock, foreign)
+        claims = Claims()
+        names = {cpu: f"cpu-{cpu}" for cpu in cpus}
+        parts = cut(self.nodes, cpus, [c for c in cpus if not claims.take(names[c])])
+        pinned = {cpu for part in parts for cpu in part.cpus or ()}
+        claims.release(name for cpu, name in names.items() if cpu not in pinned)
+        platform = LocalPlatform(folder.path, parts, jobs, chosen, clock, foreign, claims)
         return LiveBackend(platform, folder.path, jobs, clock)
 
 

@@ -11,6 +11,7 @@ from headway.backend.docker.container_table import ContainerRecord
 from headway.backend.replica_env import loopback_env
 from headway.controller.commands import Assignment
 from headway.core.model.units import Bytes, ReplicaId
+from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob, environment, threads
 
 LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "2"}}
@@ -18,8 +19,10 @@ ROOT = ("", "0", "root", "0:0")
 
 
 def container_name(run: str, replica: ReplicaId, attempt: int) -> str:
-    """Unique for each attempt: the engine refuses to create it twice."""
-    return f"headway-{run}-{replica.replace('/', '-')}-{attempt}"
+    """Unique for each attempt: the engine refuses to create it twice. The names of jobs and tasks
+    contain no underscore.
+    """
+    return f"headway-{run}-{replica.replace('/', '_')}-{attempt}"
 
 
 def create_body(
@@ -29,12 +32,15 @@ def create_body(
     a: Assignment,
     gang: Sequence[ReplicaId],
     others: Iterable[Bytes],
+    port: int,
 ) -> dict[str, Any]:
-    """The request that creates it. `others`: memory that containers on its node have requested."""
+    """The request that creates it. `others`: memory that containers on its node have requested.
+    `port`: the first of the ports of its job.
+    """
     node, task = c.engine.node(), job.spec.task(a.replica.task)
     command = job.commands[a.replica.task]
     c.memory_limit = memory_admission.memory_limit(c.declared_memory, node, others)
-    ours = loopback_env(a.replica, a.attempt, folder=str(c.folder), gang=gang)
+    ours = loopback_env(a.replica, a.attempt, folder=str(c.folder), gang=gang, first=port)
     env = environment({}, command, threads(task, node), ours)
     mount = {"Type": "bind", "Source": str(c.folder), "Target": str(c.folder)}
     cpus, cores = c.engine.cpus, node.capacity.cpu
@@ -75,10 +81,12 @@ def grant_access(user: str, folder: Path) -> None:
     if os.getuid() or user in ROOT:
         return
     owner, _, group = user.partition(":")
-    folders = (folder, folder / "checkpoint")
     if not owner.isdigit():
-        for path in folders:
-            path.chmod(0o777)  # only the image maps this name to a number
+        for inner in ("", "checkpoint"):
+            with job_files.directory(folder, inner) as at:
+                os.fchmod(at, 0o777)  # only the image maps this name to a number
         return
-    for path in (*folders, *folders[1].rglob("*")):
-        os.chown(path, int(owner), int(group) if group.isdigit() else int(owner))
+    numbers = int(owner), int(group) if group.isdigit() else int(owner)
+    with job_files.directory(folder) as at:
+        os.fchown(at, *numbers)
+    job_files.chown_all(folder, "checkpoint", *numbers)

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, ClassVar
 
 from headway.backend.checkpoints import CheckpointWatch
+from headway.backend.claims import Claims, Ports, ports_of
 from headway.backend.clock import Clock
 from headway.backend.docker import container, container_spec, operations
 from headway.backend.docker.adopt import LabelWatch
@@ -27,6 +28,7 @@ from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, Unreachable
+from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob
 
 PERMANENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
@@ -54,6 +56,8 @@ class DockerPlatform:
         self.engines = {e.name: e for e in engines}
         self.containers = ContainerTable(self.run)
         self.checkpoints = CheckpointWatch()
+        self._claims = Claims()
+        self.ports = Ports(folder, self._claims)
         self.label_watch = LabelWatch(label, jobs, clock)
         self._refresh_at: Seconds = 0.0
         for engine in engines:
@@ -73,19 +77,19 @@ class DockerPlatform:
         return [e.node() for e in self.engines.values()]
 
     def load(self) -> events.Loaded:
-        states, found = self.store.load(self.jobs), []
+        states, found = self.store.load(self.jobs, repair=True), []
         expected = {(r.replica, r.attempt) for s in states.values() for r in s.replicas}
         for c, seen in self._left():
             c.memory_limit, c.name = float(seen.host.get("Memory") or 0), seen.name
             is_expected, exit_ = (c.replica, c.attempt) in expected, None
             if is_expected and seen.running:
-                (c.folder / "ask").unlink(missing_ok=True)
+                job_files.remove_file(c.folder, "ask")
                 operations.follow(c, seen)
                 self.containers.add(c)
             else:
                 if is_expected and seen.state != "created":
                     operations.fetch_rest(c, seen)
-                    at = None if seen.finished is None else seen.finished - self.clock.began
+                    at = None if seen.finished is None else self.clock.at(seen.finished)
                     exit_ = c.exited(seen, at=at)
                 self.containers.end(c)
             found.append(
@@ -99,11 +103,11 @@ class DockerPlatform:
         for engine in self.engines.values():
             for seen in engine.containers(f"{container.RUN}={self.run}", stopped=True):
                 labels = seen.labels
-                if container.ATTEMPT in labels and seen.id not in left:
-                    host = self.engines.get(NodeId(labels[container.NODE]), engine)
-                    replica = ReplicaId(labels[container.REPLICA])
-                    c = self._record(replica, int(labels[container.ATTEMPT]), host)
-                    left[seen.id] = c, seen
+                attempt = labels.get(container.ATTEMPT, "")
+                if attempt.isdecimal() and seen.id not in left:
+                    host = self.engines.get(NodeId(labels.get(container.NODE, "")), engine)
+                    replica = ReplicaId(labels.get(container.REPLICA, ""))
+                    left[seen.id] = self._record(replica, int(attempt), host), seen
         return left.values()
 
     def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
@@ -215,7 +219,9 @@ class DockerPlatform:
         else:
             job = self.jobs[a.replica.job]
             others = (x.requested_memory for x in self.containers.of(c.engine))
-            body = container_spec.create_body(self.run, job, c, a, command.gang, others)
+            running = {r.job for r in self.containers.current}
+            port = ports_of(self.ports, job, command.gang, running)
+            body = container_spec.create_body(self.run, job, c, a, command.gang, others, port)
             launch = partial(operations.launch, c, body)
         self.containers.add(c)
         c.engine.worker.do(
@@ -226,7 +232,8 @@ class DockerPlatform:
     def _record(self, replica: ReplicaId, attempt: int, engine: Engine) -> ContainerRecord:
         job = self.jobs.get(replica.job)
         name = container_spec.container_name(self.run, replica, attempt)
-        c = ContainerRecord(replica, attempt, engine, self.store.replica(replica), name)
+        folder, records = self.store.replica(replica), self.store.records(replica)
+        c = ContainerRecord(replica, attempt, engine, folder, records, name)
         if job is None:
             return c
         c.mode = job.spec.checkpoint
@@ -360,5 +367,6 @@ class DockerPlatform:
             c.close()
         for engine in self.engines.values():
             engine.close()
+        self._claims.close()
         self._disk.close()
         self.events.close()

@@ -7,23 +7,26 @@ Headway finds them.
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from errno import EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
 from headway.backend import memory_admission
 from headway.backend.checkpoints import CheckpointWatch, newest
+from headway.backend.claims import Claims, Ports, ports_of
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
-from headway.backend.exit_reason import NOT_STARTABLE, exit_reason
+from headway.backend.exit_reason import KILLED, NOT_STARTABLE, exit_reason
 from headway.backend.foreign_load import ForeignLoad
 from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
-from headway.backend.local.enforcement import procfs
+from headway.backend.local.enforcement import homes, procfs
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
+from headway.backend.promised_memory import PromisedMemory
 from headway.backend.replica_env import loopback_env
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue, Worker
@@ -31,7 +34,13 @@ from headway.controller import commands, events
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds
+from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob, environment, threads
+
+NOT_ITS_FAULT = (EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS)
+"""Errors at a start that say nothing about the job."""
+LAST = 3
+"""How many earlier attempts of a replica are looked for before it is started."""
 
 
 @dataclass(slots=True)
@@ -73,8 +82,10 @@ class LocalPlatform:
         enforcement: Enforcement,
         clock: Clock,
         foreign: ForeignLoad | None = None,
+        claims: Claims | None = None,
     ) -> None:
-        self.events, self.clock = EventQueue(), clock
+        """`claims`: of the CPUs of its nodes; released when the platform is closed."""
+        self.events, self.clock, self._run = EventQueue(), clock, folder
         self.jobs, self.limits, self._foreign = jobs, enforcement, foreign
         self.store, self._disk = JobStore(folder), Worker("job store", self.events)
         self.cuts = {c.node.id: c for c in cuts}
@@ -83,6 +94,8 @@ class LocalPlatform:
         self.ended: dict[tuple[ReplicaId, int], Process] = {}
         """Attempts that have exited and are not removed yet."""
         self.checkpoints = CheckpointWatch()
+        self._claims, self._promised = claims or Claims(), PromisedMemory(folder.name)
+        self._ports = Ports(folder, self._claims)
         for name, part in self.cuts.items():
             enforcement.add_node(name, part.node.capacity.cpu, part.ceiling)
 
@@ -94,21 +107,28 @@ class LocalPlatform:
         return [c.node for c in self.cuts.values()]
 
     def load(self) -> events.Loaded:
-        states, found = self.store.load(self.jobs), []
+        states, found = self.store.load(self.jobs, repair=True), []
         for r in (r for state in states.values() for r in state.replicas):
-            folder = self.store.replica(r.replica)
-            pid = launcher.claimed_by(folder, r.attempt)
-            if pid is None:
+            records = self.store.records(r.replica)
+            claim = launcher.claim_of(records, r.attempt)
+            if claim is None:
                 continue  # it was not started
-            (folder / "ask").unlink(missing_ok=True)
             p = self._process(r.replica, r.node, r.attempt)
-            if launcher.alive(pid, folder):
-                self._watch(p, pid)
+            job_files.remove_file(p.folder, "ask")
+            if claim.alive:
+                self._watch(p, claim.pid)
+                p.group.signal(signal.SIGCONT)  # its pacer may have been killed
                 left = events.ReplicaFound(r.replica, r.attempt, True, None, *p.group.share())
             else:
-                at = launcher.ended_at(folder, r.attempt) - self.clock.began
+                at = self.clock.at(launcher.ended_at(records, r.attempt))
                 left = events.ReplicaFound(r.replica, r.attempt, False, self._exited(p, at))
             found.append(left)
+        known = {(f.replica, f.attempt) for f in found}
+        sessions = procfs.sessions()
+        for name, attempt in (a for job in states for a in self.store.attempts(job)):
+            claim = launcher.claim_of(self.store.records(name), attempt)
+            if claim and claim.left(sessions) and (name, attempt) not in known:  # an orphan
+                found.append(events.ReplicaFound(name, attempt, running=False))
         return events.Loaded(states, tuple(found))
 
     def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
@@ -116,7 +136,13 @@ class LocalPlatform:
             return ""
         tasks = [self.jobs[job].spec.task(name.task) for name, _ in where]
         running = ((p.requested_memory, p.held_memory) for p in self.processes.values())
-        return memory_admission.refusal(tasks, running, procfs.available_memory())
+        available = procfs.available_memory() - self._promised.of_others()
+        return memory_admission.refusal(tasks, running, available)
+
+    def _publish(self) -> None:
+        """Tell other runs what is promised and not held yet."""
+        both = ((p.requested_memory, p.held_memory) for p in self.processes.values())
+        self._promised.publish(sum(max(0.0, asked - held) for asked, held in both))
 
     def execute(self, command: commands.Command) -> list[events.Event]:
         match command:
@@ -160,16 +186,19 @@ class LocalPlatform:
             try:
                 self._start(assigned, command.gang)
             except OSError as error:
-                return [*news, events.CommandFailed(command, str(error))]
+                lacking = error.errno in NOT_ITS_FAULT
+                return [*news, events.CommandFailed(command, str(error), disrupted=lacking)]
+            except ValueError as error:  # a NUL in its command, an invalid name of a variable
+                return [*news, events.CommandFailed(command, str(error), permanent=True)]
             news.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
+        self._publish()
         return news
 
     def _start(self, a: commands.Assignment, gang: tuple[ReplicaId, ...]) -> None:
         job, cut = self.jobs[a.replica.job], self.cuts[a.node]
         p = self._process(a.replica, a.node, a.attempt)
         if isinstance(job.adopted, int):
-            p.group.take(job.adopted)
-            self._watch(p, job.adopted)
+            self._adopt(p, job.adopted)
             return
         spec, made = job.spec.task(a.replica.task), job.commands[a.replica.task]
         here = (x for x in self.processes.values() if x.node == p.node and x.replica != a.replica)
@@ -177,10 +206,13 @@ class LocalPlatform:
         p.group.set_memory(memory_admission.memory_limit(made.memory, cut.node, others))
         if spec.limit is not None:
             p.group.set_share(spec.limit, 1.0)
-        ours = loopback_env(a.replica, a.attempt, folder=str(p.folder), gang=gang)
+        port = ports_of(self._ports, job, gang, {r.job for r in self.processes})
+        ours = loopback_env(a.replica, a.attempt, folder=str(p.folder), gang=gang, first=port)
+        files = launcher.Files(p.folder, self.store.records(a.replica), a.attempt)
+        if a.attempt > 1:
+            _check_alone(files)
         p.child = launcher.start(
-            p.folder,
-            a.attempt,
+            files,
             (*self.limits.prefix, *made.argv),
             cpus=cut.cpus,
             env=environment(os.environ, made, threads(spec, cut.node), ours),
@@ -189,9 +221,17 @@ class LocalPlatform:
         )
         self._watch(p, p.child.pid)
 
+    def _adopt(self, p: Process, pid: int) -> None:
+        try:
+            p.group.take(pid, homes.record(pid, self._run))
+            self._watch(p, pid)
+        except OSError:
+            p.group.release()
+            raise
+
     def _process(self, replica: ReplicaId, node: NodeId, attempt: int) -> Process:
         here = node if node in self.cuts else next(iter(self.cuts))
-        group = self.limits.group(here, f"{replica.replace('/', '.')}.{attempt}")
+        group = self.limits.group(here, f"{replica.replace('/', '_')}.{attempt}")
         request = self.jobs[replica.job].spec.task(replica.task).request.memory
         return Process(replica, attempt, here, self.store.replica(replica), group, request)
 
@@ -204,47 +244,62 @@ class LocalPlatform:
 
     def _ended(self, p: Process) -> list[events.Event]:
         self.events.unwatch(p.pidfd)
-        owner = launcher.claimed_by(p.folder, p.attempt)
-        if owner is not None and owner != p.pid and launcher.alive(owner, p.folder):
+        owner = launcher.claim_of(self.store.records(p.replica), p.attempt)
+        if owner is not None and owner.pid != p.pid and owner.alive:
             p.reap()  # an earlier Headway had started this attempt: that process counts
-            self._watch(p, owner)
+            self._watch(p, owner.pid)
             return []
         with suppress(OSError):
             used = p.group.read()
             total = procfs.cpu(p.pid) if p.child else 0.0
             p.at_exit = replace(used, cpu=max(used.cpu, total))
         p.reap()
+        if self.jobs[p.replica.job].adopted is not None:
+            p.group.release()  # what it started and left runs on
+            p.group.close()
         self.checkpoints.cancel(p.replica, p.folder)
         self.ended[p.replica, p.attempt] = self.processes.pop(p.replica)
         return [self._exited(p)]
 
     def _exited(self, p: Process, at: Seconds | None = None) -> events.ReplicaExited:
         job, oom = self.jobs[p.replica.job], p.group.killed_for_memory()
-        code = launcher.exit_code(p.folder, p.attempt) if job.adopted is None else 0
+        records, lost = self.store.records(p.replica), ""
+        code = 0 if job.adopted is not None else launcher.exit_code(records, p.attempt)
+        if code is None:
+            code, claim = KILLED, launcher.claim_of(records, p.attempt)
+            if claim is None or not claim.pid:
+                lost = "it was interrupted while it was started"
+            elif not claim.of_this_boot:
+                lost = "the machine was rebooted"
         return events.ReplicaExited(
             replica=p.replica,
             attempt=p.attempt,
             code=code,
-            reason=exit_reason(code, p.folder, oom_killed=oom),
+            reason=lost or exit_reason(code, p.folder, oom_killed=oom),
             permanent=code in NOT_STARTABLE,
+            disrupted=bool(lost),
             checkpoint=newest(p.folder, job.spec.checkpoint),
             at=at,
         )
 
     def _remove(self, command: commands.Remove) -> events.Event:
-        """Also processes that have left their cgroup."""
+        """Also processes that have left their cgroup. Adopted ones were released before."""
         name, attempt = command.replica, command.attempt
+        if self.jobs[name.job].adopted is not None:
+            return events.Removed(name, attempt)
         p = self.ended.get((name, attempt)) or self._process(name, NodeId(""), attempt)
-        for pid in procfs.marked(HEADWAY_DIR=str(p.folder), HEADWAY_ATTEMPT=str(attempt)):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if not p.group.close():
+        claim = launcher.claim_of(self.store.records(name), attempt)
+        left = set(claim.left(procfs.sessions()) if claim else ())
+        left.update(procfs.marked(HEADWAY_DIR=str(p.folder), HEADWAY_ATTEMPT=str(attempt)))
+        _kill(left)
+        if not p.group.close() or any(map(procfs.stat, left)):
             return events.CommandFailed(command, "still exiting")
         self.ended.pop((name, attempt), None)
         return events.Removed(name, attempt)
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
         news = self.events.wait(self.checkpoints.timeout(timeout))
+        self._publish()
         return [*news, *self.checkpoints.changed(), *self._foreign_changes()]
 
     def _foreign_changes(self) -> list[events.Event]:
@@ -268,5 +323,27 @@ class LocalPlatform:
 
     def close(self) -> None:
         self.limits.close()
+        self._claims.close()
+        self._promised.close()
         self._disk.close()
         self.events.close()
+
+
+def _check_alone(files: launcher.Files) -> None:
+    """Two attempts of a replica never run at the same time: kill what is left of the last ones."""
+    sessions, left = procfs.sessions(), set[int]()
+    for attempt in range(max(1, files.attempt - LAST), files.attempt):
+        claim = launcher.claim_of(files.records, attempt)
+        left.update(claim.left(sessions) if claim else ())
+    for pid in procfs.marked(HEADWAY_DIR=str(files.folder)):
+        if procfs.environment(pid).get("HEADWAY_ATTEMPT") != str(files.attempt):
+            left.add(pid)
+    if left:
+        _kill(left)
+        raise BlockingIOError(EAGAIN, "an earlier attempt is still exiting")
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)

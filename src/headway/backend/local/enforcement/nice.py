@@ -14,6 +14,7 @@ from signal import SIGCONT, SIGKILL
 from time import monotonic
 
 from headway.backend.local.enforcement import procfs
+from headway.backend.local.enforcement.homes import Homes
 from headway.backend.usage import UsageSample
 from headway.core.fairness.water_filling import share
 
@@ -45,7 +46,8 @@ class NiceGroup:
         self.leader = pid
         self.owner.groups[pid] = self
 
-    def take(self, pid: int) -> None:
+    def take(self, pid: int, homes: Homes) -> None:
+        del homes
         if os.getpgid(pid) != pid:
             raise PermissionError(f"process {pid} shares its process group with others")
         self.lead(pid)
@@ -125,6 +127,11 @@ class Nice:
         self.looked = 0.0
         self._pacer: subprocess.Popen[bytes] | None = None
 
+    @property
+    def place(self) -> dict[str, str]:
+        """There are no cgroups."""
+        return {}
+
     def cores(self, node: str) -> float:
         return self.nodes[node][0]
 
@@ -189,7 +196,10 @@ class Nice:
             if rate is None:
                 return
             command = [sys.executable, "-m", "headway.backend.local.enforcement.pacer"]
-            self._pacer = subprocess.Popen(command, stdin=subprocess.PIPE)
+            # A session of its own: a closed terminal must not end it while jobs are stopped.
+            self._pacer = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+            )
             rest = [(g.leader, g.rate) for g in self.groups.values() if g.leader != leader]
             for other, its_rate in rest:
                 self.tell(other, its_rate)
