@@ -95,7 +95,7 @@ def begin(
     comparison does not. `on`: None for this machine.
     """
     build(policy)  # an unknown policy leaves nothing behind
-    listed = expand(workload)
+    listed = expand(workload, where=str(path))
     jobs = _jobs(listed, path, on, data if recall else None)
     about = {"workload": str(path.resolve()), "observe_only": observe_only, "recall": recall}
     target = find_target(on, workload)

@@ -17,7 +17,7 @@ from headway.errors import nearest
 class Strict(BaseModel):
     """Base of workload files, which have snake_case keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from headway.core.model.job import Direction, Elastic, Expected, JobSpec, Mode, 
 from headway.core.model.units import NOTHING, Resources
 from headway.spec.base_model import Manifest, Rule, unique_names
 from headway.spec.pod_fields import EnvFrom, Mount, PodTemplate, Toleration
-from headway.spec.quantity import Cpu, Memory, Time
+from headway.spec.quantity import Count, Cpu, Gpus, Memory, Time
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)]
 GROUP, VERSION, PLURAL = "headway.dev", "v1alpha1", "trainingjobs"
@@ -23,7 +23,7 @@ NAME = f"{PLURAL}.{GROUP}"
 class Metric(Manifest):
     """The metric that measures progress."""
 
-    name: str = "loss"
+    name: Annotated[str, Field(pattern=r"\S", max_length=128)] = "loss"
     """Name of the metric, as the job prints or reports it."""
     direction: Literal["minimize", "maximize"] = "minimize"
     """Whether a lower or a higher value is better."""
@@ -41,9 +41,9 @@ class Checkpoint(Manifest):
 class Reports(Manifest):
     """How progress is read from the log, if Headway does not recognise its format."""
 
-    pattern: str = ""
+    pattern: Annotated[str, Field(max_length=512)] = ""
     """Regular expression that matches a log line, with a group `value` and optional groups `step`
-    and `total`."""
+    and `total`, in the syntax of RE2: without look-around and back-references."""
 
 
 class Amounts(Manifest):
@@ -53,7 +53,7 @@ class Amounts(Manifest):
     """Cores, such as 500m or "0.5"."""
     memory: Memory = 0.0
     """Bytes, such as 512Mi."""
-    gpu: Annotated[float, Field(ge=0)] = 0.0
+    gpu: Gpus = 0.0
     """Number of GPUs."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -109,11 +109,11 @@ class TaskSpec(Manifest):
     name: Name = "main"
     """Role of the task: main, chief, ps, worker, or any other name. The job succeeds when its chief
     exits with code 0: `chief`, else `main`, else the first worker."""
-    replicas: Annotated[int, Field(ge=1)] = 1
+    replicas: Count = 1
     """Number of replicas at the start."""
-    min_replicas: Annotated[int, Field(ge=1)] | None = None
+    min_replicas: Count | None = None
     """Minimum number of replicas. Defaults to `replicas`."""
-    max_replicas: Annotated[int, Field(ge=1)] | None = None
+    max_replicas: Count | None = None
     """Maximum number of replicas. Defaults to `replicas`."""
     elastic: Elastic = Elastic.RESTART
     """How the number of replicas changes while the job runs. restart: checkpoint, stop all ranks,
@@ -211,7 +211,7 @@ class TrainingJobSpec(Manifest):
 
     metric: Metric = Metric()
     """The metric that measures progress; recognised automatically in most logs."""
-    total_steps: Annotated[float, Field(gt=0)] | None = None
+    total_steps: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Total number of steps. If set, the remaining work is known soon after the start."""
     checkpoint: Checkpoint = Checkpoint()
     """How the job saves checkpoints, which it needs to be migrated or suspended."""
@@ -223,7 +223,7 @@ class TrainingJobSpec(Manifest):
         tuple[TaskSpec, ...], Field(min_length=1, max_length=16), unique_names("tasks")
     ] = (TaskSpec(),)
     """Tasks of the job. All replicas start together or not at all (gang scheduling)."""
-    elastic_replicas: Annotated[int, Field(ge=1)] | None = None
+    elastic_replicas: Count | None = None
     """Overrides `replicas` of the one scalable task (minReplicas less than maxReplicas).
     `kubectl scale` sets it."""
     backoff_limit: Annotated[int, Field(ge=0)] = 3
