@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,8 @@ from headway.spec.load import read_workload
 from headway.spec.platform_features import ALL_FEATURES, LIVE_FEATURES
 from headway.spec.runnable import RunnableJob, to_jobs
 from headway.spec.workload import NodeSpec, Workload
+
+_PID = re.compile("[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +160,7 @@ def adopt_named(
         raise ConfigError(
             "give either processes or containers, or --label KEY", hint="headway adopt --help"
         )
-    pids = [int(name) for name in names if name.isdigit()]
+    pids = [int(name) for name in names if _PID.fullmatch(name)]
     if pids and len(pids) < len(names):
         raise ConfigError(
             "one run cannot adopt both processes and containers",

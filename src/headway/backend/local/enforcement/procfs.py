@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+PF_KTHREAD = 0x00200000
 
 
 class Stat(NamedTuple):
@@ -37,6 +38,19 @@ def stat(pid: int) -> Stat | None:
         return None
     ticks = sum(map(int, fields[11:15]))
     return Stat(pid, int(fields[2]), ticks * TICK, int(fields[21]) * PAGE)
+
+
+def is_kernel_thread(pid: int) -> bool:
+    fields = _fields(pid)
+    return bool(fields) and bool(int(fields[6]) & PF_KTHREAD)
+
+
+def ancestors(pid: int) -> list[int]:
+    """A process, its parent, and so on up to the first one."""
+    found = [pid]
+    while (fields := _fields(found[-1])) and (parent := int(fields[1])) > 0:
+        found.append(parent)
+    return found
 
 
 def cpu(pid: int) -> float:
