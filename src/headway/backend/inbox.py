@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import time_ns
 
+from headway import private_files
 from headway.core.model.serialization import from_plain, to_json
 from headway.core.model.snapshot import Request
 
@@ -17,10 +18,11 @@ from headway.core.model.snapshot import Request
 def put(run: Path, request: Request) -> Path:
     """Write a request; the returned file disappears when it was handled."""
     folder = run / "requests"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     there = folder / f"{time_ns()}-{os.getpid()}.json"
     part = there.with_suffix(".part")
-    part.write_text(to_json(request))
+    with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
+        file.write(to_json(request))
     part.rename(there)
     return there
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from headway import failpoint
+from headway import failpoint, private_files
 from headway.backend.worker import Worker
 from headway.controller import commands, events
 from headway.controller.job_state import JobState, from_plain, to_plain
@@ -46,7 +46,7 @@ class JobStore:
         part = folder / f"{STATE}.part"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with part.open("w", encoding="utf-8") as file:
+            with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
                 json.dump(to_plain(state), file)
                 file.flush()
                 os.fsync(file.fileno())

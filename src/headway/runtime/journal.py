@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from headway import failpoint
+from headway import failpoint, private_files
 from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Failed, Outcome, Plan, Refused
 from headway.core.model.job import Phase
@@ -100,7 +100,10 @@ class FileJournal(Journal):
         self._file.close()
 
     def _open(self) -> IO[bytes]:
-        file = self._path.open("ab", buffering=0 if self._durable else 1 << 20)
+        if self._durable:  # of a run
+            file: IO[bytes] = open(self._path, "ab", 0, opener=private_files.opener)  # noqa: SIM115
+        else:
+            file = self._path.open("ab", 1 << 20)
         self._empty = file.tell() == 0
         return file
 
