@@ -20,6 +20,8 @@ STATE = "state.json"
 class JobStore:
     def __init__(self, run: Path) -> None:
         self._jobs = run / "jobs"
+        self.data = run.parent.parent
+        """The data folder."""
 
     def replica(self, replica: ReplicaId) -> Path:
         """The folder of a replica."""

@@ -14,6 +14,7 @@ from headway.backend.docker import adopt as containers
 from headway.backend.docker.discovery import check_images
 from headway.backend.local import adopt as processes
 from headway.backend.local.enforcement.cgroupfs import sweep
+from headway.backend.local.run_as import check_users
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
@@ -104,6 +105,8 @@ def begin(
     target = find_target(on, workload)
     if isinstance(target, Engines):
         check_images(target.engines, jobs)
+    if isinstance(target, Machine):
+        check_users(jobs, data, str(path))
     if target.nodes is not None:
         refuse_too_large({job.id: job.spec for job in jobs}, target.nodes, str(path))
     run = _begin(jobs, policy, data, about, target)

@@ -206,6 +206,11 @@ _MOST = "(has(t.maxReplicas) ? t.maxReplicas : t.replicas)"
 _SCALABLE = f"self.tasks.filter(t, {_LEAST} < {_MOST})"
 
 
+_USER = r"^([a-z0-9_][-a-z0-9_.]*(:[a-z0-9_][-a-z0-9_.]*)?)?$"
+Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]*$", max_length=32)]
+DEFAULT_CAPABILITIES = "DEFAULT"
+
+
 class TrainingJobSpec(Manifest):
     """Specification of a training job."""
 
@@ -232,6 +237,14 @@ class TrainingJobSpec(Manifest):
     """Time limit: a job that runs longer than this fails."""
     ttl_seconds_after_finished: Time | None = None
     """The job is deleted this long after it finishes. Defaults to never."""
+    run_as: Annotated[str, Field(pattern=_USER, max_length=64)] = ""
+    """User that runs the job, as `user` or `user:group`, by name or number. On one machine, Headway
+    must run as root. Defaults to the user of Headway; in a container, to that of the image if
+    Headway runs as root."""
+    capabilities: Annotated[tuple[Capability, ...], Field(max_length=64)] = ()
+    """Linux capabilities of the job's containers on Docker, such as SYS_NICE. Defaults to none, and
+    no process can gain privileges. DEFAULT: the capabilities of the engine, for images that change
+    their user at the start."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -257,6 +270,17 @@ class TrainingJobSpec(Manifest):
             cel=f"!has(self.elasticReplicas) || {_SCALABLE}.all(t, "
             f"{_LEAST} <= self.elasticReplicas && self.elasticReplicas <= {_MOST})",
             holds=lambda s: all(t.least <= s.count(t) <= t.most for t in s.tasks),
+        ),
+        Rule(
+            field="runAs",
+            message="does not apply on a cluster: use podTemplate.spec.securityContext of the task",
+            cel="!has(self.runAs) || self.runAs == ''",
+        ),
+        Rule(
+            field="capabilities",
+            message="does not apply on a cluster: use the securityContext of a container in "
+            "podTemplate.spec",
+            cel="!has(self.capabilities) || self.capabilities.size() == 0",
         ),
     )
 

@@ -34,6 +34,10 @@ class Command:
     """Memory limit."""
     image: str = ""
     """Container image."""
+    user: str = ""
+    """As whom it runs; "": as the user of Headway, or of the image."""
+    capabilities: tuple[str, ...] = ()
+    """Of a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ def to_jobs(
             id=JobId(job.name),
             at=job.at,
             spec=replace(spec, total_steps=steps) if steps else spec,
-            commands={t.name: _command(t, directory, image) for t in manifest.tasks},
+            commands={t.name: _command(t, manifest, directory, image) for t in manifest.tasks},
             manifest=_with_image(manifest, image),
             metric=manifest.metric.name,
             pattern=manifest.reports.pattern or None,
@@ -148,13 +152,15 @@ def _training(python: str, model: str, profile: Profile) -> TrainingJobSpec:
     return TrainingJobSpec(tasks=(task,), checkpoint=Checkpoint(mode="sdk"))
 
 
-def _command(task: TaskSpec, directory: Path, image: str) -> Command:
+def _command(task: TaskSpec, job: TrainingJobSpec, directory: Path, image: str) -> Command:
     return Command(
         argv=task.command,
         where=task.working_dir if image else str((directory / task.working_dir).resolve()),
         env=task.env,
         memory=task.resources.limits.memory,
         image=task.image or image,
+        user=job.run_as,
+        capabilities=job.capabilities,
     )
 
 

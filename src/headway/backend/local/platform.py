@@ -20,10 +20,11 @@ from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.exit_reason import NOT_STARTABLE, exit_reason
 from headway.backend.foreign_load import ForeignLoad
-from headway.backend.job_store import JobStore
+from headway.backend.job_store import JobStore, prepare
 from headway.backend.local import launcher
 from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
+from headway.backend.local.run_as import find_user
 from headway.backend.replica_env import loopback_env
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue, Worker
@@ -159,7 +160,7 @@ class LocalPlatform:
         for assigned in command.replicas:
             try:
                 self._start(assigned, command.gang)
-            except OSError as error:
+            except (OSError, KeyError) as error:  # KeyError: its user does not exist any more
                 return [*news, events.CommandFailed(command, str(error))]
             news.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
         return news
@@ -178,12 +179,18 @@ class LocalPlatform:
         if spec.limit is not None:
             p.group.set_share(spec.limit, 1.0)
         ours = loopback_env(a.replica, a.attempt, folder=str(p.folder), gang=gang)
+        inherited, prefix = dict(os.environ), self.limits.prefix
+        if made.user:
+            user = find_user(made.user)
+            prepare(p.folder, a.attempt)
+            user.own(p.folder, self.store.data)
+            inherited, prefix = user.environment(os.environ), (*prefix, *user.prefix)
         p.child = launcher.start(
             p.folder,
             a.attempt,
-            (*self.limits.prefix, *made.argv),
+            (*prefix, *made.argv),
             cpus=cut.cpus,
-            env=environment(os.environ, made, threads(spec, cut.node), ours),
+            env=environment(inherited, made, threads(spec, cut.node), ours),
             where=made.where,
             entrances=p.group.entrances(),
         )
