@@ -168,7 +168,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "pool: flwcon\njobs: [{name: x, model: gru}]\n",
             ["no pool of models is called 'flwcon'", "did you mean 'flowcon'"],
-            "",
+            "w.yaml:3, pool\n",
             id="an unknown pool",
         ),
         pytest.param(

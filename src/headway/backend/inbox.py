@@ -14,6 +14,9 @@ from headway import private_files
 from headway.core.model.serialization import from_plain, to_json
 from headway.core.model.snapshot import Request
 
+MAX_BYTES = 64 * 2**10
+"""Of a request; what follows is not read, and makes it invalid."""
+
 
 def put(run: Path, request: Request) -> Path:
     """Write a request; the returned file disappears when it was handled."""
@@ -62,8 +65,9 @@ class Inbox:
 
 def _read(path: Path) -> Request | None:
     """None: not a request; any program may write such a file."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        found = from_plain(json.loads(path.read_text()))
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        with path.open("rb") as file:
+            found = from_plain(json.loads(file.read(MAX_BYTES)))
         if isinstance(found, Request):
             words = (found.job, found.wish, "" if found.to is None else found.to)
             return found if all(isinstance(word, str) for word in words) else None

@@ -17,6 +17,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +28,7 @@ from headway.core.model.job import Phase
 from headway.core.model.serialization import KNOWN, from_plain, to_json
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import CoreSeconds, ReplicaId, Seconds
-from headway.errors import ConfigError
+from headway.errors import ConfigError, PolicyBug
 from headway.policy import registry
 
 FORMAT = 2
@@ -183,15 +184,44 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
                 if not text.endswith("\n"):
                     return  # incomplete before the plan: nothing has been done
                 raise ConfigError("invalid line in the journal", where=f"{path}:{number}")
-            for key in ("seen", "plan", "refused", "memory"):
-                if key in line:
-                    line[key] = from_plain(line[key])
-            if line.get("outcomes") is not None:
-                line["outcomes"] = _whole(line)
-            line["trigger"] = Trigger(line["trigger"])
+            with intact(f"{path}:{number}"):
+                _decode(line)
             yield line
             if not text.endswith("\n"):
                 return  # another process may still be writing the rest
+
+
+_TYPES = {"cycle": (int,), "at_s": (int, float), "seen": (Observation,), "plan": (Plan,)}
+
+
+def _decode(line: dict[str, Any]) -> None:
+    for key in ("seen", "plan", "refused", "memory"):
+        if key in line:
+            line[key] = from_plain(line[key])
+    for key, types in _TYPES.items():
+        if type(line[key]) not in types:
+            raise TypeError(f"{key} is of type {type(line[key]).__name__}")
+    if line.get("outcomes") is not None:
+        line["outcomes"] = _whole(line)
+    if not all(isinstance(each, Refused) for each in line.get("refused", ())):
+        raise TypeError("refused contains something else")
+    line["trigger"] = Trigger(line["trigger"])
+
+
+@contextmanager
+def intact(where: str) -> Iterator[None]:
+    """A journal that was changed can contradict itself in every way: report it as a bad file."""
+    try:
+        yield
+    except (
+        ArithmeticError, AssertionError, AttributeError, LookupError, PolicyBug, RecursionError,
+        TypeError, ValueError,
+    ) as error:  # fmt: skip
+        raise ConfigError(
+            f"this journal is damaged: {type(error).__name__}: {str(error)[:200]}",
+            where=where,
+            hint="if it was not changed, this is a defect of Headway: please report it",
+        ) from error
 
 
 def reported(
@@ -230,10 +260,15 @@ def mend(path: Path) -> None:
 
 def _load(text: str) -> dict[str, Any] | None:
     try:
-        line: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError:
+        line = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
         return None
-    return line if "plan" in line else None
+    return line if isinstance(line, dict) and "plan" in line else None
+
+
+def _refuse(constant: str) -> float:
+    """NaN and infinity are never written."""
+    raise ValueError(constant)
 
 
 def _load_torn(text: str) -> dict[str, Any] | None:

@@ -94,7 +94,11 @@ class RunDirectory:
 
     @property
     def about(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+        path = self.path / "run.json"
+        try:
+            found: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, RecursionError):
+            raise ConfigError("this file is damaged", where=str(path)) from None
         return found
 
     def check_format(self) -> None:

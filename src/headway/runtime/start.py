@@ -226,7 +226,8 @@ def _put_together(
     book = journal.FileJournal(folder.journal, cycle=cycle, policy=policy)
     observed = about["observe_only"]
     loop = Loop(ObserveOnly(backend) if observed else backend, build(policy), book)
-    loop.take_up(lines)
+    with journal.intact(str(folder.journal)):
+        loop.take_up(lines)
     total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
     return Run(
         folder, backend, loop, book, about["policy"], total, target.factor, observed,

@@ -27,6 +27,11 @@ def read_workload(path: Path) -> Workload:
             {"apiVersion": job.api_version, "kind": "Workload", "jobs": [entry]}
         )
     workload = _validate(root, data, Workload, where)
+    try:
+        models_of(workload)
+    except UnknownName as error:
+        error.where = place_of(root, ("pool",), where)
+        raise
     _refuse_unknown_models(workload, root, where)
     return workload
 

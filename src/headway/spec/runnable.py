@@ -10,7 +10,7 @@ from headway.core.estimate.job_size import ONE_RUN
 from headway.core.model.job import Estimate, Expected, JobSpec, Task, holding
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, Seconds
-from headway.errors import ConfigError
+from headway.errors import ConfigError, UnknownName
 from headway.metrics.log_parser import LogParser
 from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
@@ -112,7 +112,11 @@ def _manifest(
     if job.model:
         profile = job.profile or profile_of(workload, job.model)
         python = "python3" if image else sys.executable
-        return _training(python, job.model, profile), profile.steps
+        try:
+            return _training(python, job.model, profile), profile.steps
+        except UnknownName as error:
+            error.where = f"{path}, job {job.name}"
+            raise
     manifest = read_manifest(path.parent / job.manifest).spec if job.manifest else job.spec
     if manifest is None:
         raise ConfigError(
