@@ -12,11 +12,10 @@ from pathlib import Path
 from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Task
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Resources, Seconds
-from headway.errors import ConfigError, UnknownName
+from headway.errors import ConfigError, UnknownName, shown
 from headway.sim.curve import Curve
 from headway.sim.scenario import Arrival, Costs, Scenario
 from headway.spec.bounded_file import csv_rows, read_lines
-from headway.spec.yaml_reader import shown
 
 
 @dataclass(frozen=True, slots=True)

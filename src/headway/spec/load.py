@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from headway.errors import ConfigError, UnknownName
+from headway.errors import ConfigError, UnknownName, shown
 from headway.spec.bounded_file import read_text
 from headway.spec.catalogue import models_of
 from headway.spec.manifest import TrainingJob
 from headway.spec.validation_errors import Location, line_of, place_of, to_config_error
 from headway.spec.workload import Workload
-from headway.spec.yaml_reader import load, shown
+from headway.spec.yaml_reader import load
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from headway.errors import shown
+
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 SUFFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3} | {
     f"{prefix}{i}": (2.0**10 if i else 1e3) ** power
@@ -33,11 +35,13 @@ def parse_quantity(
         return float(given)
     found = _NUMBER.fullmatch(given)
     if not found:
-        raise ValueError(f"{given!r} is not a valid amount of {what}; for example {example}")
+        raise ValueError(f"{shown(given)} is not a valid amount of {what}; for example {example}")
     number, unit = found.groups()
     if unit not in units:
         known = ", ".join(u for u in units if u)
-        raise ValueError(f"{given!r}: unknown unit {unit!r} of {what}; known units: {known}")
+        raise ValueError(
+            f"{shown(given)}: unknown unit {shown(unit)} of {what}; known units: {known}"
+        )
     return float(number) * units[unit]
 
 

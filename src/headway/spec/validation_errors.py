@@ -6,8 +6,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from headway.errors import ConfigError
-from headway.spec.yaml_reader import shown
+from headway.errors import ConfigError, shown
 
 Location = tuple[int | str, ...]
 _SHOWN = 5
@@ -117,8 +116,9 @@ def _message(e: Any) -> str:
 
 def _hint(e: Any) -> str:
     if e["type"] == "tuple_type":
-        given = e["input"].split() if isinstance(e["input"], str) else ["a", "b"]
-        return f"write [{', '.join(given)}]"
+        words = e["input"].split() if isinstance(e["input"], str) else []
+        short = words and len(e["input"]) <= 60
+        return f"write [{', '.join(words if short else ['a', 'b'])}]"
     return _REMEDIES.get(e["type"], "")
 
 
@@ -154,5 +154,5 @@ def format_location(location: Location) -> str:
     >>> format_location(("jobs", 2, "profile", "work"))
     'jobs[2].profile.work'
     """
-    parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in location]
+    parts = [f"[{p}]" if isinstance(p, int) else f".{p[:60]}" for p in location]
     return "".join(parts).removeprefix(".")

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError, SafeConstructor
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, shown
 
 MAX_VALUES = 400_000
 """Values in a file, including those that aliases and merge keys repeat."""
@@ -163,15 +163,3 @@ def _refuse_repeated_keys(root: Any, where: str) -> None:
                     hint="merge the two entries",
                 )
             lines[key.value] = line
-
-
-def shown(value: object) -> str:
-    """Return the value as it is shown in a message: at most 60 characters.
-
-    >>> shown("worker"), shown("9" * 100)[-5:]
-    ("'worker'", "999…'")
-    """
-    text = repr(value[:60] if isinstance(value, str) else value)
-    if isinstance(value, str) and len(value) > 60:
-        return f"{text[:-1]}…{text[-1]}"
-    return text if len(text) <= 64 else f"{text[:60]}…"

@@ -64,7 +64,7 @@ class _Hangs(BaseException):
 
 
 def campaign(
-    seed: str, cases: int, commands: int, *, workers: int = 2, chunk: int = 2000
+    seed: str, cases: int, commands: int, *, workers: int = 4, chunk: int = 2000
 ) -> tuple[Found, Found]:
     """Return what `cases` cases through functions, and `commands` through the command, showed."""
     jobs = [(a, min(a + chunk, cases), False) for a in range(0, cases, chunk)]
