@@ -48,7 +48,6 @@ spec:
   checkpoint: {mode: sigterm, graceSeconds: 30s}
   backoffLimit: 2
   reports: {pattern: 'acc=(?P<value>\S+) at (?P<step>\d+)'}
-  elasticReplicas: 2
   activeDeadlineSeconds: 2h
   runAs: nobody
   capabilities: [SYS_NICE]
