@@ -120,7 +120,7 @@ def calibrate(
     progress: Progress = lambda done, total: None,
 ) -> list[Measurement]:
     """Measure a workload and write it with the profiles to `to`, with the curves beside it."""
-    listed = expand(workload)
+    listed = expand(workload, where=str(path))
     kinds = _kinds(listed, to_jobs(listed, path))
     found: list[Measurement] = []
     measured: dict[str, Profile] = {}

@@ -45,7 +45,7 @@ class UnknownName(HeadwayError):
         close = nearest(name, names)
         hint = f"did you mean {close!r}? " if close else ""
         super().__init__(
-            f"no {kind} is called {name!r}",
+            f"no {kind} is called {shown(name)}",
             where=where,
             hint=f"{hint}there are: {', '.join(sorted(names))}",
         )
@@ -87,3 +87,15 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """
     found = get_close_matches(name, list(known), n=1)
     return found[0] if found else None
+
+
+def shown(value: object) -> str:
+    """Return the value as it is shown in a message: at most 60 characters.
+
+    >>> shown("worker"), shown("9" * 100)[-5:]
+    ("'worker'", "999…'")
+    """
+    text = repr(value[:60] if isinstance(value, str) else value)
+    if isinstance(value, str) and len(value) > 60:
+        return f"{text[:-1]}…{text[-1]}"
+    return text if len(text) <= 64 else f"{text[:60]}…"

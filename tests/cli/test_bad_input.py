@@ -168,7 +168,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "pool: flwcon\njobs: [{name: x, model: gru}]\n",
             ["no pool of models is called 'flwcon'", "did you mean 'flowcon'"],
-            "",
+            "w.yaml:3, pool\n",
             id="an unknown pool",
         ),
         pytest.param(
@@ -237,6 +237,81 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             id="an unknown model in arrivals",
         ),
         pytest.param(
+            "nodes: 1000000\n" + JOB,
+            ["must be less than or equal to 10000, not 1000000"],
+            "w.yaml:3, nodes\n",
+            id="too many nodes",
+        ),
+        pytest.param(
+            "nodes: [{count: 6000}, {cpu: 2, count: 6000}]\n" + JOB,
+            ["12000 nodes are more than the limit of 10000"],
+            "w.yaml:1",
+            id="too many nodes in a list",
+        ),
+        pytest.param(
+            "nodes: [{name: ../../x}]\n" + JOB,
+            ["must be letters, digits, '-', '_' and '.'", "not '../../x'"],
+            "w.yaml:3, nodes[0].name\n",
+            id="a node name that leaves the folder",
+        ),
+        pytest.param(
+            "arrivals: {every_s: 1, jobs: 1000000, models: any}\n",
+            ["must be less than or equal to 100000, not 1000000"],
+            "w.yaml:3, arrivals.jobs\n",
+            id="too many jobs",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {work: 5}, spec: {tasks: [{replicas: 1000000}]}}]\n",
+            ["must be less than or equal to 10000, not 1000000"],
+            "w.yaml:3, jobs[0].spec.tasks[0].replicas\n",
+            id="too many replicas",
+        ),
+        pytest.param(
+            "jobs: [{name: ../../x, profile: {work: 5}}]\n",
+            ["must be lower-case letters, digits", "not '../../x'"],
+            "w.yaml:3, jobs[0].name\n",
+            id="a job name that leaves the folder",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {work: 1.0e300}}]\n",
+            ["must be less than or equal to 1", "1.0e300"],
+            "w.yaml:3, jobs[0].profile.work\n",
+            id="an absurd amount of work",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {work: 5}, spec: {totalSteps: .inf}}]\n",
+            ["must be a finite number"],
+            "w.yaml:3, jobs[0].spec.totalSteps\n",
+            id="an infinite number of steps",
+        ),
+        pytest.param(
+            "arrivals: {uniform: [0,], jobs: 2, models: any}\n",
+            ["entry 2 is missing"],
+            "w.yaml:3, arrivals.uniform[1]\n",
+            id="a list that ends with a comma",
+        ),
+        pytest.param(
+            "arrivals: {every_s: 1, jobs: 2, profile: {work: [5], tasks: [{name: w}, {name: w}]}}"
+            "\n",
+            ["two tasks are called 'w'"],
+            "w.yaml:3, arrivals.profile.tasks\n",
+            id="two equal generated tasks",
+        ),
+        pytest.param(
+            "arrivals: {every_s: 1, jobs: 2, profile: {work: [5], tasks: [{name: w, limit: 1, "
+            "cpu: [2]}]}}\n",
+            ["a generated job is invalid", "cpu must not exceed limits.cpu"],
+            "w.yaml, arrivals.profile\n",
+            id="generated requests above their limit",
+        ),
+        pytest.param(
+            "arrivals: {every_s: 1, jobs: 2, models: any}\n"
+            "jobs: [{name: job-1, profile: {work: 5}}]\n",
+            ["a listed job has the name 'job-1' of a generated one"],
+            "w.yaml, jobs\n",
+            id="a listed job named like a generated one",
+        ),
+        pytest.param(
             "jobs:\n  - {name: x, profile: {work: -5}}\n  - {name: y, profile: {work: .nan}}\n",
             ["2 problems", "jobs[0].profile.work", "jobs[1].profile.work"],
             "w.yaml",
@@ -282,6 +357,8 @@ def test_a_training_job_is_a_workload_of_one(headway, workload):
         ("step,loss\n1,0.9\n2,nan\n", "NaN or infinity", ":3"),
         ("1,0.9\n2,lots\n", "two numbers", ":2"),
         ("1,0.9\n", "two points", ""),
+        ('1,"' + "9," * 70_000 + '"\n', "more than 65,536 characters in a line", ":1"),
+        ('1,"' + "9,\n" * 70_000 + '"\n', "invalid CSV: field larger than field limit", ":43691"),
         ("1,0.9\n3,0.5\n2,0.1\n", "steps must increase", ""),
     ],
 )

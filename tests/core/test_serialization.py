@@ -117,3 +117,30 @@ def test_every_registered_record_can_be_read_by_its_type_hints():
 
 def _required(field):
     return field.default is MISSING and field.default_factory is MISSING
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        {"is": "Usage", "cpu": "much"},
+        {"is": "Usage", "cpu": True},
+        {"is": "Observation", "at": 1.0, "nodes": {"a": 1}},
+        {"is": "Observation", "at": 1.0, "nodes": [{"is": "Usage"}]},
+        {"is": "Observation", "at": 1.0, "jobs": [3]},
+        {"is": "Observation", "at": None},
+        {"is": "Plan", "decisions": [{"is": "Usage"}]},
+        {"is": "Plan", "decisions": "all"},
+        {"is": "SetShare", "replica": 3},
+        {"is": "Place", "job": 5, "where": []},
+        {"is": "Place", "job": "x", "where": [["x/main-0"]]},
+        {"is": "Place", "job": "x", "where": ["x/main-0"]},
+        {"is": "FlowConMemory", "interval": 1.0, "categories": []},
+        {"is": "FlowConMemory", "interval": 1.0, "categories": {"x/main-0": "no category"}},
+        {"is": "ChainMemory", "members": {}},
+    ],
+    ids=str,
+)
+def test_a_value_of_another_type_is_refused(plain):
+    """A file may have been changed; what is read must be what the type says."""
+    with pytest.raises((TypeError, ValueError)):
+        from_plain(plain)

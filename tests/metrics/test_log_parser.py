@@ -2,7 +2,8 @@
 
 import math
 from itertools import pairwise
-from time import perf_counter
+from random import Random
+from time import perf_counter, process_time
 
 import pytest
 from hypothesis import given
@@ -396,7 +397,11 @@ def test_a_pattern_sees_letters_as_they_were_printed():
     ("metric", "pattern", "message"),
     [
         ("loss", "(", "invalid regular expression"),
-        ("loss", "x{9999999999999}", "invalid regular expression"),
+        ("loss", "(x{1001})", "invalid regular expression"),
+        ("loss", "(?<=loss )(.*)", "look-around"),
+        ("loss", r"(a)\1", "back-references"),
+        ("loss", "(.{1,900})", "too large: .* instructions, the limit is 1000"),
+        ("loss", "(a)" * 17, "17 groups, the limit is 16"),
         ("loss", "loss", "no group"),
         (" ", None, "is empty"),
     ],
@@ -404,6 +409,18 @@ def test_a_pattern_sees_letters_as_they_were_printed():
 def test_an_invalid_metric_or_pattern_is_refused(metric, pattern, message):
     with pytest.raises(ValueError, match=message):
         LogParser(metric, pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "((a*)*)*b", "(?:a|b)*a(?:a|b){150}(c)", "a(.{0,100})b(.{0,4})c"]
+)
+def test_no_pattern_takes_more_than_linear_time(pattern):
+    """CPU time, so that other processes do not count. `re` needs hours for the first."""
+    letters = Random(1)
+    flood = "".join(letters.choice("ab") for _ in range(8192))
+    began = process_time()
+    heard(f"{'a' * 45}b\n{flood}\n", pattern=pattern)
+    assert process_time() - began < 0.5
 
 
 WORDS = st.sampled_from(

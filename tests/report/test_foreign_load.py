@@ -38,6 +38,7 @@ def ran(tmp_path):
             usage=tmp_path / "usage.jsonl",
             about={},
             ended=True,
+            write=lambda name, text: (tmp_path / name).write_text(text),
         )
         return world, folder
 

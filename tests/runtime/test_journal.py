@@ -13,10 +13,12 @@ from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
 from headway.errors import ConfigError
 from headway.policy.registry import build
+from headway.report.explain import explain_job
 from headway.runtime.journal import (
     FORMAT,
     FileJournal,
     Journal,
+    intact,
     mend,
     read,
     read_after,
@@ -24,7 +26,10 @@ from headway.runtime.journal import (
     reported,
 )
 from headway.runtime.loop import Loop
-from headway.runtime.replay import replay
+from headway.runtime.replay import replay, replay_journal
+from headway.sim.build import to_scenario
+from headway.sim.driver import simulate
+from headway.spec.workload import make_workload
 from making import job, node, replica
 
 SHARE = SetShare(replica=ReplicaId("x/main-0"), limit=0.5)
@@ -294,3 +299,41 @@ def test_only_the_end_of_a_long_journal_is_read_to_mend_it(tmp_path):
     size = path.stat().st_size
     mend(path)
     assert path.stat().st_size == size - len(b'{"cycle":9,"at_s":1')
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"cycle":2', '"cycle":"two"'),
+        ('"at_s":', '"at_s":null,"was":'),
+        ('"trigger":', '"trigger":"thunder","was":'),
+        ('"is":"Observation"', '"is":"Obsrvation"'),
+        ('"is":"Observation"', '"is":"Plan"'),
+        ('"is":"Plan"', '"is":"Usage"'),
+        ('"outcomes":[', '"outcomes":[{"is":"Applied"},'),
+        ('"seen":{', '"seen":{"nodes":[NaN],'),
+        ('"seen":{', '"refused":[3],"seen":{'),
+        ('"seen":{', '"seen":' + "[" * 100_000 + ',"was":{'),
+    ],
+)
+def test_a_line_that_was_changed_is_refused_with_its_place(tmp_path, old, new):
+    path = tmp_path / "journal.jsonl"
+    world = to_scenario(make_workload(jobs=[{"name": "x", "profile": {"work": 5}}]))
+    book = FileJournal(path, durable=False, policy="fair")
+    simulate(world, build("fair"), journal=book)
+    book.close()
+    lines = path.read_text().splitlines(keepends=True)
+    assert old in lines[1]
+    path.write_text("".join([lines[0], lines[1].replace(old, new, 1), *lines[2:]]))
+    uses = (lambda: list(read(path)), lambda: explain_job(path, "x"), lambda: replay_journal(path))
+    for use in uses:
+        with pytest.raises(ConfigError, match=r"damaged|invalid line") as caught:
+            use()
+        assert caught.value.where == f"{path}:2"
+
+
+def test_a_journal_that_contradicts_itself_is_refused():
+    says = "this journal is damaged: KeyError: 'b'"
+    with pytest.raises(ConfigError, match=says) as caught, intact("j.jsonl"):
+        raise KeyError("b")
+    assert caught.value.exit_code == 2

@@ -1,16 +1,16 @@
-"""Files that survive a power cut: the data and the directory entry are synced."""
+"""Private files that survive a power cut: the data and the directory entry are synced."""
 
 import os
 from pathlib import Path
 
-from headway import failpoint
+from headway import failpoint, private_files
 
 
 def write(path: Path, text: str) -> None:
     """Replace a file as a whole. It is durable when this returns."""
     part = path.with_name(f"{path.name}.part")
     failpoint.hit()
-    with part.open("w", encoding="utf-8") as file:
+    with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
@@ -24,7 +24,7 @@ def make(folder: Path) -> None:
     if folder.is_dir():
         return
     make(folder.parent)
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     sync(folder.parent)
 
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import time_ns
 
+from headway import private_files
 from headway.core.model.serialization import from_plain, to_json
 from headway.core.model.snapshot import Request
 
@@ -24,10 +25,11 @@ MAX_REQUEST = 65536
 def put(run: Path, request: Request) -> Path:
     """Write a request; the returned file disappears when it was handled."""
     folder = run / "requests"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     there = folder / f"{time_ns()}-{os.getpid()}.json"
     part = there.with_suffix(".part")
-    part.write_text(to_json(request))
+    with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
+        file.write(to_json(request))
     part.rename(there)
     return there
 
@@ -82,7 +84,8 @@ class Inbox:
         request = _read(path)
         answer = None if request is None else self._refusal(request)
         if answer is not None:
-            path.with_suffix(ANSWER).write_text(json.dumps(asdict(answer)))
+            with open(path.with_suffix(ANSWER), "w", opener=private_files.opener) as file:
+                json.dump(asdict(answer), file)
             if answer.unknown != "node":  # the journal shows where a job cannot be moved
                 path.unlink(missing_ok=True)
                 return None
@@ -104,9 +107,8 @@ class Inbox:
 def _read(path: Path) -> Request | None:
     """None: not a request; any program may write such a file."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        if path.stat().st_size > MAX_REQUEST:
-            return None
-        found = from_plain(json.loads(path.read_text()))
+        with path.open("rb") as file:
+            found = from_plain(json.loads(file.read(MAX_REQUEST)))
         if isinstance(found, Request):
             words = (found.job, found.wish, "" if found.to is None else found.to)
             return found if all(isinstance(word, str) for word in words) else None

@@ -27,6 +27,8 @@ STATE = "state.json"
 class JobStore:
     def __init__(self, run: Path) -> None:
         self._jobs, self._records = run / "jobs", run / "records"
+        self.data = run.parent.parent
+        """The data folder."""
 
     def replica(self, replica: ReplicaId) -> Path:
         """The folder of a replica."""

@@ -77,7 +77,7 @@ class Monitor:
         w.first = w.reported = w.last
 
     def _reader(self, replica: ReplicaId, back: int) -> MetricsReader:
-        folder = f"{self._folder}/{replica}"  # much faster than a Path, and there may be thousands
+        folder = self._folder / replica
         job = self._jobs.get(replica.job)
         if job is None:
             return MetricsReader(folder, back=back)

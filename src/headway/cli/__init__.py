@@ -22,6 +22,7 @@ from headway.cli import (
     simulate,
     workload,
 )
+from headway.cli.terminal import echo
 from headway.errors import ConfigError, HeadwayError
 
 app = typer.Typer(
@@ -36,7 +37,7 @@ app = typer.Typer(
 
 def _version(requested: bool) -> None:
     if requested:
-        typer.echo(__version__)
+        echo(__version__)
         raise typer.Exit
 
 
@@ -76,9 +77,9 @@ def main() -> None:
 
 def _print_error(error: HeadwayError) -> None:
     if "--json" in sys.argv:
-        typer.echo(json.dumps(error.plain()))
+        echo(json.dumps(error.plain()))
         return
-    typer.echo(f"headway: {error.message}", err=True)
+    echo(f"headway: {error.message}", err=True)
     for label, text in (("where", error.where), ("remedy", error.hint)):
         if text:
-            typer.echo(f"  {label}: {text}", err=True)
+            echo(f"  {label}: {text}", err=True)

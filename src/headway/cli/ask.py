@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data, RunName
+from headway.cli.terminal import echo
 
 Job = Annotated[str, typer.Argument(help="The job's name.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
@@ -57,6 +58,6 @@ def _request(
     if as_json:
         print_json({"job": job, "wish": wish, "done": not why, "why": why, "said": said})
     else:
-        typer.echo(said)
+        echo(said)
     if why:
         raise typer.Exit(1)

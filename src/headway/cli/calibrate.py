@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import WorkloadFile
+from headway.cli.terminal import echo
 
 
 def calibrate(
@@ -43,4 +44,4 @@ def calibrate(
         print_json([f.plain() for f in found])
     else:
         show_measured(found)
-        typer.echo(f"written: {output}; next: headway simulate {output}")
+        echo(f"written: {output}; next: headway simulate {output}")

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data
+from headway.cli.terminal import echo
 
 
 def clean(
@@ -56,10 +57,10 @@ def clean(
         return
     for run in found:
         done = "removed" if run.id in removed else "in use" if yes else "selected"
-        typer.echo(f"{run.id}  {run.age / 86400:6.1f} d  {run.size / 2**20:8.1f} MiB  {done}")
+        echo(f"{run.id}  {run.age / 86400:6.1f} d  {run.size / 2**20:8.1f} MiB  {done}")
     total = sum(run.size for run in found) / 2**20
-    typer.echo(f"{len(found)} of {len(runs)} ended runs, {total:.1f} MiB")
+    echo(f"{len(found)} of {len(runs)} ended runs, {total:.1f} MiB")
     if not older_than and keep is None:
-        typer.echo("select runs with --older-than or --keep")
+        echo("select runs with --older-than or --keep")
     elif found and not yes:
-        typer.echo("nothing was removed; add --yes")
+        echo("nothing was removed; add --yes")

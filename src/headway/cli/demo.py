@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.options import Data
+from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
     from headway.runtime.run import Run
@@ -52,7 +53,7 @@ def demo(
     progress = Progress(runs=2 * pairs, each=each)
     if not as_json:
         about = f"{2 * pairs} runs of five training jobs on one core, about {each:.0f} s each"
-        typer.echo(about, err=True)
+        echo(about, err=True)
 
     def watch(run: "Run") -> Display:
         progress.next()
@@ -61,7 +62,7 @@ def demo(
     results, folders = alternate(workload, ["fair", policy], pairs, where, watch, most=pairs * MOST)
     if len(results[0]) < pairs:
         slow = "the machine is slower than measured at the start"
-        typer.echo(f"ended after {len(results[0])} of {pairs} pairs of runs: {slow}", err=True)
+        echo(f"ended after {len(results[0])} of {pairs} pairs of runs: {slow}", err=True)
     page = html or where / "demo.html"
     write_demo(page, results, folders, workload)
     found = compare(results)
@@ -70,5 +71,5 @@ def demo(
         print_json([{**to_json([r]), **about_noise} for r in found.typical])
         return
     show_results([[r] for r in found.typical], found.margin)
-    typer.echo(describe(found))
-    typer.echo(f"report: {page}")
+    echo(describe(found))
+    echo(f"report: {page}")

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Self
 
 from headway.cli.facts import NOTHING_FOUND, eta, note, steps
+from headway.cli.terminal import clean, draw, echo
 from headway.controller.records import JobRecord
 from headway.core.estimate.category import Category
 from headway.core.estimate.progress import progress
@@ -100,8 +101,7 @@ class Display:
         if len(lines) > height - 1:
             lines = [*lines[: height - 2], f"and {len(lines) - height + 2} more"]
         self._wipe()
-        sys.stderr.write("\n".join(lines) + "\n")
-        sys.stderr.flush()
+        draw("\n".join(lines) + "\n", flush=True)
         self._drawn = len(lines)
 
     def _foreign(self) -> str:
@@ -111,12 +111,12 @@ class Display:
 
     def _wipe(self) -> None:
         if self._drawn:
-            sys.stderr.write(f"\x1b[{self._drawn}F\x1b[J")
+            draw(f"\x1b[{self._drawn}F\x1b[J")
             self._drawn = 0
 
     def _say(self, text: str) -> None:
         if not self.quiet:
-            sys.stderr.write(text + "\n")
+            echo(text, err=True)
 
     def _tell_ends(self) -> None:
         for job in self.run.backend.controller.jobs.values():
@@ -201,6 +201,7 @@ class Display:
 
 def laid_out(rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Rows as aligned lines; the last cell of a short row may be longer."""
+    rows = [row if row is COLUMNS else [clean(cell) for cell in row] for row in rows]
     whole = [row for row in rows if len(row) == len(COLUMNS)]
     widths = [max(len(row[i]) for row in whole) for i in range(len(COLUMNS))]
     widths[:2] = [max(len(row[i]) for row in rows) for i in range(2)]
@@ -225,7 +226,7 @@ def _coloured(line: str, at: int, length: int, colour: str) -> str:
 
 def _interleaved(lines: Sequence[str], notes: Sequence[str], width: int) -> list[str]:
     """Lines with a dim note below each."""
-    both = zip(lines, notes, strict=True)
+    both = zip(lines, map(clean, notes), strict=True)
     return [
         x for line, n in both for x in (line, *([f"\x1b[2m   {n[: width - 3]}\x1b[0m"] * bool(n)))
     ]

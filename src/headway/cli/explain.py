@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data, RunName
+from headway.cli.terminal import echo
 
 
 def explain(
@@ -58,7 +59,7 @@ def report(
         return
     show_results([[result]])
     show_outcomes(describe_failures(folder))
-    typer.echo(f"report: {page}")
+    echo(f"report: {page}")
 
 
 def replay(

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data
+from headway.cli.terminal import echo
 
 
 def forget(
@@ -32,5 +33,5 @@ def forget(
         print_json(found)
         return
     for command in found:
-        typer.echo(command)
-    typer.echo(f"{len(found)} kind{'s' * (len(found) != 1)} of job forgotten")
+        echo(command)
+    echo(f"{len(found)} kind{'s' * (len(found) != 1)} of job forgotten")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from headway import __version__
+from headway.cli.terminal import echo
 from headway.errors import ConfigError
 
 app = typer.Typer(help="Run Headway on a Kubernetes cluster.", no_args_is_help=True)
@@ -45,8 +46,8 @@ def manifests(
     if out is not None:
         files = render.chart(values) if helm else render.kustomize(values)
         written = [str(path) for path in render.write(files, out)]
-        print_json(written) if as_json else typer.echo("\n".join(written))
+        print_json(written) if as_json else echo("\n".join(written))
     elif as_json:
         print_json({"apiVersion": "v1", "kind": "List", "items": render.stream(values)})
     else:
-        typer.echo(render.text(render.stream(values)), nl=False)
+        echo(render.text(render.stream(values)), nl=False)

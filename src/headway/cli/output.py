@@ -10,11 +10,12 @@ from textwrap import indent, wrap
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from headway.cli.terminal import clean, echo
 from headway.runtime.result import Result, over_seeds
 
 if TYPE_CHECKING:
@@ -36,8 +37,15 @@ WIDE = 120
 columns."""
 
 
+class SafeConsole(Console):
+    """Cleans every string that it prints, also in the cells of tables."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(clean(text), **options)
+
+
 def print_json(thing: Any) -> None:
-    typer.echo(json.dumps(thing, indent=2, allow_nan=False))
+    echo(json.dumps(thing, indent=2, allow_nan=False))
 
 
 @contextmanager
@@ -48,7 +56,7 @@ def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, i
     from rich.progress import Progress
 
     began = monotonic()
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=SafeConsole(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None, visible=False)
 
         def update(done: int, total: int) -> None:
@@ -78,7 +86,7 @@ def show_results(by_policy: Sequence[Sequence[Result]], band: str = "1 % + 1 s")
     if any(r.moves for results in by_policy for r in results):
         shown.append(len(columns) - 1)
     rows = [_row(results, by_policy[0]) for results in by_policy]
-    console = Console()
+    console = SafeConsole()
     kept = _fitting(["policy", *columns], rows, shown, console.width)
     table = plain_table("policy", overflow="fold", min_width=12)
     for i in kept:
@@ -200,14 +208,14 @@ def show_outcomes(lines: Sequence[str]) -> None:
 
 
 def _line(text: str) -> None:
-    Console().print(text, highlight=False, markup=False, soft_wrap=True)
+    SafeConsole().print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_story(found: "Explanation") -> None:
     """Print what is known of a job, then its events."""
     from headway.cli.facts import facts_lines, moment, with_clock
 
-    console, began = Console(), found.began
+    console, began = SafeConsole(), found.began
     facts, ended = found.facts, found.ended
     if facts:
         then = f"; before that, at {facts.at_s:.1f} s" if ended else ""
@@ -260,7 +268,7 @@ def show_policies(found: Sequence[dict[str, Any]]) -> None:
     table = plain_table("policy", "decides", "description", overflow="fold")
     for policy in found:
         table.add_row(policy["name"], policy["level"], policy["about"])
-    console = Console()
+    console = SafeConsole()
     console.print(table)
     console.print("settings of a policy: headway policies NAME", style="dim", highlight=False)
 
@@ -268,14 +276,14 @@ def show_policies(found: Sequence[dict[str, Any]]) -> None:
 def show_policy(policy: dict[str, Any]) -> None:
     """Print a policy's settings, each with its meaning below it."""
     width = min(get_terminal_size().columns, 100) - 6
-    typer.echo(f"{policy['name']}: {policy['about']}")
+    echo(f"{policy['name']}: {policy['about']}")
     if policy["modes"]:
-        typer.echo("  paper: as published, without corrections")
+        echo("  paper: as published, without corrections")
     for key, value in policy["settings"].items():
         shown = ("off", "on")[value] if isinstance(value, bool) else value
         lines = [f"  {key}={shown}"]
         lines += [indent(line, " " * 6) for line in wrap(policy["meaning"].get(key, ""), width)]
-        typer.echo("\n".join(lines))
+        echo("\n".join(lines))
 
 
 def show_bench(result: dict[str, Any]) -> None:
@@ -290,7 +298,7 @@ def show_bench(result: dict[str, Any]) -> None:
         verdict = "[green]ok[/]" if figure["pass"] else "[red]missed[/]"
         value = f"{figure['value']:.4g} {figure['unit']}"
         table.add_row(figure["name"], value, bar, "" if figure["bar"] is None else verdict)
-    Console().print(table)
+    SafeConsole().print(table)
 
 
 def show_measured(found: "Sequence[Measurement]") -> None:
@@ -310,7 +318,7 @@ def show_measured(found: "Sequence[Measurement]") -> None:
             f"{(p.memory or 0) / 2**20:.0f} MiB",
             f"{len(one.runs)}",
         )
-    console = Console()
+    console = SafeConsole()
     console.print(table)
     console.print("work: core-seconds; demand: cores", style="dim", highlight=False)
     for remark in filter(None, (one.remark() for one in found)):
@@ -320,7 +328,7 @@ def show_measured(found: "Sequence[Measurement]") -> None:
 def show_reproductions(found: Sequence["Reproduction"]) -> None:
     from headway.papers.render.tables import NOTES, arm_table, claim_table, verdict
 
-    console = Console()
+    console = SafeConsole()
     for one in found:
         head = f"{one.experiment.id}: {one.publication.about}; {many(len(one.runs.seeds), 'seed')}"
         console.print(head, style="bold", highlight=False)

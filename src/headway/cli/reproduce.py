@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.terminal import echo
+
 
 def reproduce(
     names: Annotated[
@@ -44,4 +46,4 @@ def reproduce(
         return
     show_reproductions(found)
     for path in filter(None, (html, markdown)):
-        typer.echo(f"written: {path}")
+        echo(f"written: {path}")

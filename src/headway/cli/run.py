@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headway.cli.options import Data, Engine, ObserveOnly, Policy
+from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
     from headway.runtime.run import Run
@@ -125,8 +126,8 @@ def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> N
         show_results([[result]])
         show_outcomes(describe_failures(live.folder))
         if live.observed:
-            typer.echo(estimate_gain(live.folder))
-        typer.echo(f"report: {html or page}")
+            echo(estimate_gain(live.folder))
+        echo(f"report: {html or page}")
     if live.interrupted:
         raise typer.Exit(130)
     if any(job.outcome != "succeeded" for job in result.per_job):

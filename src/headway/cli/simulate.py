@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.terminal import echo
+
 
 def simulate(
     workload: Annotated[
@@ -98,6 +100,6 @@ def simulate(
     show_results(results)
     written = journals(options, results)
     if written:
-        typer.echo(f"journal{'s' * (len(written) > 1)}: {', '.join(map(str, written))}")
+        echo(f"journal{'s' * (len(written) > 1)}: {', '.join(map(str, written))}")
     if html:
-        typer.echo(f"report: {html}")
+        echo(f"report: {html}")

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import WorkloadFile
+from headway.cli.terminal import echo
 
 app = typer.Typer(help="Work with workload files.", no_args_is_help=True)
 
@@ -30,4 +31,4 @@ def expand(
     read = read_workload(workload)
     to_scenario(read, seed=seed, path=workload)  # refuse what could not be simulated
     whole = expand_arrivals(read, seed)
-    print_json(to_plain(whole)) if as_json else typer.echo(to_yaml(whole), nl=False)
+    print_json(to_plain(whole)) if as_json else echo(to_yaml(whole), nl=False)

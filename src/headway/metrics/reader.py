@@ -98,7 +98,7 @@ class Heard:
 
 @dataclass(slots=True)
 class MetricsReader:
-    folder: Path | str
+    folder: Path
     metric: str = "loss"
     pattern: str | None = None
     log: Path | None = None

@@ -50,6 +50,11 @@ class Explanation:
 
 def explain_job(path: Path, job: str) -> Explanation:
     """Explain a job from a journal: of a run, or of a simulation."""
+    with journal.intact(str(path)):
+        return _explain(path, job)
+
+
+def _explain(path: Path, job: str) -> Explanation:
     folder = RunDirectory(path.parent)
     live = (folder.path / "run.json").exists()
     cycles = list(journal.read(path))

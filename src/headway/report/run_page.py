@@ -17,7 +17,7 @@ from headway.core.model.node import Node
 from headway.core.model.units import Cores, JobId, NodeId, Resources
 from headway.errors import ConfigError
 from headway.report.comparison import describe_change, lead, run_charts, summary_sections
-from headway.report.page import Section, table, write_page
+from headway.report.page import Section, page, table
 from headway.report.run_timeline import RunTimeline, read_timeline
 from headway.runtime.foreign_use import describe_foreign
 from headway.runtime.journal import read
@@ -81,7 +81,7 @@ def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:
     if seen.foreign:
         others = describe_foreign(result.foreign_cores, seen.cores)
         text += f" Mean foreign load: {others}. The jobs shared the rest."
-    write_page(to, title, text, sections, footer=made)
+    folder.write(to.name, page(title, text, sections, footer=made))
     if copy_to:
         copy_to.write_bytes(to.read_bytes())
     return to

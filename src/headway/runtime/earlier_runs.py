@@ -18,6 +18,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+from headway import private_files
 from headway.core.estimate.job_size import Known, from_kind, learn
 from headway.core.model.job import Estimate, Expected, holding
 from headway.core.model.units import Bytes, Cores, CoreSeconds, JobId, Seconds
@@ -122,7 +123,8 @@ class EarlierRuns:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """One process at a time: runs that end together add to each other."""
-        with self.path.with_suffix(".lock").open("w") as file:
+        lock = self.path.with_suffix(".lock")
+        with open(lock, "w", encoding="utf-8", opener=private_files.opener) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
@@ -130,7 +132,7 @@ class EarlierRuns:
         newest = sorted(kinds, key=lambda name: kinds[name].at)[-MOST:]
         content = {"version": VERSION, "kinds": {name: asdict(kinds[name]) for name in newest}}
         part = self.path.with_suffix(".part")
-        with part.open("w", encoding="utf-8") as file:
+        with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
             json.dump(content, file, indent=1)
             file.flush()
             os.fsync(file.fileno())

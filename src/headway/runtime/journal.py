@@ -20,12 +20,12 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from headway import failpoint
+from headway import failpoint, private_files
 from headway.core.cycle.folded_state import FoldedState
 from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Failed, Outcome, Plan, Refused
@@ -33,7 +33,7 @@ from headway.core.model.job import Phase
 from headway.core.model.serialization import KNOWN, from_plain, to_json
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import CoreSeconds, ReplicaId, Seconds
-from headway.errors import BackendError, ConfigError
+from headway.errors import BackendError, ConfigError, PolicyBug
 from headway.policy import registry
 
 FORMAT = 2
@@ -124,7 +124,10 @@ class FileJournal(Journal):
         self._file.close()
 
     def _open(self) -> IO[bytes]:
-        file = self._path.open("ab", buffering=0 if self._durable else 1 << 20)
+        if self._durable:  # of a run
+            file: IO[bytes] = open(self._path, "ab", 0, opener=private_files.opener)  # noqa: SIM115
+        else:
+            file = self._path.open("ab", 1 << 20)
         self._empty = file.tell() == 0
         return file
 
@@ -220,7 +223,7 @@ def read_after(path: Path, size: int) -> Iterator[dict[str, Any]]:
             with suppress(ValueError, KeyError, TypeError):  # the first may be the end of a line
                 line = _load(text.decode(errors="replace"))
                 if line is not None:
-                    yield _decoded(line)
+                    yield _decode(line)
 
 
 def _earlier(path: Path) -> Path:
@@ -238,19 +241,45 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
                 if not text.endswith("\n"):
                     return  # incomplete before the plan: nothing has been done
                 raise ConfigError("invalid line in the journal", where=f"{path}:{number}")
-            yield _decoded(line)
+            with intact(f"{path}:{number}"):
+                line = _decode(line)
+            yield line
             if not text.endswith("\n"):
                 return  # another process may still be writing the rest
 
 
-def _decoded(line: dict[str, Any]) -> dict[str, Any]:
+_TYPES = {"cycle": (int,), "at_s": (int, float), "seen": (Observation,), "plan": (Plan,)}
+
+
+def _decode(line: dict[str, Any]) -> dict[str, Any]:
     for key in ("seen", "plan", "refused", "memory", "state"):
         if key in line:
             line[key] = from_plain(line[key])
+    for key, types in _TYPES.items():
+        if type(line[key]) not in types:
+            raise TypeError(f"{key} is of type {type(line[key]).__name__}")
     if line.get("outcomes") is not None:
         line["outcomes"] = _whole(line)
+    if not all(isinstance(each, Refused) for each in line.get("refused", ())):
+        raise TypeError("refused contains something else")
     line["trigger"] = Trigger(line["trigger"])
     return line
+
+
+@contextmanager
+def intact(where: str) -> Iterator[None]:
+    """A journal that was changed can contradict itself in every way: report it as a bad file."""
+    try:
+        yield
+    except (
+        ArithmeticError, AssertionError, AttributeError, LookupError, PolicyBug, RecursionError,
+        TypeError, ValueError,
+    ) as error:  # fmt: skip
+        raise ConfigError(
+            f"this journal is damaged: {type(error).__name__}: {str(error)[:200]}",
+            where=where,
+            hint="if it was not changed, this is a defect of Headway: please report it",
+        ) from error
 
 
 def reported(lines: Iterable[dict[str, Any]]) -> Reported:
@@ -309,10 +338,15 @@ def _last_line(file: IO[bytes]) -> int:
 
 def _load(text: str) -> dict[str, Any] | None:
     try:
-        line: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError:
+        line = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
         return None
-    return line if "plan" in line else None
+    return line if isinstance(line, dict) and "plan" in line else None
+
+
+def _refuse(constant: str) -> float:
+    """NaN and infinity are never written."""
+    raise ValueError(constant)
 
 
 def _load_torn(text: str) -> dict[str, Any] | None:

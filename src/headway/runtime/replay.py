@@ -18,7 +18,7 @@ from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import NodeId, Seconds
 from headway.errors import ConfigError
 from headway.policy.registry import build
-from headway.runtime.journal import Journal, digest, read
+from headway.runtime.journal import Journal, digest, intact, read
 from headway.runtime.loop import Loop
 from headway.runtime.run_directory import RunDirectory
 
@@ -128,6 +128,11 @@ def replay_journal(path: Path, policy: str = "", *, reasons: bool = False) -> Re
     """Replay a journal by its own policy or by another. Without `reasons`, decisions that differ
     only in their reason are equal.
     """
+    with intact(str(path)):
+        return _replay(path, policy, reasons=reasons)
+
+
+def _replay(path: Path, policy: str, *, reasons: bool) -> Replay:
     lines = read(path)
     first = next(lines, None)
     if first is None:

@@ -1,4 +1,4 @@
-"""Where a run keeps what it writes: `runs/ID/` in the data folder.
+"""Where a run keeps what it writes: `runs/ID/` in the data folder, which only its user can read.
 
 run.json        how it was started            workload.yaml   what was to run
 journal.jsonl   every cycle                   usage.jsonl     what was used and said, sampled
@@ -16,7 +16,7 @@ from secrets import token_hex
 from shutil import rmtree
 from typing import Any
 
-from headway import failpoint
+from headway import failpoint, private_files
 from headway.errors import ConfigError, UnknownName
 from headway.runtime.journal import FORMAT, refuse_format
 
@@ -27,6 +27,21 @@ def data_folder(given: Path | None = None) -> Path:
         return given.resolve()
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(os.environ.get("HEADWAY_DATA") or Path(home) / "headway").resolve()
+
+
+OURS = frozenset({"runs", "earlier-runs.json", "earlier-runs.lock", "demo.yaml", "demo.html"})
+"""What Headway keeps in the data folder."""
+
+
+def private_runs(data: Path) -> Path:
+    """Return `runs/` of the data folder, which only its user can enter. The data folder is made
+    private too, unless it has other contents: it may be a folder that is shared, such as /tmp.
+    """
+    runs = data / "runs"
+    if not data.exists() or {path.name for path in data.iterdir()} <= OURS:
+        private_files.make_folder(data)
+    private_files.make_folder(runs)
+    return runs
 
 
 class RunDirectory:
@@ -45,11 +60,10 @@ class RunDirectory:
         """A fresh one, named by the time and by chance: its control groups bear its name too, and
         others on this machine may begin in the same second. `runs/latest` leads to it.
         """
-        runs = data / "runs"
-        runs.mkdir(parents=True, exist_ok=True)
+        runs = private_runs(data)
         stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         path = runs / f"{stamp}-{token_hex(3)}"
-        path.mkdir()
+        path.mkdir(mode=0o700)
         run = cls(path)
         run.write("run.json", json.dumps({"format": FORMAT, **about}, indent=2))
         _link(path)
@@ -80,7 +94,11 @@ class RunDirectory:
 
     @property
     def about(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+        path = self.path / "run.json"
+        try:
+            found: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, RecursionError):
+            raise ConfigError("this file is damaged", where=str(path)) from None
         return found
 
     def check_format(self) -> None:
@@ -91,7 +109,7 @@ class RunDirectory:
         """Whole or not at all, and for good."""
         part = self.path / f"{name}.part"
         failpoint.hit()
-        with part.open("w", encoding="utf-8") as file:
+        with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -99,7 +117,9 @@ class RunDirectory:
 
     def lock(self) -> None:
         """One Headway to a run. The lock goes with its process, however that ends."""
-        self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        for folder in (self.path.parent, self.path):
+            private_files.tighten(folder)
+        self._lock = private_files.opener(str(self.path / "lock"), os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from headway.backend.docker import adopt as containers
 from headway.backend.docker.discovery import check_images
 from headway.backend.local import adopt as processes
 from headway.backend.local.enforcement.cgroupfs import sweep
+from headway.backend.local.run_as import check_users
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
@@ -27,6 +29,8 @@ from headway.spec.load import read_workload
 from headway.spec.platform_features import ALL_FEATURES, LIVE_FEATURES
 from headway.spec.runnable import RunnableJob, to_jobs
 from headway.spec.workload import NodeSpec, Workload
+
+_PID = re.compile("[0-9]{1,10}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +99,14 @@ def begin(
     comparison does not. `on`: None for this machine.
     """
     build(policy)  # an unknown policy leaves nothing behind
-    listed = expand(workload)
+    listed = expand(workload, where=str(path))
     jobs = _jobs(listed, path, on, data if recall else None)
     about = {"workload": str(path.resolve()), "observe_only": observe_only, "recall": recall}
     target = find_target(on, workload)
     if isinstance(target, Engines):
         check_images(target.engines, jobs)
+    if isinstance(target, Machine):
+        check_users(jobs, data, str(path))
     if target.nodes is not None:
         refuse_too_large({job.id: job.spec for job in jobs}, target.nodes, str(path))
     run = _begin(jobs, policy, data, about, target)
@@ -164,7 +170,7 @@ def adopt_named(
         raise ConfigError(
             "give either processes or containers, or --label KEY", hint="headway adopt --help"
         )
-    pids = [int(name) for name in names if name.isdigit()]
+    pids = [int(name) for name in names if _PID.fullmatch(name)]
     if pids and len(pids) < len(names):
         raise ConfigError(
             "one run cannot adopt both processes and containers",
@@ -232,7 +238,8 @@ def _put_together(
     )
     observed = about["observe_only"]
     loop = Loop(ObserveOnly(backend) if observed else backend, build(policy), book)
-    loop.take_up(lines)
+    with journal.intact(str(folder.journal)):
+        loop.take_up(lines)
     total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
     return Run(
         folder, backend, loop, book, about["policy"], total, target.factor, observed,

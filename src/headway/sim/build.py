@@ -1,6 +1,5 @@
 """Build a scenario from a validated workload."""
 
-import csv
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
@@ -14,6 +13,7 @@ from headway.errors import ConfigError, UnknownName
 from headway.sim.curve import Curve, bent
 from headway.sim.scenario import Announcement, Arrival, Costs, Failure, ForeignLoad, Scenario
 from headway.spec.arrivals import expand
+from headway.spec.bounded_file import csv_rows, read_lines
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.catalogue import profile_of
 from headway.spec.load import read_manifest
@@ -39,9 +39,9 @@ def to_scenario(
     workload: Workload, *, seed: int | None = None, path: Path | None = None
 ) -> Scenario:
     """`path`: the file of the workload; files that it names are relative to it."""
-    written = expand(workload, seed)
-    nodes = written.to_nodes()
     where = str(path) if path else "workload"
+    written = expand(workload, seed, where=where)
+    nodes = written.to_nodes()
     beside = path.parent if path else Path()
     dice = Random(f"sizes/{written.seed}")
     jobs = tuple(_arrival(written, job, beside, where, dice) for job in written.jobs)
@@ -153,11 +153,7 @@ def _curve(spec: CurveSpec, steps: float, beside: Path) -> Curve:
 
 def _measured(path: Path, noise: float, steps: float) -> Curve:
     """Read a CSV file of step and value; a first line without numbers is a header."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [(i, row) for i, row in enumerate(csv.reader(file), 1) if row]
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError("cannot read the loss curve", where=str(path), hint=str(error)) from None
+    rows = csv_rows(read_lines(path, "the loss curve"), str(path))
     points = [p for i, row in rows if (p := _point(row, f"{path}:{i}", header=i == 1))]
     if len(points) < 2 or points[0][1] == points[-1][1]:
         raise ConfigError(

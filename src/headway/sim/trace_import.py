@@ -3,7 +3,6 @@
 A job with n GPUs (SWF: processors) becomes a gang of n replicas with the same running time.
 """
 
-import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,9 +12,10 @@ from pathlib import Path
 from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Task
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Resources, Seconds
-from headway.errors import ConfigError, UnknownName
+from headway.errors import ConfigError, UnknownName, shown
 from headway.sim.curve import Curve
 from headway.sim.scenario import Arrival, Costs, Scenario
+from headway.spec.bounded_file import csv_rows, read_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,14 @@ class Cluster:
     """Leave out jobs that are shorter or need more devices."""
 
 
+MAX_SECONDS: Seconds = 1e12
+"""Absolute value of a time; year 9999 is 2.5e11."""
+
+
 def read_trace(path: Path, form: str, cluster: Cluster, seed: int = 0) -> Scenario:
     if form not in FORMATS:
         raise UnknownName("trace format", form, FORMATS)
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = list(FORMATS[form](file, str(path)))
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError(f"cannot read this trace: {why}", where=str(path)) from None
+    rows = list(FORMATS[form](read_lines(path, "this trace"), str(path)))
     rows.sort(key=lambda r: r.at)  # stable: ties stay in the order of the file
     most = cluster.nodes * cluster.devices
     kept = [r for r in rows if r.lasts >= cluster.shortest and r.lasts > 0]
@@ -118,7 +117,7 @@ def _swf(file: Iterable[str], where: str) -> Iterator[Row]:
             used, asked = int(words[4]), int(words[7])
             lasts = float(words[3])
             if lasts > 0 and max(used, asked) > 0:  # otherwise it never ran
-                yield Row(float(words[1]), lasts, used if used > 0 else asked)
+                yield _row(float(words[1]), lasts, used if used > 0 else asked)
 
 
 def _table(
@@ -129,8 +128,8 @@ def _table(
     time: Callable[[str], Seconds],
 ) -> Iterator[Row]:
     """A CSV file with a header. `names`: the columns of submission, duration and devices."""
-    rows = csv.reader(file)
-    header = next(rows, [])
+    rows = csv_rows(file, where)
+    _, header = next(rows, (1, []))
     lacking = [n for n in names if n not in header]
     if lacking:
         raise ConfigError(
@@ -139,12 +138,18 @@ def _table(
             hint=f"its first line must name: {', '.join(names)}",
         )
     columns = [header.index(n) for n in names]
-    for number, row in enumerate(rows, 2):
-        if row:
-            words = [row[i] for i in columns if i < len(row)]
-            with _line(f"{where}:{number}", words, has):
-                at, lasts, devices = words
-                yield Row(time(at), float(lasts), int(devices))
+    for number, row in rows:
+        words = [row[i] for i in columns if i < len(row)]
+        with _line(f"{where}:{number}", words, has):
+            at, lasts, devices = words
+            yield _row(time(at), float(lasts), int(devices))
+
+
+def _row(at: Seconds, lasts: Seconds, devices: int) -> Row:
+    """Raise if a time is not finite, absurdly large, or there are no devices."""
+    if not (abs(at) <= MAX_SECONDS and abs(lasts) <= MAX_SECONDS and devices > 0):
+        raise ValueError
+    return Row(at, lasts, devices)
 
 
 @contextmanager
@@ -152,8 +157,8 @@ def _line(where: str, words: Sequence[str], has: str) -> Iterator[None]:
     """Report errors as errors of this line, which must contain `has`."""
     try:
         yield
-    except (ValueError, IndexError):
-        what = f"invalid job: {', '.join(words)}"
+    except (ValueError, IndexError, OverflowError, OSError):
+        what = f"invalid job: {', '.join(map(shown, words[:8]))}"
         raise ConfigError(what, where=where, hint=f"expected: {has}") from None
 
 

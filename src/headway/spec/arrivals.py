@@ -7,11 +7,14 @@ from statistics import fmean
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from headway.core.estimate.step_rate import SERVER, predict
 from headway.core.model.node import Node
+from headway.errors import ConfigError
 from headway.spec.catalogue import models_of
 from headway.spec.manifest import TrainingJobSpec
+from headway.spec.validation_errors import format_location
 from headway.spec.workload import (
     Arrivals,
     JobDistribution,
@@ -22,10 +25,29 @@ from headway.spec.workload import (
 )
 
 
-def expand(workload: Workload, seed: int | None = None) -> Workload:
-    """Return the workload with its generated jobs listed, in order of arrival."""
+def expand(workload: Workload, seed: int | None = None, *, where: str = "workload") -> Workload:
+    """Return the workload with its generated jobs listed, in order of arrival. `where`: its file,
+    for messages.
+    """
     seed = workload.seed if seed is None else seed
-    jobs = [*workload.jobs, *_generate(workload, Random(f"arrivals/{seed}"))]
+    try:
+        jobs = [*workload.jobs, *_generate(workload, Random(f"arrivals/{seed}"))]
+    except ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        place = format_location(found["loc"])
+        raise ConfigError(
+            f"a generated job is invalid: {place and f'{place}: '}{found['msg']}",
+            where=f"{where}, arrivals.profile",
+            hint="every combination of the listed values must be valid",
+        ) from None
+    taken = {job.name for job in workload.jobs}
+    for job in jobs[len(workload.jobs) :]:
+        if job.name in taken:
+            raise ConfigError(
+                f"a listed job has the name {job.name!r} of a generated one",
+                where=f"{where}, jobs",
+                hint="rename it",
+            )
     jobs.sort(key=lambda job: job.at)  # stable: jobs of the same time keep the order of the file
     return workload.model_copy(update={"jobs": tuple(jobs), "arrivals": None, "seed": seed})
 

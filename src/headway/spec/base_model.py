@@ -11,13 +11,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import CoreSchema, PydanticCustomError
 
-from headway.errors import nearest
+from headway.errors import nearest, shown
 
 
 class Strict(BaseModel):
     """Base of workload files, which have snake_case keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -29,8 +29,8 @@ class Strict(BaseModel):
             if key not in known:
                 close = nearest(str(key), known)
                 hint = f"did you mean '{close}'?" if close else f"there are: {', '.join(known)}"
-                context = {"key": str(key), "hint": hint}
-                raise PydanticCustomError("unknown_key", "unknown key '{key}'; {hint}", context)
+                context = {"key": str(key), "shown": shown(str(key)), "hint": hint}
+                raise PydanticCustomError("unknown_key", "unknown key {shown}; {hint}", context)
         return data
 
 
@@ -86,7 +86,7 @@ def unique_names(what: str) -> AfterValidator:
     def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
         for name, count in Counter(entry.name for entry in entries).items():
             if count > 1:
-                raise ValueError(f"two {what} are called {name!r}")
+                raise ValueError(f"two {what} are called {shown(name)}")
         return entries
 
     return AfterValidator(check)

@@ -3,14 +3,15 @@
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from headway.errors import ConfigError, UnknownName
+from headway.errors import ConfigError, UnknownName, shown
+from headway.spec.bounded_file import read_text
 from headway.spec.catalogue import models_of
 from headway.spec.manifest import TrainingJob
 from headway.spec.validation_errors import Location, line_of, place_of, to_config_error
 from headway.spec.workload import Workload
+from headway.spec.yaml_reader import load
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -18,7 +19,7 @@ T = TypeVar("T", bound=BaseModel)
 def read_workload(path: Path) -> Workload:
     """Read a workload; a `TrainingJob` becomes a workload of one job."""
     where = str(path)
-    root, data = _load(_read_text(path), where)
+    root, data = load(read_text(path), where)
     if isinstance(data, dict) and data.get("kind") == TrainingJob.__name__:
         job = _validate(root, data, TrainingJob, where)
         entry = {"name": job.metadata.name, "at": 0, "spec": job.spec}
@@ -26,73 +27,22 @@ def read_workload(path: Path) -> Workload:
             {"apiVersion": job.api_version, "kind": "Workload", "jobs": [entry]}
         )
     workload = _validate(root, data, Workload, where)
+    try:
+        models_of(workload)
+    except UnknownName as error:
+        error.where = place_of(root, ("pool",), where)
+        raise
     _refuse_unknown_models(workload, root, where)
     return workload
 
 
 def read_manifest(path: Path) -> TrainingJob:
-    return parse(_read_text(path), TrainingJob, where=str(path))
+    return parse(read_text(path), TrainingJob, where=str(path))
 
 
 def parse(text: str, model: type[T], *, where: str) -> T:
     """Read YAML text; `where` names its source in messages."""
-    return _validate(*_load(text, where), model, where)
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise ConfigError(f"cannot read this file: {why}", where=str(path)) from None
-
-
-def _load(text: str, where: str) -> tuple[Any, Any]:
-    """Return the file as nodes, which have line numbers, and as data."""
-    try:
-        root = yaml.compose(text, Loader=yaml.CSafeLoader)
-        _refuse_repeated_keys(root, where)
-        return root, yaml.load(text, Loader=yaml.CSafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        if "another document" in problem:
-            raise ConfigError(
-                "more than one document in this file",
-                where=f"{where}{line}",
-                hint="write each document to its own file, or remove '---'",
-            ) from None
-        raise ConfigError(
-            f"invalid YAML: {problem}", where=f"{where}{line}", hint="check the indentation"
-        ) from None
-
-
-def _refuse_repeated_keys(root: Any, where: str) -> None:
-    """Raise if a mapping has a key twice; YAML would silently use the last one."""
-    todo, known = [root], set()
-    while todo:
-        node = todo.pop()
-        if id(node) in known or not isinstance(node, yaml.CollectionNode):
-            continue
-        known.add(id(node))  # aliases repeat a node
-        if isinstance(node, yaml.SequenceNode):
-            todo += node.value
-            continue
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            todo.append(value)
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            line = key.start_mark.line + 1
-            if key.value in lines:
-                both = f"lines {lines[key.value]} and {line}"
-                raise ConfigError(
-                    f"key {key.value!r} occurs twice: {both}",
-                    where=f"{where}:{line}",
-                    hint="merge the two entries",
-                )
-            lines[key.value] = line
+    return _validate(*load(text, where), model, where)
 
 
 def _validate(root: Any, data: Any, model: type[T], where: str) -> T:
@@ -114,7 +64,7 @@ def _wrong_kind(data: Any, model: type[BaseModel]) -> str:
     if not isinstance(data, dict):
         return "the file is empty" if data is None else "the file has no keys"
     if "kind" in data:
-        return "" if data["kind"] == model.__name__ else f"its kind is {data['kind']!r}"
+        return "" if data["kind"] == model.__name__ else f"its kind is {shown(data['kind'])}"
     known = {field.alias or name for name, field in model.model_fields.items()}
     return "" if known.issuperset(data) else "it has no key 'kind'"
 

@@ -12,7 +12,7 @@ from headway.core.model.job import Direction, Elastic, Expected, JobSpec, Mode, 
 from headway.core.model.units import NOTHING, Resources
 from headway.spec.base_model import Manifest, Rule, unique_names
 from headway.spec.pod_fields import EnvFrom, Mount, PodTemplate, Toleration
-from headway.spec.quantity import Cpu, Memory, Time
+from headway.spec.quantity import Count, Cpu, Gpus, Memory, Time
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)]
 GROUP, VERSION, PLURAL = "headway.dev", "v1alpha1", "trainingjobs"
@@ -23,7 +23,7 @@ NAME = f"{PLURAL}.{GROUP}"
 class Metric(Manifest):
     """The metric that measures progress."""
 
-    name: str = "loss"
+    name: Annotated[str, Field(pattern=r"\S", max_length=128)] = "loss"
     """Name of the metric, as the job prints or reports it."""
     direction: Literal["minimize", "maximize"] = "minimize"
     """Whether a lower or a higher value is better."""
@@ -41,9 +41,9 @@ class Checkpoint(Manifest):
 class Reports(Manifest):
     """How progress is read from the log, if Headway does not recognise its format."""
 
-    pattern: str = ""
+    pattern: Annotated[str, Field(max_length=512)] = ""
     """Regular expression that matches a log line, with a group `value` and optional groups `step`
-    and `total`."""
+    and `total`, in the syntax of RE2: without look-around and back-references."""
 
 
 class Amounts(Manifest):
@@ -53,7 +53,7 @@ class Amounts(Manifest):
     """Cores, such as 500m or "0.5"."""
     memory: Memory = 0.0
     """Bytes, such as 512Mi."""
-    gpu: Annotated[float, Field(ge=0)] = 0.0
+    gpu: Gpus = 0.0
     """Number of GPUs."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
@@ -109,11 +109,11 @@ class TaskSpec(Manifest):
     name: Name = "main"
     """Role of the task: main, chief, ps, worker, or any other name. The job succeeds when its chief
     exits with code 0: `chief`, else `main`, else the first worker."""
-    replicas: Annotated[int, Field(ge=1)] = 1
+    replicas: Count = 1
     """Number of replicas at the start."""
-    min_replicas: Annotated[int, Field(ge=1)] | None = None
+    min_replicas: Count | None = None
     """Minimum number of replicas. Defaults to `replicas`."""
-    max_replicas: Annotated[int, Field(ge=1)] | None = None
+    max_replicas: Count | None = None
     """Maximum number of replicas. Defaults to `replicas`."""
     elastic: Elastic = Elastic.RESTART
     """How the number of replicas changes while the job runs. restart: checkpoint, stop all ranks,
@@ -206,6 +206,11 @@ _MOST = "(has(t.maxReplicas) ? t.maxReplicas : t.replicas)"
 _SCALABLE = f"self.tasks.filter(t, {_LEAST} < {_MOST})"
 
 
+_USER = r"^([a-z0-9_][-a-z0-9_.]*(:[a-z0-9_][-a-z0-9_.]*)?)?$"
+Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]*$", max_length=32)]
+DEFAULT_CAPABILITIES = "DEFAULT"
+
+
 class TrainingJobSpec(Manifest):
     """Specification of a training job."""
 
@@ -223,7 +228,7 @@ class TrainingJobSpec(Manifest):
         tuple[TaskSpec, ...], Field(min_length=1, max_length=16), unique_names("tasks")
     ] = (TaskSpec(),)
     """Tasks of the job. All replicas start together or not at all (gang scheduling)."""
-    elastic_replicas: Annotated[int, Field(ge=1)] | None = None
+    elastic_replicas: Count | None = None
     """Overrides `replicas` of the one scalable task (minReplicas less than maxReplicas).
     `kubectl scale` sets it."""
     backoff_limit: Annotated[int, Field(ge=0)] = 3
@@ -232,6 +237,14 @@ class TrainingJobSpec(Manifest):
     """Time limit: a job that runs longer than this fails."""
     ttl_seconds_after_finished: Time | None = None
     """The job is deleted this long after it finishes. Defaults to never."""
+    run_as: Annotated[str, Field(pattern=_USER, max_length=64)] = ""
+    """User that runs the job, as `user` or `user:group`, by name or number. On one machine, Headway
+    must run as root. Defaults to the user of Headway; in a container, to that of the image if
+    Headway runs as root."""
+    capabilities: Annotated[tuple[Capability, ...], Field(max_length=64)] = ()
+    """Linux capabilities of the job's containers on Docker, such as SYS_NICE. Defaults to none, and
+    no process can gain privileges. DEFAULT: the capabilities of the engine, for images that change
+    their user at the start."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
@@ -257,6 +270,17 @@ class TrainingJobSpec(Manifest):
             cel=f"!has(self.elasticReplicas) || {_SCALABLE}.all(t, "
             f"{_LEAST} <= self.elasticReplicas && self.elasticReplicas <= {_MOST})",
             holds=lambda s: all(t.least <= s.count(t) <= t.most for t in s.tasks),
+        ),
+        Rule(
+            field="runAs",
+            message="does not apply on a cluster: use podTemplate.spec.securityContext of the task",
+            cel="!has(self.runAs) || self.runAs == ''",
+        ),
+        Rule(
+            field="capabilities",
+            message="does not apply on a cluster: use the securityContext of a container in "
+            "podTemplate.spec",
+            cel="!has(self.capabilities) || self.capabilities.size() == 0",
         ),
     )
 

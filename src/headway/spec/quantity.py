@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from headway.errors import shown
+
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-z]*)\s*")
 SUFFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3} | {
     f"{prefix}{i}": (2.0**10 if i else 1e3) ** power
@@ -33,11 +35,13 @@ def parse_quantity(
         return float(given)
     found = _NUMBER.fullmatch(given)
     if not found:
-        raise ValueError(f"{given!r} is not a valid amount of {what}; for example {example}")
+        raise ValueError(f"{shown(given)} is not a valid amount of {what}; for example {example}")
     number, unit = found.groups()
     if unit not in units:
         known = ", ".join(u for u in units if u)
-        raise ValueError(f"{given!r}: unknown unit {unit!r} of {what}; known units: {known}")
+        raise ValueError(
+            f"{shown(given)}: unknown unit {shown(unit)} of {what}; known units: {known}"
+        )
     return float(number) * units[unit]
 
 
@@ -50,17 +54,39 @@ def _quantity(units: Mapping[str, float], what: str, example: str) -> BeforeVali
     return BeforeValidator(lambda given: parse_quantity(given, units, what, example))
 
 
-def _schema(units: Mapping[str, float]) -> WithJsonSchema:
+def _schema(units: Mapping[str, float], most: float) -> WithJsonSchema:
     """Return the schema for an API server: a whole number, or a string with a unit."""
     known = "|".join(u for u in units if u)
     pattern = rf"^[0-9]*\.?[0-9]+([eE][+-]?[0-9]+)? *({known})?$"
     return WithJsonSchema(
-        {"x-kubernetes-int-or-string": True, "minimum": 0, "pattern": pattern, "maxLength": 32}
+        {
+            "x-kubernetes-int-or-string": True,
+            "minimum": 0,
+            "maximum": int(most),
+            "pattern": pattern,
+            "maxLength": 32,
+        }
     )
 
 
-_AMOUNT = Field(ge=0, allow_inf_nan=False)
-Cpu = Annotated[float, _quantity(_CPU, "cores", "500m or 0.5"), _AMOUNT, _schema(_CPU)]
-Memory = Annotated[float, _quantity(_MEMORY, "memory", "512Mi"), _AMOUNT, _schema(_MEMORY)]
-Time = Annotated[float, _quantity(_TIME, "time", "90s or 1.5m"), _AMOUNT, _schema(_TIME)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+def _between(least: float, most: float) -> Any:
+    return Field(ge=least, le=most, allow_inf_nan=False)
+
+
+_CORES, _BYTES, _SECONDS = 1e6, 2.0**60, 1e10
+"""The largest amounts. Sums, products and quotients of amounts within limits are finite."""
+Cpu = Annotated[
+    float, _quantity(_CPU, "cores", "500m or 0.5"), _between(0, _CORES), _schema(_CPU, _CORES)
+]
+Memory = Annotated[
+    float, _quantity(_MEMORY, "memory", "512Mi"), _between(0, _BYTES), _schema(_MEMORY, _BYTES)
+]
+Time = Annotated[
+    float, _quantity(_TIME, "time", "90s or 1.5m"), _between(0, _SECONDS), _schema(_TIME, _SECONDS)
+]
+Positive = Annotated[float, _between(1e-9, 1e15)]
+Number = Annotated[float, _between(-1e15, 1e15)]
+Factor = Annotated[float, _between(1, 1e6)]
+Gpus = Annotated[float, _between(0, 1e6)]
+Count = Annotated[int, Field(ge=1, le=10_000)]
+"""Number of nodes, or of replicas of a task."""

@@ -10,7 +10,7 @@ from headway.core.estimate.job_size import ONE_RUN
 from headway.core.model.job import Estimate, Expected, JobSpec, Task, holding
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, Seconds
-from headway.errors import ConfigError
+from headway.errors import ConfigError, UnknownName
 from headway.metrics.log_parser import LogParser
 from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
@@ -34,6 +34,10 @@ class Command:
     """Memory limit."""
     image: str = ""
     """Container image."""
+    user: str = ""
+    """As whom it runs; "": as the user of Headway, or of the image."""
+    capabilities: tuple[str, ...] = ()
+    """Of a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,7 @@ def to_jobs(
             id=JobId(job.name),
             at=job.at,
             spec=replace(spec, total_steps=steps) if steps else spec,
-            commands={t.name: _command(t, directory, image) for t in manifest.tasks},
+            commands={t.name: _command(t, manifest, directory, image) for t in manifest.tasks},
             manifest=_with_image(manifest, image),
             metric=manifest.metric.name,
             pattern=manifest.reports.pattern or None,
@@ -108,7 +112,11 @@ def _manifest(
     if job.model:
         profile = job.profile or profile_of(workload, job.model)
         python = "python3" if image else sys.executable
-        return _training(python, job.model, profile), profile.steps
+        try:
+            return _training(python, job.model, profile), profile.steps
+        except UnknownName as error:
+            error.where = f"{path}, job {job.name}"
+            raise
     manifest = read_manifest(path.parent / job.manifest).spec if job.manifest else job.spec
     if manifest is None:
         raise ConfigError(
@@ -148,13 +156,15 @@ def _training(python: str, model: str, profile: Profile) -> TrainingJobSpec:
     return TrainingJobSpec(tasks=(task,), checkpoint=Checkpoint(mode="sdk"))
 
 
-def _command(task: TaskSpec, directory: Path, image: str) -> Command:
+def _command(task: TaskSpec, job: TrainingJobSpec, directory: Path, image: str) -> Command:
     return Command(
         argv=task.command,
         where=task.working_dir if image else str((directory / task.working_dir).resolve()),
         env=task.env,
         memory=task.resources.limits.memory,
         image=task.image or image,
+        user=job.run_as,
+        capabilities=job.capabilities,
     )
 
 

@@ -7,9 +7,7 @@ from pydantic import Field, model_validator
 
 from headway.core.estimate.step_rate import CHIEF, SERVER, Speed
 from headway.spec.base_model import Strict
-from headway.spec.quantity import Memory, Positive, Time
-
-Factor = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+from headway.spec.quantity import Factor, Memory, Positive, Time
 
 
 class SpeedSpec(Strict):
@@ -17,11 +15,11 @@ class SpeedSpec(Strict):
     """sync or async: parameter servers; ring: ring all-reduce."""
     compute: Positive
     """Core-seconds of a step's whole batch."""
-    fixed: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    fixed: Annotated[float, Field(ge=0, le=1e15)] = 0.0
     """Core-seconds per worker and step that do not depend on its part of the batch."""
     size: Memory | None = None
     """Bytes of the model."""
-    bandwidth: Annotated[Memory, Field(gt=0)] | None = None
+    bandwidth: Annotated[Memory, Field(ge=1)] | None = None
     """Bytes per second within a node."""
     transfer_s: Time | None = None
     """Time of a transfer of the model, instead of size and bandwidth."""

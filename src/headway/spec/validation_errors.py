@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from headway.errors import ConfigError
+from headway.errors import ConfigError, shown
 
 Location = tuple[int | str, ...]
 _SHOWN = 5
@@ -30,8 +30,9 @@ _REMEDIES = {
 }
 _TYPES = frozenset({*_MESSAGES, "literal_error"}) - {"finite_number", "too_short"}
 """Errors that say that the input has another type."""
-_NAME = "^[a-z0-9]"
-"""Start of the pattern of names."""
+_NAMES = {"^[a-z0-9]": "lower-case letters, digits, '-' and '.'",
+          "^([A-Za-z0-9]": "letters, digits, '-', '_' and '.'"}  # fmt: skip
+"""Start of the patterns of names, and what they allow."""
 
 
 def to_config_error(error: ValidationError, root: Any, where: str) -> ConfigError:
@@ -89,7 +90,7 @@ def _problem(group: Sequence[Any], root: Any, where: str) -> tuple[str, str, str
         return f"{location[-1]!r} is missing", place_of(root, location, where), _REMEDIES["missing"]
     if e["type"] == "rule":
         rule = e["ctx"]
-        given = f", but is {rule['given']!r}" if isinstance(rule["given"], int | str) else ""
+        given = f", but is {shown(rule['given'])}" if isinstance(rule["given"], int | str) else ""
         field = (*location, *rule["field"].split("."))
         return f"{rule['field']}: {rule['message']}{given}", place_of(root, field, where), ""
     if e["type"] == "unknown_key":
@@ -98,13 +99,15 @@ def _problem(group: Sequence[Any], root: Any, where: str) -> tuple[str, str, str
         return message, place_of(root, location, where, line), hint
     message = " or ".join([_message(e), *(_message(o).removeprefix("must be ") for o in group[1:])])
     if isinstance(e["input"], int | float | str) and e["type"] != "value_error":
-        message += f", not {e['input']!r}"
+        message += f", not {shown(e['input'])}"
     return message, place_of(root, location, where), _hint(e)
 
 
 def _message(e: Any) -> str:
-    if e["type"] == "string_pattern_mismatch" and e["ctx"]["pattern"].startswith(_NAME):
-        return "must be lower-case letters, digits, '-' and '.', with a letter or digit at each end"
+    if e["type"] == "string_pattern_mismatch":
+        for start, allowed in _NAMES.items():
+            if e["ctx"]["pattern"].startswith(start):
+                return f"must be {allowed}, with a letter or digit at each end"
     if e["type"] == "literal_error":
         return f"must be {e['ctx']['expected']}"
     text = e["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
@@ -113,8 +116,9 @@ def _message(e: Any) -> str:
 
 def _hint(e: Any) -> str:
     if e["type"] == "tuple_type":
-        given = e["input"].split() if isinstance(e["input"], str) else ["a", "b"]
-        return f"write [{', '.join(given)}]"
+        words = e["input"].split() if isinstance(e["input"], str) else []
+        short = words and len(e["input"]) <= 60
+        return f"write [{', '.join(words if short else ['a', 'b'])}]"
     return _REMEDIES.get(e["type"], "")
 
 
@@ -150,5 +154,5 @@ def format_location(location: Location) -> str:
     >>> format_location(("jobs", 2, "profile", "work"))
     'jobs[2].profile.work'
     """
-    parts = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in location]
+    parts = [f"[{p}]" if isinstance(p, int) else f".{p[:60]}" for p in location]
     return "".join(parts).removeprefix(".")

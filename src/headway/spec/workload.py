@@ -8,20 +8,35 @@ from headway.core.model.node import Node
 from headway.core.model.units import NodeId, Resources
 from headway.spec.base_model import Strict, unique_names
 from headway.spec.manifest import Name, TrainingJobSpec
-from headway.spec.quantity import Cpu, Memory, Positive, Time, parse_quantity, parse_time
+from headway.spec.quantity import (
+    Count,
+    Cpu,
+    Factor,
+    Gpus,
+    Memory,
+    Number,
+    Positive,
+    Time,
+    parse_quantity,
+    parse_time,
+)
 from headway.spec.speed import SpeedSpec
 
-Count = Annotated[int, Field(ge=1)]
+MAX_NODES, MAX_JOBS = 10_000, 100_000
+NodeName = Annotated[
+    str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", max_length=63)
+]
+"""Part of the names of files and cgroups. Empty: a default."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Part = Annotated[float, Field(gt=0.2, lt=1)]
-Steps = Annotated[float, Field(ge=1, allow_inf_nan=False)]
+Steps = Annotated[float, Field(ge=1, le=1e15)]
 
 
 class CurveSpec(Strict):
     shape: Literal["inverse", "exponential"] = "inverse"
     at20: Part = 0.8
-    start: Annotated[float, Field(allow_inf_nan=False)] = 1.0
-    end: Annotated[float, Field(allow_inf_nan=False)] = 0.1
+    start: Number = 1.0
+    end: Number = 0.1
     noise: Annotated[float, Field(ge=0, le=1)] = 0.0
     file: str = ""
     """CSV file of measured (step, value), instead of a shape."""
@@ -81,10 +96,10 @@ class ForeignDistribution(Strict):
 
 
 class NodeSpec(Strict):
-    name: str = ""
-    cpu: Annotated[Cpu, Field(gt=0)] = 1.0
+    name: NodeName = ""
+    cpu: Annotated[Cpu, Field(ge=1e-6)] = 1.0
     memory: Memory = 64 * 2.0**30
-    gpu: Annotated[float, Field(ge=0)] = 0.0
+    gpu: Gpus = 0.0
     speed: Positive = 1.0
     rack: str = ""
     engine: str = ""
@@ -103,13 +118,13 @@ class TaskDistribution(Strict):
     replicas: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
     min: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
     max: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
-    max_times: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = None
+    max_times: Factor | None = None
     """Maximum as a multiple of the replicas."""
     limit: Cpu | None = None
     """CPU limit of a replica."""
     cpu: Annotated[tuple[Cpu, ...], Field(min_length=1)] = (0.0,)
     memory: Annotated[tuple[Memory, ...], Field(min_length=1)] = (0.0,)
-    gpu: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(min_length=1)] = (0.0,)
+    gpu: Annotated[tuple[Gpus, ...], Field(min_length=1)] = (0.0,)
 
 
 class Announcement(Strict):
@@ -178,7 +193,7 @@ class JobDistribution(Strict):
     demand: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1.0,)
     steps: Steps | Annotated[tuple[Steps, ...], Field(min_length=1)] = 1000
     speed: SpeedSpec | Annotated[tuple[SpeedSpec, ...], Field(min_length=1)] | None = None
-    tasks: tuple[TaskDistribution, ...] = ()
+    tasks: Annotated[tuple[TaskDistribution, ...], Field(max_length=16), unique_names("tasks")] = ()
     curve: CurveSpec = CurveSpec()
 
     @model_validator(mode="after")
@@ -201,7 +216,7 @@ class Arrivals(Strict):
     load: Positive | None = None
     """Poisson arrivals at the rate at which the jobs, run as requested, use this fraction of the
     cluster."""
-    jobs: Count | None = None
+    jobs: Annotated[int, Field(ge=1, le=MAX_JOBS)] | None = None
     models: tuple[str, ...] | Literal["any"] | None = None
     profile: JobDistribution | None = None
     checkpoint: Literal["none", "sigterm", "sdk"] = "none"
@@ -228,7 +243,7 @@ class Arrivals(Strict):
 class Sizes(Strict):
     """What is known in advance of the work of each job. Default: all of it."""
 
-    wrong: Annotated[float, Field(ge=1)] | None = None
+    wrong: Factor | None = None
     """Known with an error of up to this factor in either direction."""
     earlier: Annotated[float, Field(ge=0, lt=1)] | None = None
     """Known from an earlier run, which differs by up to this fraction."""
@@ -279,7 +294,7 @@ class Workload(Strict):
     models: dict[str, Profile] = {}
     """Additional models, by name."""
     nodes: Count | tuple[NodeSpec, ...] = 1
-    jobs: Annotated[tuple[JobEntry, ...], unique_names("jobs")] = ()
+    jobs: Annotated[tuple[JobEntry, ...], Field(max_length=MAX_JOBS), unique_names("jobs")] = ()
     arrivals: Arrivals | None = None
     sizes: Sizes = Sizes()
     costs: CostSpec = CostSpec()
@@ -293,6 +308,9 @@ class Workload(Strict):
             raise ValueError("no jobs: give `jobs` or `arrivals`")
         if self.nodes == ():
             raise ValueError("no nodes: give a number or a list")
+        count = self.nodes if isinstance(self.nodes, int) else sum(n.count for n in self.nodes)
+        if count > MAX_NODES:
+            raise ValueError(f"{count} nodes are more than the limit of {MAX_NODES}")
         names = [n.id for n in self.to_nodes()]
         if len(set(names)) < len(names):
             raise ValueError("two nodes have the same name")

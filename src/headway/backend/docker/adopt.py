@@ -72,7 +72,7 @@ def to_job(
 
 def _clean(name: str) -> str:
     """As a name of a job."""
-    kept = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")
+    kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in name.lower()).strip("-")
     return kept[:63] or "container"
 
 

@@ -12,6 +12,7 @@ from headway.backend.replica_env import loopback_env
 from headway.controller.commands import Assignment
 from headway.core.model.units import Bytes, ReplicaId
 from headway.metrics import job_files
+from headway.spec.manifest import DEFAULT_CAPABILITIES
 from headway.spec.runnable import RunnableJob, environment, threads
 
 LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "2"}}
@@ -64,6 +65,7 @@ def create_body(
             "LogConfig": LOG,
             # Replicas of a gang reach each other on the loopback device.
             **({"NetworkMode": "host"} if len(gang) > 1 else {}),
+            **_privileges(command.capabilities),
             **cpu_limits.create_body(cpus, cores, task.limit, c.memory_limit),
         },
     }
@@ -71,9 +73,22 @@ def create_body(
         body["Entrypoint"], body["Cmd"] = list(command.argv), []
     if command.where:
         body["WorkingDir"] = command.where
-    if os.getuid():
+    if command.user:
+        body["User"] = command.user
+    elif os.getuid():
         body["User"] = f"{os.getuid()}:{os.getgid()}"  # its files then belong to our user
     return body
+
+
+def _privileges(capabilities: Sequence[str]) -> dict[str, Any]:
+    """None but these, and no way to gain others."""
+    if DEFAULT_CAPABILITIES in capabilities:
+        return {}
+    return {
+        "CapDrop": ["ALL"],
+        "CapAdd": list(capabilities),
+        "SecurityOpt": ["no-new-privileges"],
+    }
 
 
 def grant_access(user: str, folder: Path) -> None:

@@ -18,7 +18,15 @@ def to_jobs(pids: Sequence[int]) -> list[RunnableJob]:
 
 def _job(pid: int) -> RunnableJob:
     if procfs.stat(pid) is None:
-        raise ConfigError(f"no process has the pid {pid}", hint="look it up with ps or pgrep")
+        raise ConfigError(
+            f"no process has the pid {pid}", where="/proc", hint="look it up with ps or pgrep"
+        )
+    if why := _protected(pid):
+        raise ConfigError(
+            f"process {pid} cannot be adopted: {why}",
+            where=f"/proc/{pid}",
+            hint="adopt the process that trains; look it up with ps or pgrep",
+        )
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -26,10 +34,23 @@ def _job(pid: int) -> RunnableJob:
             f"permission denied: process {pid}", hint="run Headway as its owner, or as root"
         ) from None
     name = Path(f"/proc/{pid}/comm").read_text().strip().lower()
-    clean = "".join(c if c.isalnum() else "-" for c in name).strip("-") or "process"
+    clean = "".join(c if c.isascii() and c.isalnum() else "-" for c in name).strip("-") or "process"
     return RunnableJob(
         id=JobId(f"{clean}-{pid}"), at=0.0, spec=JobSpec(), commands={}, adopted=pid, log=_log(pid)
     )
+
+
+def _protected(pid: int) -> str:
+    """Why Headway must not limit this process; "": it may."""
+    if pid == 1:
+        return "it is the init process"
+    if procfs.is_kernel_thread(pid):
+        return "it is a thread of the kernel"
+    if pid == os.getpid():
+        return "it is this Headway"
+    if pid in procfs.ancestors(os.getpid()):
+        return "this Headway runs below it"
+    return ""
 
 
 def _log(pid: int) -> Path | None:

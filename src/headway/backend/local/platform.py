@@ -22,10 +22,11 @@ from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.exit_reason import KILLED, NOT_STARTABLE, exit_reason
 from headway.backend.foreign_load import ForeignLoad
-from headway.backend.job_store import JobStore
+from headway.backend.job_store import JobStore, prepare
 from headway.backend.local import launcher
 from headway.backend.local.enforcement import homes, procfs
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
+from headway.backend.local.run_as import find_user
 from headway.backend.promised_memory import PromisedMemory
 from headway.backend.replica_env import loopback_env
 from headway.backend.usage import UsageSample
@@ -188,7 +189,7 @@ class LocalPlatform:
             except OSError as error:
                 lacking = error.errno in NOT_ITS_FAULT
                 return [*news, events.CommandFailed(command, str(error), disrupted=lacking)]
-            except ValueError as error:  # a NUL in its command, an invalid name of a variable
+            except (ValueError, KeyError) as error:  # a NUL in its command, an unknown user
                 return [*news, events.CommandFailed(command, str(error), permanent=True)]
             news.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
         self._publish()
@@ -211,11 +212,17 @@ class LocalPlatform:
         files = launcher.Files(p.folder, self.store.records(a.replica), a.attempt)
         if a.attempt > 1:
             _check_alone(files)
+        inherited, prefix = dict(os.environ), self.limits.prefix
+        if made.user:
+            user = find_user(made.user)
+            prepare(p.folder, a.attempt)
+            user.own(p.folder, self.store.data)
+            inherited, prefix = user.environment(os.environ), (*prefix, *user.prefix)
         p.child = launcher.start(
             files,
-            (*self.limits.prefix, *made.argv),
+            (*prefix, *made.argv),
             cpus=cut.cpus,
-            env=environment(os.environ, made, threads(spec, cut.node), ours),
+            env=environment(inherited, made, threads(spec, cut.node), ours),
             where=made.where,
             entrances=p.group.entrances(),
         )

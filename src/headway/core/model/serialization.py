@@ -86,36 +86,60 @@ def _converters(cls: type[Any]) -> dict[str, Callable[[Plain], Any]]:
     return {f.name: _converter(hints[f.name]) for f in fields(cls)}
 
 
-def _converter(hint: Any) -> Callable[[Plain], Any]:
-    """Return a function that restores a value of the declared type."""
+Converter = Callable[[Plain], Any]
+
+
+def _converter(hint: Any) -> Converter:
+    """Return a function that restores a value of the declared type, or raises `TypeError` or
+    `ValueError`: a file may have been changed.
+    """
+    if isinstance(hint, typing.NewType):
+        return _converter(hint.__supertype__)
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _union(inner)
     if origin is list:
         item = _converter(inner[0])
-        return lambda plain: [item(x) for x in plain]
+        return lambda plain: [item(x) for x in _checked(plain, list)]
     if origin is tuple:
         return _tuple(inner)
     if origin is dict:
         key, value = _converter(inner[0]), _converter(inner[1])
-        return lambda plain: {key(k): value(v) for k, v in plain.items()}
+        return lambda plain: {key(k): value(v) for k, v in _checked(plain, dict).items()}
+    if is_dataclass(hint):
+        return lambda plain: _checked(from_plain(plain), hint)
     if isinstance(hint, type) and issubclass(hint, Enum | str) and hint is not str:
-        return hint
+        return lambda plain: hint(_checked(plain, str))
+    if hint in _KINDS:
+        return lambda plain: _checked(plain, *_KINDS[hint])
     return from_plain
 
 
-def _tuple(inner: tuple[Any, ...]) -> Callable[[Plain], Any]:
+_KINDS: dict[Any, tuple[type, ...]] = {
+    float: (float, int), int: (int,), str: (str,), bool: (bool,), type(None): (type(None),)
+}  # fmt: skip
+
+
+def _checked(value: Any, *kinds: Any) -> Any:
+    if type(value) not in kinds:
+        raise TypeError(f"{type(value).__name__} instead of {kinds[0].__name__}")
+    return value
+
+
+def _tuple(inner: tuple[Any, ...]) -> Converter:
     if len(inner) == 2 and inner[1] is Ellipsis:
         each = _converter(inner[0])
-        return lambda plain: tuple(each(x) for x in plain)
+        return lambda plain: tuple(each(x) for x in _checked(plain, list))
     parts = tuple(_converter(i) for i in inner)
-    return lambda plain: tuple(part(x) for part, x in zip(parts, plain, strict=True))
+    return lambda plain: tuple(
+        part(x) for part, x in zip(parts, _checked(plain, list), strict=True)
+    )
 
 
-def _union(inner: tuple[Any, ...]) -> Callable[[Plain], Any]:
+def _union(inner: tuple[Any, ...]) -> Converter:
     """`X | None`, or one of several records (told apart by `is`)."""
     rest = [i for i in inner if i is not type(None)]
-    if len(rest) > 1 or is_dataclass(rest[0]):
-        return from_plain
+    if len(rest) > 1:
+        return lambda plain: _checked(from_plain(plain), *inner)
     only = _converter(rest[0])
     return lambda plain: None if plain is None else only(plain)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
+PF_KTHREAD = 0x00200000
 
 
 class Stat(NamedTuple):
@@ -49,6 +50,19 @@ def boot_id() -> str:
     """Changes when the machine is booted."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
+
+
+def is_kernel_thread(pid: int) -> bool:
+    fields = _fields(pid)
+    return bool(fields) and bool(int(fields[6]) & PF_KTHREAD)
+
+
+def ancestors(pid: int) -> list[int]:
+    """A process, its parent, and so on up to the first one."""
+    found = [pid]
+    while (fields := _fields(found[-1])) and (parent := int(fields[1])) > 0:
+        found.append(parent)
+    return found
 
 
 def cpu(pid: int) -> float:

@@ -1,0 +1,41 @@
+"""The only place that writes to the terminal, with `SafeConsole` for tables.
+
+Jobs write anything to their logs, and a log line can become a reason that a command prints. Escape
+sequences could change the title, clear the screen, or write to the clipboard, so that every text is
+cleaned before it is styled.
+"""
+
+import re
+import sys
+
+import typer
+
+_SEQUENCE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]?+"  # CSI: colours, cursor, clear screen
+    r"|(?:\x1b[]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*+(?:\x07|\x9c|\x1b\\)?+"  # OSC, DCS
+    r"|\x1b[ -/]*+[0-~]?+"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""C0 except tab and newline, DEL, C1, line separators, and marks that reverse text."""
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+"""From names of files that are not UTF-8; they cannot be printed."""
+
+
+def clean(text: str) -> str:
+    r"""Return the text without control characters and escape sequences.
+
+    >>> clean("\x1b]52;c;aGk=\x07a\x1b[2Jb\x9b31mc\rd")
+    'abcd'
+    """
+    return _SURROGATE.sub("\ufffd", _CONTROL.sub("", _SEQUENCE.sub("", text)))
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    typer.echo(clean(text), err=err, nl=nl)
+
+
+def draw(text: str, *, flush: bool = False) -> None:
+    """Write text that has its own styles, made of cleaned parts, to standard error."""
+    sys.stderr.write(text)
+    if flush:
+        sys.stderr.flush()
