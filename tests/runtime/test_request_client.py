@@ -71,7 +71,11 @@ def call(*words, code=0):
 def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     child, folder = run
     there, records = (folder / kind / "able" / "main-0" for kind in ("jobs", "records"))
-    until(lambda: "step 5" in (there / "out.log").read_text() if (there / "out.log").exists() else False)
+    until(
+        lambda: (
+            "step 5" in (there / "out.log").read_text() if (there / "out.log").exists() else False
+        )
+    )
     source = node_of(folder)
     to = "b" if source == "a" else "a"
     assert "move started" in call("move", "able", "--to", to).stdout
