@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from headway import failpoint
+from headway.backend import durable
 from headway.core.cycle.folded_state import FoldedState
 from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Failed, Outcome, Plan, Refused
@@ -126,6 +127,8 @@ class FileJournal(Journal):
     def _open(self) -> IO[bytes]:
         file = self._path.open("ab", buffering=0 if self._durable else 1 << 20)
         self._empty = file.tell() == 0
+        if self._empty and self._durable:
+            durable.sync(self._path.parent)
         return file
 
     def _rotate(self) -> None:
