@@ -51,7 +51,7 @@ def test_a_port_that_a_program_uses_is_not_given(claims, tmp_path):
     (tmp_path / "run").mkdir()
     first = Ports(tmp_path / "run", claims[0]).of("x", 4, ())
     claims[0].close()
-    (tmp_path / "run" / "records" / "ports.json").unlink()
+    (tmp_path / "run" / "ports.json").unlink()
     with socket.socket() as used:
         used.bind(("127.0.0.1", first + 2))
         used.listen()

@@ -52,7 +52,7 @@ class Ports:
 
     def __init__(self, run: Path, claims: Claims) -> None:
         self._run, self._claims = run.name, claims
-        self._path = run / "records" / "ports.json"
+        self._path = run / "ports.json"
         self._blocks: dict[JobId, tuple[int, int]] = {}
         """The first port of each job, and their number."""
         with suppress(OSError, ValueError, TypeError):
@@ -75,7 +75,6 @@ class Ports:
             first = FIRST + (begin + i) % places * BLOCK
             if self._claim(first, wanted):
                 self._blocks[job] = first, wanted
-                durable.make(self._path.parent)
                 durable.write(self._path, json.dumps(self._blocks))
                 return first
         raise OSError(f"no {count} free ports between {FIRST} and {LAST}")

@@ -16,7 +16,8 @@ from secrets import token_hex
 from shutil import rmtree
 from typing import Any
 
-from headway import failpoint, private_files
+from headway import private_files
+from headway.backend import durable
 from headway.errors import ConfigError, UnknownName
 from headway.runtime.journal import FORMAT, refuse_format
 
@@ -63,7 +64,7 @@ class RunDirectory:
         runs = private_runs(data)
         stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         path = runs / f"{stamp}-{token_hex(3)}"
-        path.mkdir(mode=0o700)
+        durable.make(path)
         run = cls(path)
         run.write("run.json", json.dumps({"format": FORMAT, **about}, indent=2))
         _link(path)
@@ -107,13 +108,7 @@ class RunDirectory:
 
     def write(self, name: str, text: str) -> None:
         """Whole or not at all, and for good."""
-        part = self.path / f"{name}.part"
-        failpoint.hit()
-        with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self.path / name)
+        durable.write(self.path / name, text)
 
     def lock(self) -> None:
         """One Headway to a run. The lock goes with its process, however that ends."""

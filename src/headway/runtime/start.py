@@ -218,7 +218,7 @@ def _put_together(
     folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], target: Target
 ) -> Run:
     cycle, lines = 0, []
-    resumed = folder.journal.exists()
+    resumed = journal.exists(folder.journal)
     if resumed:
         journal.mend(folder.journal)
         lines = journal.read_to_resume(folder.journal)

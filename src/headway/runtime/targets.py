@@ -102,7 +102,7 @@ class Engines:
 
     def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
         platform = DockerPlatform(folder.path, self.engines, jobs, clock, self.label)
-        here = [e for e in self.engines if e.client.url.startswith("unix:")]
+        here = [e for e in self.engines if e.local]
         if here:
             cores, cpus = {e.name: e.capacity.cpu for e in here}, range(os.cpu_count() or 1)
             platform.foreign = ForeignLoad(cores, cpus, partial(platform.containers.used, here))

@@ -78,6 +78,7 @@ class DockerPlatform:
 
     def load(self) -> events.Loaded:
         states, found = self.store.load(self.jobs, repair=True), []
+        rebooted = self.store.rebooted()
         expected = {(r.replica, r.attempt) for s in states.values() for r in s.replicas}
         for c, seen in self._left():
             c.memory_limit, c.name = float(seen.host.get("Memory") or 0), seen.name
@@ -90,7 +91,7 @@ class DockerPlatform:
                 if is_expected and seen.state != "created":
                     operations.fetch_rest(c, seen)
                     at = None if seen.finished is None else self.clock.at(seen.finished)
-                    exit_ = c.exited(seen, at=at)
+                    exit_ = c.exited(seen, disrupted=rebooted and c.engine.local, at=at)
                 self.containers.end(c)
             found.append(
                 events.ReplicaFound(c.replica, c.attempt, seen.running, exit_, *c.share(seen))
