@@ -206,6 +206,7 @@ def test_a_container_that_comes_later_with_the_label_is_adopted_too(tmp_path, en
         (["adopt", "made"], "is not running"),
         (["adopt", "made", "--engine", "ssh://host"], "is not the address of a Docker engine"),
         (["adopt", "made", "--engine", "=x"], "names no engine"),
+        (["adopt", "made", "--engine", "../../x=unix:///x"], "names no engine"),
     ],
 )
 def test_bad_input_to_adopt_is_said(engine, words, said):

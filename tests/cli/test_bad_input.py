@@ -237,6 +237,18 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             id="an unknown model in arrivals",
         ),
         pytest.param(
+            "jobs: [{name: x, profile: {work: 5}, spec: {reports: {pattern: '('}}}]\n",
+            ["invalid regular expression: missing )"],
+            "w.yaml:3, jobs[0].spec.reports.pattern\n",
+            id="a broken expression",
+        ),
+        pytest.param(
+            "jobs: [{name: x, profile: {work: 5}, spec: {metric: {name: ' '}}}]\n",
+            ["must not be blank"],
+            "w.yaml:3, jobs[0].spec.metric.name\n",
+            id="a blank metric",
+        ),
+        pytest.param(
             "nodes: 1000000\n" + JOB,
             ["must be less than or equal to 10000, not 1000000"],
             "w.yaml:3, nodes\n",

@@ -196,11 +196,6 @@ def test_a_workload_larger_than_the_machine_is_scaled_and_says_so(tmp_path, data
     [
         pytest.param({"profile": {"work": 3}}, "only the simulator", id="a profile alone"),
         pytest.param({"spec": {}}, "no command", id="no command"),
-        pytest.param(
-            {"spec": {"tasks": [{"command": ["x"]}], "reports": {"pattern": "("}}},
-            "reports.pattern",
-            id="a broken expression",
-        ),
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_starts(tmp_path, data, entry, says):

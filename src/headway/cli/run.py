@@ -19,7 +19,8 @@ def run(
     policy: Policy = "headway",
     observe_only: ObserveOnly = False,
     nodes: Annotated[
-        int | None, typer.Option(min=1, help="Divide the machine into this many equal nodes.")
+        int | None,
+        typer.Option(min=1, max=10_000, help="Divide the machine into this many equal nodes."),
     ] = None,
     backend: Annotated[
         Literal["local", "docker", "kubernetes"],

@@ -24,7 +24,8 @@ def simulate(
         ),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, help="Number of seeds; the same seed gives the same run.")
+        int,
+        typer.Option(min=1, max=10_000, help="Number of seeds; the same seed gives the same run."),
     ] = 1,
     no_backoff: Annotated[
         bool, typer.Option("--no-backoff", help="FlowCon keeps its interval after convergence.")
@@ -47,7 +48,8 @@ def simulate(
         typer.Option("--format", help="Trace format: philly, itp or swf.", show_default="philly"),
     ] = None,
     nodes: Annotated[
-        int | None, typer.Option(min=1, help="Trace: number of nodes.", show_default="128")
+        int | None,
+        typer.Option(min=1, max=10_000, help="Trace: number of nodes.", show_default="128"),
     ] = None,
     devices: Annotated[
         int | None,

@@ -5,11 +5,12 @@ The docstring of a field is its documentation, in the reference and in `kubectl 
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from headway.core.estimate.step_rate import SERVER
 from headway.core.model.job import Direction, Elastic, Expected, JobSpec, Mode, Task
 from headway.core.model.units import NOTHING, Resources
+from headway.metrics.log_parser import LogParser
 from headway.spec.base_model import Manifest, Rule, unique_names
 from headway.spec.pod_fields import EnvFrom, Mount, PodTemplate, Toleration
 from headway.spec.quantity import Count, Cpu, Gpus, Memory, Time
@@ -44,6 +45,12 @@ class Reports(Manifest):
     pattern: Annotated[str, Field(max_length=512)] = ""
     """Regular expression that matches a log line, with a group `value` and optional groups `step`
     and `total`, in the syntax of RE2: without look-around and back-references."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, given: str) -> str:
+        LogParser(pattern=given or None)
+        return given
 
 
 class Amounts(Manifest):

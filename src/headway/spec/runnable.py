@@ -11,7 +11,6 @@ from headway.core.model.job import Estimate, Expected, JobSpec, Task, holding
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, Seconds
 from headway.errors import ConfigError, UnknownName
-from headway.metrics.log_parser import LogParser
 from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
@@ -128,7 +127,7 @@ def _manifest(
 
 
 def _check_commands(manifest: TrainingJobSpec, job: str, path: Path) -> None:
-    """Raise if a task has nothing to run, or if the pattern of the reports is invalid."""
+    """Raise if a task has nothing to run."""
     for task in manifest.tasks:
         if not task.command and not task.image:
             raise ConfigError(
@@ -136,14 +135,6 @@ def _check_commands(manifest: TrainingJobSpec, job: str, path: Path) -> None:
                 where=str(path),
                 hint="add `command: [python, train.py]`",
             )
-    try:
-        LogParser("loss", manifest.reports.pattern or None)
-    except ValueError as error:
-        raise ConfigError(
-            f"job {job!r}: invalid reports.pattern: {error}",
-            where=str(path),
-            hint=r"for example loss=(?P<value>\S+) at (?P<step>\d+)",
-        ) from None
 
 
 def _training(python: str, model: str, profile: Profile) -> TrainingJobSpec:

@@ -104,6 +104,8 @@ def _problem(group: Sequence[Any], root: Any, where: str) -> tuple[str, str, str
 
 
 def _message(e: Any) -> str:
+    if e["type"] == "string_pattern_mismatch" and e["ctx"]["pattern"] == r"\S":
+        return "must not be blank"
     if e["type"] == "string_pattern_mismatch":
         for start, allowed in _NAMES.items():
             if e["ctx"]["pattern"].startswith(start):

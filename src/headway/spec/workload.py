@@ -23,9 +23,8 @@ from headway.spec.quantity import (
 from headway.spec.speed import SpeedSpec
 
 MAX_NODES, MAX_JOBS = 10_000, 100_000
-NodeName = Annotated[
-    str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", max_length=63)
-]
+NODE_NAME = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
+NodeName = Annotated[str, Field(pattern=NODE_NAME, max_length=63)]
 """Part of the names of files and cgroups. Empty: a default."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Part = Annotated[float, Field(gt=0.2, lt=1)]

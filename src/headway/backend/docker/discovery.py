@@ -1,6 +1,7 @@
 """Finds the engines of a run, and divides each into nodes."""
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from headway.core.model.node import Node
 from headway.core.model.units import NodeId
 from headway.errors import ConfigError
 from headway.spec.runnable import RunnableJob
-from headway.spec.workload import NodeSpec, Workload
+from headway.spec.workload import NODE_NAME, NodeSpec, Workload
 
 DOCKER = NodeId("docker")
 """Default name of the only engine."""
@@ -54,9 +55,12 @@ def _named(word: str, index: int) -> tuple[NodeId, str]:
     name, equals, url = word.partition("=")
     if not equals:
         return (DOCKER if not index else NodeId(f"{DOCKER}-{index}")), word
-    if not name or not url:
+    if not name or not url or not re.match(NODE_NAME, name):
         raise ConfigError(
-            f"{word!r} names no engine", hint="--engine NAME=URL, as in a=unix:///run/a.sock"
+            f"{word!r} names no engine",
+            where="--engine",
+            hint="--engine NAME=URL, as in a=unix:///run/a.sock; a name has letters, digits, '-', "
+            "'_' and '.'",
         )
     return NodeId(name), url
 
