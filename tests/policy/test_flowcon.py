@@ -42,7 +42,7 @@ def test_the_published_limits_of_two_jobs():
         FlowCon(**PAPER), {"vae": slow, "mnist": EMPTY}, {"vae": W}, trigger=Trigger.STARTED
     )
     assert limits == {"vae": 0.25}  # a newcomer starts without a ceiling, and keeps it
-    assert now["vae"] is C
+    assert (now["vae"], now["mnist"]) == (C, G)
 
 
 def test_a_watched_replica_keeps_its_limit_and_the_floor_holds():

@@ -35,7 +35,8 @@ class FlowConSettings:
     signal: str = "range"
     """`maximum`: |change| over the largest loss (paper); `range`: improvement over the range."""
     cold_start: str = "unknown"
-    """Growth of a replica without reports of two intervals: `zero` (paper) or `unknown`."""
+    """Growth of a replica whose reports do not cover two intervals: `zero` (the authors' code) or
+    `unknown`. Without any report it is unknown in both."""
     soft: bool = True
     """Shares are weights, so that others can use what one replica leaves idle; otherwise limits
     (paper)."""
@@ -82,7 +83,8 @@ class FlowCon(FlowConSettings):
             seen = progress(r.history, s.at, interval, sign=sign)
         found = seen.efficiency(cores) if seen else None
         if found is None:
-            return 0.0 if self.cold_start == "zero" else None
+            # Algorithm 2, line 7: a new container is in NL; it is not judged before it reports.
+            return 0.0 if self.cold_start == "zero" and r.history.windows else None
         return found * interval if self.dimensionless else found
 
     def _category(self, r: ReplicaId, growth: float | None, memory: FlowConMemory) -> Category:
