@@ -5,7 +5,8 @@ from collections import Counter
 import pytest
 
 from headway.core.estimate.category import Category
-from headway.papers.experiments import experiments
+from headway.papers.experiments import experiments, select
+from headway.papers.observed import REBALANCED, MoveJournal
 from headway.policy.registry import build
 from headway.runtime.journal import Journal
 from headway.sim.build import to_scenario
@@ -66,3 +67,17 @@ def test_in_flowcon_vae_is_converged_when_the_second_job_arrives():
     found = traced("flowcon:paper,threshold=0.05,interval=20")
     vae = {at: category for at, job, _, category in found.seen if job == "vae-torch"}
     assert [vae[at] for at in (0.0, 20.0, 40.0)] == [G, W, C]
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("name", ["E-S4", "E-S5"])
+def test_in_specon_most_runs_are_rebalanced(name):
+    """Thesis 6.2.3, figure 6.22: jobs move again (-R) after all have converged."""
+    (experiment,) = select([name])
+    rebalanced = 0
+    for seed in range(10):
+        moves = MoveJournal()
+        scenario = to_scenario(experiment.workloads[None], seed=seed)
+        simulate(scenario, build(experiment.paper_arm(None)), journal=moves)
+        rebalanced += any(REBALANCED in reason for *_, reason in moves.made)
+    assert rebalanced >= 5

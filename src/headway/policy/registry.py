@@ -188,5 +188,6 @@ CHOICES = {
     "objective": ("completion", "quality"),
     "rule": ("share", "pressure"),
     "balance": ("ceil", "floor"),
+    "rebalance": ("converged", "migrated"),
 }
 """Allowed words for settings."""
