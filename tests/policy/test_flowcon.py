@@ -53,6 +53,14 @@ def test_a_watched_replica_keeps_its_limit_and_the_floor_holds():
     assert limits == {"vae": 0.25}
 
 
+def test_the_floor_of_the_authors_code_depends_on_the_number_of_replicas():
+    """β = 1 + 1/n: one third for one of two."""
+    slow, quick = heard(1.0, 0.99), heard(1.0, 0.8)
+    policy = FlowCon(**PAPER, floor_rule="count")
+    limits, _, _, _ = decide(policy, {"vae": slow, "mnist": quick}, {"vae": C})
+    assert limits == {"vae": pytest.approx(1 / 3)}
+
+
 def test_growing_replicas_get_what_they_earn():
     """G is 0.05 and 0.025 a second: two thirds and one third of the node's two cores."""
     policy = FlowCon(**PAPER, threshold=0.01)

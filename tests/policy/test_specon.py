@@ -135,6 +135,9 @@ def test_nobody_asks_where_fewer_than_two_others_learn_and_it_may_ask_later():
     assert made.moves() == {}
     assert not made.judged("n1b").migrated
     assert Made(paper(unconverged=0.0), n1="P C?", n2="").moves() == {"n1b": ("n2", "-M")}
+    anywhere = paper(unconverged_on="cluster")
+    assert Made(anywhere, n1="P C?", n2="P", n3="").moves() == {"n1b": ("n3", "-M")}
+    assert Made(anywhere, n1="P C?", n2="C", n3="").moves() == {}
     made.memory.due, made.memory.judged[rid("n1b")].growth = AT, 0.005
     made.replicas.append(replica("new", on="n1"))
     made.jobs["new"] = job("new")
@@ -353,10 +356,8 @@ def test_without_an_idle_node_those_short_by_two_are_filled_from_outside_them():
 
 def test_fewer_jobs_than_nodes_help_an_idle_node_only_if_the_mean_is_rounded_up():
     assert Made(n1="C* C*", n2="", n3="").moves() == {}
-    assert Made(paper(balance="ceil"), n1="C* C*", n2="", n3="").moves() == {
-        "n1b": ("n2", "-R"),
-        "n1a": ("n3", "-R"),
-    }
+    moves = Made(paper(balance="ceil"), n1="C* C*", n2="", n3="").moves()
+    assert moves == {"n1b": ("n2", "-R"), "n1a": ("n3", "-R")}
 
 
 def test_nobody_is_rebalanced_twice():
@@ -401,10 +402,8 @@ def test_a_job_is_converged_from_the_reading_that_marks_it():
 def test_who_cannot_save_itself_neither_hinders_rebalancing_nor_takes_part():
     made = Made(n1="C* C C*", n2="", jobs={"n1b": job("n1b", mode=Mode.NONE)})
     assert made.moves() == {"n1c": ("n2", "-R")}
-    assert (
-        Made(n1="C C", n2="", jobs={n: job(n, mode=Mode.NONE) for n in ("n1a", "n1b")}).moves()
-        == {}
-    )
+    stuck = {n: job(n, mode=Mode.NONE) for n in ("n1a", "n1b")}
+    assert Made(n1="C C", n2="", jobs=stuck).moves() == {}
 
 
 def test_rebalancing_needs_room():

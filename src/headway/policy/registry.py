@@ -189,5 +189,8 @@ CHOICES = {
     "rule": ("share", "pressure"),
     "balance": ("ceil", "floor"),
     "rebalance": ("converged", "migrated"),
+    "unconverged_on": ("node", "cluster"),
+    "floor_rule": ("divisor", "count"),
+    "near_ps": ("first", "only", "off"),
 }
 """Allowed words for settings."""

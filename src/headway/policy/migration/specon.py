@@ -80,7 +80,10 @@ class SpeCon:
     adaptive: bool = False
     """α for each replica from the trend of its growth, instead of the same threshold for all."""
     unconverged: float = 1.0
-    """Migrate only from nodes with more than this many replicas that have not converged."""
+    """Request a migration only if more than this many replicas have not converged."""
+    unconverged_on: str = "node"
+    """Where these are counted: on its `node`, or in the `cluster` (Algorithm 3, line 15, has no
+    subscript)."""
     hysteresis: bool = True
     """Migrate only to a node with less competition than here without the replica itself."""
     serial: bool = False
@@ -186,9 +189,11 @@ class _Cluster:
         m.judged = {n: j for n, j in m.judged.items() if n.job in jobs}
         # Requests follow after all replicas are judged, so that their order does not matter.
         leaving = [r for r in self.running if self._judge(r) and _can_move(r, s)]
+        everywhere = self.policy.unconverged_on == "cluster"
         for r in leaving:
-            here = [self._category(other) for other in self._here(r.node)]
-            learning = len(here) - here.count(Category.CONVERGED)
+            nodes = [n.id for n in self._nodes()] if everywhere else [r.node]
+            seen = [self._category(other) for node in nodes for other in self._here(node)]
+            learning = len(seen) - seen.count(Category.CONVERGED)
             if learning > self.policy.unconverged and r.id not in m.requests:
                 m.requests.append(r.id)
 

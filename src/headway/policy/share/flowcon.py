@@ -30,6 +30,8 @@ class FlowConSettings:
     floor_divisor: float = 2.0
     """β: a converged replica keeps 1/(β n) of the node. The thesis does not state it; its example,
     a limit of 0.25 for one of two replicas, means β = 2."""
+    floor_rule: str = "divisor"
+    """`divisor`: β is constant; `count`: β = 1 + 1/n, which leaves 1/(n + 1) (authors' code)."""
     backoff: bool = True
     """Double the interval while all replicas have converged."""
     signal: str = "range"
@@ -116,7 +118,7 @@ class FlowCon(FlowConSettings):
 
     def floor(self, count: int) -> Share:
         """Return the fraction of the node that a converged replica keeps, among `count`."""
-        return 1 / (self.floor_divisor * count)
+        return 1 / (count + 1) if self.floor_rule == "count" else 1 / (self.floor_divisor * count)
 
     def _wanted(
         self, r: Replica, share: Share | None, s: Snapshot, count: int
