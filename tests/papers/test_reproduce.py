@@ -3,7 +3,9 @@
 import hashlib
 import json
 from importlib.resources import files
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headway.core.cycle.validate import Verdict
@@ -21,8 +23,9 @@ from headway.papers.render.tables import claim_table, verdict
 from headway.papers.runner import reproduce
 from headway.report.run_timeline import Integral
 from headway.runtime.result import JobResult
-from headway.sim.build import to_scenario
+from headway.sim.build import _curve, to_scenario
 from headway.sim.timeline import Stay
+from headway.spec.catalogue import pool
 
 KEYS = {"experiment", "about", "seeds", "jobs", "baseline", "arms", "published", "misses"}
 ARM = {
@@ -41,7 +44,14 @@ def single():
 
 def test_the_catalogue_is_unchanged():
     digest = hashlib.sha256((files("headway") / "data" / "catalogue.yaml").read_bytes())
-    assert digest.hexdigest() == "1992fdbd1f00c67b0596b8ffa4c674e60c0abbf029be4d6d79d079149786d611"
+    assert digest.hexdigest() == "50d89e4803ca84df6881d2fe05f85d7c74aabca4e2ad4cb412d54d4ded38902c"
+
+
+def test_the_curves_of_the_specon_pool_pass_through_figure_3_1():
+    curves = {name: _curve(p.curve, p.steps, Path()) for name, p in pool("specon").items()}
+    at = {name: curve.improvement(np.array([0.2, 0.27])) for name, curve in curves.items()}
+    assert [at[m][0] for m in ("vae", "birnn", "gru")] == pytest.approx([0.65, 0.98, 0.90])
+    assert at["gru"][1] == pytest.approx(0.99, abs=0.0002)
 
 
 def test_every_experiment_of_the_catalogue_makes_a_scenario():

@@ -81,3 +81,20 @@ def test_in_specon_most_runs_are_rebalanced(name):
         simulate(scenario, build(experiment.paper_arm(None)), journal=moves)
         rebalanced += any(REBALANCED in reason for *_, reason in moves.made)
     assert rebalanced >= 5
+
+
+@pytest.mark.untraced
+def test_in_specon_the_jobs_of_the_fixed_schedule_converge():
+    """Thesis 6.2.2, α = 0.01: without convergence, no job could gain by a migration."""
+
+    class Converged(Journal):
+        def intend(self, trigger, seen, plan, verdict, memory):
+            del trigger, seen, plan, verdict
+            judged = memory.members[0].judged
+            found.update(r.job for r, j in judged.items() if j.category is C)
+
+    found = set()
+    (experiment,) = select(["E-S1"])
+    scenario = to_scenario(experiment.workloads[None], seed=0)
+    simulate(scenario, build(experiment.paper_arm(None)), journal=Converged())
+    assert len(found) == 20

@@ -144,7 +144,8 @@ def _curve(spec: CurveSpec, steps: float, beside: Path) -> Curve:
         return _measured(beside / spec.file, spec.noise, steps)
     return Curve(
         shape=spec.shape,
-        bend=bent(spec.shape, spec.at20),
+        bend=bent(spec.shape, spec.at20, spec.power),
+        power=spec.power,
         start=spec.start,
         end=spec.end,
         noise=spec.noise,

@@ -20,6 +20,8 @@ Steps = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 class CurveSpec(Strict):
     shape: Literal["inverse", "exponential"] = "inverse"
     at20: Part = 0.8
+    power: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """Exponent of the `exponential` shape."""
     start: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     end: Annotated[float, Field(allow_inf_nan=False)] = 0.1
     noise: Annotated[float, Field(ge=0, le=1)] = 0.0
