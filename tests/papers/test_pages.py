@@ -46,6 +46,9 @@ def test_the_total_is_the_sum_of_the_sections(name):
     found = re.findall(r"(\d+) of (\d+) published figures agree", whole)
     total, *parts = [(int(a), int(b)) for a, b in found]
     assert total == tuple(map(sum, zip(*parts, strict=True)))
+    index = (PAPERS.parent / "index.md").read_text(encoding="utf-8")
+    entry = index.split(f"(papers/{name})")[1].split("\n- ")[0]
+    assert f"{total[0]} of {total[1]} published figures agree" in entry
 
 
 def test_every_reading_is_on_the_page_of_its_paper_with_both_outcomes():
