@@ -1,6 +1,7 @@
 """Small parts of the Docker backend: limits, logs, statistics."""
 
 import io
+import os
 import tarfile
 from contextlib import contextmanager
 
@@ -65,11 +66,29 @@ def test_statistics_of_both_versions_are_understood():
                 {"op": "Read", "value": 1}, {"op": "write", "value": 2}, {"op": "Total", "value": 3}
             ]
         },
+        "networks": {
+            "eth0": {"rx_bytes": 5, "tx_bytes": 6}, "eth1": {"rx_bytes": 1, "tx_bytes": 0},
+        },
     }  # fmt: skip
     found = stats.to_sample(said)
     assert (found.cpu, found.memory, found.block_io) == (3.0, 40, 3)
     assert (found.periods, found.throttled) == (9, 4)
-    assert stats.to_sample({}).cpu == 0
+    assert found.network_io == 12
+    assert (stats.to_sample({}).cpu, stats.to_sample({}).network_io) == (0, None)
+
+
+def test_bytes_are_summed_over_the_interfaces_but_the_loopback():
+    """As the kernel writes them: received first, sent ninth."""
+    head = ["Inter-|   Receive    |  Transmit\n", " face |bytes    packets|bytes    packets\n"]
+    lo = "    lo:     500       5    0    0    0     0          0         0      500       5    0\n"
+    eth0 = "  eth0: 1200       9    0    0    0     0          0         0      300       4    0\n"
+    assert stats.interface_bytes([*head, lo, eth0]) == 1500
+    assert stats.interface_bytes([*head, lo]) is None
+
+
+def test_a_process_in_the_network_of_the_machine_has_no_count_of_its_own():
+    assert stats.network_io(os.getpid()) is None
+    assert stats.network_io(2**22) is None
 
 
 def test_by_the_sdk_a_checkpoint_counts_only_when_latest_names_it(tmp_path):

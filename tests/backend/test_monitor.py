@@ -55,10 +55,11 @@ class Busy(MemoryPlatform):
     """Its replicas have used `cpu` core-seconds each."""
 
     cpu = 0.0
+    network_io = None
 
     def read(self, replica, before):
         del replica, before
-        return UsageSample(cpu=self.cpu)
+        return UsageSample(cpu=self.cpu, network_io=self.network_io)
 
 
 def watched(tmp_path, *, attempt=1, resumed=False):
@@ -74,6 +75,15 @@ def test_the_first_report_of_a_process_is_marked_since_it_includes_its_start(tmp
         _, monitor, w = watched(tmp_path, **about)
         assert monitor.report(w, 11.0, "").restarted
         assert not monitor.report(w, 12.0, "").restarted
+
+
+def test_network_traffic_is_reported_where_it_is_counted(tmp_path):
+    platform, monitor, w = watched(tmp_path)
+    assert monitor.report(w, 11.0, "").usage.network_io is None
+    platform.network_io = 100
+    assert monitor.report(w, 12.0, "").usage.network_io is None, "since when is unknown"
+    platform.network_io = 150
+    assert monitor.report(w, 14.0, "").usage.network_io == 25.0
 
 
 def test_work_done_while_no_headway_ran_is_reported_after_a_resume(tmp_path):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headway.core.estimate.category import Category, by_efficiency
-from headway.core.estimate.progress import paper_progress, progress, value_range
+from headway.core.estimate.progress import efficiencies, paper_progress, progress, value_range
 from headway.core.model.report import EMPTY, LONGEST, Report, Usage, extend
 from headway.core.model.units import ReplicaId
 from making import heard
@@ -53,6 +53,27 @@ def test_what_is_not_known_has_no_progress(track, why):
 def test_a_loss_that_is_not_positive_has_no_place_in_the_papers_signal():
     assert paper_progress(heard(-1.0, -2.0), 40.0, 20.0) is None
     assert progress(heard(-1.0, -2.0), 40.0, 20.0, sign=-1.0).growth > 0
+
+
+def test_growth_efficiency_is_known_for_each_resource_that_is_used_and_counted():
+    """A drop of 1.0 in 20 s, over a range of 0.9."""
+    track = heard(2.0, 1.0)
+    used = Usage(cpu=0.5, memory=2.0**31, block_io=2.0**20, network_io=2.0**22)
+    found = efficiencies(track, used, sign=-1.0)
+    per_second = 1.0 / 0.9 / 20.0
+    assert found == pytest.approx(
+        {
+            "cpu": 2 * per_second,
+            "memory": per_second / 2,
+            "block_io": per_second,
+            "network_io": per_second / 4,
+        }
+    )
+    assert set(efficiencies(track, Usage(cpu=0.5), sign=-1.0)) == {"cpu"}
+    assert efficiencies(track, Usage(cpu=0.5), sign=1.0) == {"cpu": 0.0}
+    for unknown in (EMPTY, heard(1.0), heard(1.0, None), heard(1.0, 1.0)):
+        assert efficiencies(unknown, used, sign=-1.0) == {}
+    assert efficiencies(track, None, sign=-1.0) == {}
 
 
 def test_no_usage_no_efficiency():

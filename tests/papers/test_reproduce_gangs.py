@@ -74,11 +74,11 @@ def kips():
 @pytest.mark.parametrize(
     ("bounds", "completions", "deadlocks", "expected"),
     [
-        ({"most": -50.0}, (40.0, 55.0), (0, 1), "agrees"),
-        ({"most": -50.0}, (40.0, 55.0), (1, 0), "misses"),
-        ({"most": -50.0}, (40.0, 55.0), (1, 1), "agrees"),
-        ({"least": 20.0}, (119.0,), (1,), "misses"),
-        ({"least": 20.0}, (121.0,), (0,), "agrees"),
+        ({"points": 15.0}, (40.0, 55.0), (0, 1), "agrees"),
+        ({"points": 15.0}, (40.0, 55.0), (1, 0), "misses"),
+        ({"points": 15.0}, (40.0, 55.0), (1, 1), "agrees"),
+        ({"points": 15.0}, (60.0,), (1,), "misses"),
+        ({"points": 15.0}, (10.0,), (0,), "misses"),
     ],
 )
 def test_a_claim_must_hold_with_and_without_deadlocks(
@@ -98,7 +98,7 @@ def test_a_claim_must_hold_with_and_without_deadlocks(
 def test_the_best_load_has_the_largest_change(kips):
     for claim in published()["E-K1"].claims:
         at = [judge(claim.model_copy(update={"load": x}), kips, {}).ours[0] for x in (0.6, 1.2)]
-        best = max(at) if claim.agrees.least is not None else min(at)
+        best = max(at) if claim.published > 0 else min(at)
         assert judge(claim, kips, {}).ours == [best]
 
 
@@ -106,14 +106,15 @@ def test_a_miss_is_listed_with_its_known_reason():
     e = experiments()["E-D1"].under("spread", "gang")
     small = replace(e, workloads={0.6: e.workloads[0.6]})
     wonder = Claim(
-        what="a wonder", arm="gang", load=0.6, measure="mean_change", unit="%", published="lower",
-        agrees={"most": -99.0}, why="much",
+        what="a wonder", arm="gang", load=0.6, measure="mean_change", unit="%", published=-99.0,
+        agrees={"points": 1.0}, why="much",
     )  # fmt: skip
     publication = Publication(about="x", claims=(wonder,), order=("gang", "spread"))
     (found,) = reproduce([small], [0], publications={"E-D1": publication})
-    assert [row[-1] for row in claim_table(found).rows] == ["misses", "misses"]
+    assert [row[-1] for row in claim_table(found).rows] == ["misses", "not counted: fails"]
     text = verdict(found)
-    assert text.startswith("0 of 2")
+    assert text.startswith("0 of 1")
+    assert "1 that no text publishes, of which 0 hold" in text
     assert "A wonder (gang against spread at load 0.6)" in text
     assert reasons()["much"] in text
 
@@ -138,7 +139,8 @@ def test_json_and_pages_have_every_arm_and_load(headway, tmp_path):
         both = first["waiting_s"]["mean"] + first["running_s"]["mean"]
         assert first["elapsed_s"]["mean"] == pytest.approx(both)
         assert first["useful"]["mean"] < first["allocated"]["mean"] <= 1
-    assert len(found["published"]) == 5 + 9
+    assert len(found["published"]) == 2 + 9
+    assert sum(p["counted"] for p in found["published"]) == 2
     drawn = page.read_text(encoding="utf-8")
     for measure in ("Waiting", "Running", "Elapsed", "Makespan", "Allocated", "Useful"):
         assert f"{measure} against load" in drawn
@@ -156,4 +158,4 @@ def test_single_and_distributed_experiments_share_a_page(headway, tmp_path):
     for part in (ran.out, page.read_text(encoding="utf-8"), text.read_text(encoding="utf-8")):
         assert "E-F1" in part
         assert "E-K1" in part
-        assert "published claims agree" in part
+        assert "published figures agree" in part

@@ -366,6 +366,8 @@ def test_room_that_nobody_wants_goes_to_who_runs_near_its_parameter_server_first
     assert memory.acted_at == 100.0
     plan, _ = alone("dragon:near_ps=off,weigh=off")
     assert [n for _, n in plan.decisions[0].add] == ["b", "b", "b"]
+    plan, _ = alone("dragon:near_ps=only,weigh=off")
+    assert [n for _, n in plan.decisions[0].add] == ["a"]
 
 
 def test_a_worker_that_slows_a_job_down_is_not_added():

@@ -42,7 +42,7 @@ def test_the_published_limits_of_two_jobs():
         FlowCon(**PAPER), {"vae": slow, "mnist": EMPTY}, {"vae": W}, trigger=Trigger.STARTED
     )
     assert limits == {"vae": 0.25}  # a newcomer starts without a ceiling, and keeps it
-    assert now["vae"] is C
+    assert (now["vae"], now["mnist"]) == (C, G)
 
 
 def test_a_watched_replica_keeps_its_limit_and_the_floor_holds():
@@ -51,6 +51,14 @@ def test_a_watched_replica_keeps_its_limit_and_the_floor_holds():
     limits, now, _, _ = decide(FlowCon(**PAPER), {"vae": slow, "mnist": quick}, {"vae": C})
     assert (now["vae"], now["mnist"]) == (C, W)
     assert limits == {"vae": 0.25}
+
+
+def test_the_floor_of_the_authors_code_depends_on_the_number_of_replicas():
+    """β = 1 + 1/n: one third for one of two."""
+    slow, quick = heard(1.0, 0.99), heard(1.0, 0.8)
+    policy = FlowCon(**PAPER, floor_rule="count")
+    limits, _, _, _ = decide(policy, {"vae": slow, "mnist": quick}, {"vae": C})
+    assert limits == {"vae": pytest.approx(1 / 3)}
 
 
 def test_growing_replicas_get_what_they_earn():

@@ -47,7 +47,8 @@ class Made:
                 self.jobs.setdefault(name, job(name))
                 known = Judged(category=LETTER[mark[0]], growth=0.005, trend=Trend())
                 known.migrated = "*" in mark
-                known.answered_at = float(len(self.replicas)) if known.migrated else 0.0
+                known.converged_at = float(len(self.replicas))
+                known.answered_at = known.converged_at if known.migrated else 0.0
                 self.memory.judged[rid(name)] = known
                 if "?" in mark:
                     self.tracks[rid(name)] = SLOW
@@ -134,6 +135,9 @@ def test_nobody_asks_where_fewer_than_two_others_learn_and_it_may_ask_later():
     assert made.moves() == {}
     assert not made.judged("n1b").migrated
     assert Made(paper(unconverged=0.0), n1="P C?", n2="").moves() == {"n1b": ("n2", "-M")}
+    anywhere = paper(unconverged_on="cluster")
+    assert Made(anywhere, n1="P C?", n2="P", n3="").moves() == {"n1b": ("n3", "-M")}
+    assert Made(anywhere, n1="P C?", n2="C", n3="").moves() == {}
     made.memory.due, made.memory.judged[rid("n1b")].growth = AT, 0.005
     made.replicas.append(replica("new", on="n1"))
     made.jobs["new"] = job("new")
@@ -352,10 +356,8 @@ def test_without_an_idle_node_those_short_by_two_are_filled_from_outside_them():
 
 def test_fewer_jobs_than_nodes_help_an_idle_node_only_if_the_mean_is_rounded_up():
     assert Made(n1="C* C*", n2="", n3="").moves() == {}
-    assert Made(paper(balance="ceil"), n1="C* C*", n2="", n3="").moves() == {
-        "n1b": ("n2", "-R"),
-        "n1a": ("n3", "-R"),
-    }
+    moves = Made(paper(balance="ceil"), n1="C* C*", n2="", n3="").moves()
+    assert moves == {"n1b": ("n2", "-R"), "n1a": ("n3", "-R")}
 
 
 def test_nobody_is_rebalanced_twice():
@@ -365,28 +367,43 @@ def test_nobody_is_rebalanced_twice():
     assert made.moves() == {}
 
 
-def test_rebalancing_waits_until_every_request_is_answered():
-    assert Made(n1="C* C", n2="").moves() == {}
+def test_rebalancing_waits_until_all_have_converged():
+    """Thesis 6.2.3: not for answers to requests that most never send."""
+    assert Made(n1="C* C", n2="").moves() == {"n1b": ("n2", "-R")}
+    assert Made(n1="C C", n2="").moves() == {"n1b": ("n2", "-R")}
+    assert Made(n1="C* W", n2="").moves() == {}
     made = Made(n1="C* C*", n2="")
     made.replicas.append(replica("new", on="n1", phase=Phase.STARTING))
     made.jobs["new"] = job("new")
     assert made.moves() == {}
 
 
-def test_in_ours_it_does_not_wait_for_those_that_have_converged_and_may_not_ask():
-    ours = paper(unasked=True)
-    assert Made(ours, n1="C* C", n2="").moves() == {"n1a": ("n2", "-R")}
-    assert Made(ours, n1="C C", n2="").moves() == {"n1a": ("n2", "-R")}
-    assert Made(ours, n1="C* W", n2="").moves() == {}
+def test_rebalancing_may_wait_until_every_request_is_answered():
+    """The other reading, Algorithm 5, line 1: all are `migrated`."""
+    assert Made(paper(rebalance="migrated"), n1="C* C", n2="").moves() == {}
+
+
+def test_the_last_to_converge_need_not_be_the_last_to_be_answered():
+    for policy, last in ((paper(), "n1a"), (paper(rebalance="migrated"), "n1b")):
+        made = Made(policy, n1="C* C*", n2="")
+        made.judged("n1a").converged_at = 50.0
+        assert made.moves() == {last: ("n2", "-R")}
+
+
+def test_a_job_is_converged_from_the_reading_that_marks_it():
+    made = Made(n1="W? P P", n2="P P P")
+    made.decide()
+    assert (made.judged("n1a").category, made.judged("n1a").converged_at) == (C, AT)
+    made.tracks[rid("n1a")] = heard(1.0, 0.9, 0.8999, 0.89989, every=30.0, start=AT - 90)
+    made.decide(at=AT + 30)
+    assert (made.judged("n1a").category, made.judged("n1a").converged_at) == (C, AT)
 
 
 def test_who_cannot_save_itself_neither_hinders_rebalancing_nor_takes_part():
     made = Made(n1="C* C C*", n2="", jobs={"n1b": job("n1b", mode=Mode.NONE)})
     assert made.moves() == {"n1c": ("n2", "-R")}
-    assert (
-        Made(n1="C C", n2="", jobs={n: job(n, mode=Mode.NONE) for n in ("n1a", "n1b")}).moves()
-        == {}
-    )
+    stuck = {n: job(n, mode=Mode.NONE) for n in ("n1a", "n1b")}
+    assert Made(n1="C C", n2="", jobs=stuck).moves() == {}
 
 
 def test_rebalancing_needs_room():

@@ -92,6 +92,7 @@ class TestDocker(BackendContract):
         told.close()
         assert by_engine.cpu == pytest.approx(by_group.cpu, abs=0.2)
         assert by_engine.memory == pytest.approx(by_group.memory, rel=0.2)
+        assert by_engine.network_io is by_group.network_io is None, "these engines have no network"
 
 
 def memory(found):

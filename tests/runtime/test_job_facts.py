@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from headway.cli.facts import moment
+from headway.cli.facts import facts_lines, moment
 from headway.core.cycle.cluster_state import assemble, remember
 from headway.core.cycle.policy import Chain
 from headway.core.model.job import Estimate, Expected, Phase
@@ -86,6 +86,17 @@ def test_a_size_has_a_source():
     assert (x.size, x.size_from) == (pytest.approx(50), STEPS)
     assert (x.value, x.step, x.total_steps) == (0.5, 20, 100)
     assert x.eta_s == pytest.approx(50), "40 core-seconds at one core, from 10 s on"
+
+
+def test_growth_efficiency_is_told_by_resource():
+    seen = world(job("x", total_steps=100))
+    for i, value in enumerate((2.0, 1.0)):
+        report = Report(replica=ReplicaId("x/main-0"), since=10.0 * i, at=10.0 * (i + 1),
+                        value=value, usage=Usage(cpu=0.5, memory=2.0**30))  # fmt: skip
+        remember(seen, Observation(at=10.0 * (i + 1), reports=(report,)))
+    x = job_facts(*decided(seen))["x"]
+    lines = dict(facts_lines(x, None))
+    assert lines["growth"] == "0.222/s per core, 0.111/s per GiB"
 
 
 def test_an_unknown_size_has_no_eta_and_says_what_to_set():

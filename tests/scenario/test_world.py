@@ -223,9 +223,12 @@ def test_noise_depends_on_seed_job_and_step_alone():
     assert a.between(10.2, 10.4) is None
 
 
-@pytest.mark.parametrize(("shape", "at20"), [("inverse", 0.65), ("exponential", 0.9)])
-def test_a_curve_reaches_its_share_in_the_first_fifth(shape, at20):
-    curve = Curve(shape=shape, bend=bent(shape, at20))
+@pytest.mark.parametrize(
+    ("shape", "at20", "power"),
+    [("inverse", 0.65, 1.0), ("exponential", 0.9, 1.0), ("exponential", 0.65, 2.31)],
+)
+def test_a_curve_reaches_its_share_in_the_first_fifth(shape, at20, power):
+    curve = Curve(shape=shape, bend=bent(shape, at20, power), power=power)
     reached = curve.improvement(np.array([0.0, 0.2, 1.0]))
     assert reached == pytest.approx([0.0, at20, 1.0])
     assert 0.2 < settled_after(curve) < 1.0

@@ -145,8 +145,13 @@ class Monitor:
                 cpu=max(0.0, after.cpu - before.cpu) / elapsed,
                 memory=float(after.memory),
                 block_io=max(0, after.block_io - before.block_io) / elapsed,
+                network_io=_rate(before.network_io, after.network_io, elapsed),
                 throttled=(after.throttled - before.throttled) / periods if periods > 0 else 0.0,
             ),
             trouble=heard.trouble or notice,
             restarted=restarted,
         )
+
+
+def _rate(before: int | None, after: int | None, elapsed: Seconds) -> float | None:
+    return None if before is None or after is None else max(0, after - before) / elapsed

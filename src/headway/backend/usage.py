@@ -13,6 +13,8 @@ class UsageSample:
     """Bytes, without the page cache."""
     block_io: int = 0
     """Bytes read and written."""
+    network_io: int | None = None
+    """Bytes received and sent; None: not counted, as on one machine."""
     periods: int = 0
     throttled: int = 0
     """Periods in which its limit throttled it."""

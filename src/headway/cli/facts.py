@@ -40,6 +40,7 @@ def facts_lines(facts: JobFacts, began: float | None) -> list[tuple[str, str]]:
         lines.append(("size", size(facts)))
     if facts.demand is not None:
         lines.append(("demand", f"up to {facts.demand:.2f} cores"))
+    lines.append(("growth", growth(facts.growth)))
     for label, at in (("guarantee", facts.guarantee_s), ("ETA", facts.eta_s)):
         if at is not None:
             by = "" if label == "ETA" and at != facts.guarantee_s else "by "
@@ -82,6 +83,19 @@ def size(facts: JobFacts) -> str:
         return f"unknown; {facts.attained:.1f} core-seconds used"
     within = f", within {facts.size_error:.0%}" if facts.size_error else ""
     return f"about {facts.size:.1f} core-seconds ({facts.size_from}{within})"
+
+
+PER = {"cpu": "core", "memory": "GiB", "block_io": "MiB/s of disk I/O",
+       "network_io": "MiB/s of network I/O"}  # fmt: skip
+
+
+def growth(by_resource: dict[str, float]) -> str:
+    """Return the growth efficiency by resource.
+
+    >>> growth({"cpu": 0.0123, "memory": 0.2})
+    '0.0123/s per core, 0.2/s per GiB'
+    """
+    return ", ".join(f"{value:.3g}/s per {PER[name]}" for name, value in by_resource.items())
 
 
 def _metric(facts: JobFacts) -> str:

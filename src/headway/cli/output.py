@@ -21,6 +21,7 @@ from headway.runtime.result import Result, over_seeds
 if TYPE_CHECKING:
     from headway.calibrate import Measurement
     from headway.core.model.decision import Decision
+    from headway.papers.readings import Outcome
     from headway.papers.render.tables import Table as Content
     from headway.papers.runner import Reproduction
     from headway.report.explain import Explanation
@@ -325,8 +326,8 @@ def show_measured(found: "Sequence[Measurement]") -> None:
         console.print(remark, highlight=False)
 
 
-def show_reproductions(found: Sequence["Reproduction"]) -> None:
-    from headway.papers.render.tables import NOTES, arm_table, claim_table, verdict
+def show_reproductions(found: Sequence["Reproduction"], outcomes: Sequence["Outcome"] = ()) -> None:
+    from headway.papers.render.tables import NOTES, arm_table, claim_table, reading_table, verdict
 
     console = SafeConsole()
     for one in found:
@@ -337,6 +338,10 @@ def show_reproductions(found: Sequence["Reproduction"]) -> None:
             console.print()
         console.print(_paper_table(arm_table(one), console.width))
         console.print(f"\n{verdict(one)}\n", highlight=False)
+    if outcomes:
+        console.print("Open readings: published figures that agree", style="bold", highlight=False)
+        console.print(_paper_table(reading_table(outcomes), console.width))
+        console.print()
     for distributed in dict.fromkeys(one.experiment.distributed for one in found):
         console.print(NOTES[distributed], style="dim", highlight=False)
 

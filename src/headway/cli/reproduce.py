@@ -18,6 +18,9 @@ def reproduce(
     markdown: Annotated[
         Path | None, typer.Option(help="Write the tables, as in docs/papers/reproduced.md.")
     ] = None,
+    readings: Annotated[
+        bool, typer.Option("--readings", help="Also read otherwise what the papers leave open.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One object per experiment.")] = False,
 ) -> None:
     """Run the papers' experiments and compare the results with the published figures.
@@ -30,6 +33,7 @@ def reproduce(
     """
     from headway.cli.output import print_json, progress_bar, show_reproductions
     from headway.papers.experiments import select
+    from headway.papers.readings import read_otherwise
     from headway.papers.render.experiments_page import write_reproductions
     from headway.papers.render.figures import to_json
     from headway.papers.render.markdown import write_markdown
@@ -37,13 +41,14 @@ def reproduce(
 
     with progress_bar("reproducing", quiet=as_json) as progress:
         found = run(select(names or []), range(seeds), progress)
+    outcomes = read_otherwise(found) if readings else []
     if html:
-        write_reproductions(html, found)
+        write_reproductions(html, found, outcomes)
     if markdown:
-        write_markdown(markdown, found)
+        write_markdown(markdown, found, outcomes)
     if as_json:
         print_json([to_json(one) for one in found])
         return
-    show_reproductions(found)
+    show_reproductions(found, outcomes)
     for path in filter(None, (html, markdown)):
         echo(f"written: {path}")

@@ -12,24 +12,21 @@ import yaml
 from pydantic import Field, model_validator
 
 from headway.papers.experiments import Experiment, Load, Setting
-from headway.papers.measures import MEASURES, NO_CHANGE, SLOPE, Runs, slope
+from headway.papers.measures import MEASURES, NO_CHANGE, SLOPES, Runs, slope
 from headway.spec.base_model import Strict
 
 Verdict = Literal["agrees", "misses", "open"]
-"""`open`: the claim compares with an experiment that was not run."""
+"""`open`: the texts contradict each other, or the experiment to compare with was not run."""
 Published = float | tuple[float, float] | str
 
 
 class Rule(Strict):
     """The condition for agreement, described in published.yaml; exactly one field is set."""
 
-    sign: bool = False
     part: float | None = None
     points: float | None = None
-    range: tuple[float, float] | None = None
-    least: float | None = None
-    most: float | None = None
     among: bool = False
+    direction: Literal[-1, 1] | None = None
     lower_than: str = ""
 
     @model_validator(mode="after")
@@ -50,39 +47,39 @@ class Rule(Strict):
 
     def _holds(self, published: Published, ours: Sequence[float]) -> bool:
         mean = fmean(ours)
-        bounds = self.range or (self.least, self.most)
-        if bounds != (None, None):
-            low, high = bounds
-            return (low is None or mean >= low) and (high is None or mean <= high)
-        assert isinstance(published, float)  # noqa: S101 - the other rules compare with one number
-        if self.sign:
-            return mean > NO_CHANGE if published > 0 else mean < -NO_CHANGE
+        if self.direction is not None:
+            return mean * self.direction > NO_CHANGE
+        low, high = bounds(published)
         if self.part is not None:
-            return abs(mean - published) <= self.part * abs(published)
+            return abs(mean - low) <= self.part * abs(low)
         if self.points is not None:
-            return abs(mean - published) <= self.points
-        return min(ours) <= published <= max(ours)
+            near = low - self.points <= mean <= high + self.points
+            return near and abs(mean) > NO_CHANGE and (mean > 0) == (high > 0)
+        return min(ours) <= low <= max(ours)
 
     def describe(self, unit: str) -> str:
-        percent = unit == "%"
-        low, high = self.range or (0.0, 0.0)
         texts = {
-            "sign": "the same direction",
             "part": f"within {100 * (self.part or 0):g} %",
-            "points": f"within {self.points or 0:g} {'points' if percent else unit}",
-            "range": f"{low:g} to {high:g} {unit}",
-            "least": f"at least {self.least or 0:{'+g' if percent else 'g'}}{' %' * percent}",
-            "most": f"at most {self.most:g} %" if self.most else "lower",
+            "points": f"same direction, within {self.points or 0:g}{' points' * (unit == '%')}",
             "among": "among our seeds",
+            "direction": "lower" if self.direction == -1 else "higher",
             "lower_than": f"lower than in {self.lower_than}",
         }
         (rule,) = self.model_fields_set
         return texts[rule]
 
 
+def bounds(published: Published) -> tuple[float, float]:
+    """The published range; a number is a range of one."""
+    assert not isinstance(published, str)  # noqa: S101 - words have a rule without numbers
+    return published if isinstance(published, tuple) else (published, published)
+
+
 class Claim(Strict):
     what: str
     at: Setting | Literal["baseline"] | None = None
+    over: tuple[Setting, ...] = ()
+    """Several settings instead of one: the mean over them."""
     arm: str = ""
     against: str = ""
     load: float | Literal["best"] | None = None
@@ -92,23 +89,32 @@ class Claim(Strict):
     published: Published
     agrees: Rule
     given: bool = False
+    """The model table was derived from it."""
+    source: Literal["text", "repository", "none"] = "text"
+    """What publishes it. Only a figure of a paper's text is counted."""
+    open: str = ""
+    """Why it cannot be judged."""
     why: str = ""
     """A key of `reasons`."""
 
-    def arm_in(self, experiment: Experiment) -> str:
+    def arms_in(self, experiment: Experiment) -> list[str]:
+        """The arms whose mean it is about."""
         if self.arm or self.at == "baseline":
-            return self.arm or experiment.baseline
-        return experiment.paper_arm(self.at)
+            return [experiment.switched(self.arm or experiment.baseline)]
+        return [experiment.paper_arm(setting) for setting in self.over or (self.at,)]
 
 
 class Publication(Strict):
     about: str
     shown: Setting | None = None
     """The setting of the paper's figures; the first if omitted."""
+    figures: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Numbers of the thesis' figures by chart: of the baseline, and of the paper's policy."""
+    growth: dict[str, str] = Field(default_factory=dict)
+    """Jobs by the number of the figure with their growth efficiency."""
     claims: tuple[Claim, ...] = ()
     order: tuple[str, ...] = ()
-    order_why: dict[str, str] = Field(default_factory=dict)
-    """Why an arm is out of order, by its name."""
+    """Arms from slowest to fastest. No text publishes such an order."""
 
     def all_claims(self, experiment: Experiment) -> Iterator[Claim]:
         """The claims, and one for each step of the order at each load."""
@@ -123,9 +129,24 @@ class Publication(Strict):
                     measure="mean_change",
                     unit="%",
                     published="lower",
-                    agrees=Rule(most=0.0),
-                    why=self.order_why.get(after, ""),
+                    agrees=Rule(direction=-1),
+                    source="none",
                 )
+
+
+class Reading(Strict):
+    """What a text leaves open, and the setting of the paper mode that reads it otherwise."""
+
+    policy: str
+    switch: str
+    experiments: tuple[str, ...]
+
+
+class Figure(Strict):
+    number: str
+    about: str
+    here: str
+    """How it is reproduced, or why not."""
 
 
 @cache
@@ -144,6 +165,15 @@ def remarks() -> list[str]:
     return [text.format(**reasons()) for text in _file()["remarks"]]
 
 
+def readings() -> list[Reading]:
+    return [Reading.model_validate(one) for one in _file()["readings"]]
+
+
+def figures() -> list[Figure]:
+    """The figures of the thesis with results, and other results of the papers."""
+    return [Figure.model_validate(one) for one in _file()["figures"]]
+
+
 @cache
 def published() -> dict[str, Publication]:
     """The publications by experiment."""
@@ -154,7 +184,7 @@ def published() -> dict[str, Publication]:
 @dataclass(frozen=True, slots=True)
 class JudgedClaim:
     claim: Claim
-    arm: str
+    arms: list[str]
     against: str
     load: Load
     ours: list[float]
@@ -162,6 +192,11 @@ class JudgedClaim:
     without_deadlock: list[float]
     """Those of the seeds in which the baseline has no deadlock."""
     verdict: Verdict
+
+    @property
+    def counted(self) -> bool:
+        """Whether it is a published figure that the model table was not derived from."""
+        return self.claim.source == "text" and not self.claim.given and self.verdict != "open"
 
     @property
     def why(self) -> str:
@@ -177,24 +212,29 @@ def judge(claim: Claim, runs: Runs, others: Mapping[str, Runs]) -> JudgedClaim:
     without = [value for value, ok in zip(ours, calm, strict=True) if ok]
     compared = others.get(rule.lower_than)
     other = measure(claim, compared, load) if compared else None
-    verdict = rule.judge(claim.published, ours, other)
+    verdict = "open" if claim.open else rule.judge(claim.published, ours, other)
     if verdict == "agrees" and without:
         verdict = rule.judge(claim.published, without, other)
     against = claim.against or e.baseline
-    return JudgedClaim(claim, claim.arm_in(e), against, load, ours, without, verdict)
+    return JudgedClaim(claim, claim.arms_in(e), against, load, ours, without, verdict)
 
 
 def measure(claim: Claim, runs: Runs, load: Load) -> list[float]:
     """The claim's measure in these runs, by seed."""
-    if claim.measure == SLOPE:
-        return slope(runs, claim.at[0] if isinstance(claim.at, tuple) else None, claim.jobs)
+    if claim.measure in SLOPES:
+        assert isinstance(claim.at, tuple)  # noqa: S101 - checked by a test of published.yaml
+        return slope(runs, claim.at, claim.jobs, along=SLOPES[claim.measure])
     e, arms = runs.experiment, runs.results[load]
-    pairs = zip(arms[claim.arm_in(e)], arms[claim.against or e.baseline], strict=True)
-    return [MEASURES[claim.measure](a, b, claim.jobs) for a, b in pairs]
+    by_arm = []
+    for arm in claim.arms_in(e):
+        pairs = zip(arms[arm], arms[claim.against or e.baseline], strict=True)
+        by_arm.append([MEASURES[claim.measure](a, b, claim.jobs) for a, b in pairs])
+    return [fmean(seed) for seed in zip(*by_arm, strict=True)]
 
 
 def _load(claim: Claim, runs: Runs) -> Load:
+    """The claim's load; `best`: the one with the largest change in the published direction."""
     if claim.load != "best":
         return claim.load
-    sign = 1 if claim.agrees.least is not None else -1
+    sign = 1 if bounds(claim.published)[1] > 0 else -1
     return max(runs.results, key=lambda load: sign * fmean(measure(claim, runs, load)))

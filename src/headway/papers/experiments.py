@@ -47,6 +47,8 @@ class Experiment:
     """The policies of the paper, where each runs in several settings."""
     settings: tuple[Setting, ...] = ()
     """The paper's settings; empty if it states none."""
+    switch: str = ""
+    """A setting that all arms in paper mode have besides: another reading of the text."""
 
     @property
     def baseline(self) -> str:
@@ -66,11 +68,21 @@ class Experiment:
     def paper_arm(self, setting: Setting | None) -> str:
         """The paper's policy with this setting, or with the first."""
         first = self.settings[0] if self.settings else None
-        return paper_arm(self.policies[0], setting or first)
+        return self.switched(paper_arm(self.policies[0], setting or first))
+
+    def switched(self, arm: str) -> str:
+        """The arm, with the other reading if it is a paper mode."""
+        return f"{arm},{self.switch}" if self.switch and ":paper" in arm else arm
 
     def under(self, *arms: str) -> "Experiment":
         """The same experiment with these arms only."""
         return replace(self, arms=arms)
+
+    def reading(self, switch: str) -> "Experiment":
+        """The baseline and the paper mode, with this setting."""
+        other = replace(self, switch=switch)
+        paper = (other.switched(arm) for arm in self.arms if ":paper" in arm)
+        return other.under(self.baseline, *paper)
 
 
 def paper_arm(policy: str, setting: Setting | None) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, linear_regression
 
 from headway.core.model.units import Seconds
-from headway.papers.experiments import Experiment, Load
+from headway.papers.experiments import Experiment, Load, Setting
 from headway.runtime.result import JobResult, Result
 
 NO_CHANGE = 0.1
@@ -54,18 +54,18 @@ def overlap(jobs: Iterable[JobResult]) -> Seconds:
     return max(0.0, min(j.finished_s for j in listed) - began)
 
 
-def slope(runs: Runs, alpha: float | None, jobs: Sequence[str]) -> list[float]:
-    """By how many points a job's change rises for each second of interval at one α, by seed: the
-    slope of the least-squares line.
+def slope(runs: Runs, at: Setting, jobs: Sequence[str], *, along: int) -> list[float]:
+    """By how many points a job's change rises with α (`along` 0, per %) or with the interval (1,
+    per second), by seed: the slope of the least-squares line through the settings that share the
+    other part of `at`.
     """
     e, arms = runs.experiment, runs.results[None]
-    alpha = e.settings[0][0] if alpha is None else alpha
-    intervals = [s[1] for s in e.settings if s[0] == alpha]
+    settings = [s for s in e.settings if s[1 - along] == at[1 - along]]
+    x = [100 * s[0] if along == 0 else s[1] for s in settings]
     slopes = []
     for seed, base in enumerate(arms[e.baseline]):
-        ours = [arms[e.paper_arm((alpha, i))][seed] for i in intervals]
-        by = [_job_change(one, base, jobs) for one in ours]
-        slopes.append(linear_regression(intervals, by).slope)
+        ours = [arms[e.paper_arm(s)][seed] for s in settings]
+        slopes.append(linear_regression(x, [_job_change(one, base, jobs) for one in ours]).slope)
     return slopes
 
 
@@ -101,7 +101,8 @@ def _mean_difference(sign: int) -> Measure:
     return mean
 
 
-SLOPE = "slope"
+SLOPES = {"slope_by_alpha": 0, "slope_by_interval": 1}
+"""Measures over several arms, and the part of a setting that varies."""
 MEASURES: dict[str, Measure] = {
     "mean_s": _seconds("mean_completion_s"),
     "mean_change": _change("mean_completion_s"),
@@ -120,4 +121,4 @@ MEASURES: dict[str, Measure] = {
     "overlap_s": lambda a, b, jobs: overlap(_named(a, jobs)),
     "overlap_change": lambda a, b, jobs: change(overlap(_named(a, jobs)), overlap(_named(b, jobs))),
 }
-"""By the name that a claim has in published.yaml; `slope` needs several arms and stands apart."""
+"""By the name that a claim has in published.yaml."""

@@ -68,6 +68,7 @@ class ObservedRun:
     """The used fraction of each node, as a step function."""
     growth: Line
     """Growth efficiency summed over the jobs, at the end of each interval."""
+    growth_by_job: dict[JobId, Line]
 
     def mean_cpu(self, node: NodeId) -> float:
         """The used fraction of a node, until the last job of the run finishes."""
@@ -83,7 +84,7 @@ class ObservedRun:
 
 def observe(world: World, moves: MoveJournal) -> ObservedRun:
     """`world` is recorded, with `moves` as its journal."""
-    nodes = world.scenario.nodes
+    nodes, by_job = world.scenario.nodes, _growth(world)
     return ObservedRun(
         jobs=[j.id for j in world.scenario.jobs],
         nodes=[n.id for n in nodes],
@@ -91,7 +92,8 @@ def observe(world: World, moves: MoveJournal) -> ObservedRun:
         shares=timeline.shares(world),
         stays=[(stay, moves.mark(stay)) for stay in timeline.stays(world)],
         cpu=_by_node(world),
-        growth=_growth(world),
+        growth=_sum(by_job, world),
+        growth_by_job=by_job,
     )
 
 
@@ -108,15 +110,23 @@ def _by_node(world: World) -> dict[NodeId, Line]:
     return lines
 
 
-def _growth(world: World) -> Line:
-    ends = [j.finished_at or 0.0 for j in world.finished]
-    count = int(max(ends, default=0.0) / INTERVAL)
-    sums = [0.0] * count
+def _growth(world: World) -> dict[JobId, Line]:
     work, used = _spent(world)
+    found: dict[JobId, Line] = {}
     for state in world.finished:
-        for i, g in _efficiency(world, state, work[state.arrival.id], used[state.arrival.id]):
-            sums[i] += g
-    return [((i + 1) * INTERVAL, g) for i, g in enumerate(sums)]
+        job = state.arrival.id
+        growth = _efficiency(world, state, work[job], used[job])
+        found[job] = [((i + 1) * INTERVAL, g) for i, g in growth]
+    return found
+
+
+def _sum(by_job: dict[JobId, Line], world: World) -> Line:
+    end = max((j.finished_at or 0.0 for j in world.finished), default=0.0)
+    sums = dict.fromkeys(((i + 1) * INTERVAL for i in range(int(end / INTERVAL))), 0.0)
+    for line in by_job.values():
+        for at, g in line:
+            sums[at] += g
+    return list(sums.items())
 
 
 def _efficiency(

@@ -26,7 +26,7 @@ class Reproduction:
 
     @property
     def misses(self) -> list[JudgedClaim]:
-        return [j for j in self.judged if j.verdict == "misses"]
+        return [j for j in self.judged if j.counted and j.verdict == "misses"]
 
     @property
     def shown(self) -> str:

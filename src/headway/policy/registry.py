@@ -188,5 +188,9 @@ CHOICES = {
     "objective": ("completion", "quality"),
     "rule": ("share", "pressure"),
     "balance": ("ceil", "floor"),
+    "rebalance": ("converged", "migrated"),
+    "unconverged_on": ("node", "cluster"),
+    "floor_rule": ("divisor", "count"),
+    "near_ps": ("first", "only", "off"),
 }
 """Allowed words for settings."""

@@ -17,6 +17,7 @@ from headway.core.model.node import Node
 from headway.core.model.units import Cores, JobId, NodeId, Resources
 from headway.errors import ConfigError
 from headway.report.comparison import describe_change, lead, run_charts, summary_sections
+from headway.report.growth import growth_table, mean_efficiencies
 from headway.report.page import Section, page, table
 from headway.report.run_timeline import RunTimeline, read_timeline
 from headway.runtime.foreign_use import describe_foreign
@@ -71,6 +72,9 @@ def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:
         *summary_sections([[result]], [result]),
         Section(title=f"Under {result.policy}", body=run_charts(seen)),
     ]
+    if growth := mean_efficiencies(read(folder.journal)):
+        about = "Mean improvement a second, as a fraction of the range of its metric so far."
+        sections.append(Section(title="Growth efficiency", body=growth_table(growth), text=about))
     if bad:
         rows = [[job.name, job.outcome, f"{job.completion_s:.1f}", why] for job, why in bad]
         shown = table(["job", "outcome", "after (s)", "reason"], rows, numeric=(2,))

@@ -13,6 +13,7 @@ from headway.core.cycle.cluster_state import ClusterState
 from headway.core.cycle.policy import ChainMemory, PerNodeMemory, Policy
 from headway.core.cycle.project import project
 from headway.core.estimate.job_size import Known, SizeEstimate, from_kind, from_steps
+from headway.core.estimate.progress import efficiencies
 from headway.core.model.decision import Plan, SetShare
 from headway.core.model.job import Job, Replica
 from headway.core.model.report import MetricHistory
@@ -45,6 +46,8 @@ class JobFacts:
     size_from: str = ""
     demand: Cores | None = None
     """Cores that it can use, declared or measured."""
+    growth: dict[str, float] = field(default_factory=dict)
+    """Growth efficiency by resource, of its first replica; empty: unknown."""
     guarantee_s: Seconds | None = None
     """When it finishes at the latest."""
     eta_s: Seconds | None = None
@@ -162,10 +165,17 @@ def _facts(
         size_error=max(s.error for s in known) if known else None,
         size_from=known[0].source if known else "",
         demand=sum(t.demand for t in twins.values()) if twins else None,
+        growth=_growth(job, first),
         guarantee_s=due,
         eta_s=min(finish, due) if finish and due and ahead else finish,
         reason=next((reasons[r.id] for r in replicas if reasons.get(r.id)), job.reason),
     )
+
+
+def _growth(job: Job, first: Replica | None) -> dict[str, float]:
+    if first is None:
+        return {}
+    return efficiencies(first.history, first.usage, sign=job.spec.direction.sign)
 
 
 def _rate(state: ClusterState, r: Replica, used: Cores, *, guaranteed: bool) -> Cores:

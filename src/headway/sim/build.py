@@ -82,7 +82,7 @@ def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str, dice: 
         work=profile.work,
         demand=profile.demand,
         steps=profile.steps,
-        curve=_curve(profile.curve, profile.steps, beside),
+        curve=to_curve(profile.curve, profile.steps, beside),
         silent=workload.sizes.nothing,
         costs=_own(profile, workload.costs),
         announces=announces,
@@ -139,12 +139,13 @@ def _known(profile: Profile, sizes: Sizes, dice: Random) -> Expected | None:
     return Expected(work=Estimate(value=work, error=error), demand=profile.demand)
 
 
-def _curve(spec: CurveSpec, steps: float, beside: Path) -> Curve:
+def to_curve(spec: CurveSpec, steps: float, beside: Path) -> Curve:
     if spec.file:
         return _measured(beside / spec.file, spec.noise, steps)
     return Curve(
         shape=spec.shape,
-        bend=bent(spec.shape, spec.at20),
+        bend=bent(spec.shape, spec.at20, spec.power),
+        power=spec.power,
         start=spec.start,
         end=spec.end,
         noise=spec.noise,

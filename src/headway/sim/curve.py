@@ -7,7 +7,7 @@ same value at the same step under every policy.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import exp, expm1
+from math import expm1
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ class Curve:
     """`inverse`: 1/(ak+b)+c as Optimus fits it; `exponential` with a floor; or `measured`."""
     bend: float = 0.0
     """How early the improvement comes; computed from `at20` by `bent`."""
+    power: float = 1.0
+    """For `exponential`, exp(-(bend x)^power): above 1, a steep fall ends in a plateau."""
     start: float = 1.0
     end: float = 0.1
     noise: float = 0.0
@@ -39,7 +41,8 @@ class Curve:
             at, values = np.array(self.points).T
             return np.asarray((np.interp(x, at, values) - self.start) / (self.end - self.start))
         if self.shape == "exponential":
-            return np.asarray(np.expm1(-self.bend * x) / expm1(-self.bend))
+            whole = expm1(-(self.bend**self.power))
+            return np.asarray(np.expm1(-((self.bend * x) ** self.power)) / whole)
         return np.asarray(x * (1 + self.bend) / (1 + self.bend * x))
 
     def values(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -53,7 +56,7 @@ def settled_after(curve: Curve) -> float:
     return float(x[int(np.argmax(curve.improvement(x) >= SETTLED))])
 
 
-def bent(shape: str, at20: float) -> float:
+def bent(shape: str, at20: float, power: float = 1.0) -> float:
     """Return the bend with which the fraction `at20` of the improvement comes in the first fifth.
 
     >>> round(bent("inverse", 0.65), 3)
@@ -63,10 +66,10 @@ def bent(shape: str, at20: float) -> float:
         raise ConfigError(f"at20 must lie between 0.2 and 1, not {at20:g}")
     if shape == "inverse":
         return (at20 - 0.2) / (0.2 * (1 - at20))
-    low, high = 1e-6, 700.0
+    low, high = 1e-6, 700.0 ** (1 / power)
     for _ in range(80):
         middle = (low + high) / 2
-        reached = (1 - exp(-0.2 * middle)) / (1 - exp(-middle))
+        reached = expm1(-((0.2 * middle) ** power)) / expm1(-(middle**power))
         low, high = (middle, high) if reached < at20 else (low, middle)
     return low
 

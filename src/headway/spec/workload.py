@@ -34,6 +34,8 @@ Steps = Annotated[float, Field(ge=1, le=1e15)]
 class CurveSpec(Strict):
     shape: Literal["inverse", "exponential"] = "inverse"
     at20: Part = 0.8
+    power: Annotated[float, Field(gt=0, le=10)] = 1.0
+    """Exponent of the `exponential` shape."""
     start: Number = 1.0
     end: Number = 0.1
     noise: Annotated[float, Field(ge=0, le=1)] = 0.0

@@ -5,8 +5,9 @@ Reading a cgroup takes thirty microseconds, a request to the engine milliseconds
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from threading import Thread
 from typing import Any, TypeAlias
 
@@ -22,11 +23,12 @@ class ByGroup:
 
     over = False
 
-    def __init__(self, group: Group1 | Group2) -> None:
-        self._group = group
+    def __init__(self, group: Group1 | Group2, pid: int = 0) -> None:
+        self._group, self._pid = group, pid
 
     def read(self, before: UsageSample | None) -> UsageSample:
-        return self._group.read(before)
+        sample = self._group.read(before)
+        return replace(sample, network_io=before.network_io if before else network_io(self._pid))
 
     def close(self) -> None:
         self._group.files.close()
@@ -70,12 +72,33 @@ def group_of(pid: int, container: str) -> ByGroup | None:
         if {"cpu", "cpuacct"} <= bases.keys():
             wanted = ("cpu", "cpuacct", "memory", "blkio")
             where = {c: os.path.dirname(f) for c, f in bases.items() if c in wanted}
-            return ByGroup(Group1(where, os.path.basename(bases["cpu"])))
+            return ByGroup(Group1(where, os.path.basename(bases["cpu"])), pid)
         for h in found:
             if h.version == 2:
                 parent, name = os.path.split(h.folder)
-                return ByGroup(Group2(parent, name))
+                return ByGroup(Group2(parent, name), pid)
     return None
+
+
+def network_io(pid: int) -> int | None:
+    """Bytes received and sent in the network namespace of a process; None: the namespace is
+    Headway's own (`--network host`), or the process has exited.
+    """
+    with suppress(OSError):
+        own, its = (os.stat(f"/proc/{who}/ns/net").st_ino for who in ("self", pid))
+        if own != its:
+            with open(f"/proc/{pid}/net/dev", encoding="ascii") as file:
+                return interface_bytes(file)
+    return None
+
+
+def interface_bytes(lines: Iterable[str]) -> int | None:
+    """Bytes received and sent, from lines of `/proc/PID/net/dev`, without the loopback; None: there
+    is no other interface.
+    """
+    named = [line.split(":") for line in lines if ":" in line]
+    counts = [text.split() for name, text in named if name.strip() != "lo"]
+    return sum(int(c[0]) + int(c[8]) for c in counts) if counts else None
 
 
 def to_sample(said: Mapping[str, Any]) -> UsageSample:
@@ -83,11 +106,15 @@ def to_sample(said: Mapping[str, Any]) -> UsageSample:
     cpu, memory = said.get("cpu_stats") or {}, said.get("memory_stats") or {}
     throttling = cpu.get("throttling_data") or {}
     own = memory.get("stats") or {}
+    networks = said.get("networks")
     blocks = (said.get("blkio_stats") or {}).get("io_service_bytes_recursive") or ()
     return UsageSample(
         cpu=(cpu.get("cpu_usage") or {}).get("total_usage", 0) / 1e9,
         memory=own.get("total_rss", own.get("anon", memory.get("usage", 0))),
         block_io=sum(b["value"] for b in blocks if b["op"].lower() in ("read", "write")),
+        network_io=None
+        if networks is None
+        else sum(n["rx_bytes"] + n["tx_bytes"] for n in networks.values()),
         periods=throttling.get("periods", 0),
         throttled=throttling.get("throttled_periods", 0),
     )

@@ -7,7 +7,7 @@ the range so far, so that scale, offset and direction of a metric do not matter.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from headway.core.model.report import MetricHistory, Window
+from headway.core.model.report import MetricHistory, Usage, Window
 from headway.core.model.serialization import record
 from headway.core.model.units import Cores, Seconds
 
@@ -60,6 +60,26 @@ def progress(
     spread = value_range(history)
     growth = max(0.0, sign * (both[1] - both[0])) / spread if spread > 0 else 0.0
     return Growth(growth=growth, rate=growth / interval, used=used)
+
+
+def efficiencies(history: MetricHistory, usage: Usage | None, *, sign: float) -> dict[str, float]:
+    """Growth efficiency by resource (equation 4.2), between the last two reports: improvement a
+    second, as a fraction of the range so far, per core, GiB of memory, and MiB/s of I/O. Resources
+    that are not used or not counted are left out.
+    """
+    values = [w.value for w in history.windows[-2:] if w.value is not None]
+    spread = value_range(history)
+    if usage is None or len(values) < 2 or spread <= 0:
+        return {}
+    last = history.windows[-1]
+    rate = max(0.0, sign * (values[1] - values[0])) / spread / (last.at - last.since)
+    used = {
+        "cpu": usage.cpu,
+        "memory": usage.memory / 2**30,
+        "block_io": usage.block_io / 2**20,
+        "network_io": (usage.network_io or 0.0) / 2**20,
+    }
+    return {name: rate / amount for name, amount in used.items() if amount > 0}
 
 
 def value_range(history: MetricHistory) -> float:

@@ -24,6 +24,8 @@ class Usage:
     memory: Bytes = 0.0
     block_io: float = 0.0
     """Bytes a second, read and written."""
+    network_io: float | None = None
+    """Bytes a second, received and sent; None: the platform does not count them."""
     throttled: Share = 0.0
     """Fraction of the scheduling periods in which its limit throttled it."""
 

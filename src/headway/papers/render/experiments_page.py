@@ -4,9 +4,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
+
 from headway import __version__
+from headway.core.model.units import JobId
+from headway.papers.claims import figures
 from headway.papers.experiments import OURS
 from headway.papers.observed import ObservedRun
+from headway.papers.readings import Outcome
 from headway.papers.render import tables
 from headway.papers.render.figures import arm_figures
 from headway.papers.render.tables import Table, short
@@ -17,18 +22,28 @@ from headway.report.charts.plots import Series, lines
 from headway.report.comparison import cpu_chart, spans
 from headway.report.page import Section, table, write_page
 from headway.runtime.result import Result
+from headway.sim.build import to_curve
+from headway.spec.catalogue import pool
 
 MOST_SERIES = 4
 """A chart with more bars for each job is unreadable."""
 BY_LOAD = ("waiting_s", "running_s", "elapsed_s", "makespan_s", "allocated", "useful")
 
 
-def write_reproductions(to: Path, found: Sequence[Reproduction]) -> None:
+def write_reproductions(
+    to: Path, found: Sequence[Reproduction], outcomes: Sequence[Outcome] = ()
+) -> None:
     kinds = dict.fromkeys(one.experiment.distributed for one in found)
     title = (
         "The papers' experiments, reproduced" if False in kinds else "Distributed jobs, reproduced"
     )
     sections = [_section(one) for one in found]
+    if False in kinds:
+        sections.append(_training())
+        listed = _plain(tables.figure_table(figures()))
+        sections.append(Section(title="Figures of the papers", body=listed))
+    if outcomes:
+        sections.append(Section(title="Open readings", body=_plain(tables.reading_table(outcomes))))
     for distributed in kinds:
         name = "Columns, distributed jobs" if distributed else "Columns"
         sections.append(Section(title=name, body="", text=tables.NOTES[distributed]))
@@ -64,6 +79,10 @@ def _table(content: Table, highlight: Sequence[tuple[int, int]] = ()) -> str:
     return table(content.header, rows, numeric=content.numeric, highlight=highlight)
 
 
+def _plain(content: Table) -> str:
+    return table(content.header, content.rows, numeric=content.numeric)
+
+
 def charts(one: Reproduction) -> Iterator[str]:
     e = one.experiment
     if e.distributed:
@@ -79,26 +98,48 @@ def charts(one: Reproduction) -> Iterator[str]:
 
 
 def _on_one_node(one: Reproduction) -> Iterator[str]:
-    if one.experiment.workloads[None].arrivals is None:
-        for arm in (one.experiment.baseline, one.shown):
-            yield _cpu(one.observed[arm], f"Figures 6.5 and 6.6: CPU by job under {short(arm)}")
-        yield _cpu(one.observed[OURS], f"For comparison: CPU by job under {OURS}")
-    else:
-        yield _completion(one, "Completion of each job")
-    yield _growth(one, "Figures 6.11 and 6.12: growth efficiency, sum over the jobs")
+    if one.experiment.workloads[None].arrivals is not None:
+        yield _completion(one)
+    for arm, figure in _both(one, "cpu"):
+        yield _cpu(one.observed[arm], f"{figure}CPU by job under {short(arm)}")
+    yield _cpu(one.observed[OURS], f"For comparison: CPU by job under {OURS}")
+    for number, job in one.publication.growth.items():
+        yield _growth(one, f"Figure {number}: growth efficiency of {job}", job)
+    yield _growth(one, "Growth efficiency, sum over the jobs")
 
 
 def _on_several_nodes(one: Reproduction) -> Iterator[str]:
-    yield _completion(one, "Figures 6.16 to 6.20: completion of each job")
-    both = (one.experiment.baseline, one.shown)
-    for arm in both:
-        run, title = one.observed[arm], f"Figures 6.21 and 6.22: jobs on nodes under {short(arm)}"
+    yield _completion(one)
+    for arm, figure in _both(one, "jobs"):
+        run, title = one.observed[arm], f"{figure}jobs on nodes under {short(arm)}"
         yield gantt(spans(run.jobs, run.stays), x="time (s)", rows=run.nodes, title=title)
-    for arm in both:
-        cpu, title = one.observed[arm].cpu, f"Figures 6.23 and 6.24: CPU by node under {short(arm)}"
+    for arm, figure in _both(one, "nodes"):
+        cpu, title = one.observed[arm].cpu, f"{figure}CPU by node under {short(arm)}"
         series = [Series(name=node, points=line) for node, line in cpu.items()]
         yield lines(series, x="time (s)", y="fraction used", title=title, step=True, height=240)
     yield _growth(one, "Growth efficiency, sum over the jobs")
+
+
+def _both(one: Reproduction, chart: str) -> Iterator[tuple[str, str]]:
+    """The baseline and the paper's policy, each with the number of its figure."""
+    numbers = one.publication.figures.get(chart, ("", ""))
+    for arm, number in zip((one.experiment.baseline, one.shown), numbers, strict=True):
+        yield arm, f"Figure {number}: " if number else ""
+
+
+def _training() -> Section:
+    """The loss of the models in figure 3.1."""
+    x = np.linspace(0.0, 1.0, 101)
+    series = []
+    for model in ("vae", "birnn", "gru"):
+        profile = pool("specon")[model]
+        values = to_curve(profile.curve, profile.steps, Path()).values(x)
+        series.append(
+            Series(name=model, points=list(zip(x.tolist(), values.tolist(), strict=True)))
+        )
+    title = "Figure 3.1: training progress of three models"
+    chart = lines(series, x="fraction of the time", y="loss", title=title, height=240)
+    return Section(title="Loss curves", body=chart, text="The curves are fitted to this figure.")
 
 
 # -- over all seeds ----------------------------------------------------------------------------
@@ -146,7 +187,9 @@ def _means(results: Sequence[Result]) -> list[float]:
 # -- the first seed ----------------------------------------------------------------------------
 
 
-def _completion(one: Reproduction, title: str) -> str:
+def _completion(one: Reproduction) -> str:
+    (number,) = one.publication.figures.get("completion", ("",))
+    title = f"Figure {number}: completion of each job" if number else "Completion of each job"
     e, results = one.experiment, one.runs.results[None]
     paper = [arm for arm in e.arms if ":paper" in arm]
     arms = [e.baseline, *(paper if len(paper) <= MOST_SERIES else [one.shown]), OURS]
@@ -164,7 +207,12 @@ def _cpu(run: ObservedRun, title: str) -> str:
     return cpu_chart(run.jobs, run.shares, run.cores, title=title, height=240)
 
 
-def _growth(one: Reproduction, title: str) -> str:
+def _growth(one: Reproduction, title: str, job: str = "") -> str:
+    """Growth efficiency of a job, or of all."""
     arms = (one.experiment.baseline, one.shown)
-    series = [Series(name=short(arm), points=one.observed[arm].growth) for arm in arms]
+    runs = {short(arm): one.observed[arm] for arm in arms}
+    series = [
+        Series(name=arm, points=run.growth_by_job[JobId(job)] if job else run.growth)
+        for arm, run in runs.items()
+    ]
     return lines(series, x="time (s)", y="growth efficiency (1/s)", title=title, height=240)

@@ -49,10 +49,12 @@ def _claim(j: JudgedClaim, *, distributed: bool) -> dict[str, Any]:
         }
     return {
         "what": claim.what,
-        "arm": j.arm,
+        "arm": " / ".join(j.arms),
         **figures,
         "agrees_if": claim.agrees.describe(claim.unit),
         "verdict": j.verdict,
+        "counted": j.counted,
+        "open": claim.open,
         "why": j.why,
     }
 

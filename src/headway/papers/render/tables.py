@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from headway.papers.claims import JudgedClaim
+from headway.papers.claims import Figure, JudgedClaim
 from headway.papers.experiments import OURS, Load
+from headway.papers.readings import Outcome
 from headway.papers.render.figures import arm_figures
 from headway.papers.runner import Reproduction
 from headway.runtime.result import over_seeds
@@ -85,12 +86,16 @@ def claim_table(one: Reproduction) -> Table:
 
 
 def _arm(j: JudgedClaim) -> str:
-    return j.arm if j.load is not None else short(j.arm).removeprefix("paper ")
+    if len(j.arms) > 1:
+        return f"mean of {len(j.arms)} settings"
+    return j.arms[0] if j.load is not None else short(j.arms[0]).removeprefix("paper ")
 
 
 def _verdict(j: JudgedClaim) -> str:
     if j.verdict == "open":
-        return "open: not run"
+        return "open" if j.claim.open else "open: not run"
+    if j.claim.source != "text":
+        return f"not counted: {'holds' if j.verdict == 'agrees' else 'fails'}"
     return "given" if j.verdict == "agrees" and j.claim.given else j.verdict
 
 
@@ -131,33 +136,40 @@ _CLAIM_COLUMNS = [
 
 def count_agreement(found: Sequence[Reproduction]) -> str:
     """One sentence on how many claims agree."""
-    verdicts = [_verdict(j) for one in found for j in one.judged]
-    if not verdicts:
+    claims = [j for one in found for j in one.judged]
+    if not claims:
         return "Nothing is published to compare with."
-    agreed, given = verdicts.count("agrees"), verdicts.count("given")
-    judged = agreed + verdicts.count("misses")
-    text = f"{agreed} of {judged} published claims agree."
-    if given:
-        text += f" Not counted: {given} from which the model table was derived."
-    if left := len(verdicts) - judged - given:
-        text += f" Not judged: {left}."
+    counted = [j.verdict for j in claims if j.counted]
+    text = f"{counted.count('agrees')} of {len(counted)} published figures agree."
+    given = sum(j.claim.given for j in claims)
+    ours = [j.verdict for j in claims if j.claim.source != "text"]
+    left = [
+        f"{given} from which the model table was derived" * (given > 0),
+        f"{len(ours)} that no text publishes, of which {ours.count('agrees')} hold" * bool(ours),
+        f"{sum(j.verdict == 'open' for j in claims)} open",
+    ]
+    if left := [part for part in left if part and part != "0 open"]:
+        text += f" Not counted: {'; '.join(left)}."
     return text
 
 
 def verdict(one: Reproduction) -> str:
     """How many claims agree, and which miss."""
+    opened = "".join(f" Open: {j.claim.what}: {j.claim.open}." for j in one.judged if j.claim.open)
     if not one.misses:
-        return count_agreement([one])
+        return count_agreement([one]) + opened
     reasons: dict[str, dict[str, list[str]]] = {}
     for j in one.misses:
-        where = _arm(j) if j.load is None else f"{j.arm} against {j.against} at load {j.load:g}"
+        arm = _arm(j)
+        where = arm if j.load is None else f"{arm} against {j.against} at load {j.load:g}"
         reasons.setdefault(j.why, {}).setdefault(j.claim.what, []).append(where)
     parts = [
         "; ".join(f"{what} ({' / '.join(arms)})" for what, arms in those.items())
         + (f": {why}" if why else "")
         for why, those in reasons.items()
     ]
-    return f"{count_agreement([one])} Missed: {'. '.join(p[0].upper() + p[1:] for p in parts)}."
+    missed = ". ".join(p[0].upper() + p[1:] for p in parts)
+    return f"{count_agreement([one])} Missed: {missed}.{opened}"
 
 
 # -- arms ------------------------------------------------------------------------------------------
@@ -245,6 +257,27 @@ _DISTRIBUTED_COLUMNS = [
     Column("to quality", _Arm.to_quality, optional=True),
     Column("deadlocks", lambda a: f"{a.figures['deadlocks']}", optional=True),
 ]
+
+
+def reading_table(outcomes: Sequence[Outcome]) -> Table:
+    """Published figures that agree, as the paper mode reads the text and otherwise."""
+    columns = [
+        Column("policy", lambda o: f"{o.reading.policy}:paper", numeric=False),
+        Column("read otherwise", lambda o: f"`{o.reading.switch}`", numeric=False),
+        Column("figures", lambda o: f"{sum(o.counted.values())}"),
+        Column("agree", lambda o: f"{sum(o.agree.values())}"),
+        Column("agree, read otherwise", lambda o: f"{sum(o.otherwise.values())}"),
+        Column("by experiment", lambda o: ", ".join(
+            f"{name} {n} → {o.otherwise[name]}" for name, n in o.agree.items()
+        ), numeric=False, optional=True),
+    ]  # fmt: skip
+    return Table(columns, [[c.cell(o) for c in columns] for o in outcomes])
+
+
+def figure_table(found: Sequence[Figure]) -> Table:
+    """The papers' figures, and how each is reproduced."""
+    columns = [Column(title, numeric=False) for title in ("figure", "shows", "here")]
+    return Table(columns, [[f.number, f.about, f.here] for f in found])
 
 
 def observed_table(one: Reproduction) -> Table:

@@ -129,7 +129,10 @@ def _fits(node: Node, task: Task) -> bool:
 class Growth:
     """Adds workers to running jobs, one each in turn, while they fit (DRAGON, phase 3)."""
 
-    def __init__(self, queue: QueuePass, *, near: bool, weigh: bool, restart: Seconds) -> None:
+    def __init__(
+        self, queue: QueuePass, *, near: str = "first", weigh: bool, restart: Seconds
+    ) -> None:
+        """`near`: add workers beside the parameter server `first`, `only` there, or `off`."""
         self.queue, self.free = queue, queue.free
         self.near, self.weigh, self.restart = near, weigh, restart
         self.added: dict[JobId, list[tuple[ReplicaId, NodeId]]] = {}
@@ -181,12 +184,16 @@ class Growth:
 
     def _node(self, job: Job, task: Task) -> Node | None:
         """Prefer the node of the parameter server, of another worker, its rack, then any node."""
-        near = home(self.queue, job) if self.near else []
-        own = [r.node for r in self.queue.snapshot.placed(job.id) if r.node] if self.near else []
+        near = [] if self.near == "off" else home(self.queue, job)
+        own = []
+        if self.near == "first":
+            own = [r.node for r in self.queue.snapshot.placed(job.id) if r.node]
         for name in dict.fromkeys((*near, *own)):
             node = self.free.node(name)
             if node and _fits(node, task):
                 return node
+        if self.near == "only":
+            return None
         if task.nodes is not None:
             nodes = [n for n in self.free.named(task.nodes) if _fits(n, task)]
         else:

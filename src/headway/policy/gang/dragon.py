@@ -60,8 +60,9 @@ class Gang:
     """Reserve capacity for the head of the queue, also what was freed for it (defect 3)."""
     carry_on: bool = True
     """Start other jobs if nothing can be done for the head of the queue (defect 4)."""
-    near_ps: bool = True
-    """Add workers beside the parameter server first (defect 5)."""
+    near_ps: str = "first"
+    """Add workers beside the parameter server: `first`, `only` (the paper's code), or `off`: on any
+    node (the rewrite, defect 5)."""
     by_total: bool = True
     """Start a gang that needs several nodes where most of the gang fits, not most of one task
     (defect 6)."""
@@ -191,6 +192,6 @@ class Dragon(Gang):
 
 PAPER = {
     "starve_after": 120.0, "count_ps": False, "reserve": False, "carry_on": False,
-    "near_ps": False, "by_total": False, "most_first": False, "tick": False, "weigh": False,
+    "near_ps": "only", "by_total": False, "most_first": False, "tick": False, "weigh": False,
 }  # fmt: skip
 """DRAGON as in its authors' code."""

@@ -146,7 +146,7 @@ class Kips:
 
     def _scale_out(self, queue: QueuePass, memory: KipsMemory) -> None:
         """Add workers to jobs with high usage, the largest speed-up per core first."""
-        growth = Growth(queue, near=True, weigh=True, restart=self.restart)
+        growth = Growth(queue, weigh=True, restart=self.restart)
         gains = []
         for job in queue.active():
             task = scalable(queue, job)

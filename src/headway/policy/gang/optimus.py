@@ -140,7 +140,7 @@ class Optimus:
                 queue.decisions.append(Scale(job=job.id, task=task.name, remove=names, reason=why))
 
     def _add(self, queue: QueuePass, memory: OptimusMemory) -> None:
-        growth = Growth(queue, near=True, weigh=self.weigh, restart=self.restart)
+        growth = Growth(queue, weigh=self.weigh, restart=self.restart)
         growth.free = queue.unreserved
         for job, task, more in self._wanting(queue, memory):
             growth.add(job, task, most=more)

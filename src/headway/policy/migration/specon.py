@@ -42,7 +42,8 @@ class Judged:
     """Whether its request was answered, by a migration or by `stay`."""
     rebalanced: bool = False
     answered_at: Seconds = 0.0
-    """t_c."""
+    converged_at: Seconds = 0.0
+    """When it was last marked as converged."""
     trend: Trend
     """Trend of the logarithm of G over age, for `adaptive`."""
 
@@ -79,7 +80,10 @@ class SpeCon:
     adaptive: bool = False
     """α for each replica from the trend of its growth, instead of the same threshold for all."""
     unconverged: float = 1.0
-    """Migrate only from nodes with more than this many replicas that have not converged."""
+    """Request a migration only if more than this many replicas have not converged."""
+    unconverged_on: str = "node"
+    """Where these are counted: on its `node`, or in the `cluster` (Algorithm 3, line 15, has no
+    subscript)."""
     hysteresis: bool = True
     """Migrate only to a node with less competition than here without the replica itself."""
     serial: bool = False
@@ -88,9 +92,9 @@ class SpeCon:
     """How the mean number of replicas is rounded: `floor` (paper) or `ceil`."""
     donor_check: bool = True
     """Rebalance only if at least as many replicas stay as there will be on the other node."""
-    unasked: bool = True
-    """Rebalancing does not wait for converged replicas that cannot request a migration; otherwise
-    (paper) it does, forever if all have converged."""
+    rebalance: str = "converged"
+    """Rebalancing starts when all replicas are, and takes the last to be: `converged` (thesis
+    6.2.3 and the text of 5.2.3) or `migrated`, their requests answered (Algorithm 5, line 1)."""
     pinned: bool = False
     """Place new jobs as if nothing had been migrated (the authors' runs)."""
 
@@ -153,7 +157,7 @@ class SpeCon:
 
 PAPER = {
     "signal": "maximum", "per_cpu": False, "standstill": False, "hysteresis": False,
-    "serial": True, "balance": "floor", "donor_check": False, "unasked": False, "pinned": True,
+    "serial": True, "balance": "floor", "donor_check": False, "pinned": True,
 }  # fmt: skip
 
 
@@ -185,9 +189,11 @@ class _Cluster:
         m.judged = {n: j for n, j in m.judged.items() if n.job in jobs}
         # Requests follow after all replicas are judged, so that their order does not matter.
         leaving = [r for r in self.running if self._judge(r) and _can_move(r, s)]
+        everywhere = self.policy.unconverged_on == "cluster"
         for r in leaving:
-            here = [self._category(other) for other in self._here(r.node)]
-            learning = len(here) - here.count(Category.CONVERGED)
+            nodes = [n.id for n in self._nodes()] if everywhere else [r.node]
+            seen = [self._category(other) for node in nodes for other in self._here(node)]
+            learning = len(seen) - seen.count(Category.CONVERGED)
             if learning > self.policy.unconverged and r.id not in m.requests:
                 m.requests.append(r.id)
 
@@ -196,7 +202,11 @@ class _Cluster:
         growth = None if j.migrated else self.policy.growth(r, self.snapshot)
         if growth is None:
             return False
-        return self.policy.judge(j, growth, self.now - r.history.windows[0].since)
+        before = j.category
+        asks = self.policy.judge(j, growth, self.now - r.history.windows[0].since)
+        if before is not j.category is Category.CONVERGED:
+            j.converged_at = self.now
+        return asks
 
     # -- the manager: Algorithm 4 ----------------------------------------------------------------
 
@@ -239,7 +249,7 @@ class _Cluster:
     # -- the manager: Algorithm 5 ----------------------------------------------------------------
 
     def rebalance(self) -> None:
-        """After all requests are answered, migrate the latest to nodes with few replicas."""
+        """After all have converged, migrate the latest to nodes with few replicas."""
         nodes = self._nodes()
         if not all(self._settled(r) for n in nodes for r in self._here(n.id)):
             return
@@ -250,7 +260,7 @@ class _Cluster:
             found = [r for r in others if self._may_give(r, node)]
             if found:
                 # The smallest d: the latest to converge has the most work left.
-                last = max(found, key=lambda r: self.memory.judged[r.id].answered_at)
+                last = max(found, key=self._marked_at)
                 self.memory.judged[last.id].rebalanced = True
                 self._move(last, node.id, "last to converge; that node has few jobs (-R)")
 
@@ -272,7 +282,12 @@ class _Cluster:
         j = self.memory.judged.get(r.id)
         if j is None or j.migrated:
             return j is not None
-        return self.policy.unasked and j.category is Category.CONVERGED
+        return self.policy.rebalance == "converged" and j.category is Category.CONVERGED
+
+    def _marked_at(self, r: Replica) -> Seconds:
+        """t_c."""
+        j = self.memory.judged[r.id]
+        return j.converged_at if self.policy.rebalance == "converged" else j.answered_at
 
     def _may_give(self, seen: Replica, to: Node) -> bool:
         s, r = self.snapshot, self.snapshot.replicas[seen.id]

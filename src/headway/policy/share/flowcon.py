@@ -30,12 +30,15 @@ class FlowConSettings:
     floor_divisor: float = 2.0
     """β: a converged replica keeps 1/(β n) of the node. The thesis does not state it; its example,
     a limit of 0.25 for one of two replicas, means β = 2."""
+    floor_rule: str = "divisor"
+    """`divisor`: β is constant; `count`: β = 1 + 1/n, which leaves 1/(n + 1) (authors' code)."""
     backoff: bool = True
     """Double the interval while all replicas have converged."""
     signal: str = "range"
     """`maximum`: |change| over the largest loss (paper); `range`: improvement over the range."""
     cold_start: str = "unknown"
-    """Growth of a replica without reports of two intervals: `zero` (paper) or `unknown`."""
+    """Growth of a replica whose reports do not cover two intervals: `zero` (the authors' code) or
+    `unknown`. Without any report it is unknown in both."""
     soft: bool = True
     """Shares are weights, so that others can use what one replica leaves idle; otherwise limits
     (paper)."""
@@ -82,7 +85,8 @@ class FlowCon(FlowConSettings):
             seen = progress(r.history, s.at, interval, sign=sign)
         found = seen.efficiency(cores) if seen else None
         if found is None:
-            return 0.0 if self.cold_start == "zero" else None
+            # Algorithm 2, line 7: a new container is in NL; it is not judged before it reports.
+            return 0.0 if self.cold_start == "zero" and r.history.windows else None
         return found * interval if self.dimensionless else found
 
     def _category(self, r: ReplicaId, growth: float | None, memory: FlowConMemory) -> Category:
@@ -114,7 +118,7 @@ class FlowCon(FlowConSettings):
 
     def floor(self, count: int) -> Share:
         """Return the fraction of the node that a converged replica keeps, among `count`."""
-        return 1 / (self.floor_divisor * count)
+        return 1 / (count + 1) if self.floor_rule == "count" else 1 / (self.floor_divisor * count)
 
     def _wanted(
         self, r: Replica, share: Share | None, s: Snapshot, count: int
