@@ -11,7 +11,7 @@ from headway.core.model.job import JobSpec, Mode, Phase
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
-from headway.policy.placement.spread import Spread
+from headway.policy.placement.even import Even
 from headway.policy.registry import build
 from headway.runtime.journal import Journal
 from headway.runtime.loop import Loop
@@ -109,7 +109,7 @@ def after(decision, at=30.0, *, jobs=None, costs=None, **more):
     scenario = Scenario(
         nodes=(node("a"), node("b")), jobs=jobs or (job(),), costs=costs or Costs(), **more
     )
-    return simulate(scenario, Chain(Spread(), Once(at, decision)), record=True)
+    return simulate(scenario, Chain(Even(), Once(at, decision)), record=True)
 
 
 def test_a_move_costs_a_save_and_a_restore():
@@ -195,7 +195,7 @@ def test_reports_are_one_mean_per_replica_and_interval():
     curve = Curve(bend=bent("inverse", 0.65), noise=0.0)
     world = World(Scenario(nodes=(node(),), jobs=(job(curve=curve, steps=100),)), reports=True)
     heard = []
-    policy = Chain(Spread(), build("flowcon").members[1])
+    policy = Chain(Even(), build("flowcon").members[1])
     loop = Loop(world, policy, Journal())
     real = world.observe
     world.observe = lambda look=(): heard.append(real(look)) or heard[-1]

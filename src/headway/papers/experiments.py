@@ -29,6 +29,9 @@ TRANSFER_S, PENALTY = 0.01, 4.0
 """The bandwidth model that the catalogue leaves open: exchange with the parameter server takes
 10 ms for each worker, and four times that from another node. A step with four workers takes 0.29 s
 on one node and 0.41 s across nodes, which is the catalogue's factor of 0.7."""
+SPECON_NODE: dict[str, Any] = {"cpu": 16, "memory": "64Gi"}
+"""Workers of the SpeCon experiments (thesis 6.2.1), whose size kube-scheduler scores. The catalogue
+counts CPU in parts of a node."""
 CROWDED = 4.0
 """CPU that a worker without GPUs can use, as a multiple of its request."""
 Setting = tuple[float, float]
@@ -113,6 +116,8 @@ def _single(name: str, given: dict[str, Any]) -> Experiment:
     for policy in policies:
         arms += [*(paper_arm(policy, s) for s in settings or (None,)), policy]
     fields = {"name": name, "pool": given["pool"], "nodes": given["nodes"], "jobs": _jobs(given)}
+    if given["pool"] == "specon":
+        fields |= _on_specon_nodes(given["nodes"])
     return Experiment(
         id=name,
         workloads={None: make_workload(**fields, costs=catalogue()["costs"], **arrivals)},
@@ -120,6 +125,16 @@ def _single(name: str, given: dict[str, Any]) -> Experiment:
         policies=policies,
         settings=settings,
     )
+
+
+def _on_specon_nodes(given: int | list[dict[str, Any]]) -> dict[str, Any]:
+    """The nodes in their published size, and the models with demands in cores."""
+    cores = SPECON_NODE["cpu"]
+    listed = [{"count": given}] if isinstance(given, int) else given
+    nodes = [{**SPECON_NODE, **n, "speed": n.get("speed", 1.0) / cores} for n in listed]
+    pool = catalogue()["pools"]["specon"]
+    models = {name: {**m, "demand": m["demand"] * cores} for name, m in pool.items()}
+    return {"nodes": nodes, "models": models}
 
 
 def _settings(given: dict[str, Any]) -> Iterator[Setting]:

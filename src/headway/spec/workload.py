@@ -87,6 +87,8 @@ class NodeSpec(Strict):
     gpu: Annotated[float, Field(ge=0)] = 0.0
     speed: Positive = 1.0
     rack: str = ""
+    images: dict[str, Memory] = {}
+    """For the simulator: container images that it has, and their sizes."""
     engine: str = ""
     """URL of the Docker engine of this node: unix:///… or tcp://…"""
     foreign: ForeignDistribution | tuple[ForeignStep, ...] = ()
@@ -306,6 +308,7 @@ class Workload(Strict):
                 capacity=Resources(cpu=spec.cpu, memory=spec.memory, gpu=spec.gpu),
                 speed=spec.speed,
                 rack=spec.rack,
+                images=tuple(spec.images.items()),
             )
             for name, spec in self.node_specs()
         )
