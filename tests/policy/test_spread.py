@@ -1,4 +1,7 @@
-"""`spread`: the scores of kube-scheduler, and ties at random."""
+"""`spread`: the scores of kube-scheduler, and ties at random.
+
+`tests/real/test_kubernetes_scheduler.py` compares it with the real program.
+"""
 
 from collections import Counter
 from dataclasses import replace

@@ -45,6 +45,11 @@ class KubeSearch(Search):
         """Number of nodes that have an image."""
 
     def choose(self, task: Task, job: Job, replica: ReplicaId) -> Node | None:
+        tied = self.highest(task)
+        return tied[draw(job, replica, len(tied))] if tied else None
+
+    def highest(self, task: Task) -> list[Node]:
+        """Return the nodes with the highest score, in the order of the file."""
         highest, tied = -1, list[int]()
         for alike in self._groups(task):
             node = self._at(alike[0])
@@ -54,9 +59,7 @@ class KubeSearch(Search):
                     highest, tied = score, list(alike)
                 elif score == highest:
                     tied += alike
-        if not tied:
-            return None
-        return self._at(sorted(tied)[draw(job, replica, len(tied))])
+        return [self._at(place) for place in sorted(tied)]
 
     def _groups(self, task: Task) -> Iterator[list[int]]:
         """Yield the places of nodes in the order of the file, those of one kind together."""
