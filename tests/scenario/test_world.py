@@ -7,7 +7,7 @@ import pytest
 
 from headway.core.cycle.policy import Chain
 from headway.core.model.decision import Move, Plan, Suspend
-from headway.core.model.job import JobSpec, Mode, Phase
+from headway.core.model.job import JobSpec, Mode, Phase, Task
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
@@ -85,6 +85,31 @@ def test_contention_costs_what_the_workload_says():
     both = (job("x", work=50), job("y", work=50))
     world = simulate(Scenario(nodes=(node(),), jobs=both, contention=0.1), build("fair"))
     assert ended(world)["x"] == pytest.approx(110.0)
+
+
+def test_sharing_costs_the_same_for_any_number_beyond_one():
+    def ends(count):
+        jobs = tuple(job(f"j{i}", work=100 / count) for i in range(count))
+        scenario = Scenario(nodes=(node(),), jobs=jobs, sharing=0.1)
+        return max(ended(simulate(scenario, build("fair"))).values())
+
+    assert [ends(1), ends(2), ends(5)] == pytest.approx([100.0, 110.0, 110.0])
+
+
+def test_oversubscription_costs_less_under_ceilings():
+    """Two that could each use the whole node lose a tenth; with half of it each they lose nothing,
+    and with three quarters half as much.
+    """
+
+    def ends(limit):
+        both = tuple(
+            replace(j, spec=replace(j.spec, tasks=(Task(limit=limit),)))
+            for j in (job("x", work=50), job("y", work=50))
+        )
+        scenario = Scenario(nodes=(node(),), jobs=both, oversubscription=0.1)
+        return ended(simulate(scenario, build("fair")))["x"]
+
+    assert [ends(None), ends(0.5), ends(0.75)] == pytest.approx([110.0, 100.0, 105.0])
 
 
 class Once:

@@ -13,6 +13,8 @@ from importlib.resources import files
 from itertools import product
 from typing import Any
 
+import yaml
+
 from headway.errors import UnknownName
 from headway.spec.catalogue import catalogue
 from headway.spec.workload import Workload, make_workload
@@ -34,6 +36,9 @@ SPECON_NODE: dict[str, Any] = {"cpu": 16, "memory": "64Gi"}
 counts CPU in parts of a node."""
 CROWDED = 4.0
 """CPU that a worker without GPUs can use, as a multiple of its request."""
+COSTS = ("contention", "oversubscription")
+"""Measured costs of several jobs on a node. `sharing` is left out: the catalogue derives the work
+of a job from published times, which contain it, and it is the same under all policies."""
 Setting = tuple[float, float]
 """α, and the interval in seconds."""
 Load = float | None
@@ -106,6 +111,14 @@ def select(names: Iterable[str]) -> list[Experiment]:
     return [e for name, e in known.items() if not wanted or name in wanted]
 
 
+@cache
+def _costs() -> dict[str, Any]:
+    """Costs of checkpoints as published, and of running several jobs on a node as measured."""
+    text = (files("headway") / "data" / "machine.yaml").read_text(encoding="utf-8")
+    measured = yaml.safe_load(text)
+    return {"costs": catalogue()["costs"], **{name: measured[name] for name in COSTS}}
+
+
 # -- single-replica jobs that share CPU ----------------------------------------------------------
 
 
@@ -120,7 +133,7 @@ def _single(name: str, given: dict[str, Any]) -> Experiment:
         fields |= _on_specon_nodes(given["nodes"])
     return Experiment(
         id=name,
-        workloads={None: make_workload(**fields, costs=catalogue()["costs"], **arrivals)},
+        workloads={None: make_workload(**fields, **_costs(), **arrivals)},
         arms=(*arms, OURS),
         policies=policies,
         settings=settings,
@@ -174,8 +187,8 @@ def _trace(name: str, renamed: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _distributed(name: str, given: dict[str, Any]) -> Experiment:
-    arrivals, costs = given["arrivals"], catalogue()["costs"]
-    fields = {"name": name, "costs": costs, "nodes": [{"name": "node", **given["nodes"]}]}
+    arrivals = given["arrivals"]
+    fields = {"name": name, **_costs(), "nodes": [{"name": "node", **given["nodes"]}]}
     drawn = {"jobs": arrivals["jobs"], "checkpoint": "sdk", "profile": _profile(given["job"])}
     return Experiment(
         id=name,

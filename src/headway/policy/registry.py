@@ -182,11 +182,11 @@ def _one_of(name: str, key: str, text: str, allowed: Sequence[str]) -> str:
 _SWITCH = ("on", "true", "yes", "1", "off", "false", "no", "0")
 _POSITIVE = frozenset({"interval", "floor_divisor", "quantum"})
 CHOICES = {
+    "release": ("1.34", "1.17"),
     "signal": ("range", "maximum"),
     "cold_start": ("unknown", "zero"),
     "objective": ("completion", "quality"),
     "rule": ("share", "pressure"),
     "balance": ("ceil", "floor"),
-    "release": ("1.34", "1.17"),
 }
 """Allowed words for settings."""

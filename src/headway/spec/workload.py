@@ -285,7 +285,11 @@ class Workload(Strict):
     arrivals: Arrivals | None = None
     sizes: Sizes = Sizes()
     costs: CostSpec = CostSpec()
+    sharing: Annotated[float, Field(ge=0, le=1)] = 0.0
     contention: Annotated[float, Field(ge=0, le=1)] = 0.0
+    oversubscription: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """For the simulator: CPU that a node with several replicas loses. `headway calibrate --machine`
+    measures these three."""
     failures: tuple[FailureSpec, ...] = ()
     seed: int = 0
 
