@@ -157,7 +157,7 @@ def test_the_limits_of_algorithm_1_are_seen_in_the_engines_own_account(tmp_path,
 def test_makespan_with_and_without_the_ceilings(tmp_path, private_engine):
     """In turns, because other processes use the machine too. CPU time says what they cost."""
     engine = private_engine(cpus=[max(os.sched_getaffinity(0))])
-    flowcon = f"flowcon:paper,interval={20 / SCALE:g},threshold={0.05 * SCALE:g}"
+    flowcon = f"flowcon:paper,interval={20 / SCALE:g},threshold={0.01 * SCALE:g}"
     arms = {"fair": "fair", "flowcon": flowcon}
     pairs = []
     for i in range(PAIRS):
@@ -174,14 +174,12 @@ def test_makespan_with_and_without_the_ceilings(tmp_path, private_engine):
             for w in seen.values():
                 engine.client.delete(f"/containers/{w.id}", force=True)
         pairs.append(pair)
-    assert all(pair["flowcon"]["limited"] > pair["fair"]["limited"] for pair in pairs)
-    assert all(0.5 < _ratio(pair, "cpu_s") < 2 for pair in pairs)
-    changes = {key: [round(_ratio(p, key) - 1, 4) for p in pairs] for key in pairs[0]["fair"]}
+    times = [key for key in pairs[0]["fair"] if key.endswith("_s")]
+    changes = {k: [round(p["flowcon"][k] / p["fair"][k] - 1, 4) for p in pairs] for k in times}
     _figures({"scale": SCALE, "policy": flowcon, "pairs": pairs, "changes": changes})
-
-
-def _ratio(pair, key):
-    return pair["flowcon"][key] / max(pair["fair"][key], 1e-9)
+    assert all(-0.5 < change < 1 for change in changes["cpu_s"]), changes
+    limited = {arm: sum(pair[arm]["limited"] for pair in pairs) for arm in arms}
+    assert limited["flowcon"] > limited["fair"], limited
 
 
 def _same(x, y):
