@@ -24,7 +24,7 @@ POLICIES = [
     "interrupted",
     "gang", "gang+locality", "elastic", "dragon", "dragon:paper", "dragon:converged=on,interval=3",
     "kips", "optimus:interval=20", "dragon+fair",
-    "spread", "fifo", "tiresias:quantum=20",
+    "spread", "even", "fifo", "tiresias:quantum=20",
 ]  # fmt: skip
 
 

@@ -34,6 +34,17 @@ def test_headway_meets_its_bars_on_a_few_seeds():
     assert found["makespan against fair"].plain()["pass"]
 
 
+def test_on_several_nodes_the_guarantee_refers_to_even_placement():
+    """kube-scheduler places by chance: some jobs would have been luckier."""
+    even, chance = (row for row in ROWS if row.experiment == "E-S4")
+    found = {f.name.partition(": ")[2]: f.value for f in evaluate(even, range(2))}
+    assert found["slower jobs"] == 0
+    assert found["mean completion against fair"] < 0.8
+    found = {f.name.partition(": ")[2]: f.value for f in evaluate(chance, range(2))}
+    assert found["mean completion against spread"] < 0.8
+    assert 0 < found["slower jobs"] < 0.3
+
+
 def test_jobs_of_unknown_size_are_judged_apart_from_jobs_of_known_size():
     row = next(r for r in ROWS if r.name == "half known")
     found = {f.name.partition(": ")[2]: f for f in evaluate(replace(row, jobs=(10,)), range(2))}

@@ -18,7 +18,7 @@ WHOLE = [
     "headway", "las", "fifo", "tiresias:quantum=60", "flowcon2", "gang", "dragon", "kips",
     "optimus:interval=20",
 ]  # fmt: skip
-IN_PARTS = ["spread", "fair", "spread:turns=no"]
+IN_PARTS = ["spread", "even", "fair", "spread:turns=no"]
 
 
 class Restless:

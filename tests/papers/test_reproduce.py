@@ -65,17 +65,14 @@ def test_every_experiment_of_the_catalogue_makes_a_scenario():
     for name, experiment in listed.items():
         scenario = to_scenario(experiment.workloads[None], seed=1)
         assert len(scenario.jobs) == jobs.get(name, len(scenario.jobs))
-        assert all(node.capacity.cpu == 1 for node in scenario.nodes)
+        whole = {round(n.capacity.cpu * n.speed, 9) for n in scenario.nodes}
+        assert whole == ({0.5, 1.0, 2.0} if name == "E-G2" else {1.0})
+        assert {n.capacity.cpu for n in scenario.nodes} == {1 if "F" in name else 16}
         assert all(job.spec.checkpoint is Mode.SDK for job in scenario.jobs), "jobs can move"
         costs = scenario.costs
         assert (costs.save, costs.restore, costs.sd) == (2.5, 2.5, 1.43)
-    assert [n.speed for n in to_scenario(listed["E-G2"].workloads[None]).nodes] == [
-        2,
-        2,
-        1,
-        1,
-        1,
-    ] + [0.5] * 3
+    speeds = [n.speed * 16 for n in to_scenario(listed["E-G2"].workloads[None]).nodes]
+    assert speeds == [2, 2, 1, 1, 1, 0.5, 0.5, 0.5]
 
 
 def test_arms_are_baseline_paper_corrected_and_ours():

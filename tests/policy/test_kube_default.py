@@ -1,4 +1,4 @@
-"""`spread`: pod by pod, with half-started jobs that hold their room, and deadlocks that end."""
+"""Placement pod by pod (`even`, `spread`): half-started jobs hold their room, and deadlocks end."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from headway.core.model.capabilities import Capabilities
 from headway.core.model.decision import CALM, Suspend
 from headway.core.model.job import JobSpec, Phase, Task
 from headway.core.model.units import Resources
-from headway.policy.placement.kube_default import KubeDefault, KubeDefaultMemory
+from headway.policy.placement.kube_default import ByPodMemory, EvenByPod
 from headway.policy.registry import build
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
@@ -36,15 +36,15 @@ def half(name, count, *there):
 def stuck(at=0.0, **more):
     """Two gangs of three, each holding half of a cluster of four."""
     (x, xs), (y, ys) = half("x", 3, "a", "b"), half("y", 3, "c", "d")
-    memory = KubeDefaultMemory()
+    memory = ByPodMemory()
     memory.partial = {"x": None, "y": None}
     found = snapshot(nodes=list("abcd"), jobs=[x, y], replicas=[*xs, *ys], at=at, **more)
     return found, memory
 
 
 def test_what_fits_of_a_gang_is_placed_and_the_rest_waits():
-    plan, memory = KubeDefault().decide(
-        snapshot(nodes="ab", jobs=[waiting("x", 3)]), KubeDefault().begin()
+    plan, memory = EvenByPod().decide(
+        snapshot(nodes="ab", jobs=[waiting("x", 3)]), EvenByPod().begin()
     )
     (place,) = plan.decisions
     assert place.partial
@@ -53,8 +53,8 @@ def test_what_fits_of_a_gang_is_placed_and_the_rest_waits():
 
 
 def test_a_gang_that_fits_is_placed_whole():
-    plan, memory = KubeDefault().decide(
-        snapshot(nodes="abc", jobs=[waiting("x", 3)]), KubeDefault().begin()
+    plan, memory = EvenByPod().decide(
+        snapshot(nodes="abc", jobs=[waiting("x", 3)]), EvenByPod().begin()
     )
     assert [(d.job, d.partial) for d in plan.decisions] == [("x", False)]
     assert memory is None
@@ -63,7 +63,7 @@ def test_a_gang_that_fits_is_placed_whole():
 def test_a_gang_of_which_nothing_fits_just_waits():
     there = [replica("y", on="a")]
     s = snapshot(jobs=[job("y", cpu=1.0), waiting("x", 2)], replicas=there)
-    assert KubeDefault().decide(s, None)[0] is CALM
+    assert EvenByPod().decide(s, None)[0] is CALM
 
 
 @pytest.mark.parametrize(
@@ -72,9 +72,9 @@ def test_a_gang_of_which_nothing_fits_just_waits():
 def test_jobs_take_turns_unless_told_otherwise(turns, goes):
     x, xs = half("x", 3, "a")
     s = snapshot(nodes="abc", jobs=[waiting("y", 2), x], replicas=xs)
-    memory = KubeDefaultMemory()
+    memory = ByPodMemory()
     memory.partial = {"x": None}
-    plan, memory = KubeDefault(turns=turns).decide(s, memory)
+    plan, memory = EvenByPod(turns=turns).decide(s, memory)
     assert {d.job: [n for _, n in d.where] for d in plan.decisions} == goes
     assert all(d.partial for d in plan.decisions)
     assert list(memory.partial) == list(goes)
@@ -82,18 +82,18 @@ def test_jobs_take_turns_unless_told_otherwise(turns, goes):
 
 def test_who_waits_for_each_other_is_given_time():
     s, memory = stuck(at=10.0)
-    plan, memory = KubeDefault().decide(s, memory)
+    plan, memory = EvenByPod().decide(s, memory)
     assert (plan.decisions, plan.wake_after) == ((), 300.0)
     later, _ = stuck(at=200.0)
-    plan, memory = KubeDefault().decide(later, memory)
+    plan, memory = EvenByPod().decide(later, memory)
     assert plan.wake_after == pytest.approx(110.0)
 
 
 def test_a_deadlock_ends_with_the_youngest():
     s, memory = stuck(at=10.0)
-    _, memory = KubeDefault().decide(s, memory)
+    _, memory = EvenByPod().decide(s, memory)
     late, _ = stuck(at=310.0)
-    plan, memory = KubeDefault().decide(late, memory)
+    plan, memory = EvenByPod().decide(late, memory)
     (end,) = plan.decisions
     assert isinstance(end, Suspend)
     assert (end.job, plan.wake_after) == ("y", 0.0)
@@ -102,23 +102,23 @@ def test_a_deadlock_ends_with_the_youngest():
 
 def test_a_deadlock_lasts_where_nothing_can_be_suspended():
     s, memory = stuck(at=10.0)
-    _, memory = KubeDefault().decide(s, memory)
+    _, memory = EvenByPod().decide(s, memory)
     late, _ = stuck(at=310.0)
     late.capabilities = Capabilities(suspend=False)
-    assert KubeDefault().decide(late, memory)[0] is CALM
+    assert EvenByPod().decide(late, memory)[0] is CALM
 
 
 def test_who_gave_way_waits_until_nobody_is_half_started():
     x, xs = half("x", 3, "a", "b")
-    memory = KubeDefaultMemory()
+    memory = ByPodMemory()
     memory.partial, memory.sent_back = {"x": None}, {"y": None}
-    plan, memory = KubeDefault().decide(
+    plan, memory = EvenByPod().decide(
         snapshot(nodes="abcd", jobs=[waiting("y", 3), x], replicas=xs), memory
     )
     assert [d.job for d in plan.decisions] == ["x"]
     done = job("x", tasks=workers(3))
     all_there = [replica("x", on=n, task="worker", index=i) for i, n in enumerate("abc")]
-    plan, memory = KubeDefault().decide(
+    plan, memory = EvenByPod().decide(
         snapshot(nodes="abcd", jobs=[waiting("y", 3), done], replicas=all_there), memory
     )
     assert [(d.job, len(d.where)) for d in plan.decisions] == [("y", 1)]
@@ -127,18 +127,18 @@ def test_who_gave_way_waits_until_nobody_is_half_started():
 
 def test_no_deadlock_while_somebody_runs_who_will_leave_enough():
     x, xs = half("x", 3, "a", "b")
-    memory = KubeDefaultMemory()
+    memory = ByPodMemory()
     memory.partial = {"x": None, "gone": None}
     s = snapshot(
         nodes="abc", jobs=[x, job("r", cpu=1.0)], replicas=[*xs, replica("r", on="c")], at=900.0
     )
-    plan, memory = KubeDefault().decide(s, memory)
+    plan, memory = EvenByPod().decide(s, memory)
     assert plan is CALM
     assert memory.partial == {"x": None}
 
 
 def test_nobody_waits_and_nobody_is_half_started():
-    assert KubeDefault().decide(running("x"), None)[0] is CALM
+    assert EvenByPod().decide(running("x"), None)[0] is CALM
 
 
 def gangs(*works, count=3):
@@ -153,10 +153,10 @@ def times(world):
 def test_two_gangs_that_hold_each_other_up_are_ended_and_counted():
     """scheduler-plugins #114: each holds part of what the other needs, and either would fit."""
     nodes = tuple(node(n) for n in "abcd")
-    world = simulate(Scenario(nodes=nodes, jobs=gangs(30.0, 60.0)), build("spread"))
+    world = simulate(Scenario(nodes=nodes, jobs=gangs(30.0, 60.0)), build("even"))
     assert world.deadlocks == 1
     assert times(world) == {"g0": (300.0, 310.0), "g1": (310.0, 330.0)}
-    world = simulate(Scenario(nodes=nodes, jobs=gangs(30.0, 60.0)), build("spread:turns=no"))
+    world = simulate(Scenario(nodes=nodes, jobs=gangs(30.0, 60.0)), build("even:turns=no"))
     assert world.deadlocks == 0
     assert times(world) == {"g0": (0.0, 10.0), "g1": (10.0, 30.0)}
 
@@ -168,7 +168,7 @@ def test_an_asynchronous_job_trains_before_it_is_whole():
     crowd = Arrival(id="s", at=0.0, spec=job("s", cpu=2.0).spec, work=20.0, demand=2.0)
     train = Arrival(id="t", at=0.0, spec=spec, work=60.0, steps=60)
     nodes = (node("a", cpu=2.0), node("b", cpu=2.0))
-    world = simulate(Scenario(nodes=nodes, jobs=(crowd, train)), build("spread"))
+    world = simulate(Scenario(nodes=nodes, jobs=(crowd, train)), build("even"))
     # One worker for ten seconds, then three for the other fifty steps.
     assert times(world)["t"] == (0.0, pytest.approx(10.0 + 50 / 3))
 
@@ -179,5 +179,5 @@ def test_a_synchronous_job_stands_still_until_it_is_whole():
     crowd = Arrival(id="s", at=0.0, spec=job("s", cpu=2.0).spec, work=20.0, demand=2.0)
     train = Arrival(id="t", at=0.0, spec=spec, work=180.0, steps=60)
     nodes = (node("a", cpu=2.0), node("b", cpu=2.0))
-    world = simulate(Scenario(nodes=nodes, jobs=(crowd, train)), build("spread"))
+    world = simulate(Scenario(nodes=nodes, jobs=(crowd, train)), build("even"))
     assert times(world)["t"] == (10.0, pytest.approx(70.0))

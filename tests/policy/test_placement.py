@@ -15,8 +15,9 @@ from headway.core.model.job import Estimate, Expected, Phase, Task
 from headway.core.model.units import NOTHING, ReplicaId, Resources
 from headway.errors import ConfigError, UnknownName
 from headway.policy.common.node_search import score
+from headway.policy.placement.even import Even
 from headway.policy.placement.fair_placement import FairPlacement
-from headway.policy.placement.kube_default import KubeDefault
+from headway.policy.placement.kube_default import EvenByPod, KubeDefault
 from headway.policy.placement.spread import Spread
 from headway.policy.registry import CHOICES, POLICIES, build
 from headway.policy.share.fair import Fair
@@ -25,7 +26,7 @@ from making import GIB, job, node, replica, running, snapshot
 
 
 def placed(s):
-    plan, _ = Spread().decide(s, None)
+    plan, _ = Even().decide(s, None)
     return {d.job: [n for _, n in d.where] for d in plan.decisions}
 
 
@@ -33,12 +34,12 @@ def waiting(*names, **more):
     return [job(n, phase=Phase.PENDING, **more) for n in names]
 
 
-def test_spread_goes_round_the_nodes_in_order():
+def test_even_goes_round_the_nodes_in_order():
     s = snapshot(nodes=("a", "b"), jobs=waiting("x", "y", "z"))
     assert placed(s) == {"x": ["a"], "y": ["b"], "z": ["a"]}
 
 
-def test_spread_looks_at_requests_and_not_at_use():
+def test_even_looks_at_requests_and_not_at_use():
     s = snapshot(
         nodes=("a", "b"), jobs=[job("big", cpu=0.6), *waiting("x")], replicas=[replica("big")]
     )
@@ -51,7 +52,8 @@ def picky(name, *nodes, replicas=1):
 
 
 PLACERS = [
-    "spread", "headway", "gang", "gang+locality", "dragon", "kips", "optimus", "tiresias", "fifo",
+    "spread", "even", "headway", "gang", "gang+locality", "dragon", "kips", "optimus", "tiresias",
+    "fifo",
 ]  # fmt: skip
 
 
@@ -84,7 +86,7 @@ def test_a_job_grows_only_where_it_may():
     assert sorted(n for _, n in scaled.add) == ["b", "c", "c"]
 
 
-def test_spread_scores_as_kube_scheduler_does():
+def test_even_scores_as_kube_scheduler_does_without_rounding():
     """2 cores and 4 GiB, half of each taken after this pod: 50 for room, 100 for balance."""
     there = node(cpu=2.0, memory=4 * GIB)
     assert score(there, Resources(cpu=1.0, memory=2 * GIB)) == pytest.approx(150)
@@ -99,13 +101,13 @@ def test_a_pod_without_requests_counts_as_a_little():
     assert nominal.memory == 400 * 2**20
 
 
-def test_spread_fills_what_fits_and_leaves_the_rest_waiting():
+def test_even_fills_what_fits_and_leaves_the_rest_waiting():
     s = snapshot(nodes=("a",), jobs=waiting("x", "y", cpu=0.6))
     assert placed(s) == {"x": ["a"]}
     assert placed(snapshot(nodes=(node(up=False),), jobs=waiting("x"))) == {}
 
 
-def test_spread_starts_a_gang_whole_or_not_at_all():
+def test_even_starts_a_gang_whole_or_not_at_all():
     three = (Task(name="worker", replicas=3, least=3, most=3, request=Resources(cpu=1.0)),)
     jobs = [*waiting("gang", tasks=three), *waiting("small", cpu=1.0)]
     assert placed(snapshot(nodes=("a", "b"), jobs=jobs)) == {"small": ["a"]}
@@ -126,7 +128,7 @@ def test_small_replicas_of_a_gang_do_not_stand_in_the_way_of_its_large_ones():
     nodes = (node("a", cpu=3.0), node("b", cpu=2.0))
     gang = waiting("gang", tasks=asks(3))
     s = snapshot(nodes=nodes, jobs=gang)
-    (placed_,) = Spread().decide(s, None)[0].decisions
+    (placed_,) = Even().decide(s, None)[0].decisions
     assert [name for name, _ in placed_.where] == [
         "gang/worker-0", "gang/worker-1", "gang/worker-2", "gang/chief-0",
     ]  # fmt: skip
@@ -136,9 +138,9 @@ def test_small_replicas_of_a_gang_do_not_stand_in_the_way_of_its_large_ones():
     assert placed(snapshot(nodes=nodes, jobs=jobs)) == {"small": ["a"]}
 
 
-def test_spread_is_calm_when_nobody_waits():
-    assert Spread().decide(running("x"), Spread().begin())[0] is CALM
-    assert Spread().decide(snapshot(nodes=(), jobs=waiting("x")), None)[0] is CALM
+def test_even_is_calm_when_nobody_waits():
+    assert Even().decide(running("x"), Even().begin())[0] is CALM
+    assert Even().decide(snapshot(nodes=(), jobs=waiting("x")), None)[0] is CALM
 
 
 def test_crowded_nodes_are_told_apart_by_their_count():
@@ -195,10 +197,12 @@ def test_a_ceiling_of_the_user_is_a_ceiling_in_the_reference_world_too():
 def test_a_name_means_a_combination():
     both = build("fair")
     assert isinstance(both, Chain)
-    assert [m.name for m in both.members] == ["spread", "fair"]
-    assert isinstance(build("spread"), KubeDefault)
-    assert isinstance(both.members[0], KubeDefault)
-    assert isinstance(build("las").members[0], Spread)
+    assert [m.name for m in both.members] == ["even", "fair"]
+    assert type(build("spread")) is KubeDefault
+    assert type(both.members[0]) is EvenByPod
+    assert type(build("las").members[0]) is Even
+    assert build("@spread:release=1.17").members[1] == Spread(release="1.17")
+    assert type(build("specon").members[1]) is Spread
     chain = build("spread+flowcon:paper,threshold=0.1,backoff=no,signal=range")
     inner = chain.members[1].inner
     assert isinstance(chain.members[1], PerNode)
@@ -258,7 +262,7 @@ def test_a_job_goes_where_fair_sharing_would_have_put_it(request_, now, goes):
     assert [d.where for d in plan.decisions] == [(("new/main-0", goes),)]
 
 
-@pytest.mark.parametrize("name", ["@fair", "@spread"])
+@pytest.mark.parametrize("name", ["@fair", "@spread", "@even"])
 def test_for_real_a_gang_is_started_whole_or_not_at_all(name):
     """Two gangs of two that fit only alone: in the simulator each gets a pod, for real one runs."""
     two = (Task(replicas=2, least=2, most=2, request=Resources(cpu=0.8)),)

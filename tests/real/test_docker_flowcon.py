@@ -22,6 +22,8 @@ SCALE = float(os.environ.get("HEADWAY_FLOWCON_SCALE", "12"))
 """Seconds of the paper to one of ours."""
 PART = float(os.environ.get("HEADWAY_FLOWCON_PART", "0.4"))
 """Of the work that the paper's jobs have."""
+PAIRS = int(os.environ.get("HEADWAY_FLOWCON_PAIRS", "1"))
+"""Runs with the ceilings, each beside one without."""
 WAYS = {
     "cpus": {"NanoCpus": 1_000_000_000},
     "quota": {"CpuQuota": 50_000, "CpuPeriod": 50_000},
@@ -152,15 +154,39 @@ def test_the_limits_of_algorithm_1_are_seen_in_the_engines_own_account(tmp_path,
     _note(tmp_path, seen, found, restarts)
 
 
+def test_makespan_with_and_without_the_ceilings(tmp_path, private_engine):
+    """In turns, because other processes use the machine too. CPU time says what they cost."""
+    engine = private_engine(cpus=[max(os.sched_getaffinity(0))])
+    flowcon = f"flowcon:paper,interval={20 / SCALE:g},threshold={0.01 * SCALE:g}"
+    arms = {"fair": "fair", "flowcon": flowcon}
+    pairs = []
+    for i in range(PAIRS):
+        pair = {}
+        for name, policy in arms.items() if i % 2 == 0 else reversed(arms.items()):
+            seen, found = experiment(engine, tmp_path / f"{i}-{name}", policy)
+            assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 3
+            pair[name] = {
+                "makespan_s": round(max(w.ended for w in seen.values()), 2),
+                "cpu_s": round(sum(w.used[-1][1].cpu for w in seen.values()), 2),
+                "limited": sum(x is not None for w in seen.values() for x in w.ceilings()),
+                **{f"{job}_s": round(w.ended - w.began, 2) for job, w in seen.items()},
+            }
+            for w in seen.values():
+                engine.client.delete(f"/containers/{w.id}", force=True)
+        pairs.append(pair)
+    times = [key for key in pairs[0]["fair"] if key.endswith("_s")]
+    changes = {k: [round(p["flowcon"][k] / p["fair"][k] - 1, 4) for p in pairs] for k in times}
+    _figures({"scale": SCALE, "policy": flowcon, "pairs": pairs, "changes": changes})
+    assert all(-0.5 < change < 1 for change in changes["cpu_s"]), changes
+    limited = {arm: sum(pair[arm]["limited"] for pair in pairs) for arm in arms}
+    assert limited["flowcon"] > limited["fair"], limited
+
+
 def _same(x, y):
     return x == y or (None not in (x, y) and x == pytest.approx(y, abs=0.001))
 
 
 def _note(data, seen, found, restarts):
-    """Figures, for whoever asked for them (`scripts/evidence`)."""
-    path = os.environ.get("HEADWAY_FIGURES")
-    if not path:
-        return
     per_job = {
         name: {
             "created_with": next(k for k, way in WAYS.items() if way == JOBS[name][4]),
@@ -175,9 +201,14 @@ def _note(data, seen, found, restarts):
         }
         for name, w in seen.items()
     }
-    figures = {"scale": SCALE, "policy": found["policy"], "jobs": per_job}
-    with Path(path).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(figures) + "\n")
+    _figures({"scale": SCALE, "policy": found["policy"], "jobs": per_job})
+
+
+def _figures(figures):
+    """For `scripts/evidence`."""
+    if path := os.environ.get("HEADWAY_FIGURES"):
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(figures) + "\n")
 
 
 def test_who_is_let_go_has_what_it_had(tmp_path, engines):

@@ -12,7 +12,7 @@ from headway.core.model.decision import Place, Scale, Suspend
 from headway.core.model.job import JobSpec, Mode, Task
 from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
-from headway.policy.placement.spread import Spread
+from headway.policy.placement.even import Even
 from headway.policy.registry import build
 from headway.runtime.result import from_json, to_json
 from headway.sim.build import to_scenario
@@ -170,7 +170,7 @@ def test_scaling_keeps_every_step_that_was_made():
     grow = Scale(
         job="x", task="worker", add=((ReplicaId("x/worker-3"), "a"), (ReplicaId("x/worker-4"), "a"))
     )
-    policy = Chain(Spread(), Once(10.0, grow))
+    policy = Chain(Even(), Once(10.0, grow))
     job = ps_job(work=450.0, steps=100.0)
     world = simulate(Scenario(nodes=(node(cpu=8.0),), jobs=(job,)), policy)
     rest = 100 - 10 * predict(SPEED, 3)
@@ -232,7 +232,7 @@ def test_without_requests_what_is_used_is_what_is_held():
 
 
 def test_a_suspended_job_counts_only_while_it_holds_room():
-    policy = Chain(Spread(), Once(10.0, Suspend(job="x")))
+    policy = Chain(Even(), Once(10.0, Suspend(job="x")))
     world = simulate(
         Scenario(nodes=(node(cpu=8.0),), jobs=(ps_job(work=450.0, steps=100.0),)), policy
     )

@@ -8,7 +8,7 @@ from headway.core.cycle.policy import Chain
 from headway.core.model.decision import Move, Plan, Suspend
 from headway.core.model.job import Estimate, Expected, JobSpec, Mode
 from headway.core.model.units import ReplicaId
-from headway.policy.placement.spread import Spread
+from headway.policy.placement.even import Even
 from headway.sim.scenario import Arrival, Failure, Scenario
 from making import node
 from scenarios import run
@@ -64,6 +64,6 @@ def test_what_is_left_is_right_at_every_report(mode, decision, failures, known):
     def watch(world):
         interrupts.world = world
 
-    run(scenario, Chain(interrupts, Spread()), watch=watch)
+    run(scenario, Chain(interrupts, Even()), watch=watch)
     assert len(interrupts.errors) > 5
     assert interrupts.errors == pytest.approx([0.0] * len(interrupts.errors), abs=1e-6)

@@ -8,7 +8,7 @@ from headway.core.cycle.policy import Chain
 from headway.core.fairness.water_filling import share
 from headway.core.model.decision import Plan, SetShare
 from headway.core.model.job import JobSpec
-from headway.policy.placement.spread import Spread
+from headway.policy.placement.even import Even
 from headway.sim.driver import simulate
 from headway.sim.scenario import Arrival, Scenario
 from making import node
@@ -64,7 +64,7 @@ def test_a_thousand_random_cases_agree_with_the_slow_reference():
             for i in range(JOBS)
         }
         only = node(cpu=cores[c], speed=speed[c])
-        world = simulate(Scenario(nodes=(only,), jobs=jobs), Chain(Spread(), Fixed(shares)))
+        world = simulate(Scenario(nodes=(only,), jobs=jobs), Chain(Even(), Fixed(shares)))
         for job in world.finished:
             i = int(job.arrival.id[1:])
             worst = max(worst, abs(job.finished_at / expected[c, i] - 1))

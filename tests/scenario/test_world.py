@@ -7,11 +7,11 @@ import pytest
 
 from headway.core.cycle.policy import Chain
 from headway.core.model.decision import Move, Plan, Suspend
-from headway.core.model.job import JobSpec, Mode, Phase
+from headway.core.model.job import JobSpec, Mode, Phase, Task
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
-from headway.policy.placement.spread import Spread
+from headway.policy.placement.even import Even
 from headway.policy.registry import build
 from headway.runtime.journal import Journal
 from headway.runtime.loop import Loop
@@ -87,6 +87,31 @@ def test_contention_costs_what_the_workload_says():
     assert ended(world)["x"] == pytest.approx(110.0)
 
 
+def test_sharing_costs_the_same_for_any_number_beyond_one():
+    def ends(count):
+        jobs = tuple(job(f"j{i}", work=100 / count) for i in range(count))
+        scenario = Scenario(nodes=(node(),), jobs=jobs, sharing=0.1)
+        return max(ended(simulate(scenario, build("fair"))).values())
+
+    assert [ends(1), ends(2), ends(5)] == pytest.approx([100.0, 110.0, 110.0])
+
+
+def test_oversubscription_costs_less_under_ceilings():
+    """Two that could each use the whole node lose a tenth; with half of it each they lose nothing,
+    and with three quarters half as much.
+    """
+
+    def ends(limit):
+        both = tuple(
+            replace(j, spec=replace(j.spec, tasks=(Task(limit=limit),)))
+            for j in (job("x", work=50), job("y", work=50))
+        )
+        scenario = Scenario(nodes=(node(),), jobs=both, oversubscription=0.1)
+        return ended(simulate(scenario, build("fair")))["x"]
+
+    assert [ends(None), ends(0.5), ends(0.75)] == pytest.approx([110.0, 100.0, 105.0])
+
+
 class Once:
     """For tests: makes one decision at a given time."""
 
@@ -109,7 +134,7 @@ def after(decision, at=30.0, *, jobs=None, costs=None, **more):
     scenario = Scenario(
         nodes=(node("a"), node("b")), jobs=jobs or (job(),), costs=costs or Costs(), **more
     )
-    return simulate(scenario, Chain(Spread(), Once(at, decision)), record=True)
+    return simulate(scenario, Chain(Even(), Once(at, decision)), record=True)
 
 
 def test_a_move_costs_a_save_and_a_restore():
@@ -195,7 +220,7 @@ def test_reports_are_one_mean_per_replica_and_interval():
     curve = Curve(bend=bent("inverse", 0.65), noise=0.0)
     world = World(Scenario(nodes=(node(),), jobs=(job(curve=curve, steps=100),)), reports=True)
     heard = []
-    policy = Chain(Spread(), build("flowcon").members[1])
+    policy = Chain(Even(), build("flowcon").members[1])
     loop = Loop(world, policy, Journal())
     real = world.observe
     world.observe = lambda look=(): heard.append(real(look)) or heard[-1]

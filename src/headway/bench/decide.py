@@ -20,7 +20,7 @@ from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Task
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot, Trigger
 from headway.core.model.units import JobId, NodeId, ReplicaId, Resources
-from headway.policy.placement.spread import Spread
+from headway.policy.placement.even import Even
 from headway.policy.registry import build
 from headway.policy.share.headway import Headway
 from headway.runtime.journal import Journal
@@ -64,7 +64,7 @@ def _decision_ms(jobs: int, most: int = 1000) -> float:
     timed = TimedPolicy(Headway(), counts=lambda snapshot: len(snapshot.running) >= 0.8 * jobs)
     for seed in range(8):
         row = Row(name="", mean=1, worst=1)
-        simulate(to_scenario(workload(row, jobs), seed=seed), Chain(Spread(), PerNode(timed)))
+        simulate(to_scenario(workload(row, jobs), seed=seed), Chain(Even(), PerNode(timed)))
         if len(timed.took) >= most:
             break
     return median(timed.took[:most])

@@ -21,6 +21,7 @@ from headway.runtime.result import Result, over_seeds
 if TYPE_CHECKING:
     from headway.calibrate import Measurement
     from headway.core.model.decision import Decision
+    from headway.machine import Machine
     from headway.papers.readings import Outcome
     from headway.papers.render.tables import Table as Content
     from headway.papers.runner import Reproduction
@@ -324,6 +325,28 @@ def show_measured(found: "Sequence[Measurement]") -> None:
     console.print("work: core-seconds; demand: cores", style="dim", highlight=False)
     for remark in filter(None, (one.remark() for one in found)):
         console.print(remark, highlight=False)
+
+
+def show_machine(found: "Machine") -> None:
+    """Print one row per number of trainings and sum of ceilings, and the law."""
+    table = plain_table("trainings", justify="right")
+    for name in ("ceilings", "per CPU second", "per second", "noise"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for p in found.points:
+        ceilings = "none" if p.ceilings is None else f"{p.ceilings:g} x"
+        ratios = f"{p.efficiency:.3f}", f"{p.throughput:.3f}", f"{p.noise:.3f}"
+        table.add_row(f"{p.count}", ceilings, *ratios)
+    console = SafeConsole()
+    console.print(table)
+    cores = f"{found.cores} core{'s' * (found.cores > 1)}"
+    for name in ("sharing", "contention", "oversubscription"):
+        cost = getattr(found, name)
+        console.print(f"{name}: {cost.value:.4f} ± {cost.error:.4f}", highlight=False)
+    console.print(
+        f"updates, relative to {cores} with one training each; ceilings: their sum over the cores",
+        style="dim",
+        highlight=False,
+    )
 
 
 def show_reproductions(found: Sequence["Reproduction"], outcomes: Sequence["Outcome"] = ()) -> None:

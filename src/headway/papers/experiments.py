@@ -13,6 +13,8 @@ from importlib.resources import files
 from itertools import product
 from typing import Any
 
+import yaml
+
 from headway.errors import UnknownName
 from headway.spec.catalogue import catalogue
 from headway.spec.workload import Workload, make_workload
@@ -29,8 +31,14 @@ TRANSFER_S, PENALTY = 0.01, 4.0
 """The bandwidth model that the catalogue leaves open: exchange with the parameter server takes
 10 ms for each worker, and four times that from another node. A step with four workers takes 0.29 s
 on one node and 0.41 s across nodes, which is the catalogue's factor of 0.7."""
+SPECON_NODE: dict[str, Any] = {"cpu": 16, "memory": "64Gi"}
+"""Workers of the SpeCon experiments (thesis 6.2.1), whose size kube-scheduler scores. The catalogue
+counts CPU in parts of a node."""
 CROWDED = 4.0
 """CPU that a worker without GPUs can use, as a multiple of its request."""
+COSTS = ("contention", "oversubscription")
+"""Measured costs of several jobs on a node. `sharing` is left out: the catalogue derives the work
+of a job from published times, which contain it, and it is the same under all policies."""
 Setting = tuple[float, float]
 """α, and the interval in seconds."""
 Load = float | None
@@ -115,6 +123,14 @@ def select(names: Iterable[str]) -> list[Experiment]:
     return [e for name, e in known.items() if not wanted or name in wanted]
 
 
+@cache
+def _costs() -> dict[str, Any]:
+    """Costs of checkpoints as published, and of running several jobs on a node as measured."""
+    text = (files("headway") / "data" / "machine.yaml").read_text(encoding="utf-8")
+    measured = yaml.safe_load(text)
+    return {"costs": catalogue()["costs"], **{name: measured[name] for name in COSTS}}
+
+
 # -- single-replica jobs that share CPU ----------------------------------------------------------
 
 
@@ -125,13 +141,25 @@ def _single(name: str, given: dict[str, Any]) -> Experiment:
     for policy in policies:
         arms += [*(paper_arm(policy, s) for s in settings or (None,)), policy]
     fields = {"name": name, "pool": given["pool"], "nodes": given["nodes"], "jobs": _jobs(given)}
+    if given["pool"] == "specon":
+        fields |= _on_specon_nodes(given["nodes"])
     return Experiment(
         id=name,
-        workloads={None: make_workload(**fields, costs=catalogue()["costs"], **arrivals)},
+        workloads={None: make_workload(**fields, **_costs(), **arrivals)},
         arms=(*arms, OURS),
         policies=policies,
         settings=settings,
     )
+
+
+def _on_specon_nodes(given: int | list[dict[str, Any]]) -> dict[str, Any]:
+    """The nodes in their published size, and the models with demands in cores."""
+    cores = SPECON_NODE["cpu"]
+    listed = [{"count": given}] if isinstance(given, int) else given
+    nodes = [{**SPECON_NODE, **n, "speed": n.get("speed", 1.0) / cores} for n in listed]
+    pool = catalogue()["pools"]["specon"]
+    models = {name: {**m, "demand": m["demand"] * cores} for name, m in pool.items()}
+    return {"nodes": nodes, "models": models}
 
 
 def _settings(given: dict[str, Any]) -> Iterator[Setting]:
@@ -171,8 +199,8 @@ def _trace(name: str, renamed: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _distributed(name: str, given: dict[str, Any]) -> Experiment:
-    arrivals, costs = given["arrivals"], catalogue()["costs"]
-    fields = {"name": name, "costs": costs, "nodes": [{"name": "node", **given["nodes"]}]}
+    arrivals = given["arrivals"]
+    fields = {"name": name, **_costs(), "nodes": [{"name": "node", **given["nodes"]}]}
     drawn = {"jobs": arrivals["jobs"], "checkpoint": "sdk", "profile": _profile(given["job"])}
     return Experiment(
         id=name,

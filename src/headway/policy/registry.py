@@ -1,9 +1,9 @@
 """Policies by name.
 
-A policy that only decides shares runs on each node, after `spread` has placed the jobs (`headway`:
+A policy that only decides shares runs on each node, after `even` has placed the jobs (`headway`:
 where fair sharing would place them). A policy that migrates jobs comes before `spread`. Gangs are
-placed as a whole, except that `spread` and `fair` place pod by pod. `a+b` is a chain of exactly
-these. Settings follow a colon: `flowcon:paper,threshold=0.1`.
+placed as a whole, except that `spread`, `even` and `fair` place pod by pod. `a+b` is a chain of
+exactly these. Settings follow a colon: `flowcon:paper,threshold=0.1`.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,7 +16,7 @@ from headway.errors import ConfigError, UnknownName, nearest
 from headway.policy.common.user_requests import UserRequests
 from headway.policy.gang import dragon, kips, optimus, tiresias
 from headway.policy.migration import checkpoint_probe, specon
-from headway.policy.placement import fair_placement, fifo, flowcon2, kube_default, spread
+from headway.policy.placement import even, fair_placement, fifo, flowcon2, kube_default, spread
 from headway.policy.share import fair, flowcon, fsp, headway, las, srpt
 
 
@@ -49,6 +49,7 @@ POLICIES: dict[str, Entry] = {
     "las": Entry(las.Las, "shares"),
     "fsp": Entry(fsp.Fsp, "shares"),
     "spread": Entry(kube_default.KubeDefault, "placement"),
+    "even": Entry(kube_default.EvenByPod, "placement"),
     "fifo": Entry(fifo.Fifo, "placement"),
     "tiresias": Entry(tiresias.Tiresias, "jobs"),
     "flowcon": Entry(flowcon.FlowCon, "shares", paper=flowcon.PAPER),
@@ -87,9 +88,7 @@ def _build(text: str, *, whole: bool) -> Policy[Any]:
     parts = _joined(text.split("+"))
     members = [_member(part) for part in parts]
     if whole:
-        members = [
-            spread.Spread() if isinstance(m, kube_default.KubeDefault) else m for m in members
-        ]
+        members = [m.whole() if isinstance(m, kube_default.EvenByPod) else m for m in members]
     if len(members) > 1:
         return Chain(*members, name=text)
     level = POLICIES[parts[0].partition(":")[0]].level
@@ -102,7 +101,7 @@ def _combined(policy: Policy[Any], level: str, name: str, *, whole: bool) -> Pol
         return fair_placement.FairPlacement(policy, name=name)
     if level == "shares":
         by_pod = policy.name == "fair" and not whole
-        return Chain(kube_default.KubeDefault() if by_pod else spread.Spread(), policy, name=name)
+        return Chain(kube_default.EvenByPod() if by_pod else even.Even(), policy, name=name)
     if level == "moves":
         return Chain(policy, spread.Spread(), PerNode(fair.Fair()), name=name)
     return replace(policy, name=name) if level == "jobs" else policy  # type: ignore[type-var]
@@ -183,6 +182,7 @@ def _one_of(name: str, key: str, text: str, allowed: Sequence[str]) -> str:
 _SWITCH = ("on", "true", "yes", "1", "off", "false", "no", "0")
 _POSITIVE = frozenset({"interval", "floor_divisor", "quantum"})
 CHOICES = {
+    "release": ("1.34", "1.17"),
     "signal": ("range", "maximum"),
     "cold_start": ("unknown", "zero"),
     "objective": ("completion", "quality"),

@@ -24,7 +24,8 @@ class Hosts:
     """
 
     def __init__(self, scenario: Scenario, events: EventQueue, *, record: bool) -> None:
-        self.contention, self.events = scenario.contention, events
+        self.events = events
+        self.lost = scenario.sharing, scenario.contention, scenario.oversubscription
         self.nodes = {n.id: NodeState(n) for n in scenario.nodes}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.trace: list[tuple[Seconds, ReplicaId, NodeId, float]] | None = [] if record else None
@@ -172,9 +173,12 @@ class Hosts:
         if not active:
             return
         caps = [r.demand if r.limit is None else min(r.limit, r.demand) for r in active]
-        capacity = node.cores / (1 + self.contention * (len(active) - 1))
-        given = caps
-        if sum(caps) > capacity:
+        given, wanted, capacity = caps, sum(caps), node.cores
+        if len(active) > 1:
+            sharing, contention, beyond = self.lost
+            lost = sharing + contention * (len(active) - 1)
+            capacity /= 1 + lost + beyond * max(0.0, wanted / node.cores - 1)
+        if wanted > capacity:
             given = share(capacity, caps, [r.weight for r in active])
         for r, cores in zip(active, given, strict=True):
             if cores != r.cores:

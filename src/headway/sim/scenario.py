@@ -85,8 +85,12 @@ class Scenario:
     jobs: tuple[Arrival, ...]
     """In order of arrival."""
     costs: Costs = Costs()
+    sharing: float = 0.0
     contention: float = 0.0
-    """Capacity lost to each further replica on a node: cpu / (1 + contention (n - 1))."""
+    oversubscription: float = 0.0
+    """Capacity that a node with n > 1 replicas loses: cpu / (1 + sharing + contention (n - 1) +
+    oversubscription max(0, wanted / cpu - 1)), where `wanted` is the sum of the cores that each
+    could use by its demand and its ceiling."""
     failures: tuple[Failure, ...] = ()
     foreign: tuple[ForeignLoad, ...] = ()
     seed: int = 0

@@ -38,6 +38,7 @@ class NodeState:
             speed=n.speed,
             rack=n.rack,
             up=self.up,
+            images=n.images,
             foreign=self.foreign,
         )
 
@@ -143,6 +144,7 @@ class JobState:
             submitted_at=self.arrival.at,
             phase=self.phase,
             reason=self.reason,
+            draw=(self.seed << 32) + self.index,
             truth=self.arrival.work - self.done,
         )
 

@@ -205,6 +205,7 @@ class TaskSpec(Manifest):
             request=NOTHING if request == NOTHING else request,
             limit=self.resources.limits.cpu,
             elastic=self.elastic,
+            image=self.image,
         )
 
 

@@ -103,6 +103,8 @@ class NodeSpec(Strict):
     gpu: Gpus = 0.0
     speed: Positive = 1.0
     rack: str = ""
+    images: dict[str, Memory] = {}
+    """For the simulator: container images that it has, and their sizes."""
     engine: str = ""
     """URL of the Docker engine of this node: unix:///… or tcp://…"""
     foreign: ForeignDistribution | tuple[ForeignStep, ...] = ()
@@ -299,7 +301,11 @@ class Workload(Strict):
     arrivals: Arrivals | None = None
     sizes: Sizes = Sizes()
     costs: CostSpec = CostSpec()
+    sharing: Annotated[float, Field(ge=0, le=1)] = 0.0
     contention: Annotated[float, Field(ge=0, le=1)] = 0.0
+    oversubscription: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """For the simulator: CPU that a node with several replicas loses. `headway calibrate --machine`
+    measures these three."""
     failures: tuple[FailureSpec, ...] = ()
     seed: int = 0
 
@@ -325,6 +331,7 @@ class Workload(Strict):
                 capacity=Resources(cpu=spec.cpu, memory=spec.memory, gpu=spec.gpu),
                 speed=spec.speed,
                 rack=spec.rack,
+                images=tuple(spec.images.items()),
             )
             for name, spec in self.node_specs()
         )

@@ -134,7 +134,7 @@ def alike_key(node: Node) -> Alike:
     c, t, n = node.capacity, node.taken, node.nominal
     return (
         c.cpu, c.memory, c.gpu, t.cpu, t.memory, t.gpu, n.cpu, n.memory, node.count,
-        node.speed, node.up, node.rack,
+        node.speed, node.up, node.rack, node.images,
     )  # fmt: skip
 
 

@@ -123,6 +123,7 @@ def with_load(node: Node, taken: Resources, nominal: Resources, count: int) -> N
         speed=node.speed,
         rack=node.rack,
         up=node.up,
+        images=node.images,
         foreign=node.foreign,
         taken=taken,
         nominal=nominal,

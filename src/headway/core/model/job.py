@@ -92,6 +92,8 @@ class Task:
     elastic: Elastic = Elastic.RESTART
     nodes: tuple[NodeId, ...] | None = None
     """The only nodes on which its replicas can run; None: any."""
+    image: str = ""
+    """Container image."""
 
 
 @record
@@ -163,6 +165,8 @@ class Job:
     """Work left in core-seconds; None: unknown."""
     capabilities: Capabilities | None = None
     """What can be done with this job; None: whatever the platform can do."""
+    draw: int | None = None
+    """Seed for random choices about this job. Set only by the simulator, read only by `spread`."""
     truth: CoreSeconds | None = None
     """Actual work left. Set only by the simulator, read only by the oracle `srpt`."""
 

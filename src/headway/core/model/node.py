@@ -1,7 +1,7 @@
 """A machine that hosts replicas."""
 
 from headway.core.model.serialization import record
-from headway.core.model.units import NOTHING, Cores, NodeId, Resources
+from headway.core.model.units import NOTHING, Bytes, Cores, NodeId, Resources
 
 LEAST_LEFT = 0.05
 """Part of a node that counts as available, however much other processes use."""
@@ -15,6 +15,8 @@ class Node:
     """Work done by one core in a second."""
     rack: str = ""
     up: bool = True
+    images: tuple[tuple[str, Bytes], ...] = ()
+    """Container images that it has, and their sizes."""
     foreign: Cores = 0.0
     """CPU used by processes outside Headway, smoothed. Requests are compared with the capacity."""
     taken: Resources = NOTHING

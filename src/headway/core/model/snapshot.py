@@ -66,8 +66,8 @@ class Changes:
     ended: tuple[Job, ...] = ()
 
 
-Alike = tuple[float | str, ...]
-"""Key of a kind of node: same capacity, free capacity and rack, and therefore the same score."""
+Alike = tuple[object, ...]
+"""Key of a kind of node: same capacity, load, rack and images, and therefore the same score."""
 
 
 class Snapshot:

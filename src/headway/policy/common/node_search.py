@@ -24,9 +24,7 @@ class NodeSearch(FreeCapacity):
         self.snapshot = snapshot
 
     def rank(self, node: Node, request: Resources) -> tuple[float, ...]:
-        """Rank as kube-scheduler does. Ties: the fewest replicas, then the order of the file
-        (kube-scheduler chooses at random).
-        """
+        """Rank by free capacity and balance. Ties: fewest replicas, then the order of the file."""
         return score(node, request), -node.count, -self.snapshot.order[node.id]
 
     def best(self, task: Task) -> Node | None:
@@ -88,7 +86,9 @@ class NodeSearch(FreeCapacity):
 
 
 def score(node: Node, request: Resources) -> float:
-    """LeastAllocated plus BalancedAllocation, 0 to 200, with the new pod counted in."""
+    """LeastAllocated plus BalancedAllocation of Kubernetes 1.17, not rounded: 0 to 200, with the
+    new pod counted in.
+    """
     there, used = node.capacity, node.nominal
     cpu = (used.cpu + (request.cpu or NOMINAL.cpu)) / (there.cpu or 1e-9)
     memory = (used.memory + (request.memory or NOMINAL.memory)) / (there.memory or 1e-9)

@@ -1,7 +1,7 @@
 """Place jobs where fair sharing would have placed them, because guarantees assume that.
 
 Under a policy that finishes jobs in another order, nodes become free in another order too, and
-`spread` would place new jobs on other nodes than in the reference world. Some would then have more
+`even` would place new jobs on other nodes than in the reference world. Some would then have more
 competition than their guarantees assume. So each node is scored by its jobs in the reference world.
 """
 
@@ -15,7 +15,7 @@ from headway.core.model.decision import CALM, Plan
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, NodeId, Seconds
-from headway.policy.placement.spread import Search
+from headway.policy.placement.even import Search
 from headway.policy.share.headway import HeadwayMemory
 
 

@@ -14,7 +14,7 @@ from headway.core.model.node import Node
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import Cores, Resources
-from headway.policy.placement.spread import Search
+from headway.policy.placement.even import Search
 from headway.policy.share.flowcon import FlowCon, FlowConMemory, FlowConSettings
 
 

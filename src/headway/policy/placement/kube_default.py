@@ -1,6 +1,7 @@
 """`spread`: kube-scheduler, which knows pods but no jobs. The default scheduler of the papers.
 
-It places pod by pod, so that a gang that does not fit as a whole is partially started: it holds
+`even` places pod by pod in the same way, with other scores and without chance. A policy of either
+kind places pod by pod, so that a gang that does not fit as a whole is partially started: it holds
 capacity and waits for the rest. Several such jobs can wait for each other forever. Such a deadlock
 ends after a while, as if a user had deleted the youngest job.
 
@@ -19,11 +20,12 @@ from headway.core.model.job import Job, Phase, missing
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, SLACK, JobId, NodeId, Resources, Seconds, Where
-from headway.policy.placement.spread import WHY, Search
+from headway.policy.placement.even import WHY, Even, Search
+from headway.policy.placement.spread import Spread
 
 
 @memory
-class KubeDefaultMemory:
+class ByPodMemory:
     partial: dict[JobId, None] = field(default_factory=dict)
     """Partially started jobs, in order of their first pod."""
     sent_back: dict[JobId, None] = field(default_factory=dict)
@@ -32,39 +34,43 @@ class KubeDefaultMemory:
 
 
 @record
-class KubeDefault:
-    about = "the least requested node, pod by pod, as kube-scheduler"
-    name: str = "spread"
+class EvenByPod:
+    about = "the least requested node, then the fewest replicas, pod by pod"
+    name: str = "even"
     listens: bool = False
     patience: Seconds = 300.0
     """Time until a deadlock is ended."""
     turns: bool = True
     """Jobs take turns with one pod each; otherwise all pods of a job are placed before the next."""
 
-    def begin(self) -> KubeDefaultMemory | None:
+    def whole(self) -> Even:
+        """The same placement for whole gangs."""
+        return Even()
+
+    def begin(self) -> ByPodMemory | None:
         return None
 
     def decide(
-        self, snapshot: Snapshot, memory: KubeDefaultMemory | None
-    ) -> tuple[Plan, KubeDefaultMemory | None]:
+        self, snapshot: Snapshot, memory: ByPodMemory | None
+    ) -> tuple[Plan, ByPodMemory | None]:
         """The memory is None while no job is partially started."""
         if memory is None and not snapshot.queue:
             return CALM, None
         if memory is None and all(_single(job) for job in snapshot.waiting):
-            return Search(snapshot).plan(WHY), None
-        m = memory or KubeDefaultMemory()
+            return self.whole().search(snapshot).plan(WHY), None
+        m = memory or ByPodMemory()
         m.partial = {j: None for j in m.partial if _half_placed(j, snapshot)}
         if not m.partial:
-            m = KubeDefaultMemory()
+            m = ByPodMemory()
         places = self._places(snapshot, m)
         plan = Plan(decisions=places) if places else CALM
         if not m.partial:
             return plan, None
         return join([plan, self._deadlock(project(plan, snapshot), m)]), m
 
-    def _places(self, s: Snapshot, m: KubeDefaultMemory) -> tuple[Place, ...]:
+    def _places(self, s: Snapshot, m: ByPodMemory) -> tuple[Place, ...]:
         """Place the first pod of each job, then one more of each in turn until none remains."""
-        search, queues = Search(s), []
+        search, queues = self.whole().search(s), []
         jobs = [s.jobs[j] for j in m.partial]
         jobs += [job for job in s.waiting if job.id not in m.sent_back]
         for job in jobs:
@@ -80,7 +86,7 @@ class KubeDefault:
         m.partial.update((queue.job.id, None) for queue in placed if not queue.whole)
         return tuple(queue.decision() for queue in placed)
 
-    def _deadlock(self, s: Snapshot, m: KubeDefaultMemory) -> Plan:
+    def _deadlock(self, s: Snapshot, m: ByPodMemory) -> Plan:
         """End a deadlock when its time has come, or wake then."""
         held = [j for j in m.partial if half_started(s.jobs[j], s)]
         if not held or not _deadlocked(held, s):
@@ -96,6 +102,17 @@ class KubeDefault:
         m.sent_back[youngest] = None
         end = Suspend(job=youngest, reason="ends a deadlock: the youngest job is requeued")
         return Plan(decisions=(end,), wake_after=0.0)
+
+
+@record
+class KubeDefault(EvenByPod):
+    about = "kube-scheduler: the highest score, pod by pod, ties at random"
+    name: str = "spread"
+    release: str = "1.34"
+    """The release of Kubernetes whose scores are used; `1.17` balances CPU and memory otherwise."""
+
+    def whole(self) -> Even:
+        return Spread(release=self.release)
 
 
 class _PodQueue:

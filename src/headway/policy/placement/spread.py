@@ -1,94 +1,149 @@
-"""Placement by the scores of the default kube-scheduler, but with whole gangs.
+"""Placement by the scores of kube-scheduler: whole numbers, with ties broken at random.
 
-It considers requests and not usage, and never migrates.
+The formulas are those of the plug-ins LeastAllocated, BalancedAllocation and ImageLocality with
+their default weights (1 each). Other default plug-ins give the same score to all nodes on which a
+pod without affinities fits. Above 100 nodes, kube-scheduler scores only some; here it is always
+all.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator
+from hashlib import blake2b
 
-from headway.core.model.decision import CALM, Place, Plan
-from headway.core.model.job import Job, Task, gang
+from headway.core.cycle.free_capacity import NOMINAL
+from headway.core.model.job import Job, Task
+from headway.core.model.node import Node
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import NodeId, ReplicaId, Resources, Where
-from headway.policy.common.node_search import NodeSearch
+from headway.core.model.units import Cores, ReplicaId, Resources
+from headway.policy.placement.even import Even, Search
 
-WHY = "the least requested node where it fits"
-Wanted = tuple[Resources, tuple[NodeId, ...] | None]
+FIRST_IMAGE, LAST_IMAGE = 23 * 2**20, 1000 * 2**20
+"""Sizes in bytes that score 0 and 100."""
 
 
 @record
-class Spread:
+class Spread(Even):
+    """Whole gangs. The name `spread` stands for `KubeDefault` in the simulator."""
+
     name: str = "spread"
-    listens: bool = False
+    release: str = "1.34"
 
-    def begin(self) -> None:
-        return None
-
-    def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
-        return (Search(snapshot).plan(WHY) if snapshot.queue else CALM), memory
+    def search(self, snapshot: Snapshot) -> Search:
+        return KubeSearch(snapshot, self.release)
 
 
-class Search(NodeSearch):
-    """Places the jobs of the queue, each replica on the node with the highest rank."""
+class KubeSearch(Search):
+    """Each replica goes to a node with the highest score. Ties are drawn by `Job.draw`. Jobs on a
+    real platform have no seed: the first node of the file is taken.
+    """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, release: str) -> None:
         super().__init__(snapshot)
-        self.full: set[Wanted] = set()
-        """What has not fitted in this cycle, and therefore will not later in it."""
+        self.release = release
+        self.copies: Counter[str] | None = None
+        """Number of nodes that have an image."""
 
-    def plan(self, reason: str) -> Plan:
-        """Place each pending job that fits, in order of arrival."""
-        found = ((job, self.place(job)) for job in self.snapshot.waiting)
-        places = [Place(job=job.id, where=where, reason=reason) for job, where in found if where]
-        return Plan(decisions=tuple(places)) if places else CALM
+    def choose(self, task: Task, job: Job, replica: ReplicaId) -> Node | None:
+        tied = self.highest(task)
+        return tied[draw(job, replica, len(tied))] if tied else None
 
-    def place(self, job: Job) -> Where:
-        """Return a node for each replica of the gang, or nothing."""
-        wanted = gang(job)
-        if len(wanted) == 1:
-            return self.place_some(job, wanted)
-        where = self._place_all(job, wanted)
-        if where or len(job.spec.tasks) == 1:
-            return where
-        # Small replicas can block large ones: try the large ones first.
-        largest_first = sorted(wanted, key=lambda r: _size(job, r), reverse=True)
-        found = dict(self._place_all(job, largest_first))
-        return tuple((replica, found[replica]) for replica in wanted) if found else ()
+    def highest(self, task: Task) -> list[Node]:
+        """Return the nodes with the highest score, in the order of the file."""
+        highest, tied = -1, list[int]()
+        for alike in self._groups(task):
+            node = self._at(alike[0])
+            if node.up and task.request.fits(node.taken, node.capacity):
+                score = self._score(node, task)
+                if score > highest:
+                    highest, tied = score, list(alike)
+                elif score == highest:
+                    tied += alike
+        return [self._at(place) for place in sorted(tied)]
 
-    def _place_all(self, job: Job, wanted: Sequence[ReplicaId]) -> Where:
-        """Place all of these in this order, or none."""
-        before = dict(self.touched), set(self.full)
-        where = self.place_some(job, wanted)
-        if len(where) == len(wanted):
-            return where
-        self.touched, self.full = before
-        return ()
+    def _groups(self, task: Task) -> Iterator[list[int]]:
+        """Yield the places of nodes in the order of the file, those of one kind together."""
+        s, touched = self.snapshot, self.touched
+        if task.nodes is not None:
+            yield from ([s.order[node.id]] for node in self.named(task.nodes))
+            return
+        for alike in s.alike.values():
+            left = [i for i in alike if s.names[i] not in touched] if touched else alike
+            if left:
+                yield left
+        yield from ([s.order[name]] for name in touched)
 
-    def place_some(self, job: Job, wanted: Sequence[ReplicaId]) -> Where:
-        """Place those of these that fit."""
-        where = []
-        for replica in wanted:
-            task = job.spec.task(replica.task)
-            node = None
-            if not self.full or _wanted(task) not in self.full:
-                node = self.best(task)
-            if node is None:
-                self.full.add(_wanted(task))
-            else:
-                self.take(node.id, task.request)
-                where.append((replica, node.id))
-        return tuple(where)
+    def _at(self, place: int) -> Node:
+        name = self.snapshot.names[place]
+        return self.touched.get(name) or self.nodes[name]
 
-    def cannot_fit(self, job: Job) -> bool:
-        """Return whether no replica of the job fits, by what has not fitted before."""
-        return self.full.issuperset(map(_wanted, job.spec.tasks))
+    def _score(self, node: Node, task: Task) -> int:
+        balanced = balanced_1_17 if self.release == "1.17" else balanced_allocation
+        score = least_allocated(node, task.request) + balanced(node, task.request)
+        return score + self._image_locality(node, task) if task.image else score
 
-
-def _wanted(task: Task) -> Wanted:
-    """Return a key: replicas with the same key fit on the same nodes."""
-    return task.request, task.nodes
+    def _image_locality(self, node: Node, task: Task) -> int:
+        if self.copies is None:
+            self.copies = Counter(name for n in self.nodes.values() for name, _ in n.images)
+        size = dict(node.images).get(task.image, 0.0)
+        part = int(size * (self.copies[task.image] / len(self.nodes)))
+        part = min(max(part, FIRST_IMAGE), LAST_IMAGE)
+        return 100 * (part - FIRST_IMAGE) // (LAST_IMAGE - FIRST_IMAGE)
 
 
-def _size(job: Job, replica: ReplicaId) -> tuple[float, ...]:
-    request = job.spec.task(replica.task).request
-    return request.gpu, request.cpu, request.memory
+def draw(job: Job, replica: ReplicaId, count: int) -> int:
+    """Return a number below `count`: drawn by the seed of the job, or 0 if it has none."""
+    if job.draw is None:
+        return 0
+    task = [t.name for t in job.spec.tasks].index(replica.task)
+    seed = f"{job.draw}/{task}/{replica.index}"
+    return int.from_bytes(blake2b(seed.encode(), digest_size=8).digest()) % count
+
+
+def least_allocated(node: Node, request: Resources) -> int:
+    """Mean of the free parts of CPU and memory after this pod, each rounded down."""
+    cpu, memory = _with(node.nominal, request, NOMINAL)
+    there = node.capacity
+    parts = [_free(cpu, _milli(there.cpu)), _free(memory, int(there.memory))]
+    known = [part for part in parts if part is not None]
+    return sum(known) // len(known) if known else 0
+
+
+def balanced_allocation(node: Node, request: Resources) -> int:
+    """100 if this pod leaves the same part of CPU and memory in use. Pods without requests are not
+    scored.
+    """
+    if not request.cpu and not request.memory:
+        return 0
+    cpu, memory = _with(node.taken, request, Resources())
+    there = node.capacity
+    if not there.cpu or not there.memory:
+        return 100
+    parts = min(1.0, cpu / _milli(there.cpu)), min(1.0, memory / int(there.memory))
+    return int((1 - abs((parts[0] - parts[1]) / 2)) * 100)
+
+
+def balanced_1_17(node: Node, request: Resources) -> int:
+    """The same in Kubernetes 1.17: the difference of the parts, with a nominal request for pods
+    that have none.
+    """
+    cpu, memory = _with(node.nominal, request, NOMINAL)
+    there = node.capacity
+    parts = cpu / (_milli(there.cpu) or 1e-9), memory / (int(there.memory) or 1e-9)
+    return 0 if max(parts) >= 1 else int((1 - abs(parts[0] - parts[1])) * 100)
+
+
+def _with(used: Resources, request: Resources, unset: Resources) -> tuple[int, int]:
+    """Millicores and bytes after this pod."""
+    cpu, memory = request.cpu or unset.cpu, request.memory or unset.memory
+    return _milli(used.cpu) + _milli(cpu), round(used.memory) + int(memory)
+
+
+def _free(used: int, there: int) -> int | None:
+    if not there:
+        return None
+    return max(0, (there - used) * 100 // there)
+
+
+def _milli(cpu: Cores) -> int:
+    return round(cpu * 1000)

@@ -1,0 +1,106 @@
+"""`even`: jobs spread evenly over the nodes, by requests, always in the same way.
+
+The reference world of `headway` uses it, and every policy that does not place jobs itself. It
+considers requests and not usage, and never migrates. `spread` is kube-scheduler, which breaks ties
+at random.
+"""
+
+from collections.abc import Sequence
+
+from headway.core.model.decision import CALM, Place, Plan
+from headway.core.model.job import Job, Task, gang
+from headway.core.model.node import Node
+from headway.core.model.serialization import record
+from headway.core.model.snapshot import Snapshot
+from headway.core.model.units import NodeId, ReplicaId, Resources, Where
+from headway.policy.common.node_search import NodeSearch
+
+WHY = "the least requested node where it fits"
+Wanted = tuple[Resources, tuple[NodeId, ...] | None]
+
+
+@record
+class Even:
+    """Whole gangs. The name `even` stands for `EvenByPod` in the simulator."""
+
+    name: str = "even"
+    listens: bool = False
+
+    def begin(self) -> None:
+        return None
+
+    def search(self, snapshot: Snapshot) -> "Search":
+        return Search(snapshot)
+
+    def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
+        return (self.search(snapshot).plan(WHY) if snapshot.queue else CALM), memory
+
+
+class Search(NodeSearch):
+    """Places the jobs of the queue, each replica on the node with the highest rank."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.full: set[Wanted] = set()
+        """What has not fitted in this cycle, and therefore will not later in it."""
+
+    def plan(self, reason: str) -> Plan:
+        """Place each pending job that fits, in order of arrival."""
+        found = ((job, self.place(job)) for job in self.snapshot.waiting)
+        places = [Place(job=job.id, where=where, reason=reason) for job, where in found if where]
+        return Plan(decisions=tuple(places)) if places else CALM
+
+    def place(self, job: Job) -> Where:
+        """Return a node for each replica of the gang, or nothing."""
+        wanted = gang(job)
+        if len(wanted) == 1:
+            return self.place_some(job, wanted)
+        where = self._place_all(job, wanted)
+        if where or len(job.spec.tasks) == 1:
+            return where
+        # Small replicas can block large ones: try the large ones first.
+        largest_first = sorted(wanted, key=lambda r: _size(job, r), reverse=True)
+        found = dict(self._place_all(job, largest_first))
+        return tuple((replica, found[replica]) for replica in wanted) if found else ()
+
+    def _place_all(self, job: Job, wanted: Sequence[ReplicaId]) -> Where:
+        """Place all of these in this order, or none."""
+        before = dict(self.touched), set(self.full)
+        where = self.place_some(job, wanted)
+        if len(where) == len(wanted):
+            return where
+        self.touched, self.full = before
+        return ()
+
+    def place_some(self, job: Job, wanted: Sequence[ReplicaId]) -> Where:
+        """Place those of these that fit."""
+        where = []
+        for replica in wanted:
+            task = job.spec.task(replica.task)
+            node = None
+            if not self.full or _wanted(task) not in self.full:
+                node = self.choose(task, job, replica)
+            if node is None:
+                self.full.add(_wanted(task))
+            else:
+                self.take(node.id, task.request)
+                where.append((replica, node.id))
+        return tuple(where)
+
+    def choose(self, task: Task, job: Job, replica: ReplicaId) -> Node | None:  # noqa: ARG002
+        """Return the node for a replica, or None if it fits on none."""
+        return self.best(task)
+
+    def cannot_fit(self, job: Job) -> bool:
+        """Return whether no replica of the job fits, by what has not fitted before."""
+        return self.full.issuperset(map(_wanted, job.spec.tasks))
+
+
+def _wanted(task: Task) -> Wanted:
+    """Return a key: replicas with the same key fit on the same nodes."""
+    return task.request, task.nodes
+
+
+def _size(job: Job, replica: ReplicaId) -> tuple[float, ...]:
+    request = job.spec.task(replica.task).request
+    return request.gpu, request.cpu, request.memory
