@@ -12,6 +12,20 @@ from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailab
 KINDS = {"cgroup1": Cgroup1, "cgroup2": Cgroup2}
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """A case that lacks its platform fails if HEADWAY_REQUIRE names its tier. A capability that a
+    platform does not declare is no lack.
+    """
+    report = yield
+    tier = item.path.stem.removeprefix("test_").partition("_")[0]
+    if report.skipped and tier in os.environ.get("HEADWAY_REQUIRE", "").split(","):
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if "capability not declared" not in why:
+            report.outcome, report.longrepr = "failed", f"{tier} is required. {why}"
+    return report
+
+
 @pytest.fixture(params=["cgroup", "nice"])
 def enforcement(request, monkeypatch):
     """Each kind of enforcement that this machine has; cgroups of either version count as one."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pytest
 from live_hands import LiveHands
-from local import groups, job, processes, result, script, workload
+from local import groups, job, note, processes, result, script, workload
 
 from contract import BackendContract
 from headway.backend.clock import Clock
@@ -437,6 +437,7 @@ def test_after_a_crash_at_any_write_every_job_ends_once(tmp_path, enforcement):
         if not crashed(data, n):
             break
         crashes += 1
+    note("crash points", crashes)
     assert crashes * stride >= 30
 
 
