@@ -32,7 +32,7 @@ DRAWN = ("promises", "gangs")
 """Simulations, with seeds drawn from the hash of the measured commit."""
 POOL = (CORE, POLICY)
 """Draws are pooled while this code is the same."""
-MENTION = re.compile(r"evidence/([\w-]+)\.jsonl(?:\s+at\s+([0-9a-f]{7,40}))?")
+MENTION = re.compile(r"evidence/([a-z][\w-]*)\.jsonl(?:\s+at\s+([0-9a-f]{7,40}))?")
 MISSED = re.compile(r",\s+missed\b")
 LATER = re.compile(r",\s+before\s+later\s+changes\b")
 

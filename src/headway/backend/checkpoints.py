@@ -45,7 +45,7 @@ class CheckpointWatch:
         now = newest(folder, mode)
         self._requested[command.replica] = _Requested(command.attempt, folder, mode, now)
         if command.ask:
-            failpoint.hit()
+            failpoint.hit("checkpoint.ask")
             (folder / "ask").touch()
         return CheckpointRead(command.replica, command.attempt, now)
 

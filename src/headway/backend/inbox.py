@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from time import time_ns
 
+from headway import failpoint
 from headway.core.model.serialization import from_plain, to_json
 from headway.core.model.snapshot import Request
 
@@ -20,7 +21,9 @@ def put(run: Path, request: Request) -> Path:
     folder.mkdir(exist_ok=True)
     there = folder / f"{time_ns()}-{os.getpid()}.json"
     part = there.with_suffix(".part")
+    failpoint.hit("request.write")
     part.write_text(to_json(request))
+    failpoint.hit("request.rename")
     part.rename(there)
     return there
 
@@ -54,6 +57,7 @@ class Inbox:
     def acknowledge(self) -> None:
         """The observed requests are in the journal, where the client finds the outcome."""
         for path in self._given:
+            failpoint.hit("request.remove")
             path.unlink(missing_ok=True)
         self._given = []
 

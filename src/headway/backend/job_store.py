@@ -46,12 +46,14 @@ class JobStore:
         part = folder / f"{STATE}.part"
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            failpoint.hit("state.write")
             with part.open("w", encoding="utf-8") as file:
                 json.dump(to_plain(state), file)
                 file.flush()
                 os.fsync(file.fileno())
-            failpoint.hit()
+            failpoint.hit("state.replace")
             part.replace(folder / STATE)
+            failpoint.hit("state.sync")
             _sync(folder)
         except OSError as error:
             why = f"state of job {job} was not stored: {error.strerror}"
@@ -69,6 +71,7 @@ class JobStore:
 def prepare(folder: Path, attempt: int) -> None:
     """The folder of a replica before an attempt starts."""
     (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
+    failpoint.hit("replica.attempt")
     (folder / "attempt").write_text(str(attempt))
     (folder / "ask").unlink(missing_ok=True)
 

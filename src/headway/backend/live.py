@@ -83,7 +83,7 @@ class LiveBackend:
         """Execute commands and those that follow; the failures that are known at once."""
         queue, failures = deque(commands), list[events.CommandFailed]()
         while queue:
-            failpoint.hit()
+            failpoint.hit("platform.execute")
             command = queue.popleft()
             for a in command.replicas if isinstance(command, Start) else ():
                 self.monitor.expect(a.replica, a.attempt)

@@ -18,6 +18,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
+from headway import failpoint
 from headway.core.estimate.job_size import Known, from_kind, learn
 from headway.core.model.job import Estimate, Expected, holding
 from headway.core.model.units import Bytes, Cores, CoreSeconds, JobId, Seconds
@@ -130,10 +131,12 @@ class EarlierRuns:
         newest = sorted(kinds, key=lambda name: kinds[name].at)[-MOST:]
         content = {"version": VERSION, "kinds": {name: asdict(kinds[name]) for name in newest}}
         part = self.path.with_suffix(".part")
+        failpoint.hit("earlier.write")
         with part.open("w", encoding="utf-8") as file:
             json.dump(content, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
+        failpoint.hit("earlier.replace")
         part.replace(self.path)
 
 

@@ -90,11 +90,11 @@ class FileJournal(Journal):
             line["refused"] = verdict.refused
         line["plan"] = plan
         self._empty = False
-        self._write(to_json(line)[:-1], durable=bool(verdict.accepted))
+        self._write("journal.intend", to_json(line)[:-1], durable=bool(verdict.accepted))
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
         brief = ",".join([_brief(o) for o in outcomes])
-        self._write(f"{_OUTCOMES}[{brief}]}}\n", durable=bool(outcomes))
+        self._write("journal.settle", f"{_OUTCOMES}[{brief}]}}\n", durable=bool(outcomes))
 
     def close(self) -> None:
         self._file.close()
@@ -122,14 +122,13 @@ class FileJournal(Journal):
             about["memory"] = memory
         return about
 
-    def _write(self, text: str, *, durable: bool) -> None:
+    def _write(self, point: str, text: str, *, durable: bool) -> None:
         if not self._durable:
             self._file.write(text.encode())
             return
-        failpoint.hit()
-        self._file.write(text.encode())
+        self._file.write(failpoint.hit(point, text.encode()))
         if durable:
-            failpoint.hit()
+            failpoint.hit("journal.sync")
             os.fsync(self._file.fileno())
 
 
@@ -220,8 +219,10 @@ def mend(path: Path) -> None:
             return
         line = _load_torn(torn)
         file.seek(begin)
+        failpoint.hit("journal.mend")
         file.truncate()
         if line is not None:
+            failpoint.hit("journal.complete")
             file.write((to_json({**line, "outcomes": None}) + "\n").encode())
 
 

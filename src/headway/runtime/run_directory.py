@@ -90,11 +90,12 @@ class RunDirectory:
     def write(self, name: str, text: str) -> None:
         """Whole or not at all, and for good."""
         part = self.path / f"{name}.part"
-        failpoint.hit()
+        failpoint.hit("run.write")
         with part.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        failpoint.hit("run.replace")
         part.replace(self.path / name)
 
     def lock(self) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headway import failpoint
 from headway.backend.live import LiveBackend
 from headway.backend.monitor import Watched
 from headway.backend.usage import UsageSample
@@ -82,6 +83,7 @@ class UsageSampler:
             if new:
                 self._found |= new
                 line["found"] = new
+            failpoint.hit("usage.append")
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
         self.then(self, now)

@@ -19,14 +19,18 @@ from headway.backend.local.enforcement import procfs
 
 SHIM = """
 folder=$1 attempt=$2 where=$3; shift 3
+# failpoint shim.claim
 set -C; { echo $$ >"$folder/pid.$attempt"; } 2>/dev/null || exit 0; set +C
 trap : TERM INT HUP
+# failpoint shim.claimed
 (
   while [ "$1" != -- ]; do echo 0 >"$1" || exit 126; shift; done; shift
   cd "$where" || exit 126
   exec "$@"
 )
-echo $? >"$folder/exit.$attempt"
+code=$?
+# failpoint shim.exit
+echo $code >"$folder/exit.$attempt"
 """
 PATIENCE = 400
 """Reads, five milliseconds apart, of a claim whose pid is not written yet."""
@@ -45,10 +49,10 @@ def start(
     """Start a replica. Its output goes to `out.log`: a pipe would break when Headway dies."""
     prepare(folder, attempt)
     words = [str(folder), str(attempt), where, *entrances, "--", *argv]
-    failpoint.hit()
+    failpoint.hit("replica.start")
     with (folder / "out.log").open("ab") as log, _on(cpus):
         return subprocess.Popen(
-            ["/bin/sh", "-c", SHIM, "headway", *words],
+            ["/bin/sh", "-c", failpoint.in_shell(SHIM), "headway", *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
