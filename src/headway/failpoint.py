@@ -8,7 +8,8 @@
 
 Actions: `kill` (SIGKILL), `stop` (SIGSTOP), `short` (half of the data is written), `enospc` and
 `eio` (the call fails), `delay:SECONDS`, and `trace:FILE` (append the name of the point to a file).
-Points in the shell between Headway and a local job know `kill`, `stop` and `delay`.
+Points in the shell between Headway and a local job (`shim.*`) know `kill`, `stop` and `delay`; `*`
+alone does not include them.
 
 `HEADWAY_CRASH_AFTER_WRITES=N` is short for `*@N=kill`. With N = 1, 2, … every gap between two
 points is tried.
@@ -105,8 +106,9 @@ def in_shell(script: str) -> str:
 
 
 def _shell(point: str) -> str:
+    ours = [r for r in _rules if r.points.startswith("shim") or r.action == "trace"]
     with _lock:
-        due = [rule for rule in _rules if rule.fires(point)]
+        due = [rule for rule in ours if rule.fires(point)]
     lines = []
     for rule in due:
         if rule.action in SIGNALS:

@@ -127,3 +127,8 @@ def test_the_shell_of_a_job_fails_at_its_own_points(arm):
     second = failpoint.in_shell(SHIM).splitlines()
     assert second.index("sleep 0.2") < second.index("trap : TERM INT HUP")
     assert second.index("kill -KILL $$") == second.index("code=$?") + 1
+
+
+def test_a_fault_at_any_point_does_not_mean_the_shell_of_a_job(arm):
+    arm("*=kill")
+    assert "kill" not in failpoint.in_shell(SHIM)
