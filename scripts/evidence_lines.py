@@ -25,6 +25,7 @@ SUBJECT: dict[str, tuple[str, ...]] = {
     "crash": LOCAL,
     "crash-moves": LOCAL,
     "moves": (*LOCAL, "src/headway/sdk"),
+    "chaos": (*LOCAL, f"{BACKEND}/docker", "src/headway/sdk"),
     "checkpoints": ("src/headway/sdk", "src/headway/trainings"),
 }
 """The code that each measurement is about: a claim is out of date when it has changed."""
@@ -51,6 +52,10 @@ def append(name: str, line: dict[str, Any]) -> None:
 def git(*words: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
     command = ["git", "-C", str(root), *words]
     return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def commit() -> str:
+    return git("rev-parse", "--short", "HEAD").stdout.strip()
 
 
 def unchanged(commit: str, paths: Iterable[str], root: Path = ROOT) -> bool:

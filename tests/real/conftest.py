@@ -6,6 +6,7 @@ import engines as private
 import image
 import kube
 import pytest
+from campaign.places import LosesPower, able
 
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
 
@@ -36,6 +37,12 @@ def enforcement(request, monkeypatch):
             pytest.skip("no writable cgroup here: run as root, or in a delegated scope")
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", kind)
     return kind
+
+
+@pytest.fixture
+def loop_device():
+    if not able(LosesPower):
+        pytest.skip("no loop device here: run as root")
 
 
 class Given:
