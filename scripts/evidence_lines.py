@@ -26,6 +26,7 @@ SUBJECT: dict[str, tuple[str, ...]] = {
     "crash-moves": LOCAL,
     "moves": (*LOCAL, "src/headway/sdk"),
     "chaos": (*LOCAL, f"{BACKEND}/docker", "src/headway/sdk"),
+    "soak": (*LOCAL, CORE, POLICY, "src/headway/metrics"),
     "checkpoints": ("src/headway/sdk", "src/headway/trainings"),
 }
 """The code that each measurement is about: a claim is out of date when it has changed."""

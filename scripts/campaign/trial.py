@@ -192,8 +192,12 @@ class Trial:
 
     def _continue(self, headway: Headway, fired: Path) -> None:
         """A stopped process continues after a second, or is killed."""
+        shim = self.what.startswith("shim.")
         end = monotonic() + LIMIT
-        while not fired.exists() and headway.popen.poll() is None and monotonic() < end:
+        while headway.popen.poll() is None and monotonic() < end:
+            shims = self._tree(headway)[0] if shim else []
+            if any(oracle.state(p) == "T" for p in shims) or (not shim and fired.exists()):
+                break
             sleep(0.02)
         sleep(1.0)
         if self.dice.random() < 0.5 and oracle.state(headway.pid) == "T":

@@ -5,6 +5,8 @@ from campaign import oracle
 from campaign.target import Target
 from campaign.trial import Trial
 
+from headway.bench.soak import bench_soak
+
 
 @pytest.fixture
 def trial(enforcement):
@@ -29,3 +31,12 @@ def test_a_kill_at_a_failpoint_and_one_in_its_recovery_change_nothing(trial):
 @pytest.mark.usefixtures("loop_device")
 def test_a_power_cut_loses_nothing_that_was_known(trial):
     assert trial("power")["violations"] == []
+
+
+def test_a_short_soak_resumes_after_each_kill_and_completes_every_job(enforcement):
+    del enforcement
+    found = {f.name: f.value for f in bench_soak(minutes=0.15)}
+    assert found["Headway ended by itself"] == found["jobs that did not succeed"] == 0
+    assert found["jobs"] > 10
+    assert found["processes left"] == 0
+    assert found["cycles"] > 0
