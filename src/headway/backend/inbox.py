@@ -1,11 +1,12 @@
 """Requests of users to a live run: files in its folder, handled in order.
 
-A request is written as a whole. It is removed when the cycle that observed it is in the journal, so
-that none is lost and the client knows that it was handled.
+A request is written as a whole. It is removed when the cycle that observed it is in the journal and
+the state of its job is stored, so that none is lost and the client knows that it was handled.
 """
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import time_ns
@@ -13,6 +14,7 @@ from time import time_ns
 from headway import failpoint
 from headway.core.model.serialization import from_plain, to_json
 from headway.core.model.snapshot import Request
+from headway.core.model.units import JobId
 
 
 def put(run: Path, request: Request) -> Path:
@@ -32,8 +34,9 @@ class Inbox:
     def __init__(self, run: Path) -> None:
         self._folder = run / "requests"
         self._changed = 0
-        self._seen: list[Path] = []
-        self._given: list[Path] = []
+        self._seen: dict[Path, JobId | None] = {}
+        self._given: dict[Path, JobId | None] = {}
+        """Requests that were observed, by the job; None: not a request."""
 
     def new(self) -> list[Request]:
         """New requests. Reads only if the folder has changed."""
@@ -45,21 +48,24 @@ class Inbox:
             return []
         self._changed = changed
         known = {*self._seen, *self._given}
-        fresh = [p for p in sorted(self._folder.glob("*.json")) if p not in known]
-        self._seen += fresh
-        return [r for p in fresh if (r := _read(p)) is not None]
+        fresh = {p: _read(p) for p in sorted(self._folder.glob("*.json")) if p not in known}
+        self._seen |= {p: None if r is None else r.job for p, r in fresh.items()}
+        return [r for r in fresh.values() if r is not None]
 
     def give(self) -> None:
         """All new requests are part of an observation now."""
-        self._given += self._seen
-        self._seen = []
+        self._given |= self._seen
+        self._seen = {}
 
-    def acknowledge(self) -> None:
-        """The observed requests are in the journal, where the client finds the outcome."""
-        for path in self._given:
-            failpoint.hit("request.remove")
-            path.unlink(missing_ok=True)
-        self._given = []
+    def acknowledge(self, stored: Callable[[JobId], bool] = lambda job: True) -> None:
+        """The observed requests are in the journal, where the client finds the outcome. `stored`:
+        whether the state of a job, which a request may have changed, is durable.
+        """
+        for path, job in list(self._given.items()):
+            if job is None or stored(job):
+                failpoint.hit("request.remove")
+                path.unlink(missing_ok=True)
+                del self._given[path]
 
 
 def _read(path: Path) -> Request | None:

@@ -188,7 +188,7 @@ class LiveBackend:
 
     def wait(self, timeout: Seconds) -> Trigger | None:
         """Sleep until something happens, and say what; None: nothing did."""
-        self.inbox.acknowledge()
+        self.inbox.acknowledge(self._stored)
         news = self.controller.news
         if not news.triggers:
             for event in self.platform.poll(min(timeout, self._due() - self.clock())):
@@ -201,6 +201,10 @@ class LiveBackend:
         self._find_arrivals()
         triggers, news.triggers = news.triggers, []
         return min(triggers, key=URGENCY.index, default=None)
+
+    def _stored(self, job: JobId) -> bool:
+        found = self.controller.jobs.get(job)
+        return found is None or found.persisted == found.version
 
     def _due(self) -> Seconds:
         now = self.clock()
