@@ -11,18 +11,19 @@ from campaign.places import LosesPower, able
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
 
 KINDS = {"cgroup1": Cgroup1, "cgroup2": Cgroup2}
+EXCUSES = ("capability not declared", "tool not installed")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     """A case that lacks its platform fails if HEADWAY_REQUIRE names its tier. A capability that a
-    platform does not declare is no lack.
+    platform does not declare is no lack, and a tool beside it is not the platform.
     """
     report = yield
     tier = item.path.stem.removeprefix("test_").partition("_")[0]
     if report.skipped and tier in os.environ.get("HEADWAY_REQUIRE", "").split(","):
         why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-        if "capability not declared" not in why:
+        if not any(excuse in why for excuse in EXCUSES):
             report.outcome, report.longrepr = "failed", f"{tier} is required. {why}"
     return report
 
@@ -166,7 +167,7 @@ def helm():
     """The program, which is not needed for anything but to see that our chart is one."""
     found = kube.binaries.find("helm")
     if found is None:
-        pytest.skip("no helm: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
+        pytest.skip("tool not installed: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
     return str(found)
 
 

@@ -152,6 +152,8 @@ def test_runs(): pass
 def test_lacks(): pytest.skip("no writable cgroup here")
 
 def test_undeclared(): pytest.skip("capability not declared: scale")
+
+def test_tool(): pytest.skip("tool not installed: helm")
 """
 
 
@@ -169,5 +171,5 @@ def test_a_case_that_lacks_its_platform_fails_in_a_required_tier(tmp_path, requi
         check=False,
     )
     assert done.returncode == failed, done.stdout
-    assert f"{2 - failed} skipped" in done.stdout
+    assert f"{3 - failed} skipped" in done.stdout
     assert ("local is required" in done.stdout) == bool(failed)
