@@ -198,6 +198,8 @@ class Trial:
             shims = self._tree(headway)[0] if shim else []
             if any(oracle.state(p) == "T" for p in shims) or (not shim and fired.exists()):
                 break
+            if self.wish:
+                self.wish.look(headway)
             sleep(0.02)
         sleep(1.0)
         if self.dice.random() < 0.5 and oracle.state(headway.pid) == "T":
