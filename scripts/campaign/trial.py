@@ -30,7 +30,7 @@ POLICIES = ("headway", "headway", "fair", "specon")
 LIMIT = 30.0
 """Seconds until a process must have ended by itself."""
 RESUMES = 5
-FILES = ("journal.", "run.", "state.", "replica.", "checkpoint.", "request.", "usage.", "earlier.")
+FILES = ("journal.", "run.", "file.", "replica.", "checkpoint.", "request.", "usage.", "earlier.")
 """Points at which a file is written: other errors make sense only there."""
 
 

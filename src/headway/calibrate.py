@@ -293,11 +293,11 @@ class _RestartProbe:
 def _restart_times(run: Run) -> tuple[Seconds, Seconds, Seconds]:
     """When the job was asked to stop, had stopped, and was started again."""
     (job,) = run.backend.controller.jobs.values()
-    folder, began = JobStore(run.folder.path).replica(job.chief()), run.folder.about["began"]
+    folder, began = JobStore(run.folder.path).records(job.chief()), run.folder.about["began"]
     lines = journal.read(run.folder.journal)
     made = ((x["at_s"], d) for x in lines for d in x["plan"].decisions)
     asked = next(at for at, decision in made if isinstance(decision, Suspend))
-    left, started = ((folder / name).stat().st_mtime - began for name in ("exit.1", "pid.2"))
+    left, started = ((folder / name).stat().st_mtime - began for name in ("exit.1", "claim.2"))
     return asked, left, started
 
 

@@ -110,7 +110,7 @@ class Archive:
 
 def downloaded(folder, *entries):
     (folder / "checkpoint").mkdir()
-    FileSync(Archive(*entries), "x", folder, "", 1).download()
+    FileSync(Archive(*entries), "x", folder, "", folder / "records").download()
     return sorted(p.name for p in (folder / "checkpoint").rglob("*"))
 
 

@@ -54,7 +54,7 @@ def test_a_state_that_cannot_be_stored_is_reported(platform, tmp_path):
     assert platform.execute(COMMAND) == []
     (failed,) = platform.poll(10.0)
     assert isinstance(failed, CommandFailed)
-    assert failed.reason == "state of job x was not stored: Not a directory"
+    assert failed.reason == "state of job x was not stored: File exists"
 
 
 def test_a_checkpoint_that_was_requested_is_not_looked_for_after_the_exit(platform, tmp_path):

@@ -1,8 +1,11 @@
 """The reader of a replica's metrics survives whatever a job writes."""
 
+import os
+
 import pytest
 
-from headway.metrics.reader import MetricsReader
+from headway.core.model.report import MOST
+from headway.metrics.reader import MetricsReader, last_line
 
 
 def read(folder, text):
@@ -49,3 +52,46 @@ def test_the_reader_says_where_the_metric_was_found(tmp_path):
     assert own.found == 'loss in out.log by reports.pattern, line "R=7 at 20"'
     sdk, _ = read(tmp_path, '{"step": 1, "loss": 2.0}\n')
     assert sdk.found == "loss in reports.jsonl, by the SDK"
+
+
+def test_reported_numbers_are_bounded(tmp_path):
+    """The mean of 1e308 and -1e308 was minus infinity, which no journal line can hold."""
+    reader = MetricsReader(tmp_path)
+    (tmp_path / "out.log").write_text("loss: 1e308\nloss: -1e308\nloss: 1e308\n")
+    reader.listen()
+    heard = reader.report()
+    assert heard.count == 3
+    assert abs(heard.mean) <= MOST
+    assert heard.high == reader.value == MOST
+
+
+def test_a_report_without_an_end_is_not_kept_whole(tmp_path):
+    reader = MetricsReader(tmp_path)
+    with (tmp_path / "reports.jsonl").open("ab", 0) as file:
+        for _ in range(20):
+            file.write(b"x" * 100_000)
+            reader.listen()
+        assert tracked(reader) < 200_000
+        file.write(b'\n{"step": 3, "loss": 0.5}\n')
+    reader.listen()
+    assert (reader.step, reader.value) == (3.0, 0.5)
+
+
+def tracked(reader):
+    """Bytes that a reader holds."""
+    return sum(len(v) for name in reader.__slots__ if isinstance(v := getattr(reader, name), bytes))
+
+
+@pytest.mark.parametrize("name", ["out.log", "reports.jsonl"])
+@pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
+def test_what_is_no_file_is_not_read(tmp_path, name, kind):
+    secret = tmp_path / "secret"
+    secret.write_text('{"loss": 0.25}\nloss: 0.25\n')
+    folder = tmp_path / "replica"
+    folder.mkdir()
+    make = {"pipe": os.mkfifo, "link": lambda p: p.symlink_to(secret), "folder": os.mkdir}
+    make[kind](folder / name)
+    reader = MetricsReader(folder, back=1000)
+    reader.listen()
+    assert reader.value is None
+    assert last_line(folder) == ""

@@ -2,14 +2,18 @@
 
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from time import monotonic, sleep
 
 import yaml
 
 from headway.backend.local.enforcement import procfs
 
+PATIENCE = 60.0
+"""Seconds until a test gives up; a loaded machine is slow."""
 SCRIPTS = {
     "trains": """
         import time, headway
@@ -69,3 +73,53 @@ def groups(data):
         for top, _, _ in os.walk("/sys/fs/cgroup")
         if "/headway/" in top and top.partition("/headway/")[2].split("/")[0] in runs
     ]
+
+
+def cgroups(pid):
+    """Where a process is, less what our own test run moves it by."""
+    text = Path(f"/proc/{pid}/cgroup").read_text()
+    return text.replace("/headway-rest", "")
+
+
+def headway(*words, data, env=None, check=True, timeout=60):
+    done = subprocess.run(
+        [sys.executable, "-m", "headway", *map(str, words)],
+        env={**os.environ, "HEADWAY_DATA": str(data), **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+    assert not check or done.returncode == 0, done.stderr + done.stdout
+    return done
+
+
+def start(*words, data, env=None, **options):
+    return subprocess.Popen(
+        [sys.executable, "-m", "headway", *map(str, words)],
+        env={**os.environ, "HEADWAY_DATA": str(data), **(env or {})},
+        stdout=subprocess.DEVNULL,
+        stderr=options.pop("stderr", subprocess.DEVNULL),
+        **options,
+    )
+
+
+def log(data, name):
+    found = list(data.glob(f"runs/2*/jobs/{name}/main-0/out.log"))
+    return found[0].read_text() if found else ""
+
+
+def wait_for(claim, patience=PATIENCE):
+    """Wait until it is true, and return it."""
+    until = monotonic() + patience
+    while not (found := claim()):
+        assert monotonic() < until, "it never came true"
+        sleep(0.02)
+    return found
+
+
+def state(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "R"  # gone: not stopped

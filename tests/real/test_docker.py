@@ -9,8 +9,7 @@ from time import monotonic, sleep
 import image
 import pytest
 from containers import DockerHands
-from local import workload
-from test_local import headway
+from local import headway, workload
 
 from contract import BackendContract
 from headway.backend.docker import operations, stats

@@ -10,9 +10,8 @@ from subprocess import TimeoutExpired
 import image
 from containers import DockerHands
 from engines import until
-from local import note, result, workload
+from local import headway, log, note, result, start, workload
 from test_docker import docker_job
-from test_local import headway, log, start
 from test_local_moves import shuttle
 
 from headway.core.model.decision import Move, Place, Refused, SetShare, Started

@@ -7,12 +7,27 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from typing import ClassVar
 
 import pytest
 from live_hands import LiveHands
-from local import groups, job, note, processes, result, script, workload
+from local import (
+    PATIENCE,
+    cgroups,
+    groups,
+    headway,
+    job,
+    log,
+    note,
+    processes,
+    result,
+    script,
+    start,
+    state,
+    wait_for,
+    workload,
+)
 
 from contract import BackendContract
 from headway.backend.clock import Clock
@@ -22,9 +37,6 @@ from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
 from headway.spec.runnable import Command
 from making import node
-
-PATIENCE = 20.0
-
 
 TRAINS = """
 import os, time, headway.sdk as sdk
@@ -93,19 +105,6 @@ class TestLocal(BackendContract):
         assert (found.pid, found.node, again.phase("x")) == (pid, "a", "running")
         assert again.record("x").failures == 0
         found.reap()
-
-
-def headway(*words, data, env=None, check=True, timeout=60):
-    done = subprocess.run(
-        [sys.executable, "-m", "headway", *map(str, words)],
-        env={**os.environ, "HEADWAY_DATA": str(data), **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-    )
-    assert not check or done.returncode == 0, done.stderr + done.stdout
-    return done
 
 
 def test_jobs_run_to_their_end_and_leave_nothing_behind(tmp_path, enforcement):
@@ -279,27 +278,6 @@ def test_a_job_waits_for_memory_that_others_were_promised(tmp_path):
     assert second["started_s"] >= first["finished_s"] - 0.2
 
 
-def start(*words, data, env=None):
-    return subprocess.Popen(
-        [sys.executable, "-m", "headway", *map(str, words)],
-        env={**os.environ, "HEADWAY_DATA": str(data), **(env or {})},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def log(data, name):
-    found = list(data.glob(f"runs/2*/jobs/{name}/main-0/out.log"))
-    return found[0].read_text() if found else ""
-
-
-def wait_for(claim):
-    until = monotonic() + PATIENCE
-    while not claim():
-        assert monotonic() < until, "it never came true"
-        sleep(0.02)
-
-
 def test_jobs_outlive_a_killed_headway_and_are_found_again(tmp_path, enforcement):
     del enforcement
     slow = """
@@ -367,12 +345,6 @@ def test_an_adopted_tree_is_held_and_let_go_unharmed(tmp_path, enforcement):
         child.wait()
 
 
-def cgroups(pid):
-    """Where a process is, less what our own test run moves it by."""
-    text = Path(f"/proc/{pid}/cgroup").read_text()
-    return text.replace("/headway-rest", "")
-
-
 @pytest.mark.parametrize("enforcement", ["nice"], indirect=True)
 def test_who_was_stopped_goes_on_when_headway_or_its_pacer_dies(tmp_path, enforcement):
     del enforcement
@@ -407,16 +379,9 @@ def words(pid):
         return b""
 
 
-def state(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return "R"  # gone: not stopped
-
-
 def test_two_headways_do_not_look_after_one_run(tmp_path):
     running = start("run", workload(tmp_path, job("w", script(tmp_path, "waits"))), data=tmp_path)
-    wait_for((tmp_path / "runs" / "latest" / "jobs" / "w" / "main-0" / "pid.1").exists)
+    wait_for((tmp_path / "runs" / "latest" / "records" / "w" / "main-0" / "claim.1").exists)
     done = headway("run", "--resume", "latest", data=tmp_path, check=False)
     assert done.returncode == 2
     assert "another Headway" in done.stderr

@@ -24,7 +24,7 @@ def trial(enforcement):
 
 
 def test_a_kill_at_a_failpoint_and_one_in_its_recovery_change_nothing(trial):
-    line = trial("fault", **{"state.replace": 3})
+    line = trial("fault", **{"file.replace": 3})
     assert (line["fired"], line["violations"]) == (True, [])
 
 

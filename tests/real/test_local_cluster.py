@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from test_local import headway
+from local import headway
 
 from headway.core.model.decision import Move
 from headway.runtime import journal

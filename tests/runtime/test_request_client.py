@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from headway.backend import inbox
 from headway.backend.job_store import JobStore
+from headway.backend.local.launcher import exit_code
 from headway.cli import app
 from headway.core.cycle.validate import check
 from headway.core.model.decision import Move, Suspend
@@ -70,22 +71,22 @@ def call(*words, code=0):
 
 def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     child, folder = run
-    there = folder / "jobs" / "able" / "main-0"
+    there, records = (folder / kind / "able" / "main-0" for kind in ("jobs", "records"))
     until(lambda: "step 5" in (there / "out.log").read_text() if there.exists() else False)
     source = node_of(folder)
     to = "b" if source == "a" else "a"
     assert "move started" in call("move", "able", "--to", to).stdout
-    until((there / "pid.2").exists)
+    until((records / "claim.2").exists)
     assert node_of(folder) == to
     until(lambda: told("able")[-1] == "running" and told("able").count("running") >= 2)
     assert json.loads(call("pause", "able", "--json").stdout)["done"]
-    until((there / "exit.2").exists)
+    until(lambda: exit_code(records, 2) is not None)
     sleep(0.3)
-    assert not (there / "pid.3").exists(), "a paused job is not placed again"
+    assert not (records / "claim.3").exists(), "a paused job is not placed again"
     assert "cannot pause: it is paused" in call("pause", "able", code=1).stdout
     assert "cannot move: it is paused" in call("move", "able", "--to", source, code=1).stdout
     call("resume", "able")
-    until((there / "pid.3").exists)
+    until((records / "claim.3").exists)
     refused = json.loads(call("resume", "able", "--json", code=1).stdout)
     assert (refused["done"], refused["why"]) == (False, "it is not paused")
     assert "cannot save checkpoints" in call("pause", "rigid", code=1).stdout
@@ -111,7 +112,7 @@ def told(job):
 def test_who_asks_where_nobody_is_hears_so(run):
     child, folder = run
     until((folder / "journal.jsonl").exists)
-    until((folder / "jobs" / "able" / "main-0" / "pid.1").exists)
+    until((folder / "records" / "able" / "main-0" / "claim.1").exists)
     done = CliRunner().invoke(app, ["pause", "nobody"])
     assert "no job is called" in str(done.exception)
     done = CliRunner().invoke(app, ["move", "able", "--to", "core"])
@@ -164,7 +165,7 @@ def test_who_waits_is_held_back_without_a_decision():
 
 def test_of_a_job_that_has_ended_nothing_is_asked(run):
     child, folder = run
-    until((folder / "jobs" / "short" / "main-0" / "exit.1").exists)
+    until(lambda: exit_code(folder / "records" / "short" / "main-0", 1) is not None)
     until(lambda: "succeeded" in told("short"))
     for words in (["pause", "short"], ["resume", "short"], ["move", "short", "--to", "a"]):
         assert f"short: cannot {words[0]}: it has ended" in call(*words, code=1).stdout

@@ -125,7 +125,7 @@ def test_who_is_interrupted_before_it_came_took_no_time(tmp_path, data):
     path = write(tmp_path, job("x", python("import time; time.sleep(60)")), job("y", ["x"], at=99))
     child = subprocess.Popen([sys.executable, "-m", "headway", "run", str(path)],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
-    said = interrupted(child, data / "runs" / "latest" / "jobs" / "x" / "main-0" / "pid.1")
+    said = interrupted(child, data / "runs" / "latest" / "records" / "x" / "main-0" / "claim.1")
     assert "y cancelled after 0.0 s: interrupted" in said
 
 

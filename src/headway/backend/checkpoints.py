@@ -10,20 +10,23 @@ from headway.controller.events import CheckpointRead
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
 from headway.core.model.job import Mode
 from headway.core.model.units import ReplicaId, Seconds
+from headway.metrics import job_files
 
 LOOK: Seconds = 0.05
 """Between two looks for a checkpoint that was requested."""
+MAX_NOTE = 4096
+"""Bytes of `LATEST`."""
 
 
 def newest(folder: Path, mode: Mode) -> Checkpoint:
     """What `LATEST` names, which is complete; else, in other modes than `sdk`, the newest file."""
-    there = folder / "checkpoint"
     with suppress(OSError):
-        return Checkpoint((there / "LATEST").read_text(), verified=True)
+        note = job_files.read_file(folder, "checkpoint/LATEST", MAX_NOTE)
+        return Checkpoint(note.decode(errors="replace"), verified=True)
     if mode is Mode.SDK:
         return NO_CHECKPOINT
-    files = [p.stat() for p in there.rglob("*") if p.is_file()]
-    newest_file = max(((s.st_mtime_ns, s.st_size) for s in files), default=None)
+    found = job_files.files(folder, "checkpoint")
+    newest_file = max(((s.st_mtime_ns, s.st_size) for s in found), default=None)
     return NO_CHECKPOINT if newest_file is None else Checkpoint(str(newest_file))
 
 
@@ -46,13 +49,13 @@ class CheckpointWatch:
         self._requested[command.replica] = _Requested(command.attempt, folder, mode, now)
         if command.ask:
             failpoint.hit("checkpoint.ask")
-            (folder / "ask").touch()
+            job_files.replace_file(folder, "ask", "")
         return CheckpointRead(command.replica, command.attempt, now)
 
     def cancel(self, replica: ReplicaId, folder: Path) -> None:
         """It is withdrawn, or the replica has exited."""
         self._requested.pop(replica, None)
-        (folder / "ask").unlink(missing_ok=True)
+        job_files.remove_file(folder, "ask")
 
     def timeout(self, timeout: Seconds) -> Seconds:
         """How long a poll may wait."""

@@ -1,29 +1,47 @@
-"""Job states as files: `jobs/NAME/state.json` in a run's folder, replaced as a whole."""
+"""Job states as files: `jobs/NAME/state.json` in a run's folder, replaced as a whole.
+
+What a platform must know of an attempt is in `records/NAME/REPLICA`: jobs can write to the folder
+`jobs/NAME/REPLICA`, which is mounted into containers, so that nothing in it is a fact.
+"""
 
 import json
-import os
+import logging
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from headway import failpoint
+from headway.backend import durable
 from headway.backend.worker import Worker
 from headway.controller import commands, events
 from headway.controller.job_state import JobState, from_plain, to_plain
+from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId
 from headway.errors import BackendError
+from headway.metrics import job_files
 
+log = logging.getLogger("headway")
 STATE = "state.json"
 
 
 class JobStore:
     def __init__(self, run: Path) -> None:
-        self._jobs = run / "jobs"
+        self._jobs, self._records = run / "jobs", run / "records"
 
     def replica(self, replica: ReplicaId) -> Path:
         """The folder of a replica."""
         return self._jobs / replica.job / replica.name
+
+    def records(self, replica: ReplicaId) -> Path:
+        """Headway's records of its attempts."""
+        return self._records / replica.job / replica.name
+
+    def attempts(self, job: JobId) -> list[tuple[ReplicaId, int]]:
+        """Attempts of a job that were started, as far as there are records of them."""
+        claims = sorted((self._records / job).glob("*/claim.*"))
+        found = ((p.parent.name, p.name.partition(".")[2]) for p in claims)
+        return [(ReplicaId.named(job, r), int(n)) for r, n in found if n.isdecimal()]
 
     def execute(self, command: commands.JobCommand, disk: Worker) -> list[events.Event]:
         """States are saved in another thread: a disk can block longer than the loop may wait."""
@@ -43,42 +61,35 @@ class JobStore:
     def save(self, job: JobId, state: JobState) -> None:
         """Durable when this returns: file and directory are synced."""
         folder = self._jobs / job
-        part = folder / f"{STATE}.part"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            failpoint.hit("state.write")
-            with part.open("w", encoding="utf-8") as file:
-                json.dump(to_plain(state), file)
-                file.flush()
-                os.fsync(file.fileno())
-            failpoint.hit("state.replace")
-            part.replace(folder / STATE)
-            failpoint.hit("state.sync")
-            _sync(folder)
+            durable.make(folder)
+            durable.write(folder / STATE, json.dumps(to_plain(state)))
         except OSError as error:
             why = f"state of job {job} was not stored: {error.strerror}"
             raise BackendError(why) from None
 
     def load(self, jobs: Iterable[JobId]) -> dict[JobId, JobState]:
+        """A job whose state cannot be read has failed; the others continue."""
         found = {}
         for job in jobs:
-            with suppress(FileNotFoundError):
+            try:
                 text = (self._jobs / job / STATE).read_text(encoding="utf-8")
                 found[job] = from_plain(json.loads(text))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+                reason = f"its stored state cannot be read: {error}"
+                log.warning("job %s: %s", job, reason)
+                found[job] = JobState(phase=Phase.FAILED, reason=reason, finished_at=0.0)
+                with suppress(BackendError):
+                    self.save(job, found[job])
         return found
 
 
 def prepare(folder: Path, attempt: int) -> None:
     """The folder of a replica before an attempt starts."""
-    (folder / "checkpoint").mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    job_files.make_folder(folder, "checkpoint")
     failpoint.hit("replica.attempt")
-    (folder / "attempt").write_text(str(attempt))
-    (folder / "ask").unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    job_files.replace_file(folder, "attempt", str(attempt))
+    job_files.remove_file(folder, "ask")

@@ -1,12 +1,13 @@
 """A live backend: a controller and a platform. The same for every platform."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from headway import failpoint
 from headway.backend.base import Platform
+from headway.backend.containment import Containment
 from headway.backend.inbox import Inbox
 from headway.backend.monitor import Monitor, Totals
 from headway.backend.new_job import new_job
@@ -52,7 +53,7 @@ class LiveBackend:
         config = replace(config, can_suspend=platform.capabilities.suspend)
         self.jobs, self.controller = jobs, Controller(config)
         self.monitor = Monitor(platform, folder, self.jobs)
-        self.inbox = Inbox(folder)
+        self.inbox, self.contained = Inbox(folder), Containment()
         self._complete, self._stopped = False, False
         loaded, now = platform.load(), clock()
         for node in platform.nodes():
@@ -85,24 +86,42 @@ class LiveBackend:
         while queue:
             failpoint.hit("platform.execute")
             command = queue.popleft()
-            for a in command.replicas if isinstance(command, Start) else ():
-                self.monitor.expect(a.replica, a.attempt)
-            for event in self.platform.execute(command):
+            for event in self._execute(command):
                 queue.extend(self._handle(event))
                 if isinstance(event, events.CommandFailed):
                     failures.append(event)
         return failures
 
+    def _execute(self, command: Command) -> Sequence[events.Event]:
+        try:
+            for a in command.replicas if isinstance(command, Start) else ():
+                self.monitor.expect(a.replica, a.attempt)
+            return self.platform.execute(command)
+        except Exception as error:  # noqa: BLE001 - the outermost guard of a job
+            what = type(command).__name__
+            return [events.CommandFailed(command, self.contained.note(command.job, what, error))]
+
     def _handle(self, event: events.Event) -> list[Command]:
-        now = self.clock()
+        now, commands = self.clock(), list[Command]()
+        if isinstance(event, events.NodeChanged):
+            return self.controller.handle(event, now)
+        job = _job_of(event)
         if isinstance(event, events.ReplicaExited):
-            self.monitor.close(event.replica, event.attempt)
-        commands = self.controller.handle(event, now)
+            with self.contained.of(job, "metrics"):
+                self.monitor.close(event.replica, event.attempt)
+        with self.contained.of(job, type(event).__name__):
+            commands = self.controller.handle(event, now)
         if isinstance(event, events.ReplicaRunning):
             r = self.controller.records.replica(event.replica)
             if r is not None and r.attempt == event.attempt:
-                self.monitor.open(r.id, r.attempt, r.node, now, resumed=False)
+                with self.contained.of(job, "metrics"):
+                    self.monitor.open(r.id, r.attempt, r.node, now, resumed=False)
         return commands
+
+    def _give_up(self) -> None:
+        """Jobs that caused the same error twice have failed."""
+        for job, reason in self.contained.take_rejected().items():
+            self._run(self._handle(events.JobRejected(job, reason)))
 
     # -- the backend's two methods ---------------------------------------------------------------
 
@@ -118,18 +137,19 @@ class LiveBackend:
             replicas = [r for job in controller.jobs.values() for r in job.replicas.values()]
             nodes = list(controller.nodes)
         measured = {*news.disturbed, *look}
-        reports = (
-            self.monitor.report(w, now, news.notices.get(w.id, ""))
-            for w in list(self.monitor.replicas.values())
-            if w.node in measured and controller.records.replica(w.id) is not None
-        )
+        reports = []
+        for w in list(self.monitor.replicas.values()):
+            if w.node in measured and controller.records.replica(w.id) is not None:
+                with self.contained.of(w.id.job, "report"):
+                    report = self.monitor.report(w, now, news.notices.get(w.id, ""))
+                    reports += [] if report is None else [report]
         seen = Observation(
             at=now,
             complete=complete,
             nodes=tuple(controller.nodes[n] for n in nodes),
             jobs=tuple(controller.jobs[j].to_core() for j in jobs),
             replicas=tuple(r.to_core() for r in replicas),
-            reports=tuple(r for r in reports if r is not None),
+            reports=tuple(reports),
             requests=tuple(news.requests),
             capabilities=self.platform.capabilities if complete else None,
         )
@@ -139,13 +159,17 @@ class LiveBackend:
 
     def act(self, decision: decisions.Decision) -> decisions.Outcome:
         why = undeclared(decision, self.platform.capabilities)
-        match decision:
-            case decisions.Place(job=job, where=where) | decisions.Scale(job=job, add=where):
-                if not why and job in self.controller.jobs:
-                    why = self.platform.refusal(job, where)
-        if not why:
-            why, commands = self.controller.apply(decision, self.clock())
-            failures = self._run(commands)
+        try:
+            match decision:
+                case decisions.Place(job=job, where=where) | decisions.Scale(job=job, add=where):
+                    if not why and job in self.controller.jobs:
+                        why = self.platform.refusal(job, where)
+            if not why:
+                why, commands = self.controller.apply(decision, self.clock())
+        except Exception as error:  # noqa: BLE001 - the outermost guard of a job
+            job, what = decisions.job_of(decision), type(decision).__name__
+            why = self.contained.note(job, what, error)
+        failures = [] if why else self._run(commands)
         if why:
             return decisions.Refused(decision=decision, why=why)
         if failures:
@@ -199,6 +223,7 @@ class LiveBackend:
         for request in self.inbox.new():
             self._run(self.controller.request(request, self.clock()))
         self._find_arrivals()
+        self._give_up()
         triggers, news.triggers = news.triggers, []
         return min(triggers, key=URGENCY.index, default=None)
 
@@ -213,7 +238,8 @@ class LiveBackend:
 
     def _find_arrivals(self) -> None:
         for w in list(self.monitor.replicas.values()) if self.controller.arriving else ():
-            w.reader.listen()
+            with self.contained.of(w.id.job, "metrics"):
+                w.reader.listen()
             if w.reader.spoke:
                 self._run(self._handle(events.ReplicaReported(w.id, w.attempt)))
 
@@ -238,6 +264,18 @@ class LiveBackend:
         while not self.endless and not self.controller.finished:
             self.wait(ARRIVAL)
         self.platform.close()
+
+
+def _job_of(event: events.Event) -> JobId:
+    match event:
+        case events.JobSeen(job=new):
+            return new.id
+        case events.CommandFailed(command=command):
+            return command.job
+        case events.NodeChanged():
+            return JobId("")
+        case _:
+            return event.job
 
 
 def undeclared(decision: decisions.Decision, can: Capabilities) -> str:

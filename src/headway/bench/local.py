@@ -110,8 +110,9 @@ def _managed(chosen: Enforcement, shares: Sequence[tuple[float | None, float]]) 
 
 def _start(chosen: Enforcement, folder: Path) -> tuple[Group, subprocess.Popen[bytes]]:
     group = chosen.group("machine", folder.name)
+    files = launcher.Files(folder, folder / "records", 1)
     child = launcher.start(
-        folder, 1, (*chosen.prefix, *_busy(len(os.sched_getaffinity(0)))),
+        files, (*chosen.prefix, *_busy(len(os.sched_getaffinity(0)))),
         cpus=None, env={**os.environ, "HEADWAY_DIR": str(folder)}, where="/",
         entrances=group.entrances(),
     )  # fmt: skip
@@ -253,7 +254,8 @@ def _drain(file: int) -> None:
 
 def _headway_cpu(pid: int, data: Path) -> float:
     """Core-seconds of Headway, its pacer and the shells that wait for the jobs."""
-    shells = [int(p.read_text()) for p in data.glob("runs/2*/jobs/*/*/pid.1")]
+    claims = (launcher.claim_of(p.parent, 1) for p in data.glob("runs/2*/records/*/*/claim.1"))
+    shells = [claim.pid for claim in claims if claim and claim.alive]
     below = [p for p in procfs.descendants(pid) if not procfs.environment(p).get("HEADWAY_DIR")]
     return sum(_own_cpu(p) for p in dict.fromkeys([*below, *shells]))
 

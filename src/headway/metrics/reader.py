@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 
+from headway.core.model.report import bounded
+from headway.metrics import job_files
 from headway.metrics.log_parser import LogParser, ParsedMetric
 
 MAX_LOG = 64 * 2**20
@@ -19,6 +21,8 @@ KEPT = 2**20
 """Bytes that a truncated log keeps."""
 MAX_READ = 256 * 2**10
 """Bytes that one read parses at most."""
+MAX_LINE = 64 * 2**10
+"""Bytes of a line of `reports.jsonl`."""
 MAX_MESSAGE = 200
 """Characters of a message from a job."""
 MAX_EXAMPLE = 60
@@ -28,24 +32,18 @@ MAX_EXAMPLE = 60
 class Tail:
     """Reads the new bytes of a file that grows."""
 
-    def __init__(self, path: Path | str, *, back: int = 0, bounded: bool = True) -> None:
-        """Start at the end of the file, or `back` bytes before it. `bounded`: truncate it."""
-        self._path, self._file, self._bounded = path, -1, bounded
-        self._at = max(0, self._size() - back)
+    def __init__(self, folder: Path, name: str, *, back: int = 0, truncates: bool = True) -> None:
+        """Start at the end of the file, or `back` bytes before it. `truncates`: keep it short."""
+        self._folder, self._name, self._file, self._truncates = folder, name, -1, truncates
+        self._at = max(0, job_files.size(folder, name) - back)
         self.flooded = False
         """Whether the last read skipped bytes."""
-
-    def _size(self) -> int:
-        try:
-            return os.stat(self._path).st_size  # noqa: PTH116 - thousands when Headway starts
-        except OSError:
-            return 0
 
     def read(self) -> bytes:
         if self._file < 0:
             try:
-                mode = os.O_RDWR | os.O_APPEND if self._bounded else os.O_RDONLY
-                self._file = os.open(self._path, mode | os.O_CLOEXEC)
+                mode = os.O_RDWR | os.O_APPEND if self._truncates else os.O_RDONLY
+                self._file = job_files.open_file(self._folder, self._name, mode)
             except OSError:
                 return b""
         size = os.fstat(self._file).st_size
@@ -58,7 +56,7 @@ class Tail:
         self._at = max(self._at, size - MAX_READ)
         data = os.pread(self._file, size - self._at, self._at)
         self._at += len(data)
-        if self._bounded and size > MAX_LOG:
+        if self._truncates and size > MAX_LOG:
             self._truncate(size)
         return data
 
@@ -88,6 +86,7 @@ class Heard:
         if not isfinite(value):
             self.trouble = f"reported the value {value}"
             return
+        value = bounded(value)
         self.count += 1
         self.mean += (value - self.mean) / self.count
         self.high = value if self.high is None else max(self.high, value)
@@ -116,14 +115,17 @@ class MetricsReader:
     _parser: LogParser = field(init=False)
 
     def __post_init__(self) -> None:
-        log = self.log or f"{self.folder}/out.log"
-        self._out = Tail(log, back=self.back, bounded=self.log is None)
-        self._reports = Tail(f"{self.folder}/reports.jsonl", back=self.back)
+        if self.log is None:
+            self._out = Tail(self.folder, "out.log", back=self.back)
+        else:
+            self._out = Tail(self.log.parent, self.log.name, back=self.back, truncates=False)
+        self._reports = Tail(self.folder, "reports.jsonl", back=self.back)
         self._parser = LogParser(self.metric, self.pattern)
 
     def listen(self) -> None:
         """Read what is new. The log of a replica that uses the SDK is not parsed."""
-        *lines, self._rest = (self._rest + self._reports.read()).split(b"\n")
+        *lines, rest = (self._rest + self._reports.read()).split(b"\n")
+        self._rest = rest[-MAX_LINE:]  # a longer line is invalid in any case
         for line in lines:
             self._read_report(line)
         printed = self._out.read()
@@ -175,14 +177,14 @@ class MetricsReader:
 
     def _record(self, metric: ParsedMetric) -> None:
         self.spoke = True
-        if metric.total is not None and isfinite(metric.total) and metric.total > 0:
-            self.total = metric.total
+        if metric.total is not None and isfinite(metric.total) and bounded(metric.total) > 0:
+            self.total = bounded(metric.total)
         if metric.step is not None and isfinite(metric.step):
-            self.step = metric.step
+            self.step = max(0.0, bounded(metric.step))
         if metric.value is not None:
             self.heard.add(metric.value)
             if isfinite(metric.value):
-                self.value = metric.value
+                self.value = bounded(metric.value)
 
 
 def _printable(text: object) -> str:
@@ -192,8 +194,12 @@ def _printable(text: object) -> str:
 
 def last_line(folder: Path) -> str:
     """Return the last line of a replica's log, which often says why it failed."""
-    with suppress(OSError), (folder / "out.log").open("rb") as log:
-        log.seek(max(0, os.fstat(log.fileno()).st_size - 4096))
-        lines = log.read().decode(errors="replace").strip().splitlines()
+    with suppress(OSError):
+        file = job_files.open_file(folder, "out.log", os.O_RDONLY)
+        try:
+            end = os.pread(file, 4096, max(0, os.fstat(file).st_size - 4096))
+        finally:
+            os.close(file)
+        lines = end.decode(errors="replace").strip().splitlines()
         return lines[-1].strip()[-MAX_MESSAGE:] if lines else ""
     return ""

@@ -74,7 +74,10 @@ class UsageSampler:
         self.due = now + max(min(EVERY, FIRST + now / 20), now * EVERY / COARSER)
         self._looks += 1
         watched = list(self.backend.monitor.replicas.values())
-        self.now = {w.id: self._one(w, now) for w in watched}
+        self.now = {}
+        for w in watched:
+            with self.backend.contained.of(w.id.job, "metrics"):
+                self.now[w.id] = self._one(w, now)
         if any(w.reader.flooded for w in watched):
             self.due = now + FLOOD
         if self.now:

@@ -211,7 +211,7 @@ class TrainingJobSpec(Manifest):
 
     metric: Metric = Metric()
     """The metric that measures progress; recognised automatically in most logs."""
-    total_steps: Annotated[float, Field(gt=0)] | None = None
+    total_steps: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Total number of steps. If set, the remaining work is known soon after the start."""
     checkpoint: Checkpoint = Checkpoint()
     """How the job saves checkpoints, which it needs to be migrated or suspended."""

@@ -11,6 +11,7 @@ from headway.backend.docker.container_table import ContainerRecord
 from headway.backend.replica_env import loopback_env
 from headway.controller.commands import Assignment
 from headway.core.model.units import Bytes, ReplicaId
+from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob, environment, threads
 
 LOG = {"Type": "json-file", "Config": {"max-size": "64m", "max-file": "2"}}
@@ -75,10 +76,12 @@ def grant_access(user: str, folder: Path) -> None:
     if os.getuid() or user in ROOT:
         return
     owner, _, group = user.partition(":")
-    folders = (folder, folder / "checkpoint")
     if not owner.isdigit():
-        for path in folders:
-            path.chmod(0o777)  # only the image maps this name to a number
+        for inner in ("", "checkpoint"):
+            with job_files.directory(folder, inner) as at:
+                os.fchmod(at, 0o777)  # only the image maps this name to a number
         return
-    for path in (*folders, *folders[1].rglob("*")):
-        os.chown(path, int(owner), int(group) if group.isdigit() else int(owner))
+    numbers = int(owner), int(group) if group.isdigit() else int(owner)
+    with job_files.directory(folder) as at:
+        os.fchown(at, *numbers)
+    job_files.chown_all(folder, "checkpoint", *numbers)

@@ -33,6 +33,7 @@ class ContainerRecord:
     attempt: int
     engine: Engine
     folder: Path
+    records: Path
     name: str
     """Its name or id: the engine takes either."""
     mode: Mode = Mode.NONE
@@ -147,8 +148,9 @@ class ContainerTable:
         """The container that an engine's event is about."""
         attributes = actor["Attributes"]
         if attributes.get(RUN) == self._run:
+            attempt = str(attributes.get(ATTEMPT, ""))  # any container may have our labels
             replica = ReplicaId(attributes.get(REPLICA, ""))
-            return self.get(replica, int(attributes.get(ATTEMPT, 0)))
+            return self.get(replica, int(attempt)) if attempt.isdecimal() else None
         return next((c for c in self.of(engine) if c.id == actor["ID"]), None)
 
     def enlarged(self, engine: Engine) -> Iterator[tuple[ContainerRecord, Bytes]]:

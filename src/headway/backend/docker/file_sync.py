@@ -13,22 +13,27 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from headway.backend.docker.client import Client
 from headway.errors import Declined
+from headway.metrics import job_files
+from headway.metrics.reader import MAX_READ
 
 LATEST = "LATEST"
+MOST_NEW = MAX_READ
+"""Bytes of new reports that one copy appends at most; more would not be parsed."""
 
 
 class FileSync:
     """Used in the engine's worker only."""
 
     def __init__(
-        self, client: Client, container: str, folder: Path, user: str, attempt: int
+        self, client: Client, container: str, folder: Path, user: str, position: Path
     ) -> None:
         self.client, self.container, self.folder = client, container, folder
-        self._began = folder / f"reports.{attempt}"
-        """Holds the size of our `reports.jsonl` before this attempt."""
+        self._position = position
+        """A record: how much of its `reports.jsonl` was copied, and how long ours was then."""
         owner, _, group = user.partition(":")
         self._owner = (int(owner), int(group or owner)) if owner.isdigit() else (0, 0)
         self._known: dict[str, str] = {}
@@ -92,16 +97,32 @@ class FileSync:
         name = "reports.jsonl"
         if not self._changed(name):
             return
-        ours = self.folder / name
-        have = ours.stat().st_size if ours.exists() else 0
+        copied, data = self._copied(), b""
         with self._archive(name) as tar:
             for member in tar:
-                file = tar.extractfile(member)
-                data = file.read() if file else b""
-        if not self._began.exists():
-            self._began.write_text(str(have))
-        with ours.open("ab") as out:
-            out.write(data[have - int(self._began.read_text()) :])
+                if member.isfile() and (file := tar.extractfile(member)) is not None:
+                    copied, data = _rest(file, copied)
+        out = job_files.open_file(self.folder, name, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        with open(out, "ab") as ours:  # noqa: PTH123 - no path
+            ours.write(data)
+        self._note(copied)
+
+    def _copied(self) -> int:
+        """How much of its reports we have. What was appended after the last note counts too; if
+        ours is shorter now, it was truncated meanwhile.
+        """
+        size = job_files.size(self.folder, "reports.jsonl")
+        try:
+            copied, then = map(int, self._position.read_text().split())
+        except (OSError, ValueError):
+            self._note(0)
+            return 0
+        return copied + max(0, size - then)
+
+    def _note(self, copied: int) -> None:
+        self._position.parent.mkdir(parents=True, exist_ok=True)
+        size = job_files.size(self.folder, "reports.jsonl")
+        self._position.write_text(f"{copied} {size}")
 
     def _fetch_checkpoint(self) -> None:
         part = self.folder / "checkpoint.part"
@@ -123,6 +144,16 @@ class FileSync:
             if old.name not in names and old.is_dir():
                 shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(part)
+
+
+def _rest(file: IO[bytes], copied: int) -> tuple[int, bytes]:
+    """The size of a file, and its end: what comes after `copied` bytes, of that the last part."""
+    size, data = 0, b""
+    while chunk := file.read(MOST_NEW):
+        fresh = chunk[max(0, copied - size) :]
+        size += len(chunk)
+        data = (data + fresh)[-MOST_NEW:]
+    return size, data
 
 
 def _complete(folder: Path) -> bool:

@@ -1,9 +1,11 @@
 """The output of a container, copied into its `out.log`.
 
 From there it is read like any other log (`metrics/reader.py`). The engine stamps each line with
-the time; the last stamp is kept in `log.ATTEMPT`, so that a later process continues after it.
+the time; the last stamp is kept in the record `log.ATTEMPT`, so that a later process continues
+after it.
 """
 
+import os
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +13,7 @@ from threading import Event, Thread
 
 from headway.backend.docker.client import Client, lines
 from headway.errors import BackendError
+from headway.metrics import job_files
 
 HEAD = 8
 """Bytes before each frame: the stream, and the length."""
@@ -20,11 +23,17 @@ class LogFollower:
     """A thread that copies until the container exits or the connection ends."""
 
     def __init__(
-        self, client: Client, container: str, folder: Path, attempt: int, *, new_only: bool = False
+        self,
+        client: Client,
+        container: str,
+        folder: Path,
+        position: Path,
+        *,
+        new_only: bool = False,
     ) -> None:
-        """`new_only`: skip earlier output."""
+        """`position`: the record. `new_only`: skip earlier output."""
         self.client, self.container = client, container
-        self._log, self._position = folder / "out.log", folder / f"log.{attempt}"
+        self._folder, self._position = folder, position
         self._last = self._position.read_text() if self._position.exists() else ""
         self._stream = client.stream(
             f"/containers/{container}/logs",
@@ -48,8 +57,10 @@ class LogFollower:
             self.over.set()
 
     def _copy(self, lines: Iterator[bytes]) -> None:
+        self._position.parent.mkdir(parents=True, exist_ok=True)
         self._position.touch()
-        with self._log.open("ab", 0) as log, self._position.open("r+b", 0) as position:
+        file = job_files.open_file(self._folder, "out.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        with open(file, "ab", 0) as log, self._position.open("r+b", 0) as position:  # noqa: PTH123 - no path
             for line in lines:
                 stamp, _, text = line.partition(b" ")
                 if stamp.decode(errors="replace") > self._last:  # others were copied before

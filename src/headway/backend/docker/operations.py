@@ -77,11 +77,13 @@ def _follow_log(c: ContainerRecord, seen: ContainerState) -> None:
 
 
 def log_follower(c: ContainerRecord) -> LogFollower:
-    return LogFollower(c.engine.client, c.id, c.folder, c.attempt, new_only=c.foreign)
+    position = c.records / f"log.{c.attempt}"
+    return LogFollower(c.engine.client, c.id, c.folder, position, new_only=c.foreign)
 
 
 def _sync(c: ContainerRecord, seen: ContainerState) -> FileSync:
-    c.sync = FileSync(c.engine.client, c.name, c.folder, seen.user, c.attempt)
+    position = c.records / f"reports.{c.attempt}"
+    c.sync = FileSync(c.engine.client, c.name, c.folder, seen.user, position)
     return c.sync
 
 

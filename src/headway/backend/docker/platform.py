@@ -27,6 +27,7 @@ from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, Unreachable
+from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob
 
 PERMANENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
@@ -79,7 +80,7 @@ class DockerPlatform:
             c.memory_limit, c.name = float(seen.host.get("Memory") or 0), seen.name
             is_expected, exit_ = (c.replica, c.attempt) in expected, None
             if is_expected and seen.running:
-                (c.folder / "ask").unlink(missing_ok=True)
+                job_files.remove_file(c.folder, "ask")
                 operations.follow(c, seen)
                 self.containers.add(c)
             else:
@@ -99,11 +100,11 @@ class DockerPlatform:
         for engine in self.engines.values():
             for seen in engine.containers(f"{container.RUN}={self.run}", stopped=True):
                 labels = seen.labels
-                if container.ATTEMPT in labels and seen.id not in left:
-                    host = self.engines.get(NodeId(labels[container.NODE]), engine)
-                    replica = ReplicaId(labels[container.REPLICA])
-                    c = self._record(replica, int(labels[container.ATTEMPT]), host)
-                    left[seen.id] = c, seen
+                attempt = labels.get(container.ATTEMPT, "")
+                if attempt.isdecimal() and seen.id not in left:
+                    host = self.engines.get(NodeId(labels.get(container.NODE, "")), engine)
+                    replica = ReplicaId(labels.get(container.REPLICA, ""))
+                    left[seen.id] = self._record(replica, int(attempt), host), seen
         return left.values()
 
     def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
@@ -226,7 +227,8 @@ class DockerPlatform:
     def _record(self, replica: ReplicaId, attempt: int, engine: Engine) -> ContainerRecord:
         job = self.jobs.get(replica.job)
         name = container_spec.container_name(self.run, replica, attempt)
-        c = ContainerRecord(replica, attempt, engine, self.store.replica(replica), name)
+        folder, records = self.store.replica(replica), self.store.records(replica)
+        c = ContainerRecord(replica, attempt, engine, folder, records, name)
         if job is None:
             return c
         c.mode = job.spec.checkpoint

@@ -1,26 +1,34 @@
 """Start a replica so that it survives Headway and no attempt is started twice.
 
-A shell of a dozen lines runs between Headway and the training. It claims the attempt by creating
-`pid.ATTEMPT`, which succeeds only once, enters the cgroups, and writes `exit.ATTEMPT` when the
-training has exited. The next Headway reads both files.
+A shell of a dozen lines runs between Headway and the training. It claims the attempt by renaming
+`free.ATTEMPT` to `claim.ATTEMPT`, which succeeds only once, notes there which process it is, enters
+the cgroups, and notes in `exit.ATTEMPT` how the training has exited. The next Headway reads both.
+
+The files exist before the shell starts, and it overwrites them in place: a full disk loses no exit
+code. They are not in the folder of the replica, which the job can write.
 """
 
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import sleep
 
 from headway import failpoint
-from headway.backend.exit_reason import KILLED
+from headway.backend import durable
 from headway.backend.job_store import prepare
 from headway.backend.local.enforcement import procfs
+from headway.metrics import job_files
 
 SHIM = """
-folder=$1 attempt=$2 where=$3; shift 3
+records=$1 attempt=$2 where=$3; shift 3
 # failpoint shim.claim
-set -C; { echo $$ >"$folder/pid.$attempt"; } 2>/dev/null || exit 0; set +C
+mv "$records/free.$attempt" "$records/claim.$attempt" 2>/dev/null || exit 0
+read -r boot </proc/sys/kernel/random/boot_id
+read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ began _ </proc/$$/stat
+echo $$ "$began" "$boot" . 1<>"$records/claim.$attempt"
 trap : TERM INT HUP
 # failpoint shim.claimed
 (
@@ -30,15 +38,50 @@ trap : TERM INT HUP
 )
 code=$?
 # failpoint shim.exit
-echo $code >"$folder/exit.$attempt"
+echo $code . 1<>"$records/exit.$attempt"
+sync "$records/exit.$attempt" 2>/dev/null
 """
 PATIENCE = 400
-"""Reads, five milliseconds apart, of a claim whose pid is not written yet."""
+"""Reads, five milliseconds apart, of a claim whose process is not written yet."""
+BLANK = " " * 99 + "\n"
+MOST_RECORD = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The shell of an attempt. Pids are reused, and start times repeat after a reboot."""
+
+    pid: int = 0
+    """0: it ended before it noted its pid."""
+    began: int = 0
+    boot: str = ""
+
+    @property
+    def alive(self) -> bool:
+        return self.of_this_boot and self.pid > 0 and procfs.start_time(self.pid) == self.began
+
+    @property
+    def of_this_boot(self) -> bool:
+        return self.boot == procfs.boot_id()
+
+    def left(self, sessions: Mapping[int, Sequence[int]]) -> Sequence[int]:
+        """Processes of its session, which outlive it if it is killed. `sessions`: all there are."""
+        if not self.of_this_boot or (procfs.start_time(self.pid) not in (0, self.began)):
+            return ()  # another process has its pid now
+        return sessions.get(self.pid, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where an attempt writes: the job to its folder, the shell to Headway's records."""
+
+    folder: Path
+    records: Path
+    attempt: int
 
 
 def start(
-    folder: Path,
-    attempt: int,
+    files: Files,
     argv: Sequence[str],
     *,
     cpus: Sequence[int] | None,
@@ -47,19 +90,43 @@ def start(
     entrances: Sequence[str],
 ) -> subprocess.Popen[bytes]:
     """Start a replica. Its output goes to `out.log`: a pipe would break when Headway dies."""
-    prepare(folder, attempt)
-    words = [str(folder), str(attempt), where, *entrances, "--", *argv]
+    prepare(files.folder, files.attempt)
+    _allocate(files.records, files.attempt)
+    words = [str(files.records), str(files.attempt), where, *entrances, "--", *argv]
     failpoint.hit("replica.start")
-    with (folder / "out.log").open("ab") as log, _on(cpus):
-        return subprocess.Popen(
-            ["/bin/sh", "-c", failpoint.in_shell(SHIM), "headway", *words],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=dict(env),
-            cwd="/",
-            start_new_session=True,
-        )
+    log = _open_log(files.folder)
+    try:
+        with _on(cpus):
+            return subprocess.Popen(
+                ["/bin/sh", "-c", failpoint.in_shell(SHIM), "headway", *words],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=dict(env),
+                cwd="/",
+                start_new_session=True,
+            )
+    finally:
+        os.close(log)
+
+
+def _allocate(records: Path, attempt: int) -> None:
+    """Room for the records. An attempt that was claimed before has it already."""
+    durable.make(records)
+    if (records / f"claim.{attempt}").exists():
+        return
+    failpoint.hit("replica.records")
+    for name in ("exit", "free"):
+        (records / f"{name}.{attempt}").write_text(BLANK)
+
+
+def _open_log(folder: Path) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    try:
+        return job_files.open_file(folder, "out.log", flags)
+    except OSError:  # an earlier attempt has put something else there
+        job_files.remove_file(folder, "out.log")
+        return job_files.open_file(folder, "out.log", flags)
 
 
 @contextmanager
@@ -76,34 +143,36 @@ def _on(cpus: Sequence[int] | None) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def claimed_by(folder: Path, attempt: int) -> int | None:
-    """The pid of the shell that claimed this attempt; it follows the claim. None: not started."""
+def claim_of(records: Path, attempt: int) -> Claim | None:
+    """The shell that claimed this attempt; its pid follows the claim. None: not started."""
     for _ in range(PATIENCE):
         try:
-            text = (folder / f"pid.{attempt}").read_text()
+            words = _read(records / f"claim.{attempt}")
         except FileNotFoundError:
             return None
-        if text.endswith("\n"):
-            return int(text)
+        if len(words) == 4:
+            with suppress(ValueError):
+                return Claim(int(words[0]), int(words[1]), words[2])
         sleep(0.005)
+    return Claim()
+
+
+def exit_code(records: Path, attempt: int) -> int | None:
+    """What the shell noted before it exited; None: it was killed, or the machine stopped."""
+    with suppress(OSError, ValueError):
+        code, _ = _read(records / f"exit.{attempt}")
+        return int(code)
     return None
 
 
-def alive(pid: int, folder: Path) -> bool:
-    """Whether that process exists and belongs to the replica; pids are reused."""
-    return procfs.stat(pid) is not None and procfs.environment(pid).get("HEADWAY_DIR") == str(
-        folder
-    )
-
-
-def exit_code(folder: Path, attempt: int) -> int:
-    """What the shell wrote before it exited, unless it was killed too."""
-    with suppress(OSError, ValueError):
-        return int((folder / f"exit.{attempt}").read_text())
-    return KILLED
-
-
-def ended_at(folder: Path, attempt: int) -> float:
+def ended_at(records: Path, attempt: int) -> float:
     """When it exited, as time of day; without an exit code, when it started."""
-    end = folder / f"exit.{attempt}"
-    return (end if end.exists() else folder / f"pid.{attempt}").stat().st_mtime
+    exited = exit_code(records, attempt) is not None
+    return (records / f"{'exit' if exited else 'claim'}.{attempt}").stat().st_mtime
+
+
+def _read(path: Path) -> list[str]:
+    """The words of a record; the last one is a dot if it is complete."""
+    with path.open("rb") as file:
+        words = file.read(MOST_RECORD).decode(errors="replace").split()
+    return words if words[-1:] == ["."] else []

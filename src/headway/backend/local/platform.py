@@ -7,9 +7,10 @@ Headway finds them.
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from errno import EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -18,11 +19,11 @@ from headway.backend import memory_admission
 from headway.backend.checkpoints import CheckpointWatch, newest
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
-from headway.backend.exit_reason import NOT_STARTABLE, exit_reason
+from headway.backend.exit_reason import KILLED, NOT_STARTABLE, exit_reason
 from headway.backend.foreign_load import ForeignLoad
 from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
-from headway.backend.local.enforcement import procfs
+from headway.backend.local.enforcement import homes, procfs
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
 from headway.backend.replica_env import loopback_env
 from headway.backend.usage import UsageSample
@@ -31,7 +32,13 @@ from headway.controller import commands, events
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds
+from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob, environment, threads
+
+NOT_ITS_FAULT = (EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS)
+"""Errors at a start that say nothing about the job."""
+LAST = 3
+"""How many earlier attempts of a replica are looked for before it is started."""
 
 
 @dataclass(slots=True)
@@ -74,7 +81,7 @@ class LocalPlatform:
         clock: Clock,
         foreign: ForeignLoad | None = None,
     ) -> None:
-        self.events, self.clock = EventQueue(), clock
+        self.events, self.clock, self._run = EventQueue(), clock, folder
         self.jobs, self.limits, self._foreign = jobs, enforcement, foreign
         self.store, self._disk = JobStore(folder), Worker("job store", self.events)
         self.cuts = {c.node.id: c for c in cuts}
@@ -96,19 +103,26 @@ class LocalPlatform:
     def load(self) -> events.Loaded:
         states, found = self.store.load(self.jobs), []
         for r in (r for state in states.values() for r in state.replicas):
-            folder = self.store.replica(r.replica)
-            pid = launcher.claimed_by(folder, r.attempt)
-            if pid is None:
+            records = self.store.records(r.replica)
+            claim = launcher.claim_of(records, r.attempt)
+            if claim is None:
                 continue  # it was not started
-            (folder / "ask").unlink(missing_ok=True)
             p = self._process(r.replica, r.node, r.attempt)
-            if launcher.alive(pid, folder):
-                self._watch(p, pid)
+            job_files.remove_file(p.folder, "ask")
+            if claim.alive:
+                self._watch(p, claim.pid)
+                p.group.signal(signal.SIGCONT)  # its pacer may have been killed
                 left = events.ReplicaFound(r.replica, r.attempt, True, None, *p.group.share())
             else:
-                at = launcher.ended_at(folder, r.attempt) - self.clock.began
+                at = launcher.ended_at(records, r.attempt) - self.clock.began
                 left = events.ReplicaFound(r.replica, r.attempt, False, self._exited(p, at))
             found.append(left)
+        known = {(f.replica, f.attempt) for f in found}
+        sessions = procfs.sessions()
+        for name, attempt in (a for job in states for a in self.store.attempts(job)):
+            claim = launcher.claim_of(self.store.records(name), attempt)
+            if claim and claim.left(sessions) and (name, attempt) not in known:  # an orphan
+                found.append(events.ReplicaFound(name, attempt, running=False))
         return events.Loaded(states, tuple(found))
 
     def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
@@ -160,7 +174,10 @@ class LocalPlatform:
             try:
                 self._start(assigned, command.gang)
             except OSError as error:
-                return [*news, events.CommandFailed(command, str(error))]
+                lacking = error.errno in NOT_ITS_FAULT
+                return [*news, events.CommandFailed(command, str(error), disrupted=lacking)]
+            except ValueError as error:  # a NUL in its command, an invalid name of a variable
+                return [*news, events.CommandFailed(command, str(error), permanent=True)]
             news.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
         return news
 
@@ -168,8 +185,7 @@ class LocalPlatform:
         job, cut = self.jobs[a.replica.job], self.cuts[a.node]
         p = self._process(a.replica, a.node, a.attempt)
         if isinstance(job.adopted, int):
-            p.group.take(job.adopted)
-            self._watch(p, job.adopted)
+            self._adopt(p, job.adopted)
             return
         spec, made = job.spec.task(a.replica.task), job.commands[a.replica.task]
         here = (x for x in self.processes.values() if x.node == p.node and x.replica != a.replica)
@@ -178,9 +194,11 @@ class LocalPlatform:
         if spec.limit is not None:
             p.group.set_share(spec.limit, 1.0)
         ours = loopback_env(a.replica, a.attempt, folder=str(p.folder), gang=gang)
+        files = launcher.Files(p.folder, self.store.records(a.replica), a.attempt)
+        if a.attempt > 1:
+            _check_alone(files)
         p.child = launcher.start(
-            p.folder,
-            a.attempt,
+            files,
             (*self.limits.prefix, *made.argv),
             cpus=cut.cpus,
             env=environment(os.environ, made, threads(spec, cut.node), ours),
@@ -188,6 +206,14 @@ class LocalPlatform:
             entrances=p.group.entrances(),
         )
         self._watch(p, p.child.pid)
+
+    def _adopt(self, p: Process, pid: int) -> None:
+        try:
+            p.group.take(pid, homes.record(pid, self._run))
+            self._watch(p, pid)
+        except OSError:
+            p.group.release()
+            raise
 
     def _process(self, replica: ReplicaId, node: NodeId, attempt: int) -> Process:
         here = node if node in self.cuts else next(iter(self.cuts))
@@ -204,41 +230,55 @@ class LocalPlatform:
 
     def _ended(self, p: Process) -> list[events.Event]:
         self.events.unwatch(p.pidfd)
-        owner = launcher.claimed_by(p.folder, p.attempt)
-        if owner is not None and owner != p.pid and launcher.alive(owner, p.folder):
+        owner = launcher.claim_of(self.store.records(p.replica), p.attempt)
+        if owner is not None and owner.pid != p.pid and owner.alive:
             p.reap()  # an earlier Headway had started this attempt: that process counts
-            self._watch(p, owner)
+            self._watch(p, owner.pid)
             return []
         with suppress(OSError):
             used = p.group.read()
             total = procfs.cpu(p.pid) if p.child else 0.0
             p.at_exit = replace(used, cpu=max(used.cpu, total))
         p.reap()
+        if self.jobs[p.replica.job].adopted is not None:
+            p.group.release()  # what it started and left runs on
+            p.group.close()
         self.checkpoints.cancel(p.replica, p.folder)
         self.ended[p.replica, p.attempt] = self.processes.pop(p.replica)
         return [self._exited(p)]
 
     def _exited(self, p: Process, at: Seconds | None = None) -> events.ReplicaExited:
         job, oom = self.jobs[p.replica.job], p.group.killed_for_memory()
-        code = launcher.exit_code(p.folder, p.attempt) if job.adopted is None else 0
+        records, lost = self.store.records(p.replica), ""
+        code = 0 if job.adopted is not None else launcher.exit_code(records, p.attempt)
+        if code is None:
+            code, claim = KILLED, launcher.claim_of(records, p.attempt)
+            if claim is None or not claim.pid:
+                lost = "it was interrupted while it was started"
+            elif not claim.of_this_boot:
+                lost = "the machine was rebooted"
         return events.ReplicaExited(
             replica=p.replica,
             attempt=p.attempt,
             code=code,
-            reason=exit_reason(code, p.folder, oom_killed=oom),
+            reason=lost or exit_reason(code, p.folder, oom_killed=oom),
             permanent=code in NOT_STARTABLE,
+            disrupted=bool(lost),
             checkpoint=newest(p.folder, job.spec.checkpoint),
             at=at,
         )
 
     def _remove(self, command: commands.Remove) -> events.Event:
-        """Also processes that have left their cgroup."""
+        """Also processes that have left their cgroup. Adopted ones were released before."""
         name, attempt = command.replica, command.attempt
+        if self.jobs[name.job].adopted is not None:
+            return events.Removed(name, attempt)
         p = self.ended.get((name, attempt)) or self._process(name, NodeId(""), attempt)
-        for pid in procfs.marked(HEADWAY_DIR=str(p.folder), HEADWAY_ATTEMPT=str(attempt)):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if not p.group.close():
+        claim = launcher.claim_of(self.store.records(name), attempt)
+        left = set(claim.left(procfs.sessions()) if claim else ())
+        left.update(procfs.marked(HEADWAY_DIR=str(p.folder), HEADWAY_ATTEMPT=str(attempt)))
+        _kill(left)
+        if not p.group.close() or any(map(procfs.stat, left)):
             return events.CommandFailed(command, "still exiting")
         self.ended.pop((name, attempt), None)
         return events.Removed(name, attempt)
@@ -270,3 +310,23 @@ class LocalPlatform:
         self.limits.close()
         self._disk.close()
         self.events.close()
+
+
+def _check_alone(files: launcher.Files) -> None:
+    """Two attempts of a replica never run at the same time: kill what is left of the last ones."""
+    sessions, left = procfs.sessions(), set[int]()
+    for attempt in range(max(1, files.attempt - LAST), files.attempt):
+        claim = launcher.claim_of(files.records, attempt)
+        left.update(claim.left(sessions) if claim else ())
+    for pid in procfs.marked(HEADWAY_DIR=str(files.folder)):
+        if procfs.environment(pid).get("HEADWAY_ATTEMPT") != str(files.attempt):
+            left.add(pid)
+    if left:
+        _kill(left)
+        raise BlockingIOError(EAGAIN, "an earlier attempt is still exiting")
+
+
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)

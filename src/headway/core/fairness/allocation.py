@@ -17,6 +17,9 @@ from headway.core.model.units import Cores, CoreSeconds, Seconds
 SOON: Seconds = 0.05
 """A set of guarantees whose slack lasts less than this has none."""
 ROUNDING: Cores = 1e-9
+ROUNDS = 64
+"""Most rounds of a search that a few rounds end, unless amounts differ by so many orders of
+magnitude that rounding hides the progress."""
 STEADY = 1e-6
 """A slack that falls by less than this part of the capacity does not fall."""
 
@@ -80,12 +83,14 @@ def allocate(
     that is more than can be allocated now.
     """
     outlook = _Outlook(needs, whole or capacity, now, drift)
-    while True:
-        rates = _serve(needs, order, outlook, capacity)
-        calm_for, tightest = outlook.horizon(rates, most)
+    rates = _serve(needs, order, outlook, capacity)
+    calm_for, tightest = outlook.horizon(rates, most)
+    for _ in range(ROUNDS + len(needs)):  # pragma: no branch - no case is known that needs all
         if tightest is None or calm_for > SOON:
             break
         outlook.add_tight(tightest)
+        rates = _serve(needs, order, outlook, capacity)
+        calm_for, tightest = outlook.horizon(rates, most)
     rooms = (n.room / n.equal for n in needs.values() if 0 < n.room < inf)
     return Allocation(
         rates=rates,
@@ -119,8 +124,11 @@ class _Outlook(Generic[K]):
 
     def _delay_late(self) -> Iterable[tuple[K, ...]]:
         """Delay the guarantees as little as necessary to be feasible; return the delayed sets."""
-        found = []
-        while late := infeasible_set(self.claims, self.capacity, self.now):
+        found: list[tuple[K, ...]] = []
+        for _ in range(ROUNDS + len(self.claims)):
+            late = infeasible_set(self.claims, self.capacity, self.now)
+            if not late:
+                break
             found.append(late[0])
             claims = [self.claims[n] for n in late[0]]
             full = min(self.capacity, sum(c.demand for c in claims))
@@ -142,7 +150,9 @@ class _Outlook(Generic[K]):
         """
         time, tightest = most, None
         known = {t.jobs for t in self.tight}
-        while time > SOON:
+        for _ in range(ROUNDS):
+            if time <= SOON:
+                break
             then = self._after(time, rates)
             late = infeasible_set(
                 {n: c for n, c in then.items() if c.left > 1e-9}, self.capacity, self.now + time

@@ -3,6 +3,18 @@
 from headway.core.model.serialization import record
 from headway.core.model.units import Bytes, Cores, CoreSeconds, ReplicaId, Seconds, Share
 
+MOST = 1e15
+"""Largest magnitude of a reported number; the arithmetic of policies is safe within it."""
+
+
+def bounded(number: float) -> float:
+    """Return a finite number within the bounds; what is smaller than 1 / MOST is 0.
+
+    >>> bounded(-1e308), bounded(0.5), bounded(1e-300)
+    (-1000000000000000.0, 0.5, 0.0)
+    """
+    return max(-MOST, min(MOST, number)) if abs(number) >= 1 / MOST else 0.0
+
 
 @record
 class Usage:

@@ -13,11 +13,14 @@ from typing import ClassVar
 
 from headway.backend.local.enforcement import cgroupfs
 from headway.backend.local.enforcement.cgroupfs import number, read, write
+from headway.backend.local.enforcement.homes import Homes
 from headway.backend.local.enforcement.procfs import descendants
 from headway.backend.usage import UsageSample
 
 PERIOD = 100_000
 """Period of a quota, in microseconds."""
+MOVES = 20
+"""How often the processes of a group are listed and moved, at most."""
 LEAST_QUOTA = 1000
 """The smallest quota that the kernel accepts."""
 
@@ -52,8 +55,8 @@ class _Group:
         self.cores = cores
         """The limit of the node: version 1 refuses a higher one below it."""
         self.files = _Open()
-        self.homes: list[tuple[str, str]] = []
-        """Original groups of adopted processes: mount and folder."""
+        self.homes: Homes = {}
+        """Original groups of adopted processes."""
         for folder in self.folders:
             os.makedirs(folder, exist_ok=True)
 
@@ -64,22 +67,38 @@ class _Group:
     def lead(self, pid: int) -> None:
         """Note its first process, which enters through the entrances."""
 
-    def take(self, pid: int) -> None:
+    def take(self, pid: int, homes: Homes) -> None:
         """Move a running process and its descendants into the group."""
-        self.homes = [(h.mount, h.folder) for h in cgroupfs.hierarchies(pid)]
+        self.homes = homes
         for each in descendants(pid):
             for entrance in self.entrances():
                 with suppress(ProcessLookupError):
                     write(entrance, str(each))
 
     def release(self) -> None:
-        """Move all processes back to the group that the first one came from."""
+        """Move adopted processes back to the group that the first one came from, or the nearest
+        one above it that exists. Those that cannot be moved stay here without a limit.
+        """
         for folder in self.folders:
-            home = next((h for mount, h in self.homes if folder.startswith(f"{mount}/")), None)
-            with suppress(FileNotFoundError):
-                for pid in read(f"{folder}/cgroup.procs").split() if home else ():
+            for mount, home in self.homes.items():
+                if folder.startswith(f"{mount}/"):
+                    self._empty(folder, cgroupfs.nearest(home, mount))
+        if self.homes and self.pids():
+            with suppress(OSError):
+                self.set_share(None, 1.0)
+
+    def _empty(self, folder: str, into: str) -> None:
+        for _ in range(MOVES):  # they may fork meanwhile
+            with suppress(OSError):
+                members = read(f"{folder}/cgroup.procs").split()
+                for pid in members:
                     with suppress(ProcessLookupError):
-                        cgroupfs.put(pid, f"{home}")
+                        cgroupfs.put(pid, into)
+                if not members:
+                    return
+
+    def set_share(self, limit: float | None, weight: float) -> None:
+        raise NotImplementedError
 
     def quota(self, limit: float | None) -> int | None:
         if limit is None:
@@ -98,9 +117,14 @@ class _Group:
                 os.kill(pid, number)
 
     def close(self) -> bool:
-        """Kill what is left in the group and remove it. False: try again later."""
+        """Kill what is left in the group, unless it was adopted, and remove the group. False: try
+        again later.
+        """
         self.files.close()
-        self.signal(signal.SIGKILL)
+        if self.homes:
+            self.release()
+        else:
+            self.signal(signal.SIGKILL)
         left = [folder for folder in self.folders if not cgroupfs.remove(folder)]
         return not left
 
@@ -201,8 +225,9 @@ class Group2(_Group):
         return False
 
     def close(self) -> bool:
-        with suppress(OSError):
-            write(f"{self.folder}/cgroup.kill", "1")
+        if not self.homes:
+            with suppress(OSError):
+                write(f"{self.folder}/cgroup.kill", "1")
         return super().close()
 
 

@@ -67,7 +67,15 @@ def put(pid: str, folder: str) -> None:
     except OSError as error:
         if error.errno != EBUSY:
             raise
+        os.makedirs(f"{folder}/{REST}", exist_ok=True)
         write(f"{folder}/{REST}/cgroup.procs", pid)
+
+
+def nearest(folder: str, mount: str) -> str:
+    """The group itself, or the nearest one above it that exists."""
+    while folder != mount and not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def _has_cpu(base: str) -> bool:

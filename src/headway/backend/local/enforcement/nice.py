@@ -14,6 +14,7 @@ from signal import SIGCONT, SIGKILL
 from time import monotonic
 
 from headway.backend.local.enforcement import procfs
+from headway.backend.local.enforcement.homes import Homes
 from headway.backend.usage import UsageSample
 from headway.core.fairness.water_filling import share
 
@@ -45,7 +46,8 @@ class NiceGroup:
         self.leader = pid
         self.owner.groups[pid] = self
 
-    def take(self, pid: int) -> None:
+    def take(self, pid: int, homes: Homes) -> None:
+        del homes
         if os.getpgid(pid) != pid:
             raise PermissionError(f"process {pid} shares its process group with others")
         self.lead(pid)

@@ -39,6 +39,18 @@ def stat(pid: int) -> Stat | None:
     return Stat(pid, int(fields[2]), ticks * TICK, int(fields[21]) * PAGE)
 
 
+def start_time(pid: int) -> int:
+    """In ticks since the machine was booted; identifies a process with its pid. 0: it is gone."""
+    fields = _fields(pid)
+    return int(fields[19]) if fields and fields[0] not in (b"Z", b"X") else 0
+
+
+def boot_id() -> str:
+    """Changes when the machine is booted."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
 def cpu(pid: int) -> float:
     """Core-seconds of a process and its reaped children, also if it has exited; 0: it is gone."""
     return sum(map(int, _fields(pid)[11:15])) * TICK
@@ -57,6 +69,16 @@ def groups(leaders: set[int]) -> dict[int, list[Stat]]:
     for seen in map(stat, _pids()):
         if seen is not None and seen.group in found:
             found[seen.group].append(seen)
+    return found
+
+
+def sessions() -> dict[int, list[int]]:
+    """The processes of each session, by one pass over all there are."""
+    found: dict[int, list[int]] = {}
+    for pid in _pids():
+        fields = _fields(pid)
+        if fields and fields[0] not in (b"Z", b"X"):
+            found.setdefault(int(fields[3]), []).append(pid)
     return found
 
 

@@ -1,0 +1,37 @@
+"""Files that survive a power cut: the data and the directory entry are synced."""
+
+import os
+from pathlib import Path
+
+from headway import failpoint
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file as a whole. It is durable when this returns."""
+    part = path.with_name(f"{path.name}.part")
+    failpoint.hit("file.write")
+    with part.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    failpoint.hit("file.replace")
+    part.replace(path)
+    failpoint.hit("file.sync")
+    sync(path.parent)
+
+
+def make(folder: Path) -> None:
+    """Create a folder and those above it that do not exist; their entries are durable."""
+    if folder.is_dir():
+        return
+    make(folder.parent)
+    folder.mkdir(exist_ok=True)
+    sync(folder.parent)
+
+
+def sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

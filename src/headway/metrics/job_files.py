@@ -1,0 +1,114 @@
+"""Files in the folder of a replica, which its job can replace by anything.
+
+Links are never followed, pipes never block, and only regular files are opened: Headway may run as
+root, and the job may not. What is in these files is information, never a fact: Headway's own
+records are elsewhere.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import EINVAL
+from pathlib import Path
+from stat import S_ISREG
+
+_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+MOST_FILES = 10_000
+"""Files of a folder that are looked at."""
+
+
+@contextmanager
+def directory(folder: Path | str, inner: str = "") -> Iterator[int]:
+    """A folder of Headway, or one below it that is no link, as a descriptor."""
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in filter(None, inner.split("/")):
+            below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _SAFE, dir_fd=at)
+            os.close(at)
+            at = below
+        yield at
+    finally:
+        os.close(at)
+
+
+def open_file(folder: Path | str, name: str, flags: int) -> int:
+    """Open a regular file; an OSError if it is anything else. `name`: relative to the folder."""
+    inner, _, last = name.rpartition("/")
+    with directory(folder, inner) as at:
+        file = os.open(last, flags | _SAFE, 0o666, dir_fd=at)
+    if not S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(EINVAL, "not a regular file", f"{folder}/{name}")
+    return file
+
+
+def read_file(folder: Path | str, name: str, most: int) -> bytes:
+    """The first bytes of a file."""
+    file = open_file(folder, name, os.O_RDONLY)
+    try:
+        return os.read(file, most)
+    finally:
+        os.close(file)
+
+
+def size(folder: Path | str, name: str) -> int:
+    """0 if it is no regular file."""
+    try:
+        found = os.lstat(f"{folder}/{name}")
+    except OSError:
+        return 0
+    return found.st_size if S_ISREG(found.st_mode) else 0
+
+
+def replace_file(folder: Path | str, name: str, text: str) -> None:
+    """Write a file in place of whatever has its name."""
+    with directory(folder) as at:
+        part = f"{name}.part"
+        with suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=at)
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o666, dir_fd=at)
+        try:
+            os.write(file, text.encode())
+        finally:
+            os.close(file)
+        os.replace(part, name, src_dir_fd=at, dst_dir_fd=at)
+
+
+def remove_file(folder: Path | str, name: str) -> None:
+    """If there is one; a folder of that name stays."""
+    with suppress(OSError), directory(folder) as at:
+        os.unlink(name, dir_fd=at)
+
+
+def make_folder(folder: Path | str, name: str) -> None:
+    """Create a folder in a folder; an OSError if something else has its name."""
+    with directory(folder) as at:
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=at)
+        with directory(folder, name):
+            pass
+
+
+def files(folder: Path | str, inner: str) -> Iterator[os.stat_result]:
+    """The regular files below a folder, the first ten thousand."""
+    seen = 0
+    with suppress(OSError), directory(folder, inner) as at:
+        for _, _, names, here in os.fwalk(dir_fd=at, follow_symlinks=False):
+            for name in names:
+                seen += 1
+                if seen > MOST_FILES:
+                    return
+                with suppress(OSError):
+                    found = os.stat(name, dir_fd=here, follow_symlinks=False)
+                    if S_ISREG(found.st_mode):
+                        yield found
+
+
+def chown_all(folder: Path | str, inner: str, owner: int, group: int) -> None:
+    """A folder and all below it; links themselves, not what they lead to."""
+    with directory(folder, inner) as at:
+        os.fchown(at, owner, group)
+        for _, folders, names, here in os.fwalk(dir_fd=at, follow_symlinks=False):
+            for name in (*folders, *names):
+                with suppress(FileNotFoundError):
+                    os.chown(name, owner, group, dir_fd=here, follow_symlinks=False)
