@@ -30,6 +30,10 @@ POLICIES = ("headway", "headway", "fair", "specon")
 LIMIT = 30.0
 """Seconds until a process must have ended by itself."""
 RESUMES = 5
+QUIET = 0.5
+"""Seconds without a step: a job that is paused."""
+PAUSED = 6.0
+"""Seconds in which an acknowledged pause must have come true, while Headway runs."""
 FILES = ("journal.", "run.", "file.", "replica.", "checkpoint.", "request.", "usage.", "earlier.")
 """Points at which a file is written: other errors make sense only there."""
 
@@ -149,7 +153,7 @@ class Trial:
             "fired": self.fired,
             "resumed_s": round(max(self.resumed), 2) if self.resumed else None,
             "s": round(monotonic() - began, 2),
-            "violations": self.found,
+            "violations": [each[:200] for each in self.found[:6]],
         }
         if "Traceback" in self._output():
             line["traceback"] = self._output().strip().splitlines()[-1][:160]
@@ -412,7 +416,8 @@ class Wish:
         self.trial, self.name, self.wish = trial, name, wish
         self.acknowledged_at = 0.0
         self.over, self.problem, self.said = False, "", ""
-        self._looked_at, self._step = 0.0, -1
+        self._by: Headway | None = None
+        self._since, self._looked_at, self._step = 0.0, 0.0, -1
         self._thread = Thread(target=self._send, args=(headway,), daemon=True)
         self._thread.start()
         self._thread.join(4.0)
@@ -450,22 +455,26 @@ class Wish:
             return repr(error)
 
     def look(self, headway: Headway) -> None:
-        """Continue a paused job after a moment in which it must not have gone on."""
+        """Continue a paused job once it has been seen to stand still."""
         if self.wish != "pause" or self.over or self._thread.is_alive():
             return
-        if headway.resumed_s() is None or time() - headway.began < 1.5:
+        now, step = monotonic(), self._last()
+        if self._by is not headway or headway.resumed_s() is None:
+            # While no Headway runs, a job that was to be paused goes on.
+            self._by, self._since, self._looked_at, self._step = headway, now, now, step
+        if now - self._looked_at < QUIET:
             return
-        step = self._last()
-        if self.acknowledged_at and self._looked_at == 0.0:
-            self._looked_at, self._step = monotonic(), step
-            return
-        if monotonic() - self._looked_at < 0.6:
-            return
-        if self.acknowledged_at and step != self._step and not self.problem:
+        moved, self._looked_at, self._step = step != self._step, now, step
+        if moved and self.acknowledged_at and not self._done():
+            if now - self._since < PAUSED:
+                return
             self.problem = f"{self.name} goes on although its pause was acknowledged"
         self.said = self._ask("resume")
-        self._looked_at = monotonic()
         self.over = self.said in ("", "it has ended")
+
+    def _done(self) -> bool:
+        seen = self.trial.events().get(f"{self.name}.worker-0", ())
+        return any(e["event"] == "done" for e in seen)
 
     def _last(self) -> int:
         seen = self.trial.events().get(f"{self.name}.worker-0", [])
@@ -483,6 +492,6 @@ class Wish:
         restarted = self.trial.kind not in ("fault", "random") or "shim" in self.trial.what
         if self.wish == "move" and not per_job[self.name]["moves"] and not restarted:
             found.append(f"{self.name} was not moved although that was acknowledged")
-        if self.wish == "pause" and not self.over:
+        if self.wish == "pause" and not self.over and not self._done():
             found.append(f"{self.name}: resume refused: {self.said}")
         return found
