@@ -4,6 +4,7 @@ Each target has the `nodes` (None: they may join later), the `factor` by which t
 down, and `about`: the fields of `run.json` that are needed to resume the run.
 """
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,7 +61,11 @@ class Machine:
 
     def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
         cpus = sorted(os.sched_getaffinity(0))
-        chosen = choose(folder.id, self.enforcement)
+        chosen = choose(folder.id, self.enforcement, folder.about.get("cgroups", {}))
+        if chosen.place != folder.about.get("cgroups", {}):
+            folder.write(
+                "run.json", json.dumps({**folder.about, "cgroups": chosen.place}, indent=2)
+            )
         foreign = ForeignLoad({n.id: n.capacity.cpu for n in self.nodes}, cpus, chosen.used)
         parts = cut(self.nodes, cpus)
         platform = LocalPlatform(folder.path, parts, jobs, chosen, clock, foreign)

@@ -7,7 +7,7 @@ Files that are read repeatedly are kept open: a read costs a microsecond, an ope
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
@@ -23,6 +23,9 @@ MOVES = 20
 """How often the processes of a group are listed and moved, at most."""
 LEAST_QUOTA = 1000
 """The smallest quota that the kernel accepts."""
+
+
+NOWHERE: Mapping[str, str] = {}
 
 
 class Unavailable(Exception):
@@ -237,20 +240,27 @@ class Cgroup1:
     name = "cgroup1"
     prefix: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, found: Mapping[str, str] = NOWHERE) -> None:
+        """`found`: the groups of this run that an earlier process created, perhaps elsewhere."""
         bases = cgroupfs.bases1()
         if not {"cpu", "cpuacct"} <= bases.keys():
             raise Unavailable("no cpu and cpuacct controllers of cgroup version 1 are mounted")
         self.bases = {c: f"{base}/headway/{run}" for c, base in bases.items()}
+        self.bases |= {c: base for c, base in found.items() if os.path.isdir(base)}
         self.ceilings: dict[str, float | None] = {}
         try:
             for base in self.bases.values():
                 os.makedirs(base, exist_ok=True)
             # All runs together have the weight of one busy process per core.
-            top = f"{bases['cpu']}/headway/cpu.shares"
+            top = f"{os.path.dirname(self.bases['cpu'])}/cpu.shares"
             write(top, str(1024 * (os.cpu_count() or 1)))
         except OSError as error:
             raise Unavailable(f"permission denied for cgroup version 1: {error}") from None
+
+    @property
+    def place(self) -> dict[str, str]:
+        """Where the groups of this run are, for a process that resumes it from another group."""
+        return self.bases
 
     def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
         Group1(self.bases, node).set_share(ceiling, cores)
@@ -276,9 +286,13 @@ class Cgroup2:
     name = "cgroup2"
     prefix: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, found: Mapping[str, str] = NOWHERE) -> None:
         self.ceilings: dict[str, float | None] = {}
         reasons = []
+        known = found.get("", "")
+        if known and os.path.isdir(known):
+            self.base = known
+            return
         for base in cgroupfs.bases2():
             try:
                 cgroupfs.enable(base)
@@ -288,6 +302,11 @@ class Cgroup2:
             else:
                 return
         raise Unavailable("; ".join(reasons) or "no cgroup version 2 with a cpu controller")
+
+    @property
+    def place(self) -> dict[str, str]:
+        """Where the groups of this run are, for a process that resumes it from another group."""
+        return {"": self.base}
 
     def add_node(self, node: str, cores: float, ceiling: float | None) -> None:
         cgroupfs.below(self.base, node)

@@ -127,6 +127,11 @@ class Nice:
         self.looked = 0.0
         self._pacer: subprocess.Popen[bytes] | None = None
 
+    @property
+    def place(self) -> dict[str, str]:
+        """There are no cgroups."""
+        return {}
+
     def cores(self, node: str) -> float:
         return self.nodes[node][0]
 
@@ -191,7 +196,10 @@ class Nice:
             if rate is None:
                 return
             command = [sys.executable, "-m", "headway.backend.local.enforcement.pacer"]
-            self._pacer = subprocess.Popen(command, stdin=subprocess.PIPE)
+            # A session of its own: a closed terminal must not end it while jobs are stopped.
+            self._pacer = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+            )
             rest = [(g.leader, g.rate) for g in self.groups.values() if g.leader != leader]
             for other, its_rate in rest:
                 self.tell(other, its_rate)

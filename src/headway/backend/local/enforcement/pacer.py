@@ -55,7 +55,8 @@ class Paced:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Headway handles Ctrl-C
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # it ends with its input, and continues every job
     jobs: dict[int, Paced] = {}
     looked, text = 0.0, b""
     while True:

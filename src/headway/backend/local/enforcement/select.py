@@ -1,9 +1,17 @@
 """Select how shares are enforced on this machine."""
 
 import os
+from collections.abc import Mapping
 from typing import TypeAlias
 
-from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Group1, Group2, Unavailable
+from headway.backend.local.enforcement.cgroup import (
+    NOWHERE,
+    Cgroup1,
+    Cgroup2,
+    Group1,
+    Group2,
+    Unavailable,
+)
 from headway.backend.local.enforcement.nice import Nice, NiceGroup
 from headway.errors import ConfigError, Denied
 
@@ -18,8 +26,10 @@ Enforcement: TypeAlias = Cgroup1 | Cgroup2 | Nice
 Group: TypeAlias = Group1 | Group2 | NiceGroup
 
 
-def choose(run: str, wanted: str = "") -> Enforcement:
-    """The best one available; `wanted` (HEADWAY_ENFORCEMENT) requires a certain one."""
+def choose(run: str, wanted: str = "", found: Mapping[str, str] = NOWHERE) -> Enforcement:
+    """The best one available; `wanted` (HEADWAY_ENFORCEMENT) requires a certain one. `found`: where
+    an earlier process of the run created its groups.
+    """
     wanted = wanted or os.environ.get("HEADWAY_ENFORCEMENT", "auto")
     if wanted not in ("auto", *ABOUT):
         raise ConfigError(
@@ -28,7 +38,7 @@ def choose(run: str, wanted: str = "") -> Enforcement:
     for kind in (Cgroup2, Cgroup1):
         if wanted in ("auto", kind.name):
             try:
-                return kind(run)
+                return kind(run, found)
             except Unavailable as error:
                 if wanted != "auto":
                     raise Denied(

@@ -1,0 +1,94 @@
+"""A run that is continued elsewhere, after its terminal was closed, or after the clock was set."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from local import groups, job, log, processes, result, script, start, state, wait_for, workload
+
+from headway.backend.local.enforcement import cgroupfs
+
+
+@pytest.fixture
+def elsewhere():
+    """Another cgroup in every hierarchy; files that a process enters it by."""
+    bases = [*dict.fromkeys(cgroupfs.bases1().values()), *cgroupfs.bases2()[-1:]]
+    made = [f"{base}/elsewhere-{os.getpid()}" for base in bases]
+    for folder in made:
+        Path(folder).mkdir()
+    yield [f"{folder}/cgroup.procs" for folder in made]
+    for folder in made:
+        cgroupfs.clear([folder])
+
+
+@pytest.mark.parametrize("enforcement", ["cgroup"], indirect=True)
+def test_a_run_that_was_started_in_another_cgroup_is_resumed_in_control(
+    tmp_path, enforcement, elsewhere
+):
+    del enforcement
+    path = workload(tmp_path, job("w", script(tmp_path, "waits")))
+    enter = "import os, sys\nfor e in sys.argv[1].split(): open(e, 'w').write('0')\n"
+    enter += "os.execv(sys.executable, [sys.executable, '-m', 'headway', 'run', sys.argv[2]])"
+    running = subprocess.Popen(
+        [sys.executable, "-c", enter, " ".join(elsewhere), str(path)],
+        env={**os.environ, "HEADWAY_DATA": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wait_for(lambda: len(processes(tmp_path)) == 2)
+    running.kill()
+    running.wait()
+    journal = tmp_path / "runs" / "latest" / "journal.jsonl"
+    size = journal.stat().st_size
+    again = start("run", "--resume", "latest", data=tmp_path)
+    wait_for(lambda: journal.stat().st_size > size)
+    for _ in range(2):
+        again.send_signal(signal.SIGINT)
+    assert again.wait(60) == 130
+    assert processes(tmp_path) == []
+    assert result(tmp_path)["per_job"][0]["outcome"] == "cancelled"
+    assert groups(tmp_path) == []
+
+
+@pytest.mark.parametrize("enforcement", ["nice"], indirect=True)
+def test_a_closed_terminal_does_not_freeze_paced_jobs(tmp_path, enforcement):
+    del enforcement
+    spin = "print('here', flush=True)\nwhile True: pass"
+    jobs = [job(f"j{i}", script(tmp_path, spin)) for i in range(2)]
+    path = workload(tmp_path, *jobs, nodes=[{"name": "tenth", "cpu": 0.1}])
+    running = start("run", path, data=tmp_path, start_new_session=True)
+    try:
+        wait_for(lambda: any(state(p) == "T" for p in processes(tmp_path)))
+        os.killpg(running.pid, signal.SIGHUP)  # as the kernel does when a terminal is closed
+        running.wait(60)
+        wait_for(lambda: {state(p) for p in processes(tmp_path)} <= {"R", "S"})
+    finally:
+        running.kill()
+        running.wait()
+        for pid in processes(tmp_path):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("enforcement", ["nice"], indirect=True)
+def test_a_job_that_was_left_stopped_continues_when_its_run_is_resumed(tmp_path, enforcement):
+    del enforcement
+    path = workload(
+        tmp_path, job("w", script(tmp_path, "print('here', flush=True)\nwhile True: pass"))
+    )
+    running = start("run", path, data=tmp_path)
+    wait_for(lambda: "here" in log(tmp_path, "w"))
+    running.kill()
+    running.wait()
+    for pid in processes(tmp_path):
+        os.kill(pid, signal.SIGSTOP)
+    journal = tmp_path / "runs" / "latest" / "journal.jsonl"
+    size = journal.stat().st_size
+    again = start("run", "--resume", "latest", data=tmp_path)
+    wait_for(lambda: journal.stat().st_size > size)
+    wait_for(lambda: {state(p) for p in processes(tmp_path)} <= {"R", "S"})
+    again.send_signal(signal.SIGINT)
+    again.wait(60)
+    assert processes(tmp_path) == []
