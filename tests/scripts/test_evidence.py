@@ -88,6 +88,16 @@ def test_a_measurement_of_crashes_without_a_crash_point_is_a_miss(repository):
     assert lines(repository, "crash")[0]["crash_points"] == 0
 
 
+def test_a_measurement_whose_cases_are_all_skipped_is_a_miss(repository):
+    (repository / "tests/laws").mkdir(parents=True)
+    skips = "import pytest\n\ndef test_law(): pytest.skip('not today')\n"
+    (repository / "tests/laws/test_laws.py").write_text(skips)
+    (repository / "scripts/test").write_text("#!/bin/sh\necho local\n")
+    (repository / "scripts/test").chmod(0o755)
+    commit(repository)
+    assert evidence(repository, "laws") == 1
+
+
 def test_draws_are_pooled_until_a_policy_changes(repository):
     assert evidence(repository, "promises", value=1.4) == 1
     assert evidence(repository, "promises", value=0.4) == 0, "the mean of both is 0.9"
