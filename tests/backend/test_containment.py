@@ -1,5 +1,7 @@
 """An error that one job causes is contained to that job."""
 
+import os
+
 import pytest
 from live_hands import LiveHands
 
@@ -10,6 +12,7 @@ from headway.controller import commands
 from headway.core.model.decision import Failed, Place
 from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId
+from headway.metrics.reader import KEPT, MAX_LOG
 from making import node
 
 
@@ -85,3 +88,17 @@ def test_two_different_errors_are_no_reason_to_give_a_job_up(hands, seen):
     del hands.platform.wrong["read"]
     assert observe(hands) == ["bad", "good"]
     assert hands.phase("bad") is Phase.RUNNING
+
+
+def test_a_log_is_truncated_although_nothing_is_decided_or_sampled(hands, seen):
+    """With one job, samples and decisions are a quarter of an hour apart after a few days."""
+    del seen
+    path = hands.folder / "jobs" / "good" / "worker-0" / "out.log"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    hands.clock.now += 10.0
+    hands.backend.wait(0)
+    os.truncate(path, MAX_LOG + 2**20)
+    hands.clock.now += 10.0
+    hands.backend.wait(0)
+    assert path.stat().st_size < 2 * KEPT

@@ -10,6 +10,7 @@ from headway.backend.checkpoints import newest
 from headway.backend.docker import client, cpu_limits, log_follower, stats
 from headway.backend.docker.file_sync import FileSync
 from headway.core.model.job import Mode
+from headway.metrics.reader import MAX_READ
 
 
 @pytest.mark.parametrize(
@@ -127,3 +128,49 @@ def test_nothing_is_extracted_outside_of_a_checkpoint(tmp_path):
     assert not list(tmp_path.parent.glob("evil"))
     assert not (tmp_path / "evil").exists()
     assert not (tmp_path / "checkpoint" / "etc").exists()
+
+
+class Reports(Archive):
+    """A container whose reports grow."""
+
+    def __init__(self):
+        self.text = b""
+
+    def stat(self, container, path):
+        del container
+        return str(len(self.text)) if path.endswith("reports.jsonl") else ""
+
+    @contextmanager
+    def fetch(self, container, path):
+        del container, path
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            info = tarfile.TarInfo("reports.jsonl")
+            info.size = len(self.text)
+            tar.addfile(info, io.BytesIO(self.text))
+        yield io.BytesIO(buffer.getvalue())
+
+
+def test_reports_of_a_remote_container_are_copied_once_also_after_our_copy_was_truncated(tmp_path):
+    there, ours = Reports(), tmp_path / "replica" / "reports.jsonl"
+    ours.parent.mkdir()
+    ours.write_bytes(b"of an earlier attempt\n")
+    position = tmp_path / "records" / "reports.2"
+    for i in range(3):
+        there.text += b"line %d\n" % i
+        FileSync(there, "x", ours.parent, "", position).sync()
+    assert ours.read_bytes() == b"of an earlier attempt\nline 0\nline 1\nline 2\n"
+    ours.write_bytes(b"cut\n")  # as the reader does above 64 MiB
+    for i in range(3, 5):
+        there.text += b"line %d\n" % i
+        FileSync(there, "x", ours.parent, "", position).sync()
+    assert ours.read_bytes() == b"cut\nline 3\nline 4\n"
+
+
+def test_of_a_flood_of_remote_reports_the_last_part_is_copied(tmp_path):
+    there = Reports()
+    there.text = b"x" * 10**6 + b"\nlast\n"
+    FileSync(there, "x", tmp_path, "", tmp_path / "records").sync()
+    copied = (tmp_path / "reports.jsonl").read_bytes()
+    assert copied.endswith(b"\nlast\n")
+    assert len(copied) <= MAX_READ

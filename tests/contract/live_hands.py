@@ -20,6 +20,9 @@ class Clock:
     def __call__(self):
         return self.now
 
+    def at(self, wall):
+        return wall - self.began
+
 
 def long_job(workers, limit):
     task = Task(name="worker", replicas=workers, least=1, most=3, limit=limit)

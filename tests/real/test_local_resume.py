@@ -1,5 +1,6 @@
 """A run that is continued elsewhere, after its terminal was closed, or after the clock was set."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,7 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from local import groups, job, log, processes, result, script, start, state, wait_for, workload
+from local import (
+    groups,
+    headway,
+    job,
+    log,
+    processes,
+    result,
+    script,
+    start,
+    state,
+    wait_for,
+    workload,
+)
 
 from headway.backend.local.enforcement import cgroupfs
 
@@ -92,3 +105,23 @@ def test_a_job_that_was_left_stopped_continues_when_its_run_is_resumed(tmp_path,
     again.send_signal(signal.SIGINT)
     again.wait(60)
     assert processes(tmp_path) == []
+
+
+def test_after_the_clock_was_set_back_an_hour_no_time_is_negative_and_no_arrival_postponed(
+    tmp_path,
+):
+    jobs = [job("w", script(tmp_path, "trains")), job("later", script(tmp_path, "trains"), at=6)]
+    running = start("run", workload(tmp_path, *jobs), data=tmp_path)
+    run = tmp_path / "runs" / "latest"
+    wait_for(lambda: "done" in log(tmp_path, "w"))
+    running.kill()
+    running.wait()
+    about = json.loads((run / "run.json").read_text())
+    about["began"] += 3600  # as if the time of day were an hour earlier now
+    about["boot"] = {"id": "another", "at": 0.0}
+    (run / "run.json").write_text(json.dumps(about))
+    done = headway("run", "--resume", "latest", data=tmp_path, timeout=60)
+    assert "was set back" in done.stderr
+    found = result(tmp_path)["per_job"]
+    assert [j["outcome"] for j in found] == ["succeeded"] * 2
+    assert all(0 <= j["started_s"] <= j["finished_s"] < 600 for j in found)

@@ -13,7 +13,8 @@ from headway.backend.local.launcher import SHIM
 from headway.core.cycle.validate import FINE
 from headway.core.model.decision import Plan
 from headway.core.model.snapshot import Observation, Trigger
-from headway.runtime.journal import FileJournal
+from headway.errors import BackendError
+from headway.runtime.journal import FileJournal, read
 from headway.runtime.run_directory import RunDirectory
 
 
@@ -115,9 +116,18 @@ for at in range(9):
 def test_a_full_disk_is_an_error_of_the_journal(arm, tmp_path):
     book = FileJournal(tmp_path / "j")
     arm("journal.intend=enospc")
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(BackendError, match="No space left"):
         book.intend(Trigger.TICK, Observation(at=1.0), Plan(), FINE, None)
     book.close()
+
+
+def test_a_short_write_to_the_journal_is_completed(arm, tmp_path):
+    book = FileJournal(tmp_path / "j")
+    arm("journal.intend=short")
+    book.intend(Trigger.TICK, Observation(at=1.0), Plan(), FINE, None)
+    book.settle(())
+    book.close()
+    assert [line["at_s"] for line in read(tmp_path / "j")] == [1.0]
 
 
 def test_the_shell_of_a_job_fails_at_its_own_points(arm):

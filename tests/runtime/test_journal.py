@@ -1,5 +1,8 @@
 """A file whose last line is not ended tells which acts are in doubt."""
 
+import subprocess
+import sys
+
 import pytest
 
 from headway.core.cycle.validate import FINE, Verdict
@@ -9,8 +12,20 @@ from headway.core.model.report import Report, Usage
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
 from headway.errors import ConfigError
-from headway.runtime.journal import FORMAT, FileJournal, mend, read, reported
-from making import replica
+from headway.policy.registry import build
+from headway.runtime.journal import (
+    FORMAT,
+    FileJournal,
+    Journal,
+    mend,
+    read,
+    read_after,
+    read_to_resume,
+    reported,
+)
+from headway.runtime.loop import Loop
+from headway.runtime.replay import replay
+from making import job, node, replica
 
 SHARE = SetShare(replica=ReplicaId("x/main-0"), limit=0.5)
 PLAN, VERDICT = Plan(decisions=(SHARE,)), Verdict(accepted=(SHARE,))
@@ -163,3 +178,119 @@ def test_the_cpu_that_a_process_has_reported_is_read_back():
     assert reported(lines) == {x: (30.0, 3.0), y: (11.0, 5.0)}
     lines.append(line(replicas=(replica("x", phase=Phase.MIGRATING), replica("y"))))
     assert reported(lines) == {y: (11.0, 5.0)}
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from headway.core.cycle.validate import Verdict
+from headway.core.model.decision import Applied, Plan, SetShare
+from headway.core.model.snapshot import Observation, Trigger
+from headway.errors import BackendError
+from headway.runtime.journal import FileJournal
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # from there on, the disk is full
+share = SetShare(replica="x/main-0", limit=0.5, reason="x" * 300)
+book = FileJournal(Path(sys.argv[1]))
+for i in range(20):
+    try:
+        plan, verdict = Plan(decisions=(share,)), Verdict(accepted=(share,))
+        book.intend(Trigger.TICK, Observation(at=i), plan, verdict, None)
+        print("intended", flush=True)
+        book.settle((Applied(decision=share),))
+    except BackendError as error:
+        print(error.message)
+        break
+"""
+
+
+def test_what_a_full_disk_takes_only_in_part_is_no_success(tmp_path):
+    """The kernel writes up to the limit and reports a short write; the next one fails."""
+    path = tmp_path / "j"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.endswith("the journal cannot be written: File too large\n"), done.stderr
+    intended = done.stdout.count("intended")
+    assert path.stat().st_size == 1000
+    mend(path)
+    assert len(list(read(path))) == intended
+
+
+def test_a_long_run_is_resumed_from_the_last_file_alone(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    book = FileJournal(path, policy="@fair", most=20_000, durable=False)
+    world = Tape(book)
+    for i in range(1, 300):
+        world.cycle(i)
+    book.close()
+    lines = read_to_resume(path)
+    assert "state" in lines[0]
+    assert 0 < len(lines) < 150
+    assert sum(p.stat().st_size for p in tmp_path.iterdir()) < 80_000
+    again = Loop(world, build("@fair"), Journal())
+    again.take_up(lines)
+    assert again.state.jobs == world.loop.state.jobs
+    assert again.state.replicas == world.loop.state.replicas
+    assert again.state.replicas["x/main-0"].history.windows
+    assert reported(lines)[ReplicaId("x/main-0")] == (299.0, pytest.approx(299.0))
+    everything = list(read(path))
+    assert everything[0]["cycle"] > 1
+    assert [j.id for j in everything[0]["seen"].jobs] == ["x"]
+    assert replay(everything, build("@fair"))[1] == []
+
+
+class Tape:
+    """A backend with one job, which reports every second."""
+
+    def __init__(self, book):
+        self.loop, self.at = Loop(self, build("@fair"), book), 0.0
+
+    def cycle(self, at):
+        self.at = float(at)
+        self.loop.step(Trigger.TICK)
+
+    def observe(self, look=()):
+        del look
+        first = self.at == 1.0
+        said = Report(
+            replica=ReplicaId("x/main-0"), since=self.at - 1, at=self.at, step=self.at,
+            value=1 / self.at, usage=Usage(cpu=1.0),
+        )  # fmt: skip
+        return Observation(
+            at=self.at,
+            complete=first,
+            nodes=(node("a"),) if first else (),
+            jobs=(job("x"),) if first else (),
+            replicas=(replica("x"),) if first else (),
+            reports=(said,),
+        )
+
+    def act(self, decision):
+        return Applied(decision=decision)
+
+
+def test_what_came_after_a_size_is_read_alone(tmp_path):
+    path = tmp_path / "j"
+    book = begin(path)
+    book.settle((Applied(decision=SHARE),))
+    size = path.stat().st_size
+    book.intend(Trigger.TICK, Observation(at=2.0), Plan(), FINE, None)
+    book.settle(())
+    book.close()
+    assert [line["cycle"] for line in read_after(path, size)] == [2]
+    assert [line["cycle"] for line in read_after(path, size + 3)] == []
+    assert [line["cycle"] for line in read_after(path, 10**9)] == [1, 2], "a new file"
+
+
+def test_only_the_end_of_a_long_journal_is_read_to_mend_it(tmp_path):
+    path = tmp_path / "j"
+    book = begin(path)
+    book.settle((Applied(decision=SHARE),))
+    book.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole.replace(b'"format":2,', b"") * 1000 + b'{"cycle":9,"at_s":1')
+    size = path.stat().st_size
+    mend(path)
+    assert path.stat().st_size == size - len(b'{"cycle":9,"at_s":1')

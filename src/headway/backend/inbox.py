@@ -1,13 +1,15 @@
 """Requests of users to a live run: files in its folder, handled in order.
 
 A request is written as a whole. It is removed when the cycle that observed it is in the journal and
-the state of its job is stored, so that none is lost and the client knows that it was handled.
+the state of its job is stored, so that none is lost and the client knows that it was handled. A
+request that has no effect is answered beside it.
 """
 
 import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import time_ns
 
@@ -15,6 +17,10 @@ from headway import failpoint
 from headway.core.model.serialization import from_plain, to_json
 from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId
+
+ANSWER = ".answer"
+MAX_REQUEST = 65536
+"""Bytes of a request."""
 
 
 def put(run: Path, request: Request) -> Path:
@@ -30,9 +36,35 @@ def put(run: Path, request: Request) -> Path:
     return there
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Why a request is refused."""
+
+    why: str = ""
+    unknown: str = ""
+    """`job` or `node`: it names one that does not exist."""
+    known: tuple[str, ...] = ()
+    """Those that exist, the first ones."""
+
+
+def take_answer(request: Path) -> Answer | None:
+    """The answer to a request that was handled; None: it was not refused at once."""
+    path = request.with_suffix(ANSWER)
+    with suppress(OSError, ValueError, TypeError):
+        plain = json.loads(path.read_text())
+        path.unlink()
+        return Answer(**{**plain, "known": tuple(plain["known"])})
+    return None
+
+
 class Inbox:
-    def __init__(self, run: Path) -> None:
-        self._folder = run / "requests"
+    def __init__(
+        self, run: Path, refusal: Callable[[Request], Answer | None] = lambda request: None
+    ) -> None:
+        """`refusal`: why a request has no effect; None: it has one."""
+        self._folder, self._refusal = run / "requests", refusal
+        for old in self._folder.glob(f"*{ANSWER}"):
+            old.unlink(missing_ok=True)
         self._changed = 0
         self._seen: dict[Path, JobId | None] = {}
         self._given: dict[Path, JobId | None] = {}
@@ -48,9 +80,19 @@ class Inbox:
             return []
         self._changed = changed
         known = {*self._seen, *self._given}
-        fresh = {p: _read(p) for p in sorted(self._folder.glob("*.json")) if p not in known}
-        self._seen |= {p: None if r is None else r.job for p, r in fresh.items()}
-        return [r for r in fresh.values() if r is not None]
+        fresh = [p for p in sorted(self._folder.glob("*.json")) if p not in known]
+        return [r for p in fresh if (r := self._accept(p)) is not None]
+
+    def _accept(self, path: Path) -> Request | None:
+        request = _read(path)
+        answer = None if request is None else self._refusal(request)
+        if answer is not None:
+            path.with_suffix(ANSWER).write_text(json.dumps(asdict(answer)))
+            if answer.unknown != "node":  # the journal shows where a job cannot be moved
+                path.unlink(missing_ok=True)
+                return None
+        self._seen[path] = None if request is None else request.job
+        return request
 
     def give(self) -> None:
         """All new requests are part of an observation now."""
@@ -70,7 +112,9 @@ class Inbox:
 
 def _read(path: Path) -> Request | None:
     """None: not a request; any program may write such a file."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        if path.stat().st_size > MAX_REQUEST:
+            return None
         found = from_plain(json.loads(path.read_text()))
         if isinstance(found, Request):
             words = (found.job, found.wish, "" if found.to is None else found.to)

@@ -68,8 +68,8 @@ class JobStore:
             why = f"state of job {job} was not stored: {error.strerror}"
             raise BackendError(why) from None
 
-    def load(self, jobs: Iterable[JobId]) -> dict[JobId, JobState]:
-        """A job whose state cannot be read has failed; the others continue."""
+    def load(self, jobs: Iterable[JobId], *, repair: bool = False) -> dict[JobId, JobState]:
+        """A job whose state cannot be read has failed; `repair`: store that."""
         found = {}
         for job in jobs:
             try:
@@ -81,8 +81,9 @@ class JobStore:
                 reason = f"its stored state cannot be read: {error}"
                 log.warning("job %s: %s", job, reason)
                 found[job] = JobState(phase=Phase.FAILED, reason=reason, finished_at=0.0)
-                with suppress(BackendError):
-                    self.save(job, found[job])
+                if repair:
+                    with suppress(BackendError):
+                        self.save(job, found[job])
         return found
 
 

@@ -3,12 +3,13 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from headway import failpoint
 from headway.backend.base import Platform
 from headway.backend.containment import Containment
-from headway.backend.inbox import Inbox
+from headway.backend.inbox import Answer, Inbox
 from headway.backend.monitor import Monitor, Totals
 from headway.backend.new_job import new_job
 from headway.controller import events
@@ -17,7 +18,8 @@ from headway.controller.controller import DEFAULTS, Controller
 from headway.controller.records import Config
 from headway.core.model import decision as decisions
 from headway.core.model.capabilities import Capabilities
-from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.job import Phase
+from headway.core.model.snapshot import Observation, Request, Trigger
 from headway.core.model.units import JobId, NodeId, Seconds
 from headway.spec.runnable import RunnableJob
 
@@ -25,6 +27,8 @@ INBOX: Seconds = 0.5
 """Between two looks for user requests."""
 GONE = NodeId("")
 """Node of a replica that has exited."""
+SHOWN = 100
+"""Names that a message lists at most."""
 ARRIVAL: Seconds = 0.05
 """Between two looks for the first report of a restarted replica."""
 NEEDS = {
@@ -53,7 +57,7 @@ class LiveBackend:
         config = replace(config, can_suspend=platform.capabilities.suspend)
         self.jobs, self.controller = jobs, Controller(config)
         self.monitor = Monitor(platform, folder, self.jobs)
-        self.inbox, self.contained = Inbox(folder), Containment()
+        self.inbox, self.contained = Inbox(folder, self._refusal), Containment()
         self._complete, self._stopped = False, False
         loaded, now = platform.load(), clock()
         for node in platform.nodes():
@@ -223,6 +227,7 @@ class LiveBackend:
         for request in self.inbox.new():
             self._run(self.controller.request(request, self.clock()))
         self._find_arrivals()
+        self.monitor.bound_logs(self.clock())
         self._give_up()
         triggers, news.triggers = news.triggers, []
         return min(triggers, key=URGENCY.index, default=None)
@@ -230,6 +235,22 @@ class LiveBackend:
     def _stored(self, job: JobId) -> bool:
         found = self.controller.jobs.get(job)
         return found is None or found.persisted == found.version
+
+    def _refusal(self, request: Request) -> Answer | None:
+        """Why a request of a user has no effect."""
+        job, nodes = self.controller.jobs.get(request.job), self.controller.nodes
+        if job is None:
+            return Answer(unknown="job", known=tuple(islice(self.controller.jobs, SHOWN)))
+        if request.to is not None and request.to not in nodes:
+            return Answer(unknown="node", known=tuple(islice(nodes, SHOWN)))
+        why = ""
+        if job.phase.ended:
+            why = "it has ended"
+        elif request.wish == "resume":
+            why = "" if job.paused else "it is not paused"
+        elif job.phase is Phase.PAUSED:
+            why = "it is paused"
+        return Answer(why=why) if why else None
 
     def _due(self) -> Seconds:
         now = self.clock()

@@ -15,6 +15,8 @@ from headway.spec.runnable import RunnableJob
 
 REREAD = 64 * 2**10
 """Bytes of earlier output that are read again after a restart; the rest is in the journal."""
+BOUND: Seconds = 1.0
+"""Between two looks for logs that are too long, if there are at most a thousand replicas."""
 NONE_YET = UsageSample()
 
 
@@ -53,6 +55,7 @@ class Monitor:
         self._folder = folder / "jobs"
         self.replicas: dict[ReplicaId, Watched] = {}
         self.totals: dict[JobId, Totals] = {}
+        self._bounded_at: Seconds = 0.0
         self._expected: dict[ReplicaId, tuple[int, MetricsReader]] = {}
 
     def expect(self, replica: ReplicaId, attempt: int) -> None:
@@ -101,6 +104,14 @@ class Monitor:
         totals.used += self.measure(w).cpu
         totals.step = max(totals.step, w.reader.step or 0.0)
         w.reader.close()
+
+    def bound_logs(self, now: Seconds) -> None:
+        """Keep logs short also while nothing is decided and the samples are far apart."""
+        if now >= self._bounded_at + max(BOUND, BOUND * len(self.replicas) / 1000):
+            self._bounded_at = now
+            for w in self.replicas.values():
+                if w.reader.too_long:
+                    w.reader.listen()
 
     def measure(self, w: Watched, *, cpu_only: bool = False) -> UsageSample:
         with suppress(OSError):  # its cgroup may be gone: the last sample stays

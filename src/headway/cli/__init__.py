@@ -10,6 +10,7 @@ from headway.cli import (
     ask,
     bench,
     calibrate,
+    clean,
     demo,
     explain,
     forget,
@@ -51,7 +52,7 @@ def _root(
 for command in (
     demo.demo, run.run, run.adopt, operator.operator, ask.move, ask.pause, ask.resume,
     explain.explain, explain.report, explain.replay, simulate.simulate, calibrate.calibrate,
-    policies.policies, forget.forget, bench.bench, reproduce.reproduce,
+    policies.policies, forget.forget, clean.clean, bench.bench, reproduce.reproduce,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(workload.app, name="workload")

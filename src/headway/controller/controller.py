@@ -196,7 +196,7 @@ class Controller:
     def _exited(
         self, job: JobRecord, r: ReplicaRecord, event: events.ReplicaExited, now: Seconds
     ) -> Commands:
-        at = now if event.at is None else event.at
+        at = now if event.at is None else max(event.at, job.started_at or 0.0)
         if r.transfer is not None and r.transfer.stopping:
             return transfer.exited(job, r, r.transfer, event, at)
         commands = lifecycle.exited(job, r, event, at)

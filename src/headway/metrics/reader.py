@@ -60,6 +60,10 @@ class Tail:
             self._truncate(size)
         return data
 
+    @property
+    def too_long(self) -> bool:
+        return self._truncates and job_files.size(self._folder, self._name) > MAX_LOG
+
     def _truncate(self, size: int) -> None:
         kept = os.pread(self._file, KEPT, size - KEPT)
         os.ftruncate(self._file, 0)
@@ -132,6 +136,11 @@ class MetricsReader:
         if printed and not self._sdk:
             for metric in self._parser.feed(printed):
                 self._record(metric)
+
+    @property
+    def too_long(self) -> bool:
+        """Whether a file must be truncated, also if its reports are not needed now."""
+        return self._out.too_long or self._reports.too_long
 
     @property
     def flooded(self) -> bool:

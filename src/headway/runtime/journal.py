@@ -10,36 +10,51 @@ of another format is refused unchanged.
 
 Every 100 cycles, a line also contains a digest of the policy's memory, and every ten minutes the
 memory itself: a restart reads the last one and folds the later lines again.
+
+A file that has become long is kept as `journal.1.jsonl`, and a new one is started. Its first line
+also contains the state of the cluster after its observation: a restart needs only this file.
 """
 
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 from headway import failpoint
+from headway.core.cycle.folded_state import FoldedState
 from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Failed, Outcome, Plan, Refused
 from headway.core.model.job import Phase
 from headway.core.model.serialization import KNOWN, from_plain, to_json
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import CoreSeconds, ReplicaId, Seconds
-from headway.errors import ConfigError
+from headway.errors import BackendError, ConfigError
 from headway.policy import registry
 
 FORMAT = 2
 """Of the journal and of the run directory. Format 1 (Headway 0.1) has no number, and has other
 class names and phases.
 """
+BLOCK = 65536
 DIGEST_EVERY = 100
 MEMORY_EVERY: Seconds = 600.0
+LONG = 16 * 2**20
+"""Bytes at which the journal of a run is continued in a new file; it is read in two seconds."""
+
+Reported = dict[ReplicaId, tuple[Seconds, CoreSeconds]]
+"""When each running replica reported last, and the CPU that its process had used."""
 
 
 class Journal:
     """Discards everything, for example in a simulation without `--journal`."""
+
+    state: Callable[[], FoldedState] | None = None
+    """The state of the loop that writes it."""
 
     def intend(
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
@@ -61,23 +76,28 @@ class FileJournal(Journal):
         cycle: int = 0,
         policy: str = "",
         most: int | None = None,
+        lines: Iterable[dict[str, Any]] = (),
     ) -> None:
         """`cycle`: the last one in the file. `policy`: its name. `most`: size in bytes at which a
-        new file is started; one earlier file is kept.
+        new file is started; one earlier file is kept. `lines`: what was read of the file.
         """
         self._path, self._policy, self._most = path, policy, most
         self._durable = durable
         self._empty: bool
         self._file = self._open()
         self._cycle = cycle
+        self._first = 0
         self._memory_at: Seconds | None = None
+        self._reported = reported(lines)
 
     def intend(
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
     ) -> None:
-        if self._most is not None and self._file.tell() >= self._most:
+        if self._most is not None and self._file.tell() >= self._most + self._first:
             self._rotate()
         self._cycle += 1
+        _add_reports(self._reported, seen)
+        rotated = self._empty and self._cycle > 1 and self.state is not None
         line: dict[str, Any] = {
             **({"format": FORMAT} if self._empty else {}),
             "cycle": self._cycle,
@@ -86,11 +106,15 @@ class FileJournal(Journal):
             "seen": seen,
             **self._about(memory, seen.at),
         }
+        if rotated and self.state is not None:
+            line["state"], line["reported"] = self.state(), self._reported
         if verdict.refused:
             line["refused"] = verdict.refused
         line["plan"] = plan
         self._empty = False
-        self._write("journal.intend", to_json(line)[:-1], durable=bool(verdict.accepted))
+        self._write("journal.intend", to_json(line)[:-1], durable=bool(verdict.accepted) or rotated)
+        if rotated:
+            self._first = self._file.tell()
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
         brief = ",".join([_brief(o) for o in outcomes])
@@ -106,6 +130,7 @@ class FileJournal(Journal):
 
     def _rotate(self) -> None:
         self._file.close()
+        failpoint.hit("journal.rotate")
         self._path.replace(_earlier(self._path))
         self._file = self._open()
         self._memory_at = None  # the first line contains it
@@ -126,10 +151,19 @@ class FileJournal(Journal):
         if not self._durable:
             self._file.write(text.encode())
             return
-        self._file.write(failpoint.hit(point, text.encode()))
-        if durable:
-            failpoint.hit("journal.sync")
-            os.fsync(self._file.fileno())
+        data = text.encode()
+        try:
+            while data:  # a full disk may take a part
+                data = data[self._file.write(failpoint.hit(point, data)) :]
+            if durable:
+                failpoint.hit("journal.sync")
+                os.fsync(self._file.fileno())
+        except OSError as error:
+            raise BackendError(
+                f"the journal cannot be written: {error.strerror}",
+                where=str(self._path),
+                hint="make room; jobs continue, and headway run --resume takes them up again",
+            ) from None
 
 
 def digest(memory: Any) -> str:
@@ -158,10 +192,34 @@ def refuse_format(what: str, path: Path, number: int) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the cycles of a journal, decoded; the last one without `outcomes` if it is in doubt."""
-    if _earlier(path).exists():
-        yield from _read(_earlier(path))
-    yield from _read(path)
+    """Yield the cycles of a journal, decoded; the last one without `outcomes` if it is in doubt.
+
+    If its beginning was discarded, the first cycle shows all that was known then.
+    """
+    files = [p for p in (_earlier(path), path) if p.exists()] or [path]
+    for i, line in enumerate(line for file in files for line in _read(file)):
+        if not i and "state" in line:
+            line["seen"] = replace(line["state"].seen, requests=line["seen"].requests)
+        yield line
+
+
+def read_to_resume(path: Path) -> list[dict[str, Any]]:
+    """Return the cycles that a restart needs: those since the last state in the file."""
+    now = list(_read(path))
+    return now if now and "state" in now[0] else list(read(path))
+
+
+def read_after(path: Path, size: int) -> Iterator[dict[str, Any]]:
+    """Yield the cycles that were written after the file had this size."""
+    if path.stat().st_size < size:
+        size = 0  # a new file was started
+    with path.open("rb") as file:
+        file.seek(size)
+        for text in file:
+            with suppress(ValueError, KeyError, TypeError):  # the first may be the end of a line
+                line = _load(text.decode(errors="replace"))
+                if line is not None:
+                    yield _decoded(line)
 
 
 def _earlier(path: Path) -> Path:
@@ -179,31 +237,40 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
                 if not text.endswith("\n"):
                     return  # incomplete before the plan: nothing has been done
                 raise ConfigError("invalid line in the journal", where=f"{path}:{number}")
-            for key in ("seen", "plan", "refused", "memory"):
-                if key in line:
-                    line[key] = from_plain(line[key])
-            if line.get("outcomes") is not None:
-                line["outcomes"] = _whole(line)
-            line["trigger"] = Trigger(line["trigger"])
-            yield line
+            yield _decoded(line)
             if not text.endswith("\n"):
                 return  # another process may still be writing the rest
 
 
-def reported(
-    lines: Iterable[dict[str, Any]],
-) -> dict[ReplicaId, tuple[Seconds, CoreSeconds]]:
+def _decoded(line: dict[str, Any]) -> dict[str, Any]:
+    for key in ("seen", "plan", "refused", "memory", "state"):
+        if key in line:
+            line[key] = from_plain(line[key])
+    if line.get("outcomes") is not None:
+        line["outcomes"] = _whole(line)
+    line["trigger"] = Trigger(line["trigger"])
+    return line
+
+
+def reported(lines: Iterable[dict[str, Any]]) -> Reported:
     """Return when each running replica reported last, and the CPU that its process had used."""
-    found: dict[ReplicaId, tuple[Seconds, CoreSeconds]] = {}
+    found: Reported = {}
     for line in lines:
-        for replica in line["seen"].replicas:
-            if replica.phase is not Phase.RUNNING:
-                found.pop(replica.id, None)  # its next report is that of another process
-        for r in line["seen"].reports:
-            before = 0.0 if r.restarted else found.get(r.replica, (r.since, 0.0))[1]
-            used = r.usage.cpu * (r.at - r.since) if r.usage else 0.0
-            found[r.replica] = r.at, before + used
+        if "reported" in line:
+            found = {ReplicaId(name): (at, cpu) for name, (at, cpu) in line["reported"].items()}
+        else:
+            _add_reports(found, line["seen"])
     return found
+
+
+def _add_reports(found: Reported, seen: Observation) -> None:
+    for replica in seen.replicas:
+        if replica.phase is not Phase.RUNNING:
+            found.pop(replica.id, None)  # its next report is that of another process
+    for r in seen.reports:
+        before = 0.0 if r.restarted else found.get(r.replica, (r.since, 0.0))[1]
+        used = r.usage.cpu * (r.at - r.since) if r.usage else 0.0
+        found[r.replica] = r.at, before + used
 
 
 def mend(path: Path) -> None:
@@ -212,9 +279,9 @@ def mend(path: Path) -> None:
     """
     check_format(path)
     with path.open("rb+") as file:
-        data = file.read()
-        begin = data.rfind(b"\n") + 1
-        torn = data[begin:].decode(errors="replace")
+        begin = _last_line(file)
+        file.seek(begin)
+        torn = file.read().decode(errors="replace")
         if not torn:
             return
         line = _load_torn(torn)
@@ -224,6 +291,21 @@ def mend(path: Path) -> None:
         if line is not None:
             failpoint.hit("journal.complete")
             file.write((to_json({**line, "outcomes": None}) + "\n").encode())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _last_line(file: IO[bytes]) -> int:
+    """Return where the last, unfinished line of a file begins; only the end of it is read."""
+    at = file.seek(0, os.SEEK_END)
+    while at > 0:
+        size = min(at, BLOCK)
+        at -= size
+        file.seek(at)
+        found = file.read(size).rfind(b"\n")
+        if found >= 0:
+            return at + found + 1
+    return 0
 
 
 def _load(text: str) -> dict[str, Any] | None:

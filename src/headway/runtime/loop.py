@@ -5,6 +5,7 @@ from typing import Any, Generic, TypeVar
 
 from headway.backend.base import Backend
 from headway.core.cycle.cluster_state import ClusterState, assemble, remember
+from headway.core.cycle.folded_state import fold_state, unfold_state
 from headway.core.cycle.policy import Policy
 from headway.core.cycle.validate import check
 from headway.core.model.snapshot import Trigger
@@ -22,6 +23,7 @@ class Loop(Generic[M]):
     def __init__(self, backend: Backend, policy: Policy[M], journal: Journal) -> None:
         self.backend, self.policy, self.journal = backend, policy, journal
         self.state, self.memory = ClusterState(), policy.begin()
+        journal.state = lambda: fold_state(self.state)
         self.look: tuple[NodeId, ...] = ()
 
     def step(self, trigger: Trigger) -> Seconds | None:
@@ -43,7 +45,10 @@ class Loop(Generic[M]):
         """
         known = max((i for i, line in enumerate(lines) if "memory" in line), default=-1)
         for i, line in enumerate(lines):
-            self.state = remember(self.state, line["seen"])
+            if "state" in line:
+                self.state = unfold_state(line["state"])
+            else:
+                self.state = remember(self.state, line["seen"])
             if i == known:
                 self.memory = line["memory"]
             elif i > known:

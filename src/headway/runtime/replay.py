@@ -96,6 +96,10 @@ def replay(lines: Iterable[dict[str, Any]], policy: Policy[Any]) -> tuple[int, l
     tape, cycles = _Tape(), 0
     loop = Loop(tape, policy, tape)
     for line in lines:
+        if "state" in line and not cycles:  # the beginning was discarded
+            loop.take_up([line])
+            cycles += 1
+            continue
         tape.line = line
         loop.step(line["trigger"])
         cycles += 1
@@ -128,7 +132,7 @@ def replay_journal(path: Path, policy: str = "", *, reasons: bool = False) -> Re
     first = next(lines, None)
     if first is None:
         raise ConfigError("the journal has no cycle", where=str(path))
-    if first["cycle"] > 1:
+    if first["cycle"] > 1 and "state" not in first:
         raise ConfigError(
             f"the journal starts at cycle {first['cycle']}: its beginning was discarded",
             where=str(path),

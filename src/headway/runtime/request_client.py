@@ -1,4 +1,8 @@
-"""Send a request to a live run, and read its outcome from the journal."""
+"""Send a request to a live run, and read its outcome.
+
+The run refuses what has no effect by an answer beside the request. The outcome of what it accepts
+is in the journal, in a line that is written after the request: the lines before are not read.
+"""
 
 from time import monotonic, sleep
 
@@ -22,16 +26,8 @@ def ask(folder: RunDirectory, request: Request) -> str:
             where=str(folder.path),
             hint=f"headway run --resume {folder.id}",
         )
-    seen = [line["seen"] for line in journal.read(folder.journal)]
-    phases = {j.id: j.phase for s in seen for j in s.jobs}
-    nodes = {n.id for s in seen for n in s.nodes}
-    if request.job not in phases:
-        raise UnknownName("job", request.job, phases, where=f"run {folder.id}")
-    if request.to is not None and request.to not in nodes:
-        raise UnknownName("node", request.to, nodes, where=f"run {folder.id}")
-    why = _needless(folder, request, phases[request.job])
-    if why:
-        return why
+    state = JobStore(folder.path).load([request.job]).get(request.job)
+    written = folder.journal.stat().st_size if folder.journal.exists() else 0
     there = inbox.put(folder.path, request)
     until = monotonic() + PATIENCE
     while there.exists():
@@ -40,23 +36,18 @@ def ask(folder: RunDirectory, request: Request) -> str:
                 f"run {folder.id} does not answer", hint="its Headway process may be stopped"
             )
         sleep(0.05)
-    return _answer(folder, request, phases[request.job])
+    answer = inbox.take_answer(there)
+    if answer is None:
+        return _outcome(folder, request, state.phase if state else Phase.PENDING, written)
+    if answer.unknown:
+        name = request.job if answer.unknown == "job" else str(request.to)
+        raise UnknownName(answer.unknown, name, answer.known, where=f"run {folder.id}")
+    return answer.why
 
 
-def _needless(folder: RunDirectory, request: Request, phase: Phase) -> str:
-    """Why the request would have no effect."""
-    if phase.ended:
-        return "it has ended"
-    state = JobStore(folder.path).load([request.job]).get(request.job)
-    if request.wish == "resume":
-        paused = phase is Phase.PAUSED or (state is not None and state.paused)
-        return "" if paused else "it is not paused"
-    return "it is paused" if phase is Phase.PAUSED else ""
-
-
-def _answer(folder: RunDirectory, request: Request, phase: Phase) -> str:
-    lines = [x for x in journal.read(folder.journal) if request in x["seen"].requests]
-    line = lines[-1] if lines else {}
+def _outcome(folder: RunDirectory, request: Request, phase: Phase, written: int) -> str:
+    lines = journal.read_after(folder.journal, written)
+    line = next((x for x in lines if request in x["seen"].requests), {})
     known = [*(line.get("outcomes") or ()), *line.get("refused", ())]
     acts = [o for o in known if isinstance(o.decision, Move | Suspend)]
     mine = [o for o in acts if job_of(o.decision) == request.job]

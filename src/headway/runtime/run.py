@@ -8,6 +8,7 @@ from math import fsum, inf
 from typing import Any
 
 from headway.backend.base import Backend
+from headway.backend.clock import Clock
 from headway.backend.live import LiveBackend
 from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
@@ -56,6 +57,7 @@ class Run:
     interrupted: bool = False
     kinds: dict[JobId, tuple[str, str]] = field(default_factory=dict)
     """Key and command of each job, as they were when the run began."""
+    clock: Clock = field(default_factory=Clock)
     demand: DemandMeter = field(default_factory=DemandMeter)
     idle: IdleMeter = field(default_factory=IdleMeter)
 
@@ -64,6 +66,7 @@ class Run:
 
         def sampled(meter: UsageSampler, now: Seconds) -> None:
             self._measure_demand(meter, now)
+            self.clock.check()
             then(meter, now)
 
         meter = UsageSampler(self.backend, self.folder.usage, sampled)

@@ -2,7 +2,7 @@
 
 run.json        how it was started            workload.yaml   what was to run
 journal.jsonl   every cycle                   usage.jsonl     what was used and said, sampled
-journal.1.jsonl of an operator: the cycles before those
+journal.1.jsonl the cycles before those, of a long run
 result.json     the figures, at the end       report.html     the pictures
 jobs/NAME/REPLICA/                            what each replica wrote
 """

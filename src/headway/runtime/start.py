@@ -184,6 +184,7 @@ def _begin(
 ) -> Run:
     clock = Clock()
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
+    about["boot"] = clock.boot
     about |= target.about
     folder = RunDirectory.new(data, about)
     folder.lock()
@@ -207,22 +208,26 @@ def _put_together(
     resumed = folder.journal.exists()
     if resumed:
         journal.mend(folder.journal)
-        lines = list(journal.read(folder.journal))
+        lines = journal.read_to_resume(folder.journal)
         cycle = lines[-1]["cycle"] if lines else 0
     specs = {job.id: job.spec for line in lines for job in line["seen"].jobs}
     known = {job.id: replace(job, spec=specs.get(job.id, job.spec)) for job in jobs}
-    backend = target.backend(folder, known, Clock(about["began"]))
+    last = lines[-1]["at_s"] if lines else 0.0
+    clock = Clock(about["began"], about.get("boot"), at_least=last)
+    backend = target.backend(folder, known, clock)
     backend.monitor.continue_reports(journal.reported(lines))
     if not resumed:
         how = backend.platform.enforcement[0]
         folder.write("run.json", json.dumps({**folder.about, "enforcement": how}, indent=2))
     policy = f"@{about['policy']}"
-    book = journal.FileJournal(folder.journal, cycle=cycle, policy=policy)
+    book = journal.FileJournal(
+        folder.journal, cycle=cycle, policy=policy, most=journal.LONG, lines=lines
+    )
     observed = about["observe_only"]
     loop = Loop(ObserveOnly(backend) if observed else backend, build(policy), book)
     loop.take_up(lines)
     total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
     return Run(
         folder, backend, loop, book, about["policy"], total, target.factor, observed,
-        kinds=keys(jobs),
+        kinds=keys(jobs), clock=clock,
     )  # fmt: skip

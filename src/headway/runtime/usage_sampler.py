@@ -78,6 +78,9 @@ class UsageSampler:
         for w in watched:
             with self.backend.contained.of(w.id.job, "metrics"):
                 self.now[w.id] = self._one(w, now)
+        running = {(w.id, w.attempt) for w in watched}
+        self._before = {k: v for k, v in self._before.items() if k in running}
+        self._begun = {k: v for k, v in self._begun.items() if k in running}
         if any(w.reader.flooded for w in watched):
             self.due = now + FLOOD
         if self.now:

@@ -74,7 +74,7 @@ class DockerPlatform:
         return [e.node() for e in self.engines.values()]
 
     def load(self) -> events.Loaded:
-        states, found = self.store.load(self.jobs), []
+        states, found = self.store.load(self.jobs, repair=True), []
         expected = {(r.replica, r.attempt) for s in states.values() for r in s.replicas}
         for c, seen in self._left():
             c.memory_limit, c.name = float(seen.host.get("Memory") or 0), seen.name
@@ -86,7 +86,7 @@ class DockerPlatform:
             else:
                 if is_expected and seen.state != "created":
                     operations.fetch_rest(c, seen)
-                    at = None if seen.finished is None else seen.finished - self.clock.began
+                    at = None if seen.finished is None else self.clock.at(seen.finished)
                     exit_ = c.exited(seen, at=at)
                 self.containers.end(c)
             found.append(

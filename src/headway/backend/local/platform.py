@@ -101,7 +101,7 @@ class LocalPlatform:
         return [c.node for c in self.cuts.values()]
 
     def load(self) -> events.Loaded:
-        states, found = self.store.load(self.jobs), []
+        states, found = self.store.load(self.jobs, repair=True), []
         for r in (r for state in states.values() for r in state.replicas):
             records = self.store.records(r.replica)
             claim = launcher.claim_of(records, r.attempt)
@@ -114,7 +114,7 @@ class LocalPlatform:
                 p.group.signal(signal.SIGCONT)  # its pacer may have been killed
                 left = events.ReplicaFound(r.replica, r.attempt, True, None, *p.group.share())
             else:
-                at = launcher.ended_at(records, r.attempt) - self.clock.began
+                at = self.clock.at(launcher.ended_at(records, r.attempt))
                 left = events.ReplicaFound(r.replica, r.attempt, False, self._exited(p, at))
             found.append(left)
         known = {(f.replica, f.attempt) for f in found}

@@ -13,7 +13,7 @@ from headway.core.model.units import Cores, Seconds
 
 
 @record
-class Progress:
+class Growth:
     """Change from one interval to the next."""
 
     growth: float
@@ -30,7 +30,7 @@ class Progress:
 
 def paper_progress(
     history: MetricHistory, at: Seconds, interval: Seconds, *, hold: bool = False
-) -> Progress | None:
+) -> Growth | None:
     """As in the papers' code: |change of the mean loss| over the largest loss so far.
 
     None if an interval has no report or the loss is not positive. `hold`: without a value in an
@@ -41,12 +41,12 @@ def paper_progress(
     if both is None or used is None or history.base is None or history.base + history.high <= 0:
         return None
     growth = abs(both[1] - both[0]) / (history.base + history.high)
-    return Progress(growth=growth, rate=growth / interval, used=used)
+    return Growth(growth=growth, rate=growth / interval, used=used)
 
 
 def progress(
     history: MetricHistory, at: Seconds, interval: Seconds, *, sign: float
-) -> Progress | None:
+) -> Growth | None:
     """Improvement over two whole intervals, as a fraction of the range so far.
 
     `sign` is -1 if smaller is better. The growth of a value that got worse is 0, not |change|.
@@ -59,7 +59,7 @@ def progress(
         return None
     spread = value_range(history)
     growth = max(0.0, sign * (both[1] - both[0])) / spread if spread > 0 else 0.0
-    return Progress(growth=growth, rate=growth / interval, used=used)
+    return Growth(growth=growth, rate=growth / interval, used=used)
 
 
 def value_range(history: MetricHistory) -> float:

@@ -1,0 +1,77 @@
+"""`headway clean` lists, and with --yes removes, runs that have ended."""
+
+import json
+import os
+from time import time
+
+import pytest
+from typer.testing import CliRunner
+
+from headway.cli import app
+from headway.runtime.run_directory import RunDirectory
+
+DAY = 86400
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Three runs that ended 40, 20 and 1 days ago, and one that has not ended."""
+    for name, days in (("a", 40), ("b", 20), ("c", 1)):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text("{}")
+        (folder / "result.json").write_text("x" * 1000)
+        os.utime(folder / "result.json", (time() - days * DAY,) * 2)
+    (tmp_path / "runs" / "d").mkdir()
+    (tmp_path / "runs" / "d" / "run.json").write_text("{}")
+    (tmp_path / "runs" / "latest").symlink_to("c")
+    return tmp_path
+
+
+def clean(data, *words):
+    done = CliRunner().invoke(app, ["clean", "--data", str(data), *words])
+    assert done.exit_code == 0, (done.output, done.exception)
+    return done.stdout
+
+
+def left(data):
+    return sorted(p.name for p in (data / "runs").iterdir())
+
+
+def test_everything_is_kept_unless_an_option_selects_it(data):
+    assert "0 of 3 ended runs" in clean(data, "--yes")
+    assert left(data) == ["a", "b", "c", "d", "latest"]
+
+
+def test_runs_are_listed_before_they_are_removed(data):
+    said = clean(data, "--older-than", "10d")
+    assert "2 of 3 ended runs" in said
+    assert "nothing was removed; add --yes" in said
+    assert left(data) == ["a", "b", "c", "d", "latest"]
+    found = json.loads(clean(data, "--older-than", "10d", "--yes", "--json"))
+    assert [(r["run"], r["removed"]) for r in found] == [("b", True), ("a", True)]
+    assert found[0]["size_bytes"] >= 1000
+    assert left(data) == ["c", "d", "latest"]
+
+
+def test_the_last_runs_are_kept_and_latest_follows(data):
+    clean(data, "--keep", "1", "--yes")
+    assert left(data) == ["c", "d", "latest"]
+    clean(data, "--keep", "0", "--yes")
+    assert left(data) == ["d", "latest"]
+    assert (data / "runs" / "latest").readlink().name == "d"
+
+
+def test_a_run_that_is_in_use_stays(data):
+    used = RunDirectory(data / "runs" / "a")
+    used.lock()
+    try:
+        assert "in use" in clean(data, "--keep", "2", "--yes")
+        assert "a" in left(data)
+    finally:
+        used.unlock()
+
+
+def test_an_invalid_age_is_refused(data):
+    done = CliRunner().invoke(app, ["clean", "--data", str(data), "--older-than", "soon"])
+    assert "--older-than" in str(done.exception)
