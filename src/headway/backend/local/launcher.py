@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
+from time import sleep, time
 
 from headway import failpoint
 from headway.backend import durable
@@ -42,7 +42,9 @@ echo $code . 1<>"$records/exit.$attempt"
 sync "$records/exit.$attempt" 2>/dev/null
 """
 PATIENCE = 400
-"""Reads, five milliseconds apart, of a claim whose process is not written yet."""
+"""Reads of a claim whose process is not written yet."""
+INTERVAL = 0.005
+"""Seconds between them."""
 BLANK = " " * 99 + "\n"
 MOST_RECORD = 200
 
@@ -144,16 +146,22 @@ def _on(cpus: Sequence[int] | None) -> Iterator[None]:
 
 
 def claim_of(records: Path, attempt: int) -> Claim | None:
-    """The shell that claimed this attempt; its pid follows the claim. None: not started."""
+    """The shell that claimed this attempt; its pid follows the claim. None: not started.
+
+    A claim that stays blank, as after a power cut, is waited for only while it is young.
+    """
+    path = records / f"claim.{attempt}"
     for _ in range(PATIENCE):
         try:
-            words = _read(records / f"claim.{attempt}")
+            words, claimed_at = _read(path), path.stat().st_ctime
         except FileNotFoundError:
             return None
         if len(words) == 4:
             with suppress(ValueError):
                 return Claim(int(words[0]), int(words[1]), words[2])
-        sleep(0.005)
+        if time() - claimed_at > PATIENCE * INTERVAL:
+            break
+        sleep(INTERVAL)
     return Claim()
 
 
