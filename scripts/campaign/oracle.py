@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -42,13 +43,23 @@ def judge(
                 found.append(f"{replica}: attempt {attempts[-1]} was started twice")
         chief = events.get(f"{name}.worker-0", [])
         done = [e for e in chief if e["event"] == "done"]
-        again = [e for e in chief if done and e["event"] == "start" and e["at"] > done[0]["at"]]
         if not done:
             found.append(f"{name}: never succeeded")
-        elif name not in forgiven and (len(done) > 1 or again):
+        elif name not in forgiven and (len(done) > 1 or name in repeated(events, jobs)):
             found.append(f"{name}: ran again after it had succeeded")
         if any(e["weights"] != weights(steps) for e in done):
             found.append(f"{name}: weights differ from an undisturbed run")
+    return found
+
+
+def repeated(events: dict[str, list[dict[str, Any]]], jobs: dict[str, int]) -> list[str]:
+    """Jobs that were started again after they had succeeded."""
+    found = []
+    for name in jobs:
+        chief = events.get(f"{name}.worker-0", [])
+        done = min((e["at"] for e in chief if e["event"] == "done"), default=inf)
+        if any(e["event"] == "start" and e["at"] > done for e in chief):
+            found.append(name)
     return found
 
 
@@ -69,6 +80,14 @@ def state(pid: int) -> str:
     """R, S, T, Z …; "": there is no such process."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    return ""
+
+
+def variable(pid: int, name: str) -> str:
+    """A variable of its environment; "": it has none, or is gone."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+        return next((w.partition("=")[2] for w in words if w.startswith(f"{name}=")), "")
     return ""
 
 
