@@ -34,7 +34,7 @@ QUIET = 0.5
 """Seconds without a step: a job that is paused."""
 PAUSED = 6.0
 """Seconds in which an acknowledged pause must have come true, while Headway runs."""
-FILES = ("journal.", "run.", "file.", "replica.", "checkpoint.", "request.", "usage.", "earlier.")
+FILES = ("journal.", "file.", "replica.", "checkpoint.", "request.", "usage.", "earlier.")
 """Points at which a file is written: other errors make sense only there."""
 
 

@@ -274,3 +274,22 @@ def until(claim):
     while not claim():
         assert monotonic() < end, "it never came true"
         sleep(0.01)
+
+
+@pytest.mark.parametrize("rebooted", [True, False])
+def test_a_reboot_is_not_a_failure_of_the_container_that_it_killed(platform, rebooted):
+    """`long_job` may not fail once."""
+    start(platform)
+    name = platform.container(ReplicaId("x/worker-0")).name
+    client = platform.container(ReplicaId("x/worker-0")).engine.client
+    platform.platform.close()
+    client.post(f"/containers/{name}/kill", signal="SIGKILL")
+    until = monotonic() + 30
+    while client.get(f"/containers/{name}/json")["State"]["Status"] == "running":
+        assert monotonic() < until
+        sleep(0.02)
+    if rebooted:
+        (platform.folder / "boot").write_text("another boot")
+    platform.crash()
+    assert platform.record("x").failures == (0 if rebooted else 1)
+    assert platform.record("x").reason.startswith("the engine of node a stopped") is rebooted

@@ -84,7 +84,7 @@ def test_points_are_traced_in_order(arm, tmp_path):
     trace = tmp_path / "trace"
     arm(f"*@1+=trace:{trace}")
     RunDirectory(tmp_path).write("x", "text")
-    assert trace.read_text().split() == ["run.write", "run.replace"]
+    assert trace.read_text().split() == ["file.write", "file.replace", "file.sync"]
 
 
 @pytest.mark.parametrize(

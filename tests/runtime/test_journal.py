@@ -17,6 +17,7 @@ from headway.runtime.journal import (
     FORMAT,
     FileJournal,
     Journal,
+    exists,
     mend,
     read,
     read_after,
@@ -239,6 +240,31 @@ def test_a_long_run_is_resumed_from_the_last_file_alone(tmp_path):
     assert everything[0]["cycle"] > 1
     assert [j.id for j in everything[0]["seen"].jobs] == ["x"]
     assert replay(everything, build("@fair"))[1] == []
+
+
+@pytest.mark.parametrize("begun", [None, b"", b'{"format":2,"cycle":77,"at_s":76'])
+def test_a_crash_while_a_new_file_is_started_loses_nothing(tmp_path, begun):
+    path = tmp_path / "journal.jsonl"
+    book = FileJournal(path, policy="@fair", durable=False)
+    world = Tape(book)
+    for i in range(1, 77):
+        world.cycle(i)
+    book.close()
+    path.rename(tmp_path / "journal.1.jsonl")
+    if begun is not None:
+        path.write_bytes(begun)
+    assert exists(path)
+    mend(path)
+    lines = read_to_resume(path)
+    assert lines[-1]["cycle"] == 76
+    again = Loop(world, build("@fair"), FileJournal(path, cycle=76, lines=lines))
+    again.take_up(lines)
+    world.loop, world.at = again, 77.0
+    again.step(Trigger.TICK)
+    again.journal.close()
+    (line,) = read_to_resume(path)
+    assert [j.id for j in line["state"].seen.jobs] == ["x"]
+    assert reported([line])[ReplicaId("x/main-0")] == (77.0, pytest.approx(77.0))
 
 
 class Tape:

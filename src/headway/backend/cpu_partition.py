@@ -1,6 +1,6 @@
 """Partition the machine into nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -21,8 +21,9 @@ class Cut:
     """Limit in cores, if that is less than its CPUs."""
 
 
-def cut(nodes: tuple[Node, ...], cpus: Sequence[int]) -> list[Cut]:
-    """Lay the nodes side by side over the machine's CPUs, from the last one down.
+def cut(nodes: tuple[Node, ...], cpus: Sequence[int], taken: Collection[int] = ()) -> list[Cut]:
+    """Lay the nodes side by side over the machine's CPUs, from the last one down; over those that
+    other runs have taken only if there are no others.
 
     Each node gets CPUs of its own where possible. Under a limit alone weights would not hold: a
     process on an idle CPU would use up the limit.
@@ -31,7 +32,8 @@ def cut(nodes: tuple[Node, ...], cpus: Sequence[int]) -> list[Cut]:
     >>> [(c.cpus, c.ceiling) for c in cut((a, b), [0, 1])]
     [((1,), 0.5), ((1,), 0.5)]
     """
-    down, offset, found = sorted(cpus, reverse=True), 0.0, []
+    down = sorted(cpus, key=lambda cpu: (cpu in taken, -cpu))
+    offset, found = 0.0, []
     for node in nodes:
         cores = node.capacity.cpu
         first, last = int(offset + 1e-9), ceil(offset + cores - 1e-9)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headway import failpoint
 from headway.backend import durable
+from headway.backend.local.enforcement.procfs import boot_id
 from headway.backend.worker import Worker
 from headway.controller import commands, events
 from headway.controller.job_state import JobState, from_plain, to_plain
@@ -27,7 +28,7 @@ STATE = "state.json"
 
 class JobStore:
     def __init__(self, run: Path) -> None:
-        self._jobs, self._records = run / "jobs", run / "records"
+        self._jobs, self._records, self._boot = run / "jobs", run / "records", run / "boot"
 
     def replica(self, replica: ReplicaId) -> Path:
         """The folder of a replica."""
@@ -36,6 +37,15 @@ class JobStore:
     def records(self, replica: ReplicaId) -> Path:
         """Headway's records of its attempts."""
         return self._records / replica.job / replica.name
+
+    def rebooted(self) -> bool:
+        """Whether the machine was booted since this was last called for the run."""
+        now = boot_id()
+        before = self._boot.read_text() if self._boot.exists() else ""
+        if before != now:
+            durable.make(self._boot.parent)
+            durable.write(self._boot, now)
+        return before not in ("", now)
 
     def attempts(self, job: JobId) -> list[tuple[ReplicaId, int]]:
         """Attempts of a job that were started, as far as there are records of them."""

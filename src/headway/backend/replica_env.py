@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from zlib import crc32
 
 from headway.core.model.units import ReplicaId
 
@@ -45,10 +44,9 @@ def replica_env(
 
 
 def loopback_env(
-    replica: ReplicaId, attempt: int, *, folder: str, gang: Sequence[ReplicaId]
+    replica: ReplicaId, attempt: int, *, folder: str, gang: Sequence[ReplicaId], first: int
 ) -> dict[str, str]:
-    """For replicas that reach each other on this machine; ports follow from the job's name."""
-    first = 20000 + crc32(replica.job.encode()) % 10000
+    """For replicas that reach each other on this machine; `first`: of the ports of their job."""
     return replica_env(
         replica,
         attempt,

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from headway import failpoint
+from headway.backend import durable
 from headway.core.cycle.folded_state import FoldedState
 from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Failed, Outcome, Plan, Refused
@@ -126,6 +127,8 @@ class FileJournal(Journal):
     def _open(self) -> IO[bytes]:
         file = self._path.open("ab", buffering=0 if self._durable else 1 << 20)
         self._empty = file.tell() == 0
+        if self._empty and self._durable:
+            durable.sync(self._path.parent)
         return file
 
     def _rotate(self) -> None:
@@ -170,6 +173,11 @@ def digest(memory: Any) -> str:
     return hashlib.sha256(to_json(memory).encode()).hexdigest()[:16]
 
 
+def exists(path: Path) -> bool:
+    """Whether anything was written; a new file may not have been started yet."""
+    return path.exists() or _earlier(path).exists()
+
+
 def check_format(path: Path) -> None:
     """Refuse a journal of another format. A file that is too short to tell is accepted."""
     with path.open("rb") as file:
@@ -205,7 +213,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 def read_to_resume(path: Path) -> list[dict[str, Any]]:
     """Return the cycles that a restart needs: those since the last state in the file."""
-    now = list(_read(path))
+    now = list(_read(path)) if path.exists() else []
     return now if now and "state" in now[0] else list(read(path))
 
 
@@ -277,6 +285,8 @@ def mend(path: Path) -> None:
     """Complete the last line if the process died while writing it: `outcomes` null means that they
     are unknown. A line without a plan is removed, because nothing has been done.
     """
+    if not path.exists():
+        return  # the process died when it started a new file
     check_format(path)
     with path.open("rb+") as file:
         begin = _last_line(file)

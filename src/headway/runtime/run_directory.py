@@ -16,7 +16,7 @@ from secrets import token_hex
 from shutil import rmtree
 from typing import Any
 
-from headway import failpoint
+from headway.backend import durable
 from headway.errors import ConfigError, UnknownName
 from headway.runtime.journal import FORMAT, refuse_format
 
@@ -46,10 +46,10 @@ class RunDirectory:
         others on this machine may begin in the same second. `runs/latest` leads to it.
         """
         runs = data / "runs"
-        runs.mkdir(parents=True, exist_ok=True)
+        durable.make(runs)
         stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
         path = runs / f"{stamp}-{token_hex(3)}"
-        path.mkdir()
+        durable.make(path)
         run = cls(path)
         run.write("run.json", json.dumps({"format": FORMAT, **about}, indent=2))
         _link(path)
@@ -89,14 +89,7 @@ class RunDirectory:
 
     def write(self, name: str, text: str) -> None:
         """Whole or not at all, and for good."""
-        part = self.path / f"{name}.part"
-        failpoint.hit("run.write")
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        failpoint.hit("run.replace")
-        part.replace(self.path / name)
+        durable.write(self.path / name, text)
 
     def lock(self) -> None:
         """One Headway to a run. The lock goes with its process, however that ends."""

@@ -132,6 +132,13 @@ def resume(data: Path, name: str) -> Run:
             where=str(folder.path),
             hint=f"see headway report {folder.id}",
         )
+    if not (folder.path / "records").exists() and any(folder.path.glob("jobs/*/*/pid.*")):
+        folder.unlock()
+        raise ConfigError(
+            f"run {folder.id} was started by an earlier version of Headway",
+            where=str(folder.path),
+            hint="resume it with that version",
+        )
     path = Path(about["workload"])
     workload = read_workload(folder.path / "workload.yaml")
     on: Docker | OnCluster | None = None
@@ -205,7 +212,7 @@ def _put_together(
     folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], target: Target
 ) -> Run:
     cycle, lines = 0, []
-    resumed = folder.journal.exists()
+    resumed = journal.exists(folder.journal)
     if resumed:
         journal.mend(folder.journal)
         lines = journal.read_to_resume(folder.journal)

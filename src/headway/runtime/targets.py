@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from headway.backend.claims import Claims
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import cut, fit_nodes
 from headway.backend.docker.discovery import WORKLOADS, connect, engine_targets
@@ -67,8 +68,12 @@ class Machine:
                 "run.json", json.dumps({**folder.about, "cgroups": chosen.place}, indent=2)
             )
         foreign = ForeignLoad({n.id: n.capacity.cpu for n in self.nodes}, cpus, chosen.used)
-        parts = cut(self.nodes, cpus)
-        platform = LocalPlatform(folder.path, parts, jobs, chosen, clock, foreign)
+        claims = Claims()
+        names = {cpu: f"cpu-{cpu}" for cpu in cpus}
+        parts = cut(self.nodes, cpus, [c for c in cpus if not claims.take(names[c])])
+        pinned = {cpu for part in parts for cpu in part.cpus or ()}
+        claims.release(name for cpu, name in names.items() if cpu not in pinned)
+        platform = LocalPlatform(folder.path, parts, jobs, chosen, clock, foreign, claims)
         return LiveBackend(platform, folder.path, jobs, clock)
 
 
@@ -97,7 +102,7 @@ class Engines:
 
     def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
         platform = DockerPlatform(folder.path, self.engines, jobs, clock, self.label)
-        here = [e for e in self.engines if e.client.url.startswith("unix:")]
+        here = [e for e in self.engines if e.local]
         if here:
             cores, cpus = {e.name: e.capacity.cpu for e in here}, range(os.cpu_count() or 1)
             platform.foreign = ForeignLoad(cores, cpus, partial(platform.containers.used, here))

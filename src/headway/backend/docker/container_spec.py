@@ -19,8 +19,10 @@ ROOT = ("", "0", "root", "0:0")
 
 
 def container_name(run: str, replica: ReplicaId, attempt: int) -> str:
-    """Unique for each attempt: the engine refuses to create it twice."""
-    return f"headway-{run}-{replica.replace('/', '-')}-{attempt}"
+    """Unique for each attempt: the engine refuses to create it twice. The names of jobs and tasks
+    contain no underscore.
+    """
+    return f"headway-{run}-{replica.replace('/', '_')}-{attempt}"
 
 
 def create_body(
@@ -30,12 +32,15 @@ def create_body(
     a: Assignment,
     gang: Sequence[ReplicaId],
     others: Iterable[Bytes],
+    port: int,
 ) -> dict[str, Any]:
-    """The request that creates it. `others`: memory that containers on its node have requested."""
+    """The request that creates it. `others`: memory that containers on its node have requested.
+    `port`: the first of the ports of its job.
+    """
     node, task = c.engine.node(), job.spec.task(a.replica.task)
     command = job.commands[a.replica.task]
     c.memory_limit = memory_admission.memory_limit(c.declared_memory, node, others)
-    ours = loopback_env(a.replica, a.attempt, folder=str(c.folder), gang=gang)
+    ours = loopback_env(a.replica, a.attempt, folder=str(c.folder), gang=gang, first=port)
     env = environment({}, command, threads(task, node), ours)
     mount = {"Type": "bind", "Source": str(c.folder), "Target": str(c.folder)}
     cpus, cores = c.engine.cpus, node.capacity.cpu

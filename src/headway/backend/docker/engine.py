@@ -44,6 +44,11 @@ class Engine:
         self._thread: Thread | None = None
         self._ping_at: Seconds = 0.0
 
+    @property
+    def local(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.client.url.startswith("unix:")
+
     def node(self) -> Node:
         return Node(id=self.name, capacity=self.capacity, up=self.up, foreign=self.foreign)
 

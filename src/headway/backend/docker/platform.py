@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Any, ClassVar
 
 from headway.backend.checkpoints import CheckpointWatch
+from headway.backend.claims import Claims, Ports, ports_of
 from headway.backend.clock import Clock
 from headway.backend.docker import container, container_spec, operations
 from headway.backend.docker.adopt import LabelWatch
@@ -55,6 +56,8 @@ class DockerPlatform:
         self.engines = {e.name: e for e in engines}
         self.containers = ContainerTable(self.run)
         self.checkpoints = CheckpointWatch()
+        self._claims = Claims()
+        self.ports = Ports(folder, self._claims)
         self.label_watch = LabelWatch(label, jobs, clock)
         self._refresh_at: Seconds = 0.0
         for engine in engines:
@@ -75,6 +78,7 @@ class DockerPlatform:
 
     def load(self) -> events.Loaded:
         states, found = self.store.load(self.jobs, repair=True), []
+        rebooted = self.store.rebooted()
         expected = {(r.replica, r.attempt) for s in states.values() for r in s.replicas}
         for c, seen in self._left():
             c.memory_limit, c.name = float(seen.host.get("Memory") or 0), seen.name
@@ -87,7 +91,7 @@ class DockerPlatform:
                 if is_expected and seen.state != "created":
                     operations.fetch_rest(c, seen)
                     at = None if seen.finished is None else self.clock.at(seen.finished)
-                    exit_ = c.exited(seen, at=at)
+                    exit_ = c.exited(seen, disrupted=rebooted and c.engine.local, at=at)
                 self.containers.end(c)
             found.append(
                 events.ReplicaFound(c.replica, c.attempt, seen.running, exit_, *c.share(seen))
@@ -216,7 +220,9 @@ class DockerPlatform:
         else:
             job = self.jobs[a.replica.job]
             others = (x.requested_memory for x in self.containers.of(c.engine))
-            body = container_spec.create_body(self.run, job, c, a, command.gang, others)
+            running = {r.job for r in self.containers.current}
+            port = ports_of(self.ports, job, command.gang, running)
+            body = container_spec.create_body(self.run, job, c, a, command.gang, others, port)
             launch = partial(operations.launch, c, body)
         self.containers.add(c)
         c.engine.worker.do(
@@ -362,5 +368,6 @@ class DockerPlatform:
             c.close()
         for engine in self.engines.values():
             engine.close()
+        self._claims.close()
         self._disk.close()
         self.events.close()

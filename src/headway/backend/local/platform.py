@@ -17,6 +17,7 @@ from typing import ClassVar
 
 from headway.backend import memory_admission
 from headway.backend.checkpoints import CheckpointWatch, newest
+from headway.backend.claims import Claims, Ports, ports_of
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.exit_reason import KILLED, NOT_STARTABLE, exit_reason
@@ -25,6 +26,7 @@ from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
 from headway.backend.local.enforcement import homes, procfs
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
+from headway.backend.promised_memory import PromisedMemory
 from headway.backend.replica_env import loopback_env
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue, Worker
@@ -80,7 +82,9 @@ class LocalPlatform:
         enforcement: Enforcement,
         clock: Clock,
         foreign: ForeignLoad | None = None,
+        claims: Claims | None = None,
     ) -> None:
+        """`claims`: of the CPUs of its nodes; released when the platform is closed."""
         self.events, self.clock, self._run = EventQueue(), clock, folder
         self.jobs, self.limits, self._foreign = jobs, enforcement, foreign
         self.store, self._disk = JobStore(folder), Worker("job store", self.events)
@@ -90,6 +94,8 @@ class LocalPlatform:
         self.ended: dict[tuple[ReplicaId, int], Process] = {}
         """Attempts that have exited and are not removed yet."""
         self.checkpoints = CheckpointWatch()
+        self._claims, self._promised = claims or Claims(), PromisedMemory(folder.name)
+        self._ports = Ports(folder, self._claims)
         for name, part in self.cuts.items():
             enforcement.add_node(name, part.node.capacity.cpu, part.ceiling)
 
@@ -130,7 +136,13 @@ class LocalPlatform:
             return ""
         tasks = [self.jobs[job].spec.task(name.task) for name, _ in where]
         running = ((p.requested_memory, p.held_memory) for p in self.processes.values())
-        return memory_admission.refusal(tasks, running, procfs.available_memory())
+        available = procfs.available_memory() - self._promised.of_others()
+        return memory_admission.refusal(tasks, running, available)
+
+    def _publish(self) -> None:
+        """Tell other runs what is promised and not held yet."""
+        both = ((p.requested_memory, p.held_memory) for p in self.processes.values())
+        self._promised.publish(sum(max(0.0, asked - held) for asked, held in both))
 
     def execute(self, command: commands.Command) -> list[events.Event]:
         match command:
@@ -179,6 +191,7 @@ class LocalPlatform:
             except ValueError as error:  # a NUL in its command, an invalid name of a variable
                 return [*news, events.CommandFailed(command, str(error), permanent=True)]
             news.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
+        self._publish()
         return news
 
     def _start(self, a: commands.Assignment, gang: tuple[ReplicaId, ...]) -> None:
@@ -193,7 +206,8 @@ class LocalPlatform:
         p.group.set_memory(memory_admission.memory_limit(made.memory, cut.node, others))
         if spec.limit is not None:
             p.group.set_share(spec.limit, 1.0)
-        ours = loopback_env(a.replica, a.attempt, folder=str(p.folder), gang=gang)
+        port = ports_of(self._ports, job, gang, {r.job for r in self.processes})
+        ours = loopback_env(a.replica, a.attempt, folder=str(p.folder), gang=gang, first=port)
         files = launcher.Files(p.folder, self.store.records(a.replica), a.attempt)
         if a.attempt > 1:
             _check_alone(files)
@@ -217,7 +231,7 @@ class LocalPlatform:
 
     def _process(self, replica: ReplicaId, node: NodeId, attempt: int) -> Process:
         here = node if node in self.cuts else next(iter(self.cuts))
-        group = self.limits.group(here, f"{replica.replace('/', '.')}.{attempt}")
+        group = self.limits.group(here, f"{replica.replace('/', '_')}.{attempt}")
         request = self.jobs[replica.job].spec.task(replica.task).request.memory
         return Process(replica, attempt, here, self.store.replica(replica), group, request)
 
@@ -285,6 +299,7 @@ class LocalPlatform:
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
         news = self.events.wait(self.checkpoints.timeout(timeout))
+        self._publish()
         return [*news, *self.checkpoints.changed(), *self._foreign_changes()]
 
     def _foreign_changes(self) -> list[events.Event]:
@@ -308,6 +323,8 @@ class LocalPlatform:
 
     def close(self) -> None:
         self.limits.close()
+        self._claims.close()
+        self._promised.close()
         self._disk.close()
         self.events.close()
 

@@ -1,0 +1,114 @@
+"""What at most one Headway process on this machine uses: CPUs and blocks of ports.
+
+A claim is an abstract socket. It needs no folder and no privilege, holds between users, and ends
+with its process, however that ends.
+"""
+
+import json
+import socket
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from zlib import crc32
+
+from headway.backend import durable
+from headway.core.model.units import JobId, ReplicaId
+from headway.spec.runnable import RunnableJob
+
+FIRST, LAST = 20000, 30000
+"""Ports for distributed jobs: below those that the kernel gives to connections."""
+BLOCK = 16
+"""Ports that are claimed together."""
+
+
+class Claims:
+    def __init__(self) -> None:
+        self._held: dict[str, socket.socket] = {}
+
+    def take(self, name: str) -> bool:
+        """False: another process has it."""
+        if name in self._held:
+            return True
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0headway-{name}")
+        except OSError:
+            claim.close()
+            return False
+        self._held[name] = claim
+        return True
+
+    def release(self, names: Iterable[str]) -> None:
+        for name in names:
+            with suppress(KeyError):
+                self._held.pop(name).close()
+
+    def close(self) -> None:
+        self.release(list(self._held))
+
+
+class Ports:
+    """A block of ports for each distributed job that runs, the same until the job has ended."""
+
+    def __init__(self, run: Path, claims: Claims) -> None:
+        self._run, self._claims = run.name, claims
+        self._path = run / "ports.json"
+        self._blocks: dict[JobId, tuple[int, int]] = {}
+        """The first port of each job, and their number."""
+        with suppress(OSError, ValueError, TypeError):
+            stored = json.loads(self._path.read_text())
+            self._blocks = {JobId(job): (int(a), int(n)) for job, (a, n) in stored.items()}
+        for block in self._blocks.values():  # another run may have claimed them meanwhile
+            for name in _names(*block):
+                claims.take(name)
+
+    def of(self, job: JobId, count: int, running: Collection[JobId]) -> int:
+        """The first of so many ports. `running`: jobs whose ports are in use; others' are freed."""
+        if job in self._blocks and self._blocks[job][1] >= count:
+            return self._blocks[job][0]
+        for old in [name for name in self._blocks if name not in running]:
+            self._claims.release(_names(*self._blocks.pop(old)))
+        wanted = -(-count // BLOCK) * BLOCK
+        places = (LAST - FIRST - wanted) // BLOCK + 1
+        begin = crc32(f"{self._run} {job}".encode())
+        for i in range(places):
+            first = FIRST + (begin + i) % places * BLOCK
+            if self._claim(first, wanted):
+                self._blocks[job] = first, wanted
+                durable.write(self._path, json.dumps(self._blocks))
+                return first
+        raise OSError(f"no {count} free ports between {FIRST} and {LAST}")
+
+    def _claim(self, first: int, count: int) -> bool:
+        names = _names(first, count)
+        ours = {name for block in self._blocks.values() for name in _names(*block)}
+        if ours & set(names):
+            return False
+        taken = [name for name in names if self._claims.take(name)]
+        if len(taken) == len(names) and all(map(_is_free, range(first, first + count))):
+            return True
+        self._claims.release(taken)
+        return False
+
+
+def ports_of(
+    ports: Ports, job: RunnableJob, gang: Collection[ReplicaId], running: Collection[JobId]
+) -> int:
+    """For a rendezvous and each replica that a job may ever have; a single replica needs none."""
+    if len(gang) < 2:
+        return 0
+    return ports.of(job.id, 1 + max(len(gang), sum(t.most for t in job.spec.tasks)), running)
+
+
+def _names(first: int, count: int) -> list[str]:
+    return [f"port-{port}" for port in range(first, first + count, BLOCK)]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,61 @@
+"""Memory that the runs on this machine have promised to their jobs, and that is not held yet.
+
+Each run publishes its sum in a file of a common folder. What others hold already is missing from
+the memory that the kernel reports as available.
+"""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from tempfile import gettempdir
+
+from headway.backend.local.enforcement import procfs
+from headway.core.model.units import Bytes
+from headway.metrics import job_files
+
+NOTICEABLE: Bytes = 16 * 2.0**20
+MOST_RECORD = 1000
+
+
+class PromisedMemory:
+    def __init__(self, run: str, folder: Path | None = None) -> None:
+        named = os.environ.get("HEADWAY_REGISTRY") or f"{gettempdir()}/headway-runs"
+        self._folder = folder or Path(named)
+        self._name, self._published = f"{os.getuid()}-{run}.json", 0.0
+
+    def publish(self, promised: Bytes) -> None:
+        """Only changes that others would notice are written."""
+        if abs(promised - self._published) < NOTICEABLE:
+            return
+        pid = os.getpid()
+        line = {"pid": pid, "began": procfs.start_time(pid), "promised": promised}
+        with suppress(OSError):  # without the folder, runs do not know of each other
+            if not self._folder.is_dir():
+                self._folder.mkdir(exist_ok=True)
+                self._folder.chmod(0o1777)
+            job_files.replace_file(self._folder, self._name, json.dumps(line))
+            (self._folder / self._name).chmod(0o644)  # for other users
+            self._published = promised
+
+    def of_others(self) -> Bytes:
+        """What the other live runs have promised, of any user."""
+        try:
+            names = [p.name for p in self._folder.iterdir() if p.suffix == ".json"]
+        except OSError:
+            return 0.0
+        return sum(self._promised(name) for name in names if name != self._name)
+
+    def _promised(self, name: str) -> Bytes:
+        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+            line = json.loads(job_files.read_file(self._folder, name, MOST_RECORD))
+            pid, owner = int(line["pid"]), os.lstat(self._folder / name).st_uid
+            lives = procfs.start_time(pid) == line["began"]
+            if not lives or Path(f"/proc/{pid}").stat().st_uid != owner:
+                job_files.remove_file(self._folder, name)  # if it is ours
+                return 0.0
+            return min(max(0.0, float(line["promised"])), float(procfs.machine_memory()))
+        return 0.0
+
+    def close(self) -> None:
+        job_files.remove_file(self._folder, self._name)
