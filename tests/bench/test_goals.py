@@ -24,7 +24,8 @@ def test_dragon_is_compared_with_pod_by_pod_placement():
 def test_seeds_without_a_deadlock_are_listed_apart():
     found = bench_gangs([7, 8], names=["E-D1"])  # seed 7 has a deadlock, seed 8 has none
     names = dict.fromkeys(f.name.partition(":")[0] for f in found)
-    assert list(names) == ["E-D1, 2 seeds", "E-D1, 1 seeds without deadlock"]
+    assert list(names) == ["E-D1, 2 seeds", "E-D1, seeds without deadlock"]
+    assert [f.value for f in found if f.name.endswith("number")] == [1]
 
 
 def test_headway_meets_its_bars_on_a_few_seeds():
@@ -50,6 +51,10 @@ def test_jobs_of_unknown_size_are_judged_apart_from_jobs_of_known_size():
     found = {f.name.partition(": ")[2]: f for f in evaluate(replace(row, jobs=(10,)), range(2))}
     assert found["jobs of known size"].value < 0.8
     assert 0.99 < found["jobs of unknown size"].value < 1.01
+
+
+def test_a_fraction_of_slower_jobs_is_judged_only_below_all_of_them():
+    assert [row.name for row in ROWS if row.slower is not None and row.slower >= 1] == []
 
 
 def test_drawn_seeds_depend_on_the_text_alone():

@@ -4,11 +4,13 @@ from driver import Driver, found, workers
 
 from headway.controller import commands as c
 from headway.controller import events as e
-from headway.core.model.decision import Place, Suspend
+from headway.core.model.decision import Move, Place, Suspend
 from headway.core.model.job import JobSpec, Mode, Phase
 from headway.core.model.snapshot import Request
 from headway.core.model.units import ReplicaId
 from making import node
+
+MOVE = Move(replica=ReplicaId("x/main-0"), to="b")
 
 
 def worker(index):
@@ -100,6 +102,38 @@ def test_a_pause_that_had_only_begun_at_a_crash_is_requested_again():
     x.ask("pause")
     again = x.crash(found("main-0", 1))
     assert [r.wish for r in again.controller.news.requests] == ["pause"]
+
+
+def test_a_move_that_a_user_requested_is_requested_again_after_a_crash():
+    x = Driver()
+    x.start()
+    x.ask("move", to="b")
+    x.act(MOVE)
+    again = x.crash(found("main-0", 1))
+    assert [(r.wish, r.to) for r in again.controller.news.requests] == [("move", "b")]
+
+
+def test_a_requested_move_that_fails_or_is_overtaken_is_not_requested_again():
+    x = Driver()
+    x.start()
+    for _ in range(2):
+        x.ask("move", to="b")
+        x.act(MOVE)
+        assert x.disk["x"].move_to == "b"
+        x.tick(11.0)
+        assert (x.phase, x.disk["x"].move_to) == (Phase.RUNNING, None)
+    x.ask("move", to="b")
+    x.act(MOVE)
+    x.exit("main-0", 1)
+    assert x.disk["x"].move_to is None, "its next attempt starts where there is room"
+
+
+def test_a_requested_move_that_is_refused_is_not_requested_again():
+    x = Driver(checkpoint=Mode.NONE)
+    x.start()
+    x.ask("move", to="b")
+    assert x.act(MOVE) == "x cannot save checkpoints"
+    assert x.disk["x"].move_to is None
 
 
 def test_requests_for_unknown_or_ended_jobs_change_nothing():

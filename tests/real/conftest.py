@@ -6,10 +6,26 @@ import engines as private
 import image
 import kube
 import pytest
+from campaign.places import LosesPower, able
 
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
 
 KINDS = {"cgroup1": Cgroup1, "cgroup2": Cgroup2}
+EXCUSES = ("capability not declared", "tool not installed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    """A case that lacks its platform fails if HEADWAY_REQUIRE names its tier. A capability that a
+    platform does not declare is no lack, and a tool beside it is not the platform.
+    """
+    report = yield
+    tier = item.path.stem.removeprefix("test_").partition("_")[0]
+    if report.skipped and tier in os.environ.get("HEADWAY_REQUIRE", "").split(","):
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        if not any(excuse in why for excuse in EXCUSES):
+            report.outcome, report.longrepr = "failed", f"{tier} is required. {why}"
+    return report
 
 
 @pytest.fixture(params=["cgroup", "nice"])
@@ -22,6 +38,12 @@ def enforcement(request, monkeypatch):
             pytest.skip("no writable cgroup here: run as root, or in a delegated scope")
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", kind)
     return kind
+
+
+@pytest.fixture
+def loop_device():
+    if not able(LosesPower):
+        pytest.skip("no loop device here: run as root")
 
 
 class Given:
@@ -145,7 +167,7 @@ def helm():
     """The program, which is not needed for anything but to see that our chart is one."""
     found = kube.binaries.find("helm")
     if found is None:
-        pytest.skip("no helm: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
+        pytest.skip("tool not installed: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
     return str(found)
 
 

@@ -46,6 +46,14 @@ def workload(folder, *jobs, **more):
     return path
 
 
+def note(name, value):
+    """A figure for `scripts/evidence`."""
+    path = os.environ.get("HEADWAY_FIGURES")
+    if path:
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"name": name, "value": value}) + "\n")
+
+
 def result(data, run="latest"):
     return json.loads((data / "runs" / run / "result.json").read_text())[0]
 

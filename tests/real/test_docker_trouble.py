@@ -10,7 +10,7 @@ from subprocess import TimeoutExpired
 import image
 from containers import DockerHands
 from engines import until
-from local import headway, log, result, start, workload
+from local import headway, log, note, result, start, workload
 from test_docker import docker_job
 from test_local_moves import shuttle
 
@@ -210,6 +210,7 @@ def test_after_a_crash_anywhere_in_a_move_and_a_suspend_the_job_ends_once_and_co
             break
         crashes += 1
         assert [e.containers() for e in engines] == before, n
+    note("crash points", crashes)
     assert crashes * stride >= 40
     assert moves[-1][0] == 1, "undisturbed, it is moved"
     assert len({weights for _, weights in moves}) == 1, "the same weights, whatever happened"

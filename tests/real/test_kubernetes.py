@@ -11,6 +11,7 @@ from time import monotonic, sleep
 import image
 import pytest
 import yaml
+from local import note
 
 from headway.deploy import render
 from headway.deploy.render import Values
@@ -341,7 +342,9 @@ def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, wr
     operator.start(HEADWAY_CRASH_AFTER_WRITES=str(writes))
     died = operator.process.poll
     cluster.until(lambda: died() is not None or jobs.phase("gang") == "Succeeded")
-    assert operator.end() in (0, -signal.SIGKILL)  # the last of them are undisturbed
+    code = operator.end()
+    assert code in (0, -signal.SIGKILL)  # the last of them are undisturbed
+    note("crash points", int(code == -signal.SIGKILL))
     # Rather than wait for the end of its lease:
     cluster("delete", "lease", "headway", "--namespace", HOME, "--ignore-not-found")
     led = operator.log().count(" leads")

@@ -19,6 +19,7 @@ from local import (
     headway,
     job,
     log,
+    note,
     processes,
     result,
     script,
@@ -401,6 +402,7 @@ def test_after_a_crash_at_any_write_every_job_ends_once(tmp_path, enforcement):
         if not crashed(data, n):
             break
         crashes += 1
+    note("crash points", crashes)
     assert crashes * stride >= 30
 
 

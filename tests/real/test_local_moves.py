@@ -11,7 +11,7 @@ from time import monotonic
 
 import pytest
 from live_hands import LiveHands
-from local import groups, processes, result
+from local import groups, note, processes, result
 
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
@@ -294,6 +294,7 @@ def test_after_a_crash_anywhere_in_a_move_and_a_suspend_the_job_ends_once_and_co
         if not crashed(data, n, moves=moves):
             break
         crashes += 1
+    note("crash points", crashes)
     assert crashes * stride >= 40
     assert moves[-1] == 1, "undisturbed, it is moved"
     assert len(weights) == 1, "the same weights, whatever happened"

@@ -17,6 +17,7 @@ from headway.core.cycle.validate import check
 from headway.core.model.decision import Move, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request, Trigger
+from headway.core.model.units import JobId
 from headway.policy.common.user_requests import UserRequests
 from headway.policy.registry import build
 from making import job, running, snapshot
@@ -203,4 +204,15 @@ def test_a_request_stays_until_it_has_been_written_down(tmp_path):
     box.give()
     assert (box.new(), there.exists()) == ([], True)
     box.acknowledge()
+    assert not there.exists()
+
+
+def test_a_request_is_acknowledged_only_when_the_state_of_its_job_is_stored(tmp_path):
+    there = inbox.put(tmp_path, Request(job=JobId("x"), wish="pause"))
+    box = inbox.Inbox(tmp_path)
+    assert [r.job for r in box.new()] == ["x"]
+    box.give()
+    box.acknowledge(lambda job: False)
+    assert there.exists()
+    box.acknowledge(lambda job: job == "x")
     assert not there.exists()

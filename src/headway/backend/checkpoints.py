@@ -48,7 +48,7 @@ class CheckpointWatch:
         now = newest(folder, mode)
         self._requested[command.replica] = _Requested(command.attempt, folder, mode, now)
         if command.ask:
-            failpoint.hit()
+            failpoint.hit("checkpoint.ask")
             job_files.replace_file(folder, "ask", "")
         return CheckpointRead(command.replica, command.attempt, now)
 

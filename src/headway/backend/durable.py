@@ -9,13 +9,14 @@ from headway import failpoint, private_files
 def write(path: Path, text: str) -> None:
     """Replace a file as a whole. It is durable when this returns."""
     part = path.with_name(f"{path.name}.part")
-    failpoint.hit()
+    failpoint.hit("file.write")
     with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    failpoint.hit()
+    failpoint.hit("file.replace")
     part.replace(path)
+    failpoint.hit("file.sync")
     sync(path.parent)
 
 

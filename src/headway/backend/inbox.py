@@ -1,8 +1,8 @@
 """Requests of users to a live run: files in its folder, handled in order.
 
-A request is written as a whole. It is removed when the cycle that observed it is in the journal, so
-that none is lost and the client knows that it was handled. A request that has no effect is
-answered beside it.
+A request is written as a whole. It is removed when the cycle that observed it is in the journal and
+the state of its job is stored, so that none is lost and the client knows that it was handled. A
+request that has no effect is answered beside it.
 """
 
 import json
@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import time_ns
 
-from headway import private_files
+from headway import failpoint, private_files
 from headway.core.model.serialization import from_plain, to_json
 from headway.core.model.snapshot import Request
+from headway.core.model.units import JobId
 
 ANSWER = ".answer"
 MAX_REQUEST = 65536
@@ -28,8 +29,10 @@ def put(run: Path, request: Request) -> Path:
     folder.mkdir(mode=0o700, exist_ok=True)
     there = folder / f"{time_ns()}-{os.getpid()}.json"
     part = there.with_suffix(".part")
+    failpoint.hit("request.write")
     with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
         file.write(to_json(request))
+    failpoint.hit("request.rename")
     part.rename(there)
     return there
 
@@ -64,8 +67,9 @@ class Inbox:
         for old in self._folder.glob(f"*{ANSWER}"):
             old.unlink(missing_ok=True)
         self._changed = 0
-        self._seen: list[Path] = []
-        self._given: list[Path] = []
+        self._seen: dict[Path, JobId | None] = {}
+        self._given: dict[Path, JobId | None] = {}
+        """Requests that were observed, by the job; None: not a request."""
 
     def new(self) -> list[Request]:
         """New requests. Reads only if the folder has changed."""
@@ -89,19 +93,23 @@ class Inbox:
             if answer.unknown != "node":  # the journal shows where a job cannot be moved
                 path.unlink(missing_ok=True)
                 return None
-        self._seen.append(path)
+        self._seen[path] = None if request is None else request.job
         return request
 
     def give(self) -> None:
         """All new requests are part of an observation now."""
-        self._given += self._seen
-        self._seen = []
+        self._given |= self._seen
+        self._seen = {}
 
-    def acknowledge(self) -> None:
-        """The observed requests are in the journal, where the client finds the outcome."""
-        for path in self._given:
-            path.unlink(missing_ok=True)
-        self._given = []
+    def acknowledge(self, stored: Callable[[JobId], bool] = lambda job: True) -> None:
+        """The observed requests are in the journal, where the client finds the outcome. `stored`:
+        whether the state of a job, which a request may have changed, is durable.
+        """
+        for path, job in list(self._given.items()):
+            if job is None or stored(job):
+                failpoint.hit("request.remove")
+                path.unlink(missing_ok=True)
+                del self._given[path]
 
 
 def _read(path: Path) -> Request | None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from headway import failpoint
 from headway.backend import durable
 from headway.backend.local.enforcement.procfs import boot_id
 from headway.backend.worker import Worker
@@ -102,5 +103,6 @@ def prepare(folder: Path, attempt: int) -> None:
     """The folder of a replica before an attempt starts."""
     folder.mkdir(parents=True, exist_ok=True)
     job_files.make_folder(folder, "checkpoint")
+    failpoint.hit("replica.attempt")
     job_files.replace_file(folder, "attempt", str(attempt))
     job_files.remove_file(folder, "ask")

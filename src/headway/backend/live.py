@@ -88,7 +88,7 @@ class LiveBackend:
         """Execute commands and those that follow; the failures that are known at once."""
         queue, failures = deque(commands), list[events.CommandFailed]()
         while queue:
-            failpoint.hit()
+            failpoint.hit("platform.execute")
             command = queue.popleft()
             for event in self._execute(command):
                 queue.extend(self._handle(event))
@@ -216,7 +216,7 @@ class LiveBackend:
 
     def wait(self, timeout: Seconds) -> Trigger | None:
         """Sleep until something happens, and say what; None: nothing did."""
-        self.inbox.acknowledge()
+        self.inbox.acknowledge(self._stored)
         news = self.controller.news
         if not news.triggers:
             for event in self.platform.poll(min(timeout, self._due() - self.clock())):
@@ -231,6 +231,10 @@ class LiveBackend:
         self._give_up()
         triggers, news.triggers = news.triggers, []
         return min(triggers, key=URGENCY.index, default=None)
+
+    def _stored(self, job: JobId) -> bool:
+        found = self.controller.jobs.get(job)
+        return found is None or found.persisted == found.version
 
     def _refusal(self, request: Request) -> Answer | None:
         """Why a request of a user has no effect."""

@@ -27,7 +27,9 @@ def bench_gangs(seeds: Sequence[int], names: Sequence[str] = ("E-D1", "E-D2")) -
         without = [pair for pair in pairs if not pair[0].deadlocks]
         figures += _figures(f"{name}, {len(seeds)} seeds", pairs)
         if without and len(without) < len(pairs):
-            figures += _figures(f"{name}, {len(without)} seeds without deadlock", without)
+            label = f"{name}, seeds without deadlock"
+            figures.append(Figure(f"{label}: number", len(without), ""))
+            figures += _figures(label, without)
     return figures
 
 

@@ -39,8 +39,8 @@ class Row:
     mean: float
     """Mean completion."""
     makespan: float = 1.05
-    slower: float = 1.0
-    """Fraction of jobs that may be slower by more than 1 % and one second."""
+    slower: float | None = None
+    """Fraction of jobs that may be slower by more than 1 % and one second; None: not judged."""
     worst: float
     """Completion of a single job."""
     beyond: float = 0.0

@@ -28,9 +28,11 @@ from headway.bench.scripts import (
     bench_scripts_interrupted,
 )
 from headway.bench.simulator import bench_sim
+from headway.bench.soak import MINUTES, bench_soak
 from headway.bench.traces import bench_traces
 
-TRACES = "traces"
+TRACES, SOAK = "traces", "soak"
+"""Not part of `all`: one needs files, the other takes an hour and a half."""
 REFERENCE = 1.5
 """Million heap pops and pushes a second on the machine for which bars are stated."""
 BENCHES: dict[str, Callable[[float], list[Figure]]] = {
@@ -56,15 +58,19 @@ SIMULATED: dict[str, tuple[Callable[[Sequence[int]], list[Figure]], int]] = {
 DRAWN = 40
 
 
-def run(name: str, folder: Path | None = None, draw: str = "") -> tuple[dict[str, Any], str]:
+def run(
+    name: str, folder: Path | None = None, draw: str = "", minutes: float = MINUTES
+) -> tuple[dict[str, Any], str]:
     """The result as plain data, and its charts; `folder`: the directory of the traces; `draw`: a
-    text from which seeds are drawn.
+    text from which seeds are drawn; `minutes`: of a soak.
     """
     rate = score()
     scale = rate / REFERENCE
     if name in SIMULATED:
         bench, count = SIMULATED[name]
         figures = bench(drawn_seeds(draw) if draw else range(count))
+    elif name == SOAK:
+        figures = bench_soak(minutes)
     else:
         figures = bench_traces(scale, folder) if name == TRACES else BENCHES[name](scale)
     result = {

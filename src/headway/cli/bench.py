@@ -23,6 +23,9 @@ def bench(
             show_default=False,
         ),
     ] = "",
+    minutes: Annotated[
+        float, typer.Option(min=1.0, help="For `soak`: its length; the bars are for 90 minutes.")
+    ] = 90.0,
     html: Annotated[Path | None, typer.Option(help="Write a page with charts.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per benchmark.")] = False,
 ) -> None:
@@ -37,20 +40,23 @@ def bench(
         headway bench promises --draw "$(git rev-parse HEAD)"
 
         headway bench traces FOLDER
+
+        headway bench soak --minutes 3
     """
-    from headway.bench.suite import BENCHES, SIMULATED, TRACES, run
+    from headway.bench.suite import BENCHES, SIMULATED, SOAK, TRACES, run
     from headway.cli.output import print_json, progress_bar, show_bench
     from headway.errors import UnknownName
 
     known = [*BENCHES, *SIMULATED, *([TRACES] if traces or name == TRACES else [])]
+    known += [SOAK] if name == SOAK else []
     if name != "all" and name not in known:
-        raise UnknownName("benchmark", name, [*BENCHES, *SIMULATED, TRACES, "all"])
+        raise UnknownName("benchmark", name, [*BENCHES, *SIMULATED, TRACES, SOAK, "all"])
     chosen = known if name == "all" else [name]
     results, charts = [], []
     with progress_bar("measuring", quiet=as_json) as progress:
         for done, each in enumerate(chosen):
             progress(done, len(chosen))
-            found, chart = run(each, traces, draw)
+            found, chart = run(each, traces, draw, minutes)
             results.append(found)
             charts.append(chart)
     if html:

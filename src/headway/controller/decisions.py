@@ -9,11 +9,11 @@ from typing import assert_never
 from headway.controller import lifecycle, transfer
 from headway.controller.commands import ApplyShare, Commands
 from headway.controller.phases import Cause, allows
-from headway.controller.records import JobRecord, Records
+from headway.controller.records import JobRecord, Records, ReplicaRecord
 from headway.core.model.decision import Decision, Move, Place, Scale, SetShare, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request, Trigger
-from headway.core.model.units import Seconds
+from headway.core.model.units import NodeId, Seconds
 
 Answer = tuple[str, Commands]
 """Why a decision is refused ("": it is not), and what to do."""
@@ -64,15 +64,22 @@ def _move(records: Records, d: Move, now: Seconds) -> Answer:
     r, job = records.replica(d.replica), records.job(d.replica.job)
     if r is None or job is None or r.phase is not Phase.RUNNING:
         return f"{d.replica} is not running", []
-    if r.node == d.to:
-        return f"{d.replica} is on {d.to} already", []
-    if not records.is_up(d.to):
-        return f"node {d.to} is down or unknown", []
+    why = _not_movable(records, job, r, d.to)
+    asked, job.asked_to = job.asked_to == d.to, None
+    if not asked:
+        return why, [] if why else transfer.move(job, r, d.to, now)
+    job.move_to = None if why else d.to
+    return why, [*job.persist(), *([] if why else transfer.move(job, r, d.to, now))]
+
+
+def _not_movable(records: Records, job: JobRecord, r: ReplicaRecord, to: NodeId) -> str:
+    if r.node == to:
+        return f"{r.id} is on {to} already"
+    if not records.is_up(to):
+        return f"node {to} is down or unknown"
     if not allows(job.phase, Cause.MOVE):
-        return f"{d.replica.job} is {job.phase}", []
-    if not job.checkpoints:
-        return f"{job.id} cannot save checkpoints", []
-    return "", transfer.move(job, r, d.to, now)
+        return f"{job.id} is {job.phase}"
+    return "" if job.checkpoints else f"{job.id} cannot save checkpoints"
 
 
 def _suspend(records: Records, d: Suspend, now: Seconds) -> Answer:
@@ -112,6 +119,8 @@ def request(records: Records, asked: Request, now: Seconds) -> Commands:
         return lifecycle.cancel(job, "cancelled by a user", now)
     if asked.wish in ("pause", "resume") and not job.phase.ended:
         return _pause(job, asked.wish == "pause" and _can_pause(job))
+    if asked.wish == "move":
+        job.asked_to = asked.to
     return []
 
 

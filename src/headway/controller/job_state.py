@@ -49,6 +49,8 @@ class JobFields:
     """The last number given to a start; each start of a replica gets a new one."""
     failures: int = 0
     paused: bool = False
+    move_to: NodeId | None = None
+    """The node to which a user asked to move it, until that is done or has failed."""
     moves: int = 0
     started_at: Seconds | None = None
     finished_at: Seconds | None = None

@@ -174,6 +174,8 @@ class JobRecord(JobFields):
         super().__init__()
         self.new, self.spec, self.news, self.config = new, new.spec, news, config
         self.id, self.number = new.id, number
+        self.asked_to: NodeId | None = None
+        """The node of a requested move that is not decided yet."""
         self.arrived = False
         """It is in the queue, or beyond."""
         self.admit_at: Seconds = new.submitted_at
@@ -220,6 +222,8 @@ class JobRecord(JobFields):
     def go(self, cause: Cause, to: Phase) -> None:
         check(self.phase, cause, to)
         self.phase = to
+        if to not in (Phase.RUNNING, Phase.MIGRATING):
+            self.move_to = None
         self.mark_dirty()
 
     def mark_dirty(self) -> None:

@@ -85,7 +85,9 @@ def _phase(job: JobRecord) -> Commands:
     if job.phase is Phase.STARTING and all(r.running for r in job.replicas.values()):
         job.go(Cause.RUN, Phase.RUNNING)
         return job.persist()
-    if job.phase is Phase.RUNNING and job.paused:  # the pause had only begun
-        job.news.requests.append(Request(job=job.id, wish="pause"))
+    if job.phase is Phase.RUNNING and (job.paused or job.move_to):  # it had only begun
+        wish = "pause" if job.paused else "move"
+        job.asked_to = job.move_to
+        job.news.requests.append(Request(job=job.id, wish=wish, to=job.move_to))
         job.news.triggers.append(Trigger.ASKED)
     return []

@@ -163,7 +163,7 @@ def resume(job: JobRecord, cause: Cause, *then: Command) -> Commands:
     """The job runs again when the last of its transfers is over."""
     job.news.triggers.append(Trigger.STARTED)
     if not under_way(job):
-        job.paused = False  # a pause that did not succeed is over
+        job.paused, job.move_to = False, None  # if that did not succeed, it is over
         job.go(cause, Phase.RUNNING)
     return job.persist(*then)
 

@@ -113,13 +113,13 @@ class FileJournal(Journal):
             line["refused"] = verdict.refused
         line["plan"] = plan
         self._empty = False
-        self._write(to_json(line)[:-1], durable=bool(verdict.accepted) or rotated)
+        self._write("journal.intend", to_json(line)[:-1], durable=bool(verdict.accepted) or rotated)
         if rotated:
             self._first = self._file.tell()
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
         brief = ",".join([_brief(o) for o in outcomes])
-        self._write(f"{_OUTCOMES}[{brief}]}}\n", durable=bool(outcomes))
+        self._write("journal.settle", f"{_OUTCOMES}[{brief}]}}\n", durable=bool(outcomes))
 
     def close(self) -> None:
         self._file.close()
@@ -136,7 +136,7 @@ class FileJournal(Journal):
 
     def _rotate(self) -> None:
         self._file.close()
-        failpoint.hit()
+        failpoint.hit("journal.rotate")
         self._path.replace(_earlier(self._path))
         self._file = self._open()
         self._memory_at = None  # the first line contains it
@@ -153,17 +153,16 @@ class FileJournal(Journal):
             about["memory"] = memory
         return about
 
-    def _write(self, text: str, *, durable: bool) -> None:
+    def _write(self, point: str, text: str, *, durable: bool) -> None:
         if not self._durable:
             self._file.write(text.encode())
             return
-        failpoint.hit()
         data = text.encode()
         try:
             while data:  # a full disk may take a part
-                data = data[self._file.write(data) :]
+                data = data[self._file.write(failpoint.hit(point, data)) :]
             if durable:
-                failpoint.hit()
+                failpoint.hit("journal.sync")
                 os.fsync(self._file.fileno())
         except OSError as error:
             raise BackendError(
@@ -326,8 +325,10 @@ def mend(path: Path) -> None:
             return
         line = _load_torn(torn)
         file.seek(begin)
+        failpoint.hit("journal.mend")
         file.truncate()
         if line is not None:
+            failpoint.hit("journal.complete")
             file.write((to_json({**line, "outcomes": None}) + "\n").encode())
         file.flush()
         os.fsync(file.fileno())

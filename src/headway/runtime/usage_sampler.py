@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headway import private_files
+from headway import failpoint, private_files
 from headway.backend.live import LiveBackend
 from headway.backend.monitor import Watched
 from headway.backend.usage import UsageSample
@@ -89,6 +89,7 @@ class UsageSampler:
             if new:
                 self._found |= new
                 line["found"] = new
+            failpoint.hit("usage.append")
             with open(self.path, "a", encoding="utf-8", opener=private_files.opener) as file:
                 file.write(json.dumps(line) + "\n")
         self.then(self, now)

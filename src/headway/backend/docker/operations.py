@@ -30,7 +30,7 @@ def inspect(c: ContainerRecord) -> ContainerState:
 
 def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
     """Create it, upload files that it cannot see, start it. What is done is not repeated."""
-    failpoint.hit()
+    failpoint.hit("docker.create")
     try:
         c.engine.client.post("/containers/create", body, name=c.name)
     except Declined as error:
@@ -46,7 +46,7 @@ def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
             container_spec.grant_access(seen.user, c.folder)
         else:
             _sync(c, seen).upload()
-        failpoint.hit()
+        failpoint.hit("docker.start")
         c.engine.client.post(f"/containers/{c.name}/start")
     return attach(c)
 
@@ -127,14 +127,14 @@ def set_memory(c: ContainerRecord, limit: Bytes) -> None:
 
 
 def update(c: ContainerRecord, body: dict[str, int]) -> None:
-    failpoint.hit()
+    failpoint.hit("docker.update")
     c.engine.client.post(f"/containers/{c.name}/update", body)
 
 
 def kill(c: ContainerRecord, signal: str) -> None:
     """Never a foreign container."""
     if not c.foreign:
-        failpoint.hit()
+        failpoint.hit("docker.kill")
         c.engine.client.post(f"/containers/{c.name}/kill", signal=signal)
 
 
@@ -142,7 +142,7 @@ def remove(c: ContainerRecord) -> None:
     """Never a foreign container."""
     if c.foreign:
         return
-    failpoint.hit()
+    failpoint.hit("docker.remove")
     try:
         c.engine.client.delete(f"/containers/{c.name}", force=True, v=True)
     except Declined as error:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import sleep
+from time import sleep, time
 
 from headway import failpoint
 from headway.backend import durable
@@ -24,21 +24,27 @@ from headway.metrics import job_files
 
 SHIM = """
 records=$1 attempt=$2 where=$3; shift 3
+# failpoint shim.claim
 mv "$records/free.$attempt" "$records/claim.$attempt" 2>/dev/null || exit 0
 read -r boot </proc/sys/kernel/random/boot_id
 read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ began _ </proc/$$/stat
 echo $$ "$began" "$boot" . 1<>"$records/claim.$attempt"
 trap : TERM INT HUP
+# failpoint shim.claimed
 (
   while [ "$1" != -- ]; do echo 0 >"$1" || exit 126; shift; done; shift
   cd "$where" || exit 126
   exec "$@"
 )
-echo $? . 1<>"$records/exit.$attempt"
+code=$?
+# failpoint shim.exit
+echo $code . 1<>"$records/exit.$attempt"
 sync "$records/exit.$attempt" 2>/dev/null
 """
 PATIENCE = 400
-"""Reads, five milliseconds apart, of a claim whose process is not written yet."""
+"""Reads of a claim whose process is not written yet."""
+INTERVAL = 0.005
+"""Seconds between them."""
 BLANK = " " * 99 + "\n"
 MOST_RECORD = 200
 
@@ -89,12 +95,12 @@ def start(
     prepare(files.folder, files.attempt)
     _allocate(files.records, files.attempt)
     words = [str(files.records), str(files.attempt), where, *entrances, "--", *argv]
-    failpoint.hit()
+    failpoint.hit("replica.start")
     log = _open_log(files.folder)
     try:
         with _on(cpus):
             return subprocess.Popen(
-                ["/bin/sh", "-c", SHIM, "headway", *words],
+                ["/bin/sh", "-c", failpoint.in_shell(SHIM), "headway", *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -111,6 +117,7 @@ def _allocate(records: Path, attempt: int) -> None:
     durable.make(records)
     if (records / f"claim.{attempt}").exists():
         return
+    failpoint.hit("replica.records")
     for name in ("exit", "free"):
         (records / f"{name}.{attempt}").write_text(BLANK)
 
@@ -139,16 +146,22 @@ def _on(cpus: Sequence[int] | None) -> Iterator[None]:
 
 
 def claim_of(records: Path, attempt: int) -> Claim | None:
-    """The shell that claimed this attempt; its pid follows the claim. None: not started."""
+    """The shell that claimed this attempt; its pid follows the claim. None: not started.
+
+    A claim that stays blank, as after a power cut, is waited for only while it is young.
+    """
+    path = records / f"claim.{attempt}"
     for _ in range(PATIENCE):
         try:
-            words = _read(records / f"claim.{attempt}")
+            words, claimed_at = _read(path), path.stat().st_ctime
         except FileNotFoundError:
             return None
         if len(words) == 4:
             with suppress(ValueError):
                 return Claim(int(words[0]), int(words[1]), words[2])
-        sleep(0.005)
+        if time() - claimed_at > PATIENCE * INTERVAL:
+            break
+        sleep(INTERVAL)
     return Claim()
 
 

@@ -119,7 +119,7 @@ class Api:
         timeout: Seconds | None = None,
     ) -> urllib3.BaseHTTPResponse:
         if method != "GET":
-            failpoint.hit()
+            failpoint.hit("kubernetes.write")
         timeout = timeout or TIMEOUT
         headers = {"Accept": "application/json", "User-Agent": "headway"}
         if body is not None:
