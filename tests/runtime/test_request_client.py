@@ -72,7 +72,8 @@ def call(*words, code=0):
 def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     child, folder = run
     there, records = (folder / kind / "able" / "main-0" for kind in ("jobs", "records"))
-    until(lambda: "step 5" in (there / "out.log").read_text() if there.exists() else False)
+    out = there / "out.log"
+    until(lambda: out.exists() and "step 5" in out.read_text())
     source = node_of(folder)
     to = "b" if source == "a" else "a"
     assert "move started" in call("move", "able", "--to", to).stdout
