@@ -203,7 +203,7 @@ class Processes:
         self.model, self.most, self.pids = model, most, list[int]()
         self._stack = ExitStack()
         self._files: list[Path] = []
-        self._groups: list[Any] = []
+        self._groups: list[Group1 | Group2] = []
 
     def __enter__(self) -> Self:
         try:
@@ -213,7 +213,7 @@ class Processes:
                 self._start(folder / str(i))
                 if group:
                     self._groups.append(group(f"{i}"))
-                    self._groups[-1].take(self.pids[-1])
+                    self._groups[-1].take(self.pids[-1], {})
             self.stop_when_counting()
         except BaseException:
             self._stack.close()
