@@ -26,16 +26,15 @@ class PromisedMemory:
 
     def publish(self, promised: Bytes) -> None:
         """Only changes that others would notice are written."""
-        if abs(promised - self._published) < NOTICEABLE:
-            return
+        if abs(promised - self._published) < NOTICEABLE or self._folder.is_symlink():
+            return  # any user can put a link there, and Headway may run as root
         pid = os.getpid()
         line = {"pid": pid, "began": procfs.start_time(pid), "promised": promised}
         with suppress(OSError):  # without the folder, runs do not know of each other
             if not self._folder.is_dir():
                 self._folder.mkdir(exist_ok=True)
                 self._folder.chmod(0o1777)
-            job_files.replace_file(self._folder, self._name, json.dumps(line))
-            (self._folder / self._name).chmod(0o644)  # for other users
+            job_files.replace_file(self._folder, self._name, json.dumps(line), 0o644)
             self._published = promised
 
     def of_others(self) -> Bytes:

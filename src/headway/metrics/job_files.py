@@ -60,14 +60,16 @@ def size(folder: Path | str, name: str) -> int:
     return found.st_size if S_ISREG(found.st_mode) else 0
 
 
-def replace_file(folder: Path | str, name: str, text: str) -> None:
-    """Write a file in place of whatever has its name."""
+def replace_file(folder: Path | str, name: str, text: str, mode: int | None = None) -> None:
+    """Write a file in place of whatever has its name. `mode`: whatever the umask is."""
     with directory(folder) as at:
         part = f"{name}.part"
         with suppress(FileNotFoundError):
             os.unlink(part, dir_fd=at)
         file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o666, dir_fd=at)
         try:
+            if mode is not None:
+                os.fchmod(file, mode)
             os.write(file, text.encode())
         finally:
             os.close(file)
