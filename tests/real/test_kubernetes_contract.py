@@ -23,6 +23,7 @@ while not pathlib.Path("/tmp/done").exists():
     time.sleep(0.05)
 """
 DONE = "import pathlib; pathlib.Path('/tmp/done').touch()"
+KILLED = 137
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,9 @@ class RealHands(LiveHands):
     def finish(self, replica):
         attempt = self.record(replica.job).replicas[replica].attempt
         pod = f"{replica.job}-{replica.name}-{attempt}"
-        self.cluster("exec", pod, "--", "python3", "-c", DONE)
+        done = self.cluster.run("exec", pod, "--", "python3", "-c", DONE)
+        # The container may end, and its processes with it, before this command returns.
+        assert done.returncode in (0, KILLED), done.stderr
 
     def left_on_platform(self):
         """Ended pods stay until their job is deleted, so that their logs can be read."""
