@@ -146,6 +146,21 @@ def gang_of_two(name, work, **more):
     return replace(whole, spec=replace(whole.spec, expected=told)), crew
 
 
+@pytest.mark.parametrize(
+    ("grows", "due", "first"),
+    [pytest.param(1.01, 20.0, True, id="a little"), pytest.param(2.0, 40.0, False, id="a lot")],
+)
+def test_a_guarantee_that_has_passed_stays_unless_the_size_grows_a_lot(grows, due, first):
+    """Otherwise a job that waits is never overdue: each estimate moves its guarantee to later."""
+    h = world(sized("x", 10), sized("y", 90))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    h = remember(h, Observation(at=20.0, jobs=(sized("x", 10 * grows), sized("y", 90))))
+    _, memory = policy.decide(assemble(h, Trigger.TICK), memory)
+    assert memory.reference["x/main-0"].due == pytest.approx(due)
+    assert (memory.rates["x/main-0"] == 1.0) is first
+
+
 def test_a_replica_of_a_gang_is_a_part_of_its_size():
     """What is told is about the job, and so is what is learnt of its kind."""
     told, crew = gang_of_two("g", 80.0)

@@ -120,10 +120,14 @@ class _Outlook(Generic[K]):
         self.soon = self._after(SOON, {})
         self.tight: list[_Tight[K]] = []
         for jobs in dict.fromkeys(late):
-            self.add_tight(jobs)
+            if self._slack(jobs, self.claims, 0.0) <= SOON * capacity:
+                self.add_tight(jobs)
 
     def _delay_late(self) -> Iterable[tuple[K, ...]]:
-        """Delay the guarantees as little as necessary to be feasible; return the delayed sets."""
+        """Delay guarantees as little as necessary to be feasible; return the sets that were not.
+        Of each set only one guarantee is delayed: if all of them were, none would be kept, and
+        the last would be as late.
+        """
         found: list[tuple[K, ...]] = []
         for _ in range(ROUNDS + len(self.claims)):
             late = infeasible_set(self.claims, self.capacity, self.now)
@@ -131,11 +135,20 @@ class _Outlook(Generic[K]):
                 break
             found.append(late[0])
             claims = [self.claims[n] for n in late[0]]
-            full = min(self.capacity, sum(c.demand for c in claims))
-            short = max(1e-6, -slack(claims, self.capacity, self.now) / full)
-            for claim in claims:
-                claim.due = max(claim.due, self.now) + short
+            short = max(1e-9, -slack(claims, self.capacity, self.now))
+            gain, delayed = self._best_to_delay(claims)
+            delayed.due = max(delayed.due, self.now) + short / gain
         return found
+
+    def _best_to_delay(self, claims: Sequence[Claim]) -> tuple[Cores, Claim]:
+        """Return the claim to delay, so that the delay is short: the one that can use most of what
+        the claims with later due times leave.
+        """
+        free, gains = self.capacity, []
+        for claim in sorted(claims, key=lambda c: -c.due):
+            gains.append((min(free, claim.demand), claim))
+            free -= claim.demand
+        return max(gains, key=lambda gain: gain[0])
 
     def add_tight(self, jobs: tuple[K, ...]) -> None:
         fall = self._slack(jobs, self.claims, 0.0) - self._slack(jobs, self.soon, SOON)
