@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headway.bench.gangs import bench_gangs
-from headway.bench.promises import ROWS, evaluate
+from headway.bench.promises import ROWS, announcing, evaluate
 from headway.bench.suite import DRAWN, drawn_seeds
 
 pytestmark = [pytest.mark.untraced, pytest.mark.usefixtures("one_core")]
@@ -51,6 +51,12 @@ def test_jobs_of_unknown_size_are_judged_apart_from_jobs_of_known_size():
     found = {f.name.partition(": ")[2]: f for f in evaluate(replace(row, jobs=(10,)), range(2))}
     assert found["jobs of known size"].value < 0.8
     assert 0.99 < found["jobs of unknown size"].value < 1.01
+
+
+def test_a_job_that_announces_its_size_is_compared_with_itself_without_the_announcement():
+    found = {f.name.partition(": ")[2]: f for f in announcing([0], [10])}
+    assert found["mean"].value < 0.9
+    assert found["jobs worse off"].plain()["pass"]
 
 
 def test_a_fraction_of_slower_jobs_is_judged_only_below_all_of_them():

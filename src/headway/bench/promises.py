@@ -6,14 +6,14 @@ against `spread` show what remains of it beside kube-scheduler, which places by 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
 from headway.bench.figure import Figure
 from headway.papers.experiments import experiments
 from headway.runtime.result import Result
-from headway.sim.compare import compare
+from headway.sim.compare import compare, in_parallel, run_seed
 from headway.spec.workload import Workload, make_workload
 
 WORK = [40, 60, 90, 130, 200, 270]
@@ -98,7 +98,8 @@ ROWS = [
 
 def bench_promises(seeds: Sequence[int]) -> list[Figure]:
     """Every row with these seeds."""
-    return [figure for row in ROWS for figure in evaluate(row, seeds)]
+    rows = [figure for row in ROWS for figure in evaluate(row, seeds)]
+    return [*rows, *announcing(seeds)]
 
 
 def workload(row: Row, jobs: int) -> Workload:
@@ -135,6 +136,36 @@ def evaluate(row: Row, seeds: Sequence[int]) -> list[Figure]:
         Figure(name + "worst job", max(every), "x"),
         *_classes(row, ratios),
     ]
+
+
+def announcing(seeds: Sequence[int], counts: Sequence[int] = (10, 15)) -> list[Figure]:
+    """Half of the jobs announce their size. For each of the others: its completion if it announces
+    its size as well, against its completion if it does not.
+    """
+    tasks = [(count, seed) for count in counts for seed in seeds]
+    ratios = [pair for found in in_parallel(_announced, tasks) for pair in found]
+    worse = [told / kept for told, kept in ratios if told > 1.01 * kept + 1]
+    return [
+        Figure("announcing, half known: jobs worse off", len(worse) / len(ratios), "", 0.02),
+        Figure("announcing, half known: worst job", max(worse, default=1.0), "x", 1.15),
+        Figure("announcing, half known: mean", fmean(told / kept for told, kept in ratios), "x"),
+    ]
+
+
+def _announced(count: int, seed: int) -> list[tuple[float, float]]:
+    """Return the completion of each job of unknown size with and without an announcement."""
+    half = next(row for row in ROWS if row.name == "half known")
+    knows = [half.knows[i % len(half.knows)] for i in range(count)]
+
+    def completions(knows: Sequence[Any]) -> list[float]:
+        drawn = workload(replace(half, knows=tuple(knows)), count)
+        _, [result] = run_seed(drawn, ["headway"], seed, None, None)
+        return [job.completion_s for job in sorted(result.per_job, key=lambda job: job.name)]
+
+    kept = completions(knows)
+    unknown = [i for i in range(count) if knows[i] == "nothing"]
+    told = {i: completions([*knows[:i], "all", *knows[i + 1 :]])[i] for i in unknown}
+    return [(told[i], kept[i]) for i in unknown]
 
 
 def _classes(row: Row, ratios: dict[str, list[float]]) -> list[Figure]:

@@ -7,6 +7,7 @@ Policies keep it in their memory. The finish time of a job in it is its guarante
 from collections.abc import Mapping
 from math import inf
 
+from headway.core.estimate.job_size import TRUSTED
 from headway.core.fairness.water_filling import share
 from headway.core.model.serialization import memory
 from headway.core.model.units import NOTHING, Cores, CoreSeconds, ReplicaId, Resources, Seconds
@@ -38,6 +39,15 @@ class ReferenceJob:
     @property
     def finished(self) -> bool:
         return self.sure and self.done >= self.size * (1 - _DONE)
+
+    def resize(self, size: CoreSeconds, least: CoreSeconds, *, sure: bool) -> None:
+        """Take a new estimate. If it has finished here, and the estimate grows by no more than its
+        error, it stays finished: a guarantee that has passed does not become later.
+        """
+        finished = self.finished
+        self.size, self.least, self.sure = size, least, sure
+        if finished and sure and size - self.done <= TRUSTED * size:
+            self.done = size
 
 
 ReferenceJobs = dict[ReplicaId, ReferenceJob]

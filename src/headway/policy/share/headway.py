@@ -205,16 +205,11 @@ class _Node:
             before = None
         else:
             before = (twin.size, twin.least, twin.demand, twin.sure)
-        finished = twin.finished
         twin.demand = self._demand(name, job, r, twin.demand)
         if estimate.error < inf and m.probes[name] > 0:
             self.unseen.append(name)
             m.estimates[name] = estimate = SizeEstimate(attained=estimate.attained)
-        twin.size, twin.least = estimate.size, estimate.least
-        twin.sure = estimate.error <= TRUSTED
-        if finished and twin.sure and twin.size - twin.done <= TRUSTED * twin.size:
-            # An estimate that grows a little does not make a guarantee later that has passed.
-            twin.done = twin.size
+        twin.resize(estimate.size, estimate.least, sure=estimate.error <= TRUSTED)
         now = (twin.size, twin.least, twin.demand, twin.sure)
         return before is None or not all(_close(a, b) for a, b in zip(before, now, strict=True))
 
