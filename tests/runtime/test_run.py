@@ -256,7 +256,7 @@ def test_who_was_adopted_is_let_go(data):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["run"], "give either a workload"),
+        (["run"], "give a workload"),
         (["run", "--resume", "nothing"], "no run is called"),
         (["explain", "x"], "nothing has run yet"),
         (["report"], "nothing has run yet"),

@@ -13,8 +13,8 @@ FILE = Path("w.yaml")
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({}, "either a workload or --resume"),
-        ({"workload": FILE, "resume": "latest"}, "either a workload or --resume"),
+        ({}, "or a command after --"),
+        ({"workload": FILE, "resume": "latest"}, "or a command after --"),
         ({"workload": FILE, "nodes": 2, "platform": "docker"}, "--nodes needs --backend local"),
         ({"workload": FILE, "namespace": "a"}, "--namespace needs --backend kubernetes"),
         ({"workload": FILE, "engines": ("a=b",)}, "--engine needs --backend docker"),

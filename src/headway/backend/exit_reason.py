@@ -6,10 +6,21 @@ from pathlib import Path
 from headway.metrics.reader import last_line
 
 NOT_STARTABLE = (126, 127)
-"""Exit codes of a command that cannot be started: a retry would fail too."""
+"""Exit codes of a command that cannot be started."""
+INCOMPLETE = ("ModuleNotFoundError: ", ": can't open file ")
+"""What Python prints last if a module or the script itself is missing."""
 SIGNALLED = 128
 KILLED = SIGNALLED + signal.SIGKILL
 _SIGNALS = frozenset(int(s) for s in signal.Signals)
+
+
+def is_permanent(code: int, reason: str) -> bool:
+    """Return whether a retry would fail in the same way.
+
+    >>> is_permanent(1, "exited with code 1: ModuleNotFoundError: No module named 'torch'")
+    True
+    """
+    return code in NOT_STARTABLE or any(words in reason for words in INCOMPLETE)
 
 
 def exit_reason(code: int, folder: Path, *, oom_killed: bool) -> str:

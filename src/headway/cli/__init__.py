@@ -14,6 +14,7 @@ from headway.cli import (
     demo,
     explain,
     forget,
+    jobs,
     kubernetes,
     operator,
     policies,
@@ -50,10 +51,13 @@ def _root(
     pass
 
 
+app.command()(demo.demo)
+app.command(cls=run.CommandAfterDashes)(run.run)
 for command in (
-    demo.demo, run.run, run.adopt, operator.operator, ask.move, ask.pause, ask.resume,
-    explain.explain, explain.report, explain.replay, simulate.simulate, calibrate.calibrate,
-    policies.policies, forget.forget, clean.clean, bench.bench, reproduce.reproduce,
+    run.adopt, jobs.ps, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.move, ask.pause,
+    ask.resume, explain.explain, explain.report, explain.replay, operator.operator,
+    simulate.simulate, calibrate.calibrate, policies.policies, forget.forget, clean.clean,
+    bench.bench, reproduce.reproduce,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(workload.app, name="workload")

@@ -1,4 +1,4 @@
-"""`headway move`, `pause` and `resume`: requests to a run in progress."""
+"""`headway move`, `pause`, `resume` and `cancel`: requests to a run in progress."""
 
 from typing import Annotated
 
@@ -39,6 +39,14 @@ def resume(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson
     headway resume vae
     """
     _request(job, "resume", run, data, as_json)
+
+
+def cancel(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson = False) -> None:
+    """Stop JOB for good. The other jobs of the run continue.
+
+    headway cancel vae
+    """
+    _request(job, "cancel", run, data, as_json)
 
 
 def _request(

@@ -66,8 +66,9 @@ class Display:
     def __enter__(self) -> Self:
         run = self.run
         _, how = run.backend.platform.enforcement
-        jobs = len(run.backend.controller.jobs)
-        self._say(f"run {run.folder.id}: {jobs} jobs under {run.policy}, shares by {how}")
+        count = len(run.backend.controller.jobs)
+        jobs = f"{count} job{'s' * (count != 1)}"
+        self._say(f"run {run.folder.id}: {jobs} under {run.policy}, shares by {how}")
         if not self._live and (above := self._above(0.0)):
             self._say(above)
         if run.factor < 1:
@@ -180,7 +181,7 @@ class Display:
             share,
             f"{seen.cpu:.2f}{' throttled' if seen.throttled > 0.5 else ''}",
             f"{seen.memory / 2**20:.0f} MiB",
-            steps(seen.step, work.spec.total_steps),
+            steps(seen.step, work.spec.total_steps or seen.total),
             "" if seen.value is None else f"{seen.value:.4g}",
             sparkline(meter.said.get(m.id, [])),
             eta(facts),

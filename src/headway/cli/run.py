@@ -1,9 +1,12 @@
 """`headway run` and `headway adopt`: manage jobs until they end."""
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from shutil import which
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from headway.cli.options import Data, Engine, ObserveOnly, Policy
 from headway.cli.terminal import echo
@@ -11,8 +14,22 @@ from headway.cli.terminal import echo
 if TYPE_CHECKING:
     from headway.runtime.run import Run
 
+COMMAND = "headway.command"
+"""Where the words after `--` are kept."""
+
+
+class CommandAfterDashes(TyperCommand):
+    """Keeps the words after `--` apart: they are the command of a job."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[COMMAND] = args[:at], args[at + 1 :]
+        return super().parse_args(ctx, args)
+
 
 def run(
+    ctx: typer.Context,
     workload: Annotated[
         Path | None, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
     ] = None,
@@ -42,12 +59,13 @@ def run(
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Run WORKLOAD as real processes, containers or pods, and write a report.
+    """Run WORKLOAD, or one command, as real processes, containers or pods, and write a report.
 
     Locally it needs only Python: shares are enforced by cgroups if this user may write to them,
     otherwise by nice and pacing. With Docker each engine is a node; on Kubernetes each job is a
     TrainingJob. Ctrl-C stops the jobs; if Headway itself is killed, they continue.
 
+        headway run -- python train.py --epochs 10
         headway run workloads/five-jobs.yaml --policy headway
         headway run workloads/five-jobs.yaml --backend docker --image my-image
         headway run workloads/five-jobs.yaml --backend kubernetes --image my-image
@@ -59,6 +77,7 @@ def run(
 
     options = RunOptions(
         workload=workload,
+        command=tuple(ctx.meta.get(COMMAND, ())),
         resume=resume,
         policy=policy,
         platform=backend,
@@ -70,7 +89,16 @@ def run(
     )
     if html:
         check_writable(html)
+    if options.command and not as_json:
+        echo(_program(options.command[0]), err=True)
     follow(start_run(options, data_folder(data)), html=html, as_json=as_json)
+
+
+def _program(name: str) -> str:
+    """Say which program a job runs: often it is another Python than intended."""
+    path = which(name) or name
+    ours = sys.prefix != sys.base_prefix and Path(path).is_relative_to(sys.prefix)
+    return f"runs {path}" + (" (in the environment of Headway itself)" if ours else "")
 
 
 def adopt(

@@ -159,7 +159,7 @@ def _facts(
         value=said.value if said.value is not None else _last_value(first),
         found=said.found,
         step=said.step if said.step is not None else (first.history.step if first else None),
-        total_steps=job.spec.total_steps,
+        total_steps=job.spec.total_steps or said.total,
         attained=attained,
         size=attained + sum(s.left for s in known) if known else None,
         size_error=max(s.error for s in known) if known else None,
@@ -194,9 +194,7 @@ def _size(
 ) -> _Size | None:
     """Return the work left of a replica, as the policy estimates it, else by its steps."""
     estimate: SizeEstimate | None = of_node.estimates.get(r.id) if of_node else None
-    if of_node is not None and estimate is not None:
-        if estimate.size == inf:
-            return None
+    if of_node is not None and estimate is not None and estimate.size < inf:
         source = _source(job, r, of_node.kinds.get(job.spec.kind))
         left = max(0.0, estimate.size - estimate.attained)
         return _Size(left=left, error=estimate.error, source=source)

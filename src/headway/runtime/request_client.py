@@ -20,6 +20,8 @@ PATIENCE = 10.0
 
 def ask(folder: RunDirectory, request: Request) -> str:
     """Why it was refused; "": it was accepted."""
+    if folder.ended:
+        raise NoServer(f"run {folder.id} has ended", hint="headway ps lists the active runs")
     if not folder.locked:
         raise NoServer(
             f"run {folder.id} has no active process",

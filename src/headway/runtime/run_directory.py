@@ -81,6 +81,11 @@ class RunDirectory:
                 _link(runs / before)
 
     @classmethod
+    def all(cls, data: Path) -> list["RunDirectory"]:
+        """All runs, the first to begin first."""
+        return [cls(data / "runs" / name) for name in _all(data / "runs")]
+
+    @classmethod
     def find(cls, data: Path, name: str) -> "RunDirectory":
         """By its name, its path, or `latest`."""
         for path in (data / "runs" / name, Path(name)):

@@ -27,9 +27,11 @@ from headway.spec.arrivals import expand, to_yaml
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.load import read_workload
 from headway.spec.platform_features import ALL_FEATURES, LIVE_FEATURES
-from headway.spec.runnable import RunnableJob, to_jobs
+from headway.spec.runnable import RunnableJob, single_job, to_jobs
 from headway.spec.workload import NodeSpec, Workload
 
+COMMAND_LINE = "command line"
+"""In place of the file name of a workload; relative paths begin in the same directory."""
 _PID = re.compile("[0-9]{1,10}")
 
 
@@ -38,6 +40,8 @@ class RunOptions:
     """The options of `headway run`."""
 
     workload: Path | None = None
+    command: tuple[str, ...] = ()
+    """The command of a single job, instead of a workload."""
     resume: str | None = None
     """The run to continue, instead of a workload."""
     policy: str = "headway"
@@ -50,8 +54,10 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         """Raise if two options contradict each other."""
-        if (self.workload is None) == (self.resume is None):
-            raise ConfigError("give either a workload or --resume RUN", hint="headway run --help")
+        if [self.workload is None, not self.command, self.resume is None].count(False) != 1:
+            raise ConfigError(
+                "give a workload, or a command after --, or --resume RUN", hint="headway run --help"
+            )
         for option, given, platform, hint in (
             ("--nodes", self.nodes, "local", "for Docker list `nodes:` in the workload"),
             ("--namespace", self.namespace, "kubernetes", "add --backend kubernetes"),
@@ -63,20 +69,21 @@ class RunOptions:
 
 def start_run(options: RunOptions, data: Path) -> Run:
     """Begin a run of a workload, or resume the run that the options name."""
-    if options.workload is None:
-        return resume(data, options.resume or "latest")
+    if options.resume is not None:
+        return resume(data, options.resume)
     on: Docker | OnCluster | None = None
     if options.platform == "docker":
         on = Docker(options.engines, options.image)
     elif options.platform == "kubernetes":
         on = OnCluster(options.image, options.namespace)
-    workload = read_workload(options.workload)
+    path = options.workload or Path(COMMAND_LINE).absolute()
+    workload = single_job(options.command) if options.command else read_workload(path)
     if options.nodes is not None:
         equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / options.nodes, count=options.nodes)
         workload = workload.model_copy(update={"nodes": (equal,)})
     return begin(
         workload,
-        options.workload,
+        path,
         options.policy,
         data=data,
         observe_only=options.observe_only,

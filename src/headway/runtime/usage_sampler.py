@@ -37,6 +37,8 @@ class Now:
     throttled: float = 0.0
     value: float | None = None
     step: float | None = None
+    total: float | None = None
+    """Number of steps that it announced."""
     left: CoreSeconds | None = None
     """Work left, by the steps since it was first seen; None: unknown."""
     found: str = ""
@@ -49,6 +51,7 @@ class Now:
             **({"throttled": round(self.throttled, 3)} if self.throttled else {}),
             **({"value": self.value} if self.value is not None else {}),
             **({"step": self.step} if self.step is not None else {}),
+            **({"total": self.total} if self.total is not None else {}),
             **({"left": round(self.left, 2)} if self.left is not None else {}),
         }
 
@@ -108,6 +111,7 @@ class UsageSampler:
             throttled=(used.throttled - last.throttled) / passed if passed > 0 else 0.0,
             value=w.reader.value,
             step=w.reader.step,
+            total=w.reader.total,
             left=self._left(w, used.cpu),
             found=w.reader.found,
         )

@@ -1,7 +1,8 @@
 """Convert a workload to runnable jobs: commands, environments and known properties."""
 
+import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
@@ -15,7 +16,7 @@ from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
 from headway.spec.platform_features import refuse_unsupported
-from headway.spec.workload import JobEntry, Profile, Workload
+from headway.spec.workload import JobEntry, Profile, Workload, make_workload
 
 POOLS = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
@@ -96,6 +97,18 @@ def to_jobs(
         )
         jobs.append(found)
     return jobs
+
+
+def single_job(command: Sequence[str]) -> Workload:
+    """Return a workload of one job, named after the script that its command runs.
+
+    >>> [job.name for job in single_job(["python", "-u", "src/Train_1.py", "--lr=1"]).jobs]
+    ['train-1']
+    """
+    scripts = (word for word in command if not word.startswith("-") and "." in Path(word).name)
+    name = re.sub("[^a-z0-9]+", "-", Path(next(scripts, command[0])).stem.lower()).strip("-")[:63]
+    task = {"command": list(command)}
+    return make_workload(jobs=[{"name": name or "job", "spec": {"tasks": [task]}}])
 
 
 def _size(measured: Profile | None) -> Expected | None:

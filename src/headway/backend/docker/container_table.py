@@ -14,7 +14,7 @@ from headway.backend.docker.engine import Engine
 from headway.backend.docker.file_sync import FileSync
 from headway.backend.docker.log_follower import LogFollower
 from headway.backend.docker.stats import ByGroup, Gauge
-from headway.backend.exit_reason import KILLED, NOT_STARTABLE, exit_reason
+from headway.backend.exit_reason import KILLED, exit_reason, is_permanent
 from headway.backend.usage import UsageSample
 from headway.controller import commands, events
 from headway.core.model.job import Mode
@@ -88,7 +88,7 @@ class ContainerRecord:
             attempt=self.attempt,
             code=code,
             reason=reason,
-            permanent=code in NOT_STARTABLE,
+            permanent=is_permanent(code, reason),
             disrupted=disrupted,
             checkpoint=newest(self.folder, self.mode),
             at=at,

@@ -20,7 +20,7 @@ from headway.backend.checkpoints import CheckpointWatch, newest
 from headway.backend.claims import Claims, Ports, ports_of
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
-from headway.backend.exit_reason import KILLED, NOT_STARTABLE, exit_reason
+from headway.backend.exit_reason import KILLED, exit_reason, is_permanent
 from headway.backend.foreign_load import ForeignLoad
 from headway.backend.job_store import JobStore, prepare
 from headway.backend.local import launcher
@@ -278,12 +278,13 @@ class LocalPlatform:
                 lost = "it was interrupted while it was started"
             elif not claim.of_this_boot:
                 lost = "the machine was rebooted"
+        reason = lost or exit_reason(code, p.folder, oom_killed=oom)
         return events.ReplicaExited(
             replica=p.replica,
             attempt=p.attempt,
             code=code,
-            reason=lost or exit_reason(code, p.folder, oom_killed=oom),
-            permanent=code in NOT_STARTABLE,
+            reason=reason,
+            permanent=is_permanent(code, reason),
             disrupted=bool(lost),
             checkpoint=newest(p.folder, job.spec.checkpoint),
             at=at,

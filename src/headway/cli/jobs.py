@@ -1,0 +1,121 @@
+"""`headway ps`, `logs`, `wait` and `history`: what runs, what it prints, and what ran before."""
+
+from typing import Annotated
+
+import typer
+
+from headway.cli.options import Data
+from headway.cli.terminal import echo
+
+Run = Annotated[
+    str, typer.Option("--run", help="The run: its name, or `latest`.", show_default="active runs")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def ps(run: Run = "", data: Data = None, as_json: AsJson = False) -> None:
+    """List the jobs of the active runs: phase, progress, ETA, use, and why a job waits.
+
+    headway ps
+    headway ps --run latest --json
+    """
+    from headway.cli.job_tables import show_jobs
+    from headway.cli.output import print_json
+    from headway.runtime.run_directory import RunDirectory, data_folder
+    from headway.runtime.run_status import active_runs, run_status
+
+    where = data_folder(data)
+    folders = [RunDirectory.find(where, run)] if run else active_runs(where)
+    found = [job for folder in folders for job in run_status(folder)]
+    if as_json:
+        print_json([job.plain() for job in found])
+    elif folders:
+        show_jobs(found, several=len(folders) > 1)
+    else:
+        echo("nothing runs; see headway history, or start with headway run")
+
+
+def logs(
+    job: Annotated[str, typer.Argument(help="The job's name.", show_default=False)],
+    replica: Annotated[
+        str, typer.Option(help="Which replica, such as worker-1.", show_default="the first")
+    ] = "",
+    lines: Annotated[
+        int | None, typer.Option("--lines", "-n", min=0, help="Only the last lines.")
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the job ends, or Ctrl-C.")
+    ] = False,
+    run: Run = "",
+    data: Data = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One object per line of output.")] = False,
+) -> None:
+    """Print the output of JOB.
+
+    headway logs train
+    headway logs train --follow --lines 20
+    """
+    import json
+
+    from headway.runtime.job_log import read_log
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.run_status import find_job
+
+    folder, _ = find_job(data_folder(data), job, run)
+    for line in read_log(folder, job, replica, last=lines, follow=follow):
+        echo(json.dumps({"job": job, "line": line}) if as_json else line)
+
+
+def wait(
+    jobs: Annotated[
+        list[str] | None, typer.Argument(help="Names of jobs.", show_default="all jobs")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(min=0, help="Seconds to wait at most.", show_default="no limit")
+    ] = None,
+    run: Run = "",
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Wait until JOBS have ended. The exit code is 0 if all succeeded, and 1 otherwise.
+
+    headway wait && echo done
+    headway wait train eval --timeout 3600
+    """
+    from headway.cli.job_tables import show_jobs
+    from headway.cli.output import print_json
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.run_status import wait_for
+
+    found = wait_for(data_folder(data), jobs or (), run, timeout)
+    if as_json:
+        print_json([job.plain() for job in found])
+    elif found:
+        show_jobs(found, several=len({job.run for job in found}) > 1)
+    else:
+        echo("nothing runs")
+    if any(job.phase != "succeeded" for job in found):
+        raise typer.Exit(1)
+
+
+def history(
+    most: Annotated[int, typer.Option("--lines", "-n", min=1, help="Runs to show.")] = 20,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, the last one first: when, what, under which policy, and how it ended.
+
+    headway history
+    """
+    from headway.cli.job_tables import show_history
+    from headway.cli.output import print_json
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.run_history import run_history
+
+    found = run_history(data_folder(data), most)
+    if as_json:
+        print_json([run.plain() for run in found])
+    elif found:
+        show_history(found)
+    else:
+        echo("nothing has run yet; start with headway run")

@@ -1,0 +1,95 @@
+"""The output of a replica, from its `out.log`."""
+
+import os
+from collections.abc import Iterator
+from time import sleep
+from typing import IO
+
+from headway.backend.job_store import JobStore
+from headway.core.model.units import JobId, ReplicaId
+from headway.errors import ConfigError, UnknownName
+from headway.metrics import job_files
+from headway.runtime.run_directory import RunDirectory
+
+AGAIN = 0.2
+"""Seconds between two looks for new output."""
+BLOCK = 2**16
+MAX_LINE = 2**20
+"""Bytes after which a line is printed although it has not ended."""
+
+
+def read_log(
+    folder: RunDirectory, job: str, replica: str = "", *, last: int | None = None, follow: bool
+) -> Iterator[str]:
+    """Yield the lines of a replica's output: all or the last; `follow`: until its job ends."""
+    path = JobStore(folder.path).replica(_replica(folder, JobId(job), replica))
+    file = _opened(path, folder, job, follow=follow)
+    if file is None:
+        return
+    with os.fdopen(file, "rb") as log:
+        log.seek(0 if last is None else _start_of(log, last))
+        rest = b""
+        while True:
+            over = not follow or _over(folder, JobId(job))  # asked before the last read
+            while block := log.read(BLOCK):
+                *whole, rest = (rest + block).split(b"\n")
+                yield from (line.decode(errors="replace") for line in whole)
+                if len(rest) > MAX_LINE:
+                    yield rest.decode(errors="replace")
+                    rest = b""
+            if over:
+                break
+            if os.fstat(log.fileno()).st_size < log.tell():
+                log.seek(0)  # Headway has cut it
+            sleep(AGAIN)
+        if rest:
+            yield rest.decode(errors="replace")
+
+
+def _replica(folder: RunDirectory, job: JobId, name: str) -> ReplicaId:
+    """The replica of this name; without one, the first that has started."""
+    there = sorted(p.name for p in (folder.path / "jobs" / job).glob("*") if p.is_dir())
+    if not there:
+        return ReplicaId.named(job, name or "main-0")
+    if name and name not in there:
+        raise UnknownName("replica", name, there, where=f"job {job}")
+    chief = next((n for n in there if n in ("chief-0", "main-0", "worker-0")), there[0])
+    return ReplicaId.named(job, name or chief)
+
+
+def _opened(path: os.PathLike[str], folder: RunDirectory, job: str, *, follow: bool) -> int | None:
+    while True:
+        over = _over(folder, JobId(job))
+        try:
+            return job_files.open_file(str(path), "out.log", os.O_RDONLY)
+        except OSError:
+            if over:
+                return None
+            if not follow:
+                raise ConfigError(
+                    f"job {job} has printed nothing yet",
+                    where=f"run {folder.id}",
+                    hint="wait for it with --follow",
+                ) from None
+        sleep(AGAIN)
+
+
+def _over(folder: RunDirectory, job: JobId) -> bool:
+    state = JobStore(folder.path).load([job]).get(job)
+    return (state is not None and state.phase.ended) or not folder.locked
+
+
+def _start_of(log: IO[bytes], last: int) -> int:
+    """Where the last lines begin. The newline at the very end begins none."""
+    end = at = log.seek(0, os.SEEK_END)
+    begun = end
+    while at > 0 and last > 0:
+        size = min(BLOCK, at)
+        at -= size
+        log.seek(at)
+        block = log.read(size)
+        found = len(block)
+        while last > 0 and (found := block.rfind(b"\n", 0, found)) >= 0:
+            if at + found + 1 < end:
+                begun, last = at + found + 1, last - 1
+    return begun if last == 0 else 0

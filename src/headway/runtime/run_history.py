@@ -1,0 +1,75 @@
+"""The runs of a data directory, with their outcome."""
+
+import json
+import shlex
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headway.core.model.units import Seconds
+from headway.errors import ConfigError, HeadwayError
+from headway.runtime.run_directory import RunDirectory
+from headway.runtime.start import COMMAND_LINE
+from headway.spec.load import read_workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    run: str
+    began: float
+    """Time of day."""
+    state: str
+    """active, ended, or interrupted: its process has died, and it can be resumed."""
+    what: str = ""
+    """Its workload file, or its command."""
+    policy: str = ""
+    outcomes: dict[str, int] = field(default_factory=dict)
+    """Number of jobs by outcome, once it has ended."""
+    mean_completion_s: Seconds | None = None
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def run_history(data: Path, most: int) -> list[PastRun]:
+    """The last runs, the last to begin first."""
+    return [_past(run) for run in RunDirectory.all(data)[: -most - 1 : -1]]
+
+
+def _past(run: RunDirectory) -> PastRun:
+    try:
+        about = run.about
+    except (ConfigError, OSError):
+        return PastRun(run=run.id, began=0.0, state="damaged")
+    state = "active" if run.locked else "ended" if run.ended else "interrupted"
+    result = _result(run) if state == "ended" else {}
+    return PastRun(
+        run=run.id,
+        began=float(about.get("began", 0.0)),
+        state=state,
+        what=_what(run, about),
+        policy=about.get("policy", ""),
+        outcomes=dict(Counter(job["outcome"] for job in result.get("per_job", ()))),
+        mean_completion_s=result.get("mean_completion_s"),
+    )
+
+
+def _what(run: RunDirectory, about: dict[str, Any]) -> str:
+    if "workload" not in about:
+        return "adopted " + " ".join(map(str, about.get("adopted", ())))
+    name = Path(about["workload"]).name
+    if name != COMMAND_LINE:
+        return name
+    try:
+        [job] = read_workload(run.path / "workload.yaml").jobs
+        return shlex.join(job.spec.tasks[0].command) if job.spec else name
+    except (OSError, HeadwayError, ValueError):
+        return name
+
+
+def _result(run: RunDirectory) -> dict[str, Any]:
+    try:
+        return dict(json.loads((run.path / "result.json").read_text(encoding="utf-8"))[0])
+    except (OSError, ValueError, TypeError, IndexError):
+        return {}

@@ -1,0 +1,186 @@
+"""The jobs of a run as they are now, from the files of the run: also if its process has died."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+from headway.backend.job_store import JobStore
+from headway.controller.job_state import JobState
+from headway.core.cycle.policy import Policy
+from headway.core.model.job import Phase
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.errors import ConfigError, UnknownName, Unreachable
+from headway.policy.registry import build
+from headway.runtime import journal
+from headway.runtime.job_facts import JobFacts, Samples, job_facts
+from headway.runtime.replay import fold
+from headway.runtime.run_directory import RunDirectory
+from headway.runtime.usage_sampler import Now, samples
+from headway.spec.load import read_workload
+
+AGAIN = 0.5
+"""Seconds between two looks while waiting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """Times are seconds of the run; None or empty: unknown."""
+
+    run: str
+    job: str
+    phase: str
+    nodes: tuple[NodeId, ...] = ()
+    step: float | None = None
+    total_steps: float | None = None
+    value: float | None = None
+    cores: Cores | None = None
+    """Used at the last sample."""
+    eta_s: Seconds | None = None
+    guarantee_s: Seconds | None = None
+    submitted_s: Seconds = 0.0
+    started_s: Seconds | None = None
+    finished_s: Seconds | None = None
+    reason: str = ""
+    at_s: Seconds = 0.0
+    """When this was known."""
+    began: float = 0.0
+    """Time of day at 0 s."""
+    facts: JobFacts | None = None
+
+    @property
+    def ended(self) -> bool:
+        return Phase(self.phase).ended
+
+    def plain(self) -> dict[str, Any]:
+        return {k: v for k, v in asdict(self).items() if k != "facts"}
+
+
+def active_runs(data: Path) -> list[RunDirectory]:
+    """The runs that a process manages, the first to begin first."""
+    return [run for run in RunDirectory.all(data) if run.locked]
+
+
+def find_job(data: Path, job: str, run: str = "") -> tuple[RunDirectory, JobStatus]:
+    """A job of a run; without its name, of the active runs, else of the latest run."""
+    folders = [RunDirectory.find(data, run)] if run else active_runs(data)
+    folders = folders or [RunDirectory.find(data, "latest")]
+    found = [(f, s) for f in folders for s in run_status(f) if s.job == job]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        runs = ", ".join(folder.id for folder, _ in found)
+        raise ConfigError(f"several runs have a job {job!r}: {runs}", hint="name one with --run")
+    names = [s.job for f in folders for s in run_status(f)]
+    raise UnknownName("job", job, names, where=", ".join(f"run {f.id}" for f in folders))
+
+
+def wait_for(
+    data: Path, names: Sequence[str], run: str = "", timeout: Seconds | None = None
+) -> list[JobStatus]:
+    """Wait until jobs have ended, or their run has no process any more; without names, all jobs
+    of the active runs.
+    """
+    folders = [RunDirectory.find(data, run)] if run else active_runs(data)
+    if names:
+        folders = list({f.id: f for f in (find_job(data, n, run)[0] for n in names)}.values())
+    until = None if timeout is None else monotonic() + timeout
+    while True:
+        alive = [folder.locked for folder in folders]  # asked before the states are read
+        found = [s for f in folders for s in run_status(f) if not names or s.job in names]
+        if not any(alive) or all(job.ended for job in found):
+            return found
+        if until is not None and monotonic() >= until:
+            left = ", ".join(job.job for job in found if not job.ended)
+            raise Unreachable(f"after {timeout:g} s these jobs have not ended: {left}")
+        sleep(AGAIN)
+
+
+def run_status(folder: RunDirectory) -> list[JobStatus]:
+    """All jobs of a run, in the order of their submission."""
+    folder.check_format()
+    about = folder.about
+    submitted = _submitted(folder)
+    states = JobStore(folder.path).load(submitted)
+    with journal.intact(str(folder.journal)):
+        lines = journal.read_to_resume(folder.journal) if journal.exists(folder.journal) else []
+    now = _samples(folder)
+    facts = _facts(lines, build(f"@{about['policy']}"), now) if lines else {}
+    at = now.at if now else (lines[-1]["at_s"] if lines else 0.0)
+    began = float(about.get("began", 0.0))
+    found = [
+        _status(folder.id, job, states.get(job), facts.get(job), now, (when, at, began))
+        for job, when in submitted.items()
+    ]
+    return sorted(found, key=lambda job: job.submitted_s)
+
+
+def _submitted(folder: RunDirectory) -> dict[JobId, Seconds]:
+    """The jobs of a run, and when each is submitted."""
+    workload = folder.path / "workload.yaml"
+    if workload.exists():
+        return {JobId(job.name): job.at for job in read_workload(workload).jobs}
+    return {JobId(path.name): 0.0 for path in sorted((folder.path / "jobs").glob("*"))}
+
+
+def _facts(
+    lines: list[dict[str, Any]], policy: Policy[Any], now: Samples | None
+) -> dict[JobId, JobFacts]:
+    loop = fold(lines, policy)
+    return job_facts(loop.state, policy, loop.memory, now)
+
+
+def _samples(folder: RunDirectory) -> Samples | None:
+    """The last sample of the run."""
+    found: dict[str, str] = {}
+    last: dict[str, Any] = {}
+    for last in samples(folder.usage):
+        found |= last.get("found", {})
+    if not last:
+        return None
+    now = {name: Now(**s, found=found.get(name, "")) for name, s in last["replicas"].items()}
+    return Samples(at=last["at_s"], now=now)
+
+
+def _status(
+    run: str,
+    job: JobId,
+    state: JobState | None,
+    facts: JobFacts | None,
+    now: Samples | None,
+    when: tuple[Seconds, Seconds, float],
+) -> JobStatus:
+    submitted, at, began = when
+    if state is None:
+        reason = "" if submitted <= at else f"is submitted at {submitted:.0f} s"
+        return JobStatus(
+            run=run, job=job, phase=Phase.PENDING.value, submitted_s=submitted, at_s=at,
+            began=began, reason=facts.reason if facts else reason, facts=facts,
+        )  # fmt: skip
+    ended = state.phase.ended
+    known = None if ended else facts
+    used = [n.cpu for n in _of(job, now)] if not ended else []
+    return JobStatus(
+        run=run,
+        job=job,
+        phase=state.phase.value,
+        nodes=tuple(dict.fromkeys(r.node for r in state.replicas)),
+        step=known.step if known else None,
+        total_steps=known.total_steps if known else None,
+        value=known.value if known else None,
+        cores=sum(used) if used else None,
+        eta_s=known.eta_s if known else None,
+        guarantee_s=known.guarantee_s if known else None,
+        submitted_s=submitted,
+        started_s=state.started_at,
+        finished_s=state.finished_at,
+        reason=state.reason or (known.reason if known else ""),
+        at_s=at,
+        began=began,
+        facts=known,
+    )
+
+
+def _of(job: JobId, now: Samples | None) -> Iterator[Now]:
+    return (n for name, n in (now.now if now else {}).items() if ReplicaId(name).job == job)

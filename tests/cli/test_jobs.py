@@ -1,0 +1,149 @@
+"""`headway run -- COMMAND`, `ps`, `logs`, `wait`, `history` and `cancel`, on a run in progress."""
+
+import json
+import signal
+import subprocess
+import sys
+from time import monotonic, sleep
+
+import pytest
+
+from headway.cli.job_tables import show_history
+from headway.runtime.job_log import BLOCK, read_log
+from headway.runtime.run_directory import RunDirectory
+from headway.runtime.run_history import PastRun
+
+TRAINS = """
+import os, sys, time
+total = int(sys.argv[1])
+for step in range(1, total + 1):
+    while step == total and not os.path.exists("go"):
+        time.sleep(0.01)
+    print(f"step {step}/{total} loss: {1 / step:.4f}", flush=True)
+    end = time.process_time() + 0.01
+    while time.process_time() < end: pass
+"""
+
+
+def until(claim):
+    end = monotonic() + 60
+    while not (found := claim()):
+        assert monotonic() < end, "it did not happen within a minute"
+        sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def start(tmp_path, monkeypatch):
+    """Start `headway run -- python train.py STEPS`."""
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(TRAINS)
+    children = []
+
+    def begin(*words):
+        before = len(RunDirectory.all(tmp_path / "data"))
+        command = [sys.executable, "-m", "headway", "run", "--json", "--", *map(str, words)]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        children.append(child)
+        until(lambda: len(RunDirectory.all(tmp_path / "data")) > before)
+        return child
+
+    yield begin
+    for child in children:
+        if child.poll() is None:
+            child.send_signal(signal.SIGINT)
+            child.communicate(timeout=60)
+
+
+def listed(headway, *words):
+    ran = headway(*words, "--json")
+    assert ran.code in (0, 1), ran.err
+    return json.loads(ran.out)
+
+
+def test_a_single_command_is_a_job_that_can_be_listed_followed_and_waited_for(
+    start, headway, tmp_path
+):
+    child = start(sys.executable, "train.py", 150)
+    until(lambda: [j["phase"] for j in listed(headway, "ps")] == ["running"])
+    [job] = until(lambda: [j for j in listed(headway, "ps") if j["total_steps"]])
+    assert (job["job"], job["total_steps"]) == ("train", 150)
+    assert headway("ps").out.startswith("job")
+    until(lambda: listed(headway, "ps")[0]["eta_s"] is not None)
+    assert listed(headway, "history")[0]["state"] == "active"
+    (tmp_path / "go").touch()
+    followed = headway("logs", "train", "--follow").out.splitlines()
+    assert followed[0] == "step 1/150 loss: 1.0000"
+    assert [line.split()[1] for line in followed] == [f"{i}/150" for i in range(1, 151)]
+    assert headway("wait", "train", "--run", "latest").code == 0
+    child.communicate(timeout=60)
+    [run] = listed(headway, "history")
+    assert (run["state"], run["outcomes"]) == ("ended", {"succeeded": 1})
+    assert run["what"].endswith("train.py 150")
+    assert headway("logs", "train", "-n", 1).out == "step 150/150 loss: 0.0067\n"
+    assert listed(headway, "ps") == []
+    assert "nothing runs" in headway("ps").out
+    [ended] = listed(headway, "ps", "--run", "latest")
+    assert (ended["phase"], ended["finished_s"] > 0) == ("succeeded", True)
+
+
+def test_a_job_is_cancelled_and_the_one_of_another_run_goes_on(start, headway):
+    first = start(sys.executable, "train.py", 100000)
+    until(lambda: [j["phase"] for j in listed(headway, "ps")] == ["running"])
+    second = start(sys.executable, "train.py", 100000)
+    until(lambda: [j["phase"] for j in listed(headway, "ps")] == ["running"] * 2)
+    ran = headway("logs", "train")
+    assert (ran.code, "several runs have a job" in ran.err) == (2, True)
+    waits = headway("wait", "--timeout", 0)
+    assert "have not ended: train, train" in waits.err
+    assert headway("cancel", "train").code == 0  # of the latest run
+    assert json.loads(second.communicate(timeout=60)[0])[0]["per_job"][0]["outcome"] == "cancelled"
+    assert first.poll() is None
+    assert headway("wait", "--run", "latest").code == 1
+    gone = headway("cancel", "train")
+    assert (gone.code, "has ended" in gone.err) == (4, True)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("nosuchprogram",), id="a program that does not exist"),
+        pytest.param((sys.executable, "nosuch.py"), id="a script that does not exist"),
+        pytest.param((sys.executable, "-c", "import nosuchmodule"), id="a missing module"),
+    ],
+)
+def test_a_command_that_can_never_succeed_is_not_retried(start, command, tmp_path):
+    child = start(*command)
+    out, _ = child.communicate(timeout=60)
+    assert json.loads(out)[0]["per_job"][0]["outcome"] == "failed"
+    [run] = RunDirectory.all(tmp_path / "data")
+    assert json.loads(next(run.path.glob("jobs/*/state.json")).read_text())["attempt"] == 1
+
+
+def test_a_run_needs_either_a_workload_or_a_command(headway):
+    ran = headway("run", "w.yaml", "--", "python")
+    assert (ran.code, "or a command after --" in ran.err) == (2, True)
+
+
+def test_what_a_job_has_not_printed_yet_is_said(headway, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path))
+    assert "nothing has run yet" in headway("history").out
+    assert "nothing has run yet" in headway("logs", "x").err
+    assert headway("wait").out == "nothing runs\n"
+
+
+@pytest.mark.parametrize("last", [None, 0, 1, 2, 5000, 100000])
+def test_the_last_lines_of_a_long_log_are_found_from_its_end(tmp_path, last):
+    lines = [f"line {i}" for i in range(BLOCK // 4)]
+    folder = tmp_path / "jobs" / "x" / "main-0"
+    folder.mkdir(parents=True)
+    (folder / "out.log").write_text("\n".join(lines) + "\n")
+    found = list(read_log(RunDirectory(tmp_path), "x", last=last, follow=False))
+    assert found == (lines if last is None else lines[len(lines) - min(last, len(lines)) :])
+
+
+def test_a_run_whose_process_died_can_be_resumed_and_says_so(capsys):
+    show_history([PastRun(run="r", began=1.0, state="interrupted", what="w.yaml")])
+    assert "interrupted" in capsys.readouterr().out
