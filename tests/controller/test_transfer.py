@@ -60,7 +60,7 @@ def test_the_same_checkpoint_is_no_reason_to_stop():
     assert (x.stopped, x.controller.next_deadline()) == ([], due)
 
 
-def test_a_checkpoint_that_nobody_waits_for_changes_nothing():
+def test_a_checkpoint_that_was_not_requested_changes_nothing():
     x = Driver()
     x.start()
     x.save("main-0")

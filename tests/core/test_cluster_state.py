@@ -77,7 +77,7 @@ def test_reports_travel_with_the_replica_through_a_restart():
     assert s.replicas["x/main-0"].history.step == 3
 
 
-def test_a_report_of_nobody_is_ignored():
+def test_a_report_of_an_unknown_replica_is_ignored():
     h = history()
     s = after(h, reports=(Report(replica=ReplicaId("ghost/main-0"), since=0.0, at=1.0, value=1.0),))
     assert not s.replicas

@@ -52,7 +52,7 @@ def test_on_a_node_of_double_speed_it_is_half_as_much():
     )
 
 
-def test_who_is_past_what_it_could_be_is_of_unknown_size():
+def test_a_job_past_its_largest_possible_size_is_of_unknown_size():
     found = estimate_size(TOLD, after(160.0), None, 1.0)
     assert (found.size, found.error) == (inf, inf)
     assert estimate_size(JobSpec(), after(5.0), None, 1.0).size == inf

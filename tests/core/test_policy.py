@@ -103,7 +103,7 @@ def test_a_node_that_is_gone_is_forgotten():
     assert plan.look == ("a",)
 
 
-def test_who_never_wants_to_be_woken_leaves_nothing_behind():
+def test_a_policy_that_is_never_woken_leaves_no_wake_up_time():
     policy = PerNode(Never())
     h = history(jobs=[job("x")], replicas=[replica("x")])
     plan, mem = policy.decide(assemble(h, Trigger.STARTED), policy.begin())

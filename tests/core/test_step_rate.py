@@ -65,7 +65,7 @@ def test_nothing_goes_on_without_workers_or_servers():
     assert useful(SYNC, [(1.0, HERE), (0.0, HERE)], 1) == [0, 0]
 
 
-def test_an_asynchronous_worker_without_cpu_holds_nobody_up():
+def test_an_asynchronous_worker_without_cpu_delays_no_other():
     assert steps_per_second(ASYNC, [(1.0, HERE), (0.0, HERE)], 1) == pytest.approx(
         1 / (6.0 + 0.5 + 0.2 * 2 + 0.03 * 2 + 0.05)
     )

@@ -30,7 +30,7 @@ def world(**more):
     )
 
 
-def test_who_may_only_go_to_some_nodes_goes_to_no_other():
+def test_a_job_restricted_to_some_nodes_goes_to_no_other():
     picky = Task(request=Resources(cpu=0.1), nodes=("b",))
     s = snapshot(nodes=("a", "b"), jobs=[job("p", phase=Phase.PENDING, tasks=(picky,))])
     for where, why in (("a", "main cannot run on node a"), ("b", "")):
@@ -92,7 +92,7 @@ def test_each_rule(decision, why):
         assert verdict.accepted == (decision,)
 
 
-def test_who_cannot_save_itself_is_neither_moved_nor_suspended():
+def test_a_job_without_checkpoints_is_neither_moved_nor_suspended():
     s = snapshot(nodes=("a", "b"), jobs=[job("x", mode=Mode.NONE)], replicas=[replica("x")])
     plan = Plan(decisions=(Move(replica=ReplicaId("x/main-0"), to="b"), Suspend(job="x")))
     assert ["cannot save" in r.why for r in check(plan, s).refused] == [True, True]

@@ -53,7 +53,7 @@ def test_requests_never_exceed_a_node(scenario, policy):
 
 @often
 @given(scenarios(), policies)
-def test_nobody_who_runs_is_starved(scenario, policy):
+def test_no_running_job_is_starved(scenario, policy):
     class Watched(World):
         def next_at(self):  # when all acts are done, and before time moves on
             at = super().next_at()

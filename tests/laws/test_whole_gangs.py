@@ -235,7 +235,7 @@ OVERTAKEN = Scenario(
 @example(OVERTAKEN, "gang")
 @example(OVERTAKEN, "dragon")
 @given(gangs(known=True, broken=False), corrected)
-def test_nobody_waits_longer_than_those_before_it_take(scenario, policy):
+def test_no_job_waits_longer_than_the_jobs_before_it_take(scenario, policy):
     """Each at its slowest, one after the other; and what stopping and starting costs."""
     acts = [0]
 

@@ -35,7 +35,7 @@ def test_a_job_is_stopped_after_that_part_of_its_steps(steps, at, stopped):
     assert plan.look == ("a",), "it wants to hear how far they are"
 
 
-def test_nobody_is_stopped_twice_and_who_has_left_is_forgotten():
+def test_no_job_is_probed_twice_and_ended_jobs_are_forgotten():
     plan, memory = decide(halfway(10.0))
     assert len(plan.decisions) == 1
     plan, memory = decide(halfway(10.0), memory=memory)

@@ -107,7 +107,7 @@ def queue(policy, *more, work=100.0, at=0.0, mode=Mode.SDK, long=100.0, **runnin
     return decide(policy, s)
 
 
-def test_room_is_kept_for_the_first_and_used_by_those_who_end_in_time():
+def test_room_is_reserved_for_the_first_job_and_used_by_jobs_that_end_in_time():
     plan, memory = queue("gang", gang("small", 1, at=2.0, work=20.0, mode=Mode.NONE))
     assert [d.job for d in plan.decisions] == ["small"]
     assert memory.reserved.job == "big"
@@ -115,7 +115,7 @@ def test_room_is_kept_for_the_first_and_used_by_those_who_end_in_time():
     assert memory.backfilled == {}
 
 
-def test_who_would_delay_the_first_waits_or_is_backfilled():
+def test_a_job_that_would_delay_the_first_waits_or_is_backfilled():
     slow = gang("slow", 1, at=2.0, work=900.0, mode=Mode.NONE)
     assert queue("gang", slow)[0] is CALM
     plan, memory = queue("gang", gang("slow", 1, at=2.0, work=900.0))
@@ -123,7 +123,7 @@ def test_who_would_delay_the_first_waits_or_is_backfilled():
     assert memory.backfilled == {"slow": None}
 
 
-def test_who_does_not_touch_what_is_kept_may_start():
+def test_a_job_outside_the_reservation_may_start():
     x = gang("x", 3, phase=Phase.RUNNING)
     big, other = gang("big", 4, at=1.0), gang("slow", 1, at=2.0, work=None, mode=Mode.NONE)
     s = snapshot(
@@ -171,7 +171,7 @@ def test_backfilled_jobs_stay_where_they_do_not_help():
     assert memory.reserved.at is None  # nobody knows when x ends
 
 
-def test_what_can_never_fit_is_in_nobodys_way():
+def test_a_job_that_can_never_fit_delays_no_other():
     jobs = [gang("huge", 9), gang("y", 4, at=1.0, work=None, mode=Mode.NONE)]
     s = snapshot(nodes=[gpus("a")], jobs=jobs)
     plan, memory = decide("gang", s)
@@ -255,7 +255,7 @@ def starved(policy, *, at=40.0, left=1000.0, chief=False, wide=("a", "a", "b"), 
     return made.decide(s, memory)
 
 
-def test_who_waits_too_long_makes_others_give_the_lonely_first():
+def test_for_a_job_that_waits_too_long_others_release_isolated_workers_first():
     plan, memory = starved("dragon", chief=True)
     (scale,) = plan.decisions
     assert scale == Scale(
@@ -277,7 +277,7 @@ def test_worker_0_gives_last_however_lonely_it_is():
     assert [d.remove for d in plan.decisions] == [("x/worker-2", "x/worker-1")]
 
 
-def test_nobody_gives_before_it_is_time_and_it_is_woken_then():
+def test_no_worker_is_released_before_it_is_time_and_the_policy_wakes_then():
     plan, memory = starved("dragon", at=10.0)
     assert plan.decisions == ()
     assert plan.wake_after == 20.0
@@ -285,13 +285,13 @@ def test_nobody_gives_before_it_is_time_and_it_is_woken_then():
     assert memory.acted_at is None
 
 
-def test_nobody_gives_where_that_costs_more_than_it_gains():
+def test_no_worker_is_released_where_that_costs_more_than_it_gains():
     assert starved("dragon", left=60.0)[0] is CALM
     plan, _ = starved("dragon:weigh=off", left=60.0)
     assert [type(d) for d in plan.decisions] == [Scale]
 
 
-def test_nobody_gives_for_nothing():
+def test_no_worker_is_released_in_vain():
     """Even all that x can spare would not be enough."""
     nodes = [gpus("a", 1), gpus("b", 1)]
     assert starved("dragon", wide=("a", "b"), nodes=nodes)[0] is CALM
@@ -359,7 +359,7 @@ def alone(policy, *, at=100.0, work=1000.0, nodes=None, memory=None, wide=("a",)
     return decide(policy, s, memory)
 
 
-def test_room_that_nobody_wants_goes_to_who_runs_near_its_parameter_server_first():
+def test_free_room_goes_first_to_jobs_that_run_near_their_parameter_server():
     plan, memory = alone("dragon")
     (scale,) = plan.decisions
     assert scale.add[0] == ("x/worker-1", "a")

@@ -69,7 +69,7 @@ def test_growing_replicas_get_what_they_earn():
     assert limits == {"a": pytest.approx(4 / 3), "b": pytest.approx(2 / 3)}
 
 
-def test_nobody_gets_more_than_its_user_allows():
+def test_no_job_gets_more_than_its_user_allows():
     """It has earned two thirds of two cores, and may use one; all converged, no more either."""
     quick, slower = heard(1.0, 0.5, cpu=1.0), heard(1.0, 0.75, cpu=1.0)
     tracks, paper = {"a": quick, "b": slower}, FlowCon(**PAPER, threshold=0.01)
@@ -118,13 +118,13 @@ def test_unknown_growth_leaves_category_and_limit_as_they_are():
     assert "a" not in limits
 
 
-def test_where_nobody_grows_every_limit_stays():
+def test_on_a_node_without_growing_jobs_every_limit_stays():
     same = heard(1.0, 1.0)
     limits, _, _, _ = decide(FlowCon(**PAPER), {"a": same, "b": same}, {"a": W})
     assert limits == {}
 
 
-def test_nobody_falls_below_the_least_ceiling():
+def test_no_limit_falls_below_the_minimum():
     quick, crawling = heard(1.0, 0.1), heard(1.0, 0.9999)
     limits, _, _, _ = decide(
         FlowCon(**PAPER, threshold=1e-9), {"quick": quick, "crawling": crawling}, {}

@@ -67,7 +67,7 @@ def test_ties_go_to_the_least_used_then_to_the_fewest_then_to_the_first():
     assert place(n1="N", n2="N") == ["n1"]
 
 
-def test_jobs_of_one_cycle_see_each_other_and_who_is_still_starting():
+def test_jobs_of_one_cycle_see_each_other_and_jobs_that_are_starting():
     assert place(new=("x", "y", "z"), n1="", n2="", n3="N") == ["n1", "n2", "n1"]
     assert place(n1="", n2="", starting=("n1",)) == ["n2"]
 

@@ -153,7 +153,7 @@ def test_a_cluster_of_another_size_may_have_room_for_what_had_none():
     assert memory.cluster_size == (2.0, 64.0, 2.0**37, 8.0)
 
 
-def test_only_who_is_in_the_way_gives():
+def test_only_a_job_on_the_needed_nodes_releases_workers():
     """The job z gives first, but on another node than where y will start."""
     z = gang("z", 2, least=1, most=2, phase=Phase.RUNNING, work=None)
     x = gang("x", 3, least=1, most=3, phase=Phase.RUNNING, work=None)
@@ -180,7 +180,7 @@ def test_a_giver_of_unknown_size_counts_for_nothing():
     assert [d.job for d in plan.decisions] == ["x"]
 
 
-def test_who_is_just_starting_gives_nothing():
+def test_a_starting_job_releases_nothing():
     x = gang("x", 3, least=1, most=3, phase=Phase.STARTING)
     replicas = there("x", "a", "a", "a", phase=Phase.STARTING)
     s = snapshot(nodes=[gpus("a")], jobs=[x, gang("y", 2)], replicas=replicas, at=40.0)

@@ -303,7 +303,7 @@ def test_baselines_order_by_what_they_know():
     assert Srpt().decide(running("x", "y"), None)[0].decisions
 
 
-def test_fsp_forgets_who_is_done_in_both_worlds():
+def test_fsp_forgets_a_job_that_is_done_in_both_worlds():
     h = world(sized("x", 10))
     policy = Fsp()
     _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())

@@ -60,7 +60,7 @@ def test_workers_go_where_their_parameter_server_is():
     assert {n for _, n in place.where} == {"b"}
 
 
-def test_who_has_no_room_there_goes_to_where_it_leaves_least_over():
+def test_a_task_that_does_not_fit_there_goes_where_it_leaves_least_free():
     s = snapshot(nodes=[cores("a", 5.0), cores("b", 4.1), cores("c", 2.9)], jobs=[cpu_job("x", 4)])
     (place,) = [d for d in kips(s)[0].decisions if isinstance(d, Place)]
     assert [n for _, n in place.where] == ["a", "a", "a", "b", "b"]
@@ -117,7 +117,7 @@ def test_no_worker_is_added_where(replicas, memory):
         pytest.param(0.1, {"x": 80.0}, None, id="changed a moment ago"),
     ],
 )
-def test_who_uses_little_gives_workers_back(used, remembered, left):
+def test_a_job_that_uses_little_releases_workers(used, remembered, left):
     x = cpu_job("x", 3, phase=Phase.RUNNING)
     s = running(*using("x", "a", "a", "a", used=used), jobs=[x])
     s.changed = Changes()
@@ -184,7 +184,7 @@ def test_either_half_can_be_left_out():
 # -- how much CPU --------------------------------------------------------------------------------
 
 
-def test_cores_that_nobody_asks_for_are_shared_by_the_workers():
+def test_cores_without_demand_are_shared_by_the_workers():
     plan, _ = kips(running(*using("x", "a", "a")), "kips:workers=off")
     assert limits(plan) == {"x/worker-0": 3.5, "x/worker-1": 3.5}  # 8 - 1 - 4 are spare
 

@@ -80,7 +80,7 @@ def test_jobs_take_turns_unless_told_otherwise(turns, goes):
     assert list(memory.partial) == list(goes)
 
 
-def test_who_waits_for_each_other_is_given_time():
+def test_half_started_jobs_that_wait_for_each_other_are_given_time():
     s, memory = stuck(at=10.0)
     plan, memory = EvenByPod().decide(s, memory)
     assert (plan.decisions, plan.wake_after) == ((), 300.0)
@@ -108,7 +108,7 @@ def test_a_deadlock_lasts_where_nothing_can_be_suspended():
     assert EvenByPod().decide(late, memory)[0] is CALM
 
 
-def test_who_gave_way_waits_until_nobody_is_half_started():
+def test_a_job_that_gave_way_waits_until_no_job_is_half_started():
     x, xs = half("x", 3, "a", "b")
     memory = ByPodMemory()
     memory.partial, memory.sent_back = {"x": None}, {"y": None}
@@ -125,7 +125,7 @@ def test_who_gave_way_waits_until_nobody_is_half_started():
     assert not memory.sent_back
 
 
-def test_no_deadlock_while_somebody_runs_who_will_leave_enough():
+def test_no_deadlock_while_a_running_job_will_free_enough():
     x, xs = half("x", 3, "a", "b")
     memory = ByPodMemory()
     memory.partial = {"x": None, "gone": None}
@@ -137,7 +137,7 @@ def test_no_deadlock_while_somebody_runs_who_will_leave_enough():
     assert memory.partial == {"x": None}
 
 
-def test_nobody_waits_and_nobody_is_half_started():
+def test_without_pending_or_half_started_jobs_nothing_is_due():
     assert EvenByPod().decide(running("x"), None)[0] is CALM
 
 

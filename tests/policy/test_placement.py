@@ -138,7 +138,7 @@ def test_small_replicas_of_a_gang_do_not_stand_in_the_way_of_its_large_ones():
     assert placed(snapshot(nodes=nodes, jobs=jobs)) == {"small": ["a"]}
 
 
-def test_even_is_calm_when_nobody_waits():
+def test_even_decides_nothing_without_pending_jobs():
     assert Even().decide(running("x"), Even().begin())[0] is CALM
     assert Even().decide(snapshot(nodes=(), jobs=waiting("x")), None)[0] is CALM
 

@@ -130,7 +130,7 @@ def test_the_earliest_request_is_the_fifth_reading():
     assert seen == [(G, {}), (G, {}), (W, {}), (C, {}), (C, gone)]
 
 
-def test_nobody_asks_where_fewer_than_two_others_learn_and_it_may_ask_later():
+def test_no_job_moves_from_a_node_with_fewer_than_two_other_growing_jobs_but_may_later():
     made = Made(n1="P C?", n2="")
     assert made.moves() == {}
     assert not made.judged("n1b").migrated
@@ -144,7 +144,7 @@ def test_nobody_asks_where_fewer_than_two_others_learn_and_it_may_ask_later():
     assert made.moves() == {"n1b": ("n2", "-M")}
 
 
-def test_who_cannot_save_itself_never_asks():
+def test_a_job_without_checkpoints_never_moves():
     made = Made(n1="P P C?", n2="", jobs={"n1c": job("n1c", mode=Mode.NONE)})
     assert made.moves() == {}
     assert made.judged("n1c").category is C
@@ -257,7 +257,7 @@ def test_the_scores_and_the_target_of_figure_6_22():
     assert made.moves() == {"n4f": ("n2", "-M")}
 
 
-def test_who_is_on_the_least_loaded_node_stays_and_is_not_asked_again():
+def test_a_job_on_the_least_loaded_node_stays_and_is_not_considered_again():
     made = Made(n1="P P C?", n2="P P P P")
     assert made.moves() == {}
     assert (made.judged("n1c").migrated, made.judged("n1c").answered_at) == (True, AT)
@@ -275,7 +275,7 @@ def test_of_equal_nodes_the_least_used_is_chosen_and_then_the_first():
     assert made.moves() == {"n1d": ("n3", "-M")}
 
 
-def test_hysteresis_leaves_alone_who_would_find_as_many_there():
+def test_hysteresis_keeps_a_job_that_would_find_as_many_jobs_there():
     """4 and 4 without the mover itself: the paper moves it, ours does not."""
     assert Made(n1="P P C?", n2="P P").moves() == {"n1c": ("n2", "-M")}
     assert Made(paper(hysteresis=True), n1="P P C?", n2="P P").moves() == {}
@@ -312,7 +312,7 @@ def test_a_serial_manager_takes_its_time_for_each_answer():
     assert stays.memory.free_at == pytest.approx(AT + 0.1)
 
 
-def test_who_is_on_the_way_counts_where_it_is_bound_for():
+def test_a_moving_job_counts_on_its_target():
     made = Made(n1="P P C? P", n2="P")
     made.replicas[3] = replace(made.replicas[3], phase=Phase.MIGRATING, bound_for="n2")
     cluster = _Cluster(made.policy, made.snapshot(), made.memory)
@@ -360,7 +360,7 @@ def test_fewer_jobs_than_nodes_help_an_idle_node_only_if_the_mean_is_rounded_up(
     assert moves == {"n1b": ("n2", "-R"), "n1a": ("n3", "-R")}
 
 
-def test_nobody_is_rebalanced_twice():
+def test_no_job_is_rebalanced_twice():
     made = Made(n1="C* C*", n2="")
     for name in ("n1a", "n1b"):
         made.judged(name).rebalanced = True
@@ -399,7 +399,7 @@ def test_a_job_is_converged_from_the_reading_that_marks_it():
     assert (made.judged("n1a").category, made.judged("n1a").converged_at) == (C, AT)
 
 
-def test_who_cannot_save_itself_neither_hinders_rebalancing_nor_takes_part():
+def test_a_job_without_checkpoints_neither_hinders_rebalancing_nor_takes_part():
     made = Made(n1="C* C C*", n2="", jobs={"n1b": job("n1b", mode=Mode.NONE)})
     assert made.moves() == {"n1c": ("n2", "-R")}
     stuck = {n: job(n, mode=Mode.NONE) for n in ("n1a", "n1b")}
@@ -454,7 +454,7 @@ def test_a_job_back_in_the_queue_has_no_home():
     assert made.memory.homes == {}
 
 
-def test_nobody_running_nothing_due():
+def test_without_running_jobs_nothing_is_due():
     made = Made(n1="")
     assert made.decide()[1] is CALM
     assert made.memory.due is None

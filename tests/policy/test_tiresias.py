@@ -119,14 +119,14 @@ def decided(policy, s, memory=None):
     return plan.decisions, memory
 
 
-def test_nobody_passes_the_first_who_waits():
+def test_no_job_overtakes_the_first_that_waits():
     s = snapshot(nodes=[box("a")], jobs=[waits("x", 3), waits("y", 2), waits("z", 1)])
     decisions, _ = decided(Fifo(), s)
     assert [d.job for d in decisions] == ["x"]
     assert Fifo().decide(snapshot(nodes=[box("a")]), None)[0] is CALM
 
 
-def test_fifo_does_not_look_again_for_who_did_not_fit_before():
+def test_fifo_does_not_try_again_a_job_that_did_not_fit_before():
     h = ClusterState()
     x, xs = runs("x", "a", 3)
     first = Observation(
@@ -140,7 +140,7 @@ def test_fifo_does_not_look_again_for_who_did_not_fit_before():
     assert [d.job for d in plan.decisions] == ["y", "z"]
 
 
-def test_fifo_tries_again_who_was_refused():
+def test_fifo_tries_a_refused_job_again():
     """The backend refused the place: nothing has changed when it asks to look again."""
     h = ClusterState()
     first = Observation(at=0.0, complete=True, nodes=(box("a"),), jobs=(waits("x", 2),))
@@ -170,7 +170,7 @@ class Watched:
         return self.see(at, jobs=(started,), replicas=tuple(there))
 
 
-def test_who_has_had_the_quantum_gives_way():
+def test_a_job_that_has_used_its_quantum_is_preempted():
     w = Watched(box("a"))
     (place,) = w.see(0.0, jobs=(waits("old", 4),))
     assert (place.job, place.reason) == ("old", "least attained service")
@@ -210,7 +210,7 @@ def test_the_youngest_give_way_and_no_more_than_are_needed():
     assert w.see(60.5, jobs=(*leaving, waits("more", 1))) == (), "what is left will do for it"
 
 
-def test_nobody_is_suspended_for_who_would_not_fit_even_then():
+def test_no_job_is_suspended_for_one_that_would_still_not_fit():
     pinned, there = runs("pinned", "a", 2, mode=Mode.NONE)
     w = Watched(box("a"))
     w.see(0.0, jobs=(pinned, waits("x", 2)), replicas=tuple(there))
@@ -237,7 +237,7 @@ def test_what_was_refused_is_decided_again():
     assert [d.job for d in w.see(32.0, nodes=(box("a"),))] == ["x"], "it still runs"
 
 
-def test_who_runs_before_we_come_and_who_leaves_while_it_waits():
+def test_jobs_that_ran_before_and_jobs_that_leave_the_queue():
     before, there = runs("before", "a", 4)
     w = Watched(box("a"))
     w.see(0.0, jobs=(before, waits("x")), replicas=tuple(there))
@@ -252,7 +252,7 @@ def test_who_runs_before_we_come_and_who_leaves_while_it_waits():
     assert w.see(4.0, jobs=(replace(waits("ghost"), phase=Phase.CANCELLED),)) == ()
 
 
-def test_who_is_told_twice_waits_once_and_who_ended_gives_nothing():
+def test_a_job_reported_twice_waits_once_and_an_ended_job_frees_nothing():
     w = Watched(box("a", 2.0))
     w.see(0.0, jobs=(waits("x"), waits("y")))
     w.started(0.0, "x")

@@ -22,7 +22,7 @@ def holder(fake):
     return found["spec"]["holderIdentity"] if found else None
 
 
-def test_one_holds_the_lease_and_the_next_waits_until_it_is_let_go(fake):
+def test_one_process_holds_the_lease_and_the_next_waits_until_it_is_released(fake):
     one, two = (LeaderElection(fake.api(), "default", "headway", name) for name in ("one", "two"))
     assert one.take()
     assert not two.take()
@@ -44,7 +44,7 @@ def test_a_lease_that_is_not_renewed_is_taken(fake):
     assert two.take()
 
 
-def test_who_was_quicker_has_it(fake):
+def test_the_first_process_to_write_holds_the_lease(fake):
     one = LeaderElection(fake.api(), "default", "headway", "one")
     fake.refuse["POST", "leases", ""] = (409, "exists")
     assert not one.take()

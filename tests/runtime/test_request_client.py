@@ -113,7 +113,7 @@ def told(job):
     return [event["what"] for event in json.loads(call("explain", job, "--json").stdout)["events"]]
 
 
-def test_who_asks_where_nobody_is_hears_so(run):
+def test_a_request_for_an_unknown_job_or_node_is_refused_with_a_message(run):
     child, folder = run
     until((folder / "journal.jsonl").exists)
     until((folder / "records" / "able" / "main-0" / "claim.1").exists)
@@ -161,7 +161,7 @@ def test_a_request_about_somebody_unknown_is_refused_in_words():
         assert [r.why for r in check(plan, s).refused] == ([why] if why else [])
 
 
-def test_who_waits_is_held_back_without_a_decision():
+def test_a_pending_job_is_paused_without_a_decision():
     s = snapshot(jobs=[job("x", phase=Phase.SUSPENDING)])
     s.requests = (Request(job="x", wish="pause"),)
     assert UserRequests().decide(s, None)[0].decisions == ()

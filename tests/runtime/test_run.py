@@ -98,7 +98,7 @@ def test_the_report_is_written_where_it_is_wanted_or_nothing_runs(tmp_path, data
     assert "<svg" in (tmp_path / "new" / "x.html").read_text()
 
 
-def test_who_failed_is_told_with_the_reason_also_afterwards(tmp_path, data):
+def test_a_failed_job_is_reported_with_its_reason_also_afterwards(tmp_path, data):
     bad = job("bad", python("raise SystemExit('no <data>')"), backoffLimit=1)
     path = write(tmp_path, bad, job("good", python(TRAINS)))
     folder = data / "runs" / "latest"
@@ -121,7 +121,7 @@ def test_who_failed_is_told_with_the_reason_also_afterwards(tmp_path, data):
     assert not any(s.moved_in for s in stays), "a retry is no move"
 
 
-def test_who_is_interrupted_before_it_came_took_no_time(tmp_path, data):
+def test_a_job_that_is_interrupted_before_its_submission_took_no_time(tmp_path, data):
     path = write(tmp_path, job("x", python("import time; time.sleep(60)")), job("y", ["x"], at=99))
     child = subprocess.Popen([sys.executable, "-m", "headway", "run", str(path)],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -239,7 +239,7 @@ def test_adopted_processes_are_watched_and_left_alone(tmp_path, data):
     assert log.read_text().count("loss") == 20
 
 
-def test_who_was_adopted_is_let_go(data):
+def test_an_adopted_process_is_released(data):
     other = subprocess.Popen(python("import time; time.sleep(60)"), start_new_session=True)
     child = subprocess.Popen([sys.executable, "-m", "headway", "adopt", str(other.pid)],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip

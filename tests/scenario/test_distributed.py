@@ -214,7 +214,7 @@ def test_what_half_started_jobs_hold_is_not_useful():
     assert (whole.deadlocks, whole.gpu_useful) == (0, pytest.approx(30 * 3 / (30 * 4)))
 
 
-def test_those_who_wait_at_the_barrier_are_not_useful():
+def test_workers_that_wait_at_the_barrier_are_not_useful():
     """One worker of three is half as fast: the others wait half of each step."""
     nodes = (gpu_node("a"), gpu_node("b"), gpu_node("c", speed=0.5))
     jobs = gpu_gangs(Speed(kind="ring", compute=3.0))[:1]
