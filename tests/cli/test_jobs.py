@@ -98,11 +98,11 @@ def test_a_job_is_cancelled_and_the_one_of_another_run_goes_on(start, headway):
     assert (ran.code, "several runs have a job" in ran.err) == (2, True)
     waits = headway("wait", "--timeout", 0)
     assert "have not ended: train, train" in waits.err
-    assert headway("cancel", "train").code == 0  # of the latest run
+    assert headway("cancel", "train", "--run", "latest").code == 0
     assert json.loads(second.communicate(timeout=60)[0])[0]["per_job"][0]["outcome"] == "cancelled"
     assert first.poll() is None
     assert headway("wait", "--run", "latest").code == 1
-    gone = headway("cancel", "train")
+    gone = headway("cancel", "train", "--run", "latest")
     assert (gone.code, "has ended" in gone.err) == (4, True)
 
 

@@ -15,7 +15,7 @@ from headway.backend.new_job import new_job
 from headway.controller import events
 from headway.controller.commands import Command, Start
 from headway.controller.controller import DEFAULTS, Controller
-from headway.controller.records import Config
+from headway.controller.records import Config, JobRecord
 from headway.core.model import decision as decisions
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Phase
@@ -59,6 +59,8 @@ class LiveBackend:
         self.monitor = Monitor(platform, folder, self.jobs)
         self.inbox, self.contained = Inbox(folder, self._refusal), Containment()
         self._complete, self._stopped = False, False
+        self.on_end: Callable[[JobRecord, Totals], None] = lambda job, totals: None
+        """Called in an endless run before an ended job is forgotten."""
         loaded, now = platform.load(), clock()
         for node in platform.nodes():
             self._run(self.controller.handle(events.NodeChanged(node), now))
@@ -198,6 +200,7 @@ class LiveBackend:
             if job.id in self.controller.news.jobs:
                 continue
             if job.persisted == job.version and (job.new.ttl is None or job.deleted):
+                self.on_end(job, self.monitor.totals.pop(job.id, Totals()))
                 self._run(self.controller.forget(job.id, now))
 
     def totals(self, job: JobId) -> Totals:

@@ -20,6 +20,7 @@ from headway.cli import (
     policies,
     reproduce,
     run,
+    serve,
     simulate,
     workload,
 )
@@ -52,10 +53,11 @@ def _root(
 
 
 app.command()(demo.demo)
-app.command(cls=run.CommandAfterDashes)(run.run)
+for taking_a_command in (run.run, serve.submit):
+    app.command(cls=run.CommandAfterDashes)(taking_a_command)
 for command in (
-    run.adopt, jobs.ps, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.move, ask.pause,
-    ask.resume, explain.explain, explain.report, explain.replay, operator.operator,
+    serve.serve, run.adopt, jobs.ps, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.move,
+    ask.pause, ask.resume, explain.explain, explain.report, explain.replay, operator.operator,
     simulate.simulate, calibrate.calibrate, policies.policies, forget.forget, clean.clean,
     bench.bench, reproduce.reproduce,
 ):  # fmt: skip

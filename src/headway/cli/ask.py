@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.options import Data, RunName
+from headway.cli.options import ActiveRun, Data
 from headway.cli.terminal import echo
 
 Job = Annotated[str, typer.Argument(help="The job's name.", show_default=False)]
@@ -14,7 +14,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON."
 def move(
     job: Job,
     to: Annotated[str, typer.Option(help="The target node.", show_default=False)],
-    run: RunName = "latest",
+    run: ActiveRun = "",
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -25,7 +25,7 @@ def move(
     _request(job, "move", run, data, as_json, to=to)
 
 
-def pause(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson = False) -> None:
+def pause(job: Job, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
     """Checkpoint and stop JOB; it releases its resources until `headway resume`.
 
     headway pause vae
@@ -33,7 +33,7 @@ def pause(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson 
     _request(job, "pause", run, data, as_json)
 
 
-def resume(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson = False) -> None:
+def resume(job: Job, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
     """Continue a paused JOB from its checkpoint.
 
     headway resume vae
@@ -41,7 +41,7 @@ def resume(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson
     _request(job, "resume", run, data, as_json)
 
 
-def cancel(job: Job, run: RunName = "latest", data: Data = None, as_json: AsJson = False) -> None:
+def cancel(job: Job, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
     """Stop JOB for good. The other jobs of the run continue.
 
     headway cancel vae
@@ -56,9 +56,10 @@ def _request(
     from headway.core.model.snapshot import Request
     from headway.core.model.units import JobId, NodeId
     from headway.runtime.request_client import ask
-    from headway.runtime.run_directory import RunDirectory, data_folder
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.run_status import find_job
 
-    folder = RunDirectory.find(data_folder(data), run)
+    folder = find_job(data_folder(data), job, run)
     why = ask(folder, Request(job=JobId(job), wish=wish, to=NodeId(to) if to else None))
     said = f"{job}: {wish} started; see headway explain {job}"
     if why:

@@ -68,6 +68,7 @@ class Display:
         _, how = run.backend.platform.enforcement
         count = len(run.backend.controller.jobs)
         jobs = f"{count} job{'s' * (count != 1)}"
+        jobs = "a server" if run.backend.endless else jobs
         self._say(f"run {run.folder.id}: {jobs} under {run.policy}, shares by {how}")
         if not self._live and (above := self._above(0.0)):
             self._say(above)
@@ -78,12 +79,14 @@ class Display:
 
     def __exit__(self, *error: object) -> None:
         self._wipe()
-        self._tell_ends()
+        if not self.run.backend.endless:
+            self._tell_ends()
 
     def show(self, meter: UsageSampler, now: Seconds) -> None:
         above = self._above(now)
         if not self._live:
-            self._tell_ends()
+            if not self.run.backend.endless:
+                self._tell_ends()
             self._tell_quiet(now)
             return
         width, height = get_terminal_size()
@@ -123,9 +126,13 @@ class Display:
         for job in self.run.backend.controller.jobs.values():
             if job.finished_at is not None and job.id not in self._told:
                 self._told.add(job.id)
-                took = max(0.0, job.finished_at - job.new.submitted_at)
-                why = f": {job.reason}" if job.reason else ""
-                self._say(f"{job.id} {job.outcome} after {took:.1f} s{why}")
+                self.tell_end(job)
+
+    def tell_end(self, job: JobRecord) -> None:
+        took = max(0.0, (job.finished_at or 0.0) - job.new.submitted_at)
+        why = f": {job.reason}" if job.reason else ""
+        self._wipe()
+        self._say(f"{job.id} {job.outcome} after {took:.1f} s{why}")
 
     def _facts(self, meter: UsageSampler, now: Seconds) -> dict[JobId, JobFacts]:
         loop = self.run.loop

@@ -4,16 +4,20 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.options import Data
+from headway.cli.options import ActiveRun, Data
 from headway.cli.terminal import echo
 
-Run = Annotated[
-    str, typer.Option("--run", help="The run: its name, or `latest`.", show_default="active runs")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def ps(run: Run = "", data: Data = None, as_json: AsJson = False) -> None:
+def ps(
+    run: ActiveRun = "",
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="Of a server: ended jobs too.")
+    ] = False,
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
     """List the jobs of the active runs: phase, progress, ETA, use, and why a job waits.
 
     headway ps
@@ -26,10 +30,15 @@ def ps(run: Run = "", data: Data = None, as_json: AsJson = False) -> None:
 
     where = data_folder(data)
     folders = [RunDirectory.find(where, run)] if run else active_runs(where)
-    found = [job for folder in folders for job in run_status(folder)]
+    found = [
+        job
+        for folder in folders
+        for job in run_status(folder)
+        if every or not ("server" in folder.about and job.ended)
+    ]
     if as_json:
         print_json([job.plain() for job in found])
-    elif folders:
+    elif found:
         show_jobs(found, several=len(folders) > 1)
     else:
         echo("nothing runs; see headway history, or start with headway run")
@@ -46,7 +55,7 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the job ends, or Ctrl-C.")
     ] = False,
-    run: Run = "",
+    run: ActiveRun = "",
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per line of output.")] = False,
 ) -> None:
@@ -61,7 +70,7 @@ def logs(
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
 
-    folder, _ = find_job(data_folder(data), job, run)
+    folder = find_job(data_folder(data), job, run)
     for line in read_log(folder, job, replica, last=lines, follow=follow):
         echo(json.dumps({"job": job, "line": line}) if as_json else line)
 
@@ -73,7 +82,7 @@ def wait(
     timeout: Annotated[
         float | None, typer.Option(min=0, help="Seconds to wait at most.", show_default="no limit")
     ] = None,
-    run: Run = "",
+    run: ActiveRun = "",
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:

@@ -23,6 +23,10 @@ ObserveOnly = Annotated[
     typer.Option("--observe-only", help="Start jobs, but only record all other decisions."),
 ]
 Policy = Annotated[str, typer.Option("--policy", "-p", help="A policy; see `headway policies`.")]
+ActiveRun = Annotated[
+    str,
+    typer.Option("--run", help="The run: its name, or `latest`.", show_default="the active runs"),
+]
 RunName = Annotated[str, typer.Option("--run", help="The run: its name, or `latest`.")]
 WorkloadFile = Annotated[
     Path, typer.Argument(help="YAML file, kind: Workload.", show_default=False)

@@ -65,8 +65,7 @@ class Run:
         """Run to the end; `then` is called after each sample."""
 
         def sampled(meter: UsageSampler, now: Seconds) -> None:
-            self._measure_demand(meter, now)
-            self.clock.check()
+            self.measure(meter, now)
             then(meter, now)
 
         meter = UsageSampler(self.backend, self.folder.usage, sampled)
@@ -77,7 +76,8 @@ class Run:
             finally:
                 self.backend.stop_waking(reader)
         result = self._result()
-        self._learn()
+        for job in self.backend.controller.jobs.values():
+            self.learn(job, self.backend.monitor.totals.get(job.id), self.kinds.get(job.id))
         self.backend.close()
         self.book.close()
         # Comes last: a run with a result is not resumed.
@@ -109,7 +109,9 @@ class Run:
             foreign=mean_until(line, max(j.finished_s for j in jobs)),
         )
 
-    def _measure_demand(self, meter: UsageSampler, now: Seconds) -> None:
+    def measure(self, meter: UsageSampler, now: Seconds) -> None:
+        """Take what a sample shows: how much each job can use, and whether the clock was set."""
+        self.clock.check()
         there = [w for w in self.backend.monitor.replicas.values() if w.id in meter.now]
         record = self.backend.controller.records.replica
         limited = {w.id for w in there if (r := record(w.id)) and r.in_effect[0] is not None}
@@ -117,26 +119,20 @@ class Run:
         spare = self.idle.cores(now) if self.backend.platform.kind == "local" else inf
         self.demand.add(now, self.backend.controller.nodes, used, limited, spare)
 
-    def _learn(self) -> None:
-        """Remember what the jobs that succeeded have shown, for later runs."""
+    def learn(self, job: JobRecord, totals: Totals | None, kind: tuple[str, str] | None) -> None:
+        """Remember what a job that succeeded has shown, for later runs. `kind`: key and command."""
+        if kind is None or totals is None or job.phase is not Phase.SUCCEEDED:
+            return
+        # If it was restarted, or on nodes of several speeds, its CPU time is not its size.
         speeds = {node.speed for node in self.backend.controller.nodes.values()}
-        seen = []
-        for job in self.backend.controller.jobs.values():
-            totals = self.backend.monitor.totals.get(job.id)
-            if job.id not in self.kinds or totals is None or job.phase is not Phase.SUCCEEDED:
-                continue
-            # If it was restarted, or on nodes of several speeds, its CPU time is not its size.
-            work = totals.used * max(speeds) if job.attempt == 1 and len(speeds) == 1 else 0.0
-            shown = Seen(
-                work=work,
-                steps=totals.step,
-                demand=self.demand.demand.get(job.id, 0.0),
-                memory=totals.peak,
-            )
-            name, command = self.kinds[job.id]
-            seen.append((name, command, shown))
-        if seen:
-            EarlierRuns(self.folder.path.parent.parent).learn(seen)
+        whole = job.attempt == 1 and len(speeds) == 1
+        shown = Seen(
+            work=totals.used * max(speeds) if whole else 0.0,
+            steps=totals.step,
+            demand=self.demand.demand.get(job.id, 0.0),
+            memory=totals.peak,
+        )
+        EarlierRuns(self.folder.path.parent.parent).learn([(*kind, shown)])
 
     def _interrupt(self, reader: int) -> None:
         """Cancel the jobs; a second Ctrl-C kills them. A closed terminal ends only Headway: the

@@ -56,6 +56,8 @@ def _past(run: RunDirectory) -> PastRun:
 
 
 def _what(run: RunDirectory, about: dict[str, Any]) -> str:
+    if "server" in about:
+        return "server"
     if "workload" not in about:
         return "adopted " + " ".join(map(str, about.get("adopted", ())))
     name = Path(about["workload"]).name

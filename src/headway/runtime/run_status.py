@@ -17,9 +17,12 @@ from headway.runtime import journal
 from headway.runtime.job_facts import JobFacts, Samples, job_facts
 from headway.runtime.replay import fold
 from headway.runtime.run_directory import RunDirectory
+from headway.runtime.submissions import FILE, Submissions, Submitted
 from headway.runtime.usage_sampler import Now, samples
 from headway.spec.load import read_workload
 
+ENDED = 1000
+"""Number of ended jobs of a server that are listed."""
 AGAIN = 0.5
 """Seconds between two looks while waiting."""
 
@@ -62,18 +65,24 @@ def active_runs(data: Path) -> list[RunDirectory]:
     return [run for run in RunDirectory.all(data) if run.locked]
 
 
-def find_job(data: Path, job: str, run: str = "") -> tuple[RunDirectory, JobStatus]:
-    """A job of a run; without its name, of the active runs, else of the latest run."""
+def find_job(data: Path, job: str, run: str = "") -> RunDirectory:
+    """The run of a job; without the name of the run, one of the active runs, else the latest."""
     folders = [RunDirectory.find(data, run)] if run else active_runs(data)
     folders = folders or [RunDirectory.find(data, "latest")]
-    found = [(f, s) for f in folders for s in run_status(f) if s.job == job]
+    names = {folder.id: _names(folder) for folder in folders}
+    found = [folder for folder in folders if job in names[folder.id]]
     if len(found) == 1:
         return found[0]
     if found:
-        runs = ", ".join(folder.id for folder, _ in found)
+        runs = ", ".join(folder.id for folder in found)
         raise ConfigError(f"several runs have a job {job!r}: {runs}", hint="name one with --run")
-    names = [s.job for f in folders for s in run_status(f)]
-    raise UnknownName("job", job, names, where=", ".join(f"run {f.id}" for f in folders))
+    known = [name for folder in folders for name in names[folder.id]]
+    raise UnknownName("job", job, known, where=", ".join(f"run {f.id}" for f in folders))
+
+
+def _names(folder: RunDirectory) -> list[str]:
+    submitted, ended = _submitted(folder, 0.0)
+    return [*submitted, *(job.job for job in ended)]
 
 
 def wait_for(
@@ -84,7 +93,7 @@ def wait_for(
     """
     folders = [RunDirectory.find(data, run)] if run else active_runs(data)
     if names:
-        folders = list({f.id: f for f in (find_job(data, n, run)[0] for n in names)}.values())
+        folders = list({f.id: f for f in (find_job(data, n, run) for n in names)}.values())
     until = None if timeout is None else monotonic() + timeout
     while True:
         alive = [folder.locked for folder in folders]  # asked before the states are read
@@ -101,27 +110,53 @@ def run_status(folder: RunDirectory) -> list[JobStatus]:
     """All jobs of a run, in the order of their submission."""
     folder.check_format()
     about = folder.about
-    submitted = _submitted(folder)
+    began = float(about.get("began", 0.0))
+    submitted, ended = _submitted(folder, began)
     states = JobStore(folder.path).load(submitted)
     with journal.intact(str(folder.journal)):
         lines = journal.read_to_resume(folder.journal) if journal.exists(folder.journal) else []
     now = _samples(folder)
     facts = _facts(lines, build(f"@{about['policy']}"), now) if lines else {}
     at = now.at if now else (lines[-1]["at_s"] if lines else 0.0)
-    began = float(about.get("began", 0.0))
     found = [
         _status(folder.id, job, states.get(job), facts.get(job), now, (when, at, began))
         for job, when in submitted.items()
     ]
-    return sorted(found, key=lambda job: job.submitted_s)
+    return sorted([*ended, *found], key=lambda job: job.submitted_s)
 
 
-def _submitted(folder: RunDirectory) -> dict[JobId, Seconds]:
-    """The jobs of a run, and when each is submitted."""
+def _submitted(folder: RunDirectory, began: float) -> tuple[dict[JobId, Seconds], list[JobStatus]]:
+    """The jobs of a run, and when each is submitted; of a server those that have not ended, and
+    the last that have.
+    """
     workload = folder.path / "workload.yaml"
     if workload.exists():
-        return {JobId(job.name): job.at for job in read_workload(workload).jobs}
-    return {JobId(path.name): 0.0 for path in sorted((folder.path / "jobs").glob("*"))}
+        return {JobId(job.name): job.at for job in read_workload(workload).jobs}, []
+    if not (folder.path / FILE).exists():
+        return {JobId(path.name): 0.0 for path in sorted((folder.path / "jobs").glob("*"))}, []
+    submissions = Submissions(folder.path)
+    try:
+        waiting, ended = submissions.unfinished(), submissions.last(ENDED)
+    finally:
+        submissions.close()
+    return (
+        {job.id: max(0.0, job.submitted - began) for job in waiting},
+        [_ended(folder.id, job, began) for job in ended],
+    )
+
+
+def _ended(run: str, job: Submitted, began: float) -> JobStatus:
+    return JobStatus(
+        run=run,
+        job=job.id,
+        phase=job.outcome or "",
+        step=job.steps or None,
+        submitted_s=max(0.0, job.submitted - began),
+        started_s=job.started,
+        finished_s=job.finished,
+        reason=job.reason,
+        began=began,
+    )
 
 
 def _facts(

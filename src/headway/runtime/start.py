@@ -116,7 +116,7 @@ def begin(
         check_users(jobs, data, str(path))
     if target.nodes is not None:
         refuse_too_large({job.id: job.spec for job in jobs}, target.nodes, str(path))
-    run = _begin(jobs, policy, data, about, target)
+    run = begin_run(jobs, policy, data, about, target)
     run.folder.write("workload.yaml", to_yaml(listed))
     return run
 
@@ -160,7 +160,7 @@ def resume(data: Path, name: str) -> Run:
     elif "kubernetes" in about:
         on = OnCluster(**about["kubernetes"])
     jobs = _jobs(workload, path, on, data if about.get("recall") else None)
-    return _put_together(folder, jobs, about, find_target(on, workload, about["enforcement"]))
+    return put_together(folder, jobs, about, find_target(on, workload, about["enforcement"]))
 
 
 def adopt_named(
@@ -196,12 +196,13 @@ def adopt_named(
             else containers.by_name(target.engines, names)
         )
     about = {"adopted": [job.adopted for job in jobs], "observe_only": observe_only}
-    return _begin(jobs, policy, data, about, target)
+    return begin_run(jobs, policy, data, about, target)
 
 
-def _begin(
+def begin_run(
     jobs: list[RunnableJob], policy: str, data: Path, about: dict[str, Any], target: Target
 ) -> Run:
+    """Start a run of these jobs; `about`: what is stored of it beside the policy and the target."""
     clock = Clock()
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
     about["boot"] = clock.boot
@@ -210,7 +211,7 @@ def _begin(
     folder.lock()
     sweep(lambda run: _over(data / "runs" / run))
     try:
-        return _put_together(folder, jobs, about, target)
+        return put_together(folder, jobs, about, target)
     except BaseException:
         folder.discard()
         raise
@@ -221,9 +222,10 @@ def _over(run: Path) -> bool:
     return run.exists() and not RunDirectory(run).locked
 
 
-def _put_together(
+def put_together(
     folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], target: Target
 ) -> Run:
+    """A run with the state that an earlier process left of it, if there is one."""
     cycle, lines = 0, []
     resumed = journal.exists(folder.journal)
     if resumed:
@@ -235,6 +237,7 @@ def _put_together(
     last = lines[-1]["at_s"] if lines else 0.0
     clock = Clock(about["began"], about.get("boot"), at_least=last)
     backend = target.backend(folder, known, clock)
+    backend.endless = "server" in about
     backend.monitor.continue_reports(journal.reported(lines))
     if not resumed:
         how = backend.platform.enforcement[0]

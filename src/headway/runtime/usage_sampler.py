@@ -7,6 +7,7 @@ the logarithm of time.
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ FLOOD: Seconds = 0.1
 """Interval while a log grows too fast: it must be truncated in time."""
 SELDOM = 5
 """Memory is expensive to read and changes slowly: read every so many samples."""
+MOST = 16 * 2**20
+"""Bytes after which the file of a run that never ends is begun again."""
 COARSER: Seconds = 600.0
 """After this time the interval grows in proportion to the elapsed time."""
 
@@ -62,6 +65,8 @@ class UsageSampler:
     path: Path
     then: Callable[["UsageSampler", Seconds], None] = lambda meter, now: None
     """Called after each sample: the display."""
+    slowest: Seconds = inf
+    """Longest interval between two samples; of a run that never ends the file is bounded too."""
     due: Seconds = 0.0
     now: dict[str, Now] = field(default_factory=dict)
     said: dict[str, list[float]] = field(default_factory=dict)
@@ -74,7 +79,8 @@ class UsageSampler:
     """The first step of each attempt, and the CPU used until then."""
 
     def look(self, now: Seconds) -> None:
-        self.due = now + max(min(EVERY, FIRST + now / 20), now * EVERY / COARSER)
+        often = min(EVERY, FIRST + now / 20)
+        self.due = now + max(often, min(self.slowest, now * EVERY / COARSER))
         self._looks += 1
         watched = list(self.backend.monitor.replicas.values())
         self.now = {}
@@ -93,6 +99,10 @@ class UsageSampler:
                 self._found |= new
                 line["found"] = new
             failpoint.hit("usage.append")
+            if self.slowest < inf and self.path.exists() and self.path.stat().st_size > MOST:
+                self.path.unlink()
+                self._found = {k: n.found for k, n in self.now.items()}
+                line["found"] = self._found
             with open(self.path, "a", encoding="utf-8", opener=private_files.opener) as file:
                 file.write(json.dumps(line) + "\n")
         self.then(self, now)

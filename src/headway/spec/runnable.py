@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from headway.core.estimate.job_size import ONE_RUN
 from headway.core.model.job import Estimate, Expected, JobSpec, Task, holding
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, Seconds
-from headway.errors import ConfigError, UnknownName
+from headway.errors import ConfigError, UnknownName, shown
 from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
@@ -99,16 +101,22 @@ def to_jobs(
     return jobs
 
 
-def single_job(command: Sequence[str]) -> Workload:
-    """Return a workload of one job, named after the script that its command runs.
+def single_job(command: Sequence[str], name: str = "") -> Workload:
+    """Return a workload of one job. Without a name, it is that of the script of its command.
 
     >>> [job.name for job in single_job(["python", "-u", "src/Train_1.py", "--lr=1"]).jobs]
     ['train-1']
     """
     scripts = (word for word in command if not word.startswith("-") and "." in Path(word).name)
-    name = re.sub("[^a-z0-9]+", "-", Path(next(scripts, command[0])).stem.lower()).strip("-")[:63]
-    task = {"command": list(command)}
-    return make_workload(jobs=[{"name": name or "job", "spec": {"tasks": [task]}}])
+    found = re.sub("[^a-z0-9]+", "-", Path(next(scripts, command[0])).stem.lower()).strip("-")[:63]
+    job = {"name": name or found or "job", "spec": {"tasks": [{"command": list(command)}]}}
+    try:
+        return make_workload(jobs=[job])
+    except ValidationError:
+        raise ConfigError(
+            f"{shown(name)} is not a name of a job",
+            hint="use at most 63 lower-case letters, digits, '-' and '.'",
+        ) from None
 
 
 def _size(measured: Profile | None) -> Expected | None:

@@ -1,0 +1,82 @@
+"""`headway serve` and `submit`: a queue that is always there."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headway.cli.options import Data, Policy
+from headway.cli.run import COMMAND
+from headway.cli.terminal import echo
+
+
+def serve(policy: Policy = "headway", data: Data = None) -> None:
+    """Take jobs at any time (`headway submit`) and run them on this machine, until Ctrl-C.
+
+    The jobs continue when the server ends, and the next one manages them again. One server for
+    each data directory.
+
+        headway serve &
+        headway submit -- python train.py
+    """
+    from headway.cli.display import Display
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.server import start_server
+
+    server = start_server(data_folder(data), policy)
+    with Display(server.run) as display:
+        left = server.go(display.show, display.tell_end)
+    if left:
+        jobs = "1 job continues" if left == 1 else f"{left} jobs continue"
+        echo(f"{jobs}; headway serve manages them again", err=True)
+
+
+def submit(
+    ctx: typer.Context,
+    workload: Annotated[
+        Path | None, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
+    ] = None,
+    name: Annotated[str, typer.Option(help="Name of the job.", show_default="the script's")] = "",
+    env: Annotated[
+        list[str] | None,
+        typer.Option(help="A variable to pass on, NAME or NAME=VALUE; may be repeated."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Submitting again with the same key adds nothing.", show_default=False),
+    ] = None,
+    data: Data = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the ids as JSON.")] = False,
+) -> None:
+    """Submit one command, or the jobs of WORKLOAD, to the server. Prints the id of each job.
+
+    The job runs in the current directory, with PATH, HOME, LANG, VIRTUAL_ENV, PYTHONPATH,
+    LD_LIBRARY_PATH and CONDA_* of this shell and what `--env` names. It is stored when the command
+    returns.
+
+        headway submit -- python train.py --epochs 10
+        headway submit --name big --env DATASET -- python train.py
+        headway submit workloads/five-jobs.yaml
+    """
+    from headway.cli.output import print_json
+    from headway.errors import ConfigError
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.server import submit as submit_jobs
+    from headway.runtime.start import COMMAND_LINE
+    from headway.spec.load import read_workload
+    from headway.spec.runnable import single_job
+
+    command = ctx.meta.get(COMMAND, [])
+    if (workload is None) == (not command):
+        raise ConfigError("give a workload, or a command after --", hint="headway submit --help")
+    if workload is not None:
+        found = submit_jobs(
+            data_folder(data), read_workload(workload), workload, env=env or (), key=key
+        )
+    else:
+        job, path = single_job(command, name), Path(COMMAND_LINE)
+        found = submit_jobs(data_folder(data), job, path, env=env or (), key=key)
+    if as_json:
+        print_json({"jobs": found})
+    else:
+        echo("\n".join(found))

@@ -1,0 +1,220 @@
+"""`headway serve`: a run that never ends and takes jobs at any time."""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headway.backend.monitor import Totals
+from headway.controller.records import JobRecord
+from headway.core.model.job import Phase
+from headway.core.model.units import JobId, Seconds
+from headway.errors import ConfigError, HeadwayError, NoServer
+from headway.policy.registry import build
+from headway.runtime.driver import drive, signal_pipe
+from headway.runtime.earlier_runs import EarlierRuns, keys
+from headway.runtime.run import Run
+from headway.runtime.run_directory import RunDirectory
+from headway.runtime.start import begin_run, put_together
+from headway.runtime.submissions import End, Submission, Submissions, Submitted, wake_file
+from headway.runtime.targets import Machine
+from headway.runtime.usage_sampler import UsageSampler
+from headway.spec.arrivals import expand
+from headway.spec.capacity_check import refuse_too_large
+from headway.spec.catalogue import profile_of
+from headway.spec.platform_features import LIVE_FEATURES
+from headway.spec.runnable import RunnableJob, to_jobs
+from headway.spec.workload import JobEntry, Workload, make_workload
+
+PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
+"""Variables of the user's shell that a submitted job gets; also those that begin with CONDA_."""
+SLOWEST: Seconds = 5.0
+"""Longest interval between two samples."""
+log = logging.getLogger("headway")
+
+
+def find_server(data: Path) -> RunDirectory | None:
+    """The run of the server of this data directory, active or not."""
+    return next((r for r in reversed(RunDirectory.all(data)) if "server" in r.about), None)
+
+
+def active_server(data: Path) -> RunDirectory:
+    found = find_server(data)
+    if found is None or not found.locked:
+        raise NoServer("no server is active", where=str(data), hint="start it: headway serve")
+    return found
+
+
+def start_server(data: Path, policy: str) -> "Server":
+    """Start a server, or continue the one that was stopped; its jobs may have gone on."""
+    folder = find_server(data)
+    if folder is None:
+        build(policy)  # an unknown policy leaves nothing behind
+        fields = {"server": True, "observe_only": False}
+        run = begin_run([], policy, data, fields, Machine.of(None))
+        return Server(run, Submissions(run.folder.path))
+    folder.check_format()
+    folder.lock()
+    about = folder.about
+    if about["policy"] != policy:
+        folder.unlock()
+        raise ConfigError(
+            f"the server of this directory has the policy {about['policy']!r}",
+            where=str(data),
+            hint=f"headway serve --policy {about['policy']}, or another --data directory",
+        )
+    submissions = Submissions(folder.path)
+    known = submissions.unfinished()
+    began = float(about["began"])
+    jobs = [job for made in known if isinstance(job := _runnable(made, began, data), RunnableJob)]
+    run = put_together(folder, jobs, about, Machine.of(None, about["enforcement"]))
+    server = Server(run, submissions, max((job.number for job in known), default=0))
+    server.refuse(known, began)
+    return server
+
+
+def submit(
+    data: Path,
+    workload: Workload,
+    path: Path,
+    *,
+    env: Sequence[str] = (),
+    key: str | None = None,
+) -> list[JobId]:
+    """Submit the jobs of a workload to the active server. They are stored when this returns."""
+    folder = active_server(data)
+    if "nodes" in workload.model_fields_set:
+        raise ConfigError(
+            "a server has its own nodes", where=str(path), hint="remove `nodes` from the workload"
+        )
+    listed = expand(workload, where=str(path))
+    jobs = to_jobs(listed, path, supported=LIVE_FEATURES)  # raises if one is invalid
+    refuse_too_large({job.id: job.spec for job in jobs}, Machine.of(None).nodes, str(path))
+    passed = {n: v for n, v in os.environ.items() if n in PASSED_ON or n.startswith("CONDA_")}
+    for name in env:
+        word, sign, value = name.partition("=")
+        passed[word] = value if sign else os.environ.get(word, "")
+    directory = str(path.absolute().parent)
+    made = [
+        Submission(entry=_plain(job, listed), directory=directory, env=passed)
+        for job in listed.jobs
+    ]
+    submissions = Submissions(folder.path)
+    try:
+        found = submissions.add(made, key)
+        submissions.wake()
+        return found
+    finally:
+        submissions.close()
+
+
+def _plain(job: JobEntry, workload: Workload) -> dict[str, Any]:
+    """A job without its workload."""
+    if job.model and job.profile is None:
+        job = job.model_copy(update={"profile": profile_of(workload, job.model)})
+    return job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+
+def _runnable(job: Submitted, began: float, data: Path) -> RunnableJob | str:
+    """The job of a submission, or why it cannot run: a file of its may be gone by now."""
+    try:
+        workload = make_workload(jobs=[{**job.entry, "name": job.id}])
+        [found] = to_jobs(workload, Path(job.directory, "submitted"), supported=LIVE_FEATURES)
+        [known] = EarlierRuns(data).fill_in([found])
+    except HeadwayError as error:
+        return f"{error.message} ({error.where})" if error.where else error.message
+    except (ValueError, OSError) as error:
+        return str(error)
+    commands = {
+        task: replace(command, env={**job.env, **command.env})
+        for task, command in known.commands.items()
+    }
+    return replace(known, at=max(0.0, job.submitted - began) + known.at, commands=commands)
+
+
+@dataclass(slots=True)
+class Server:
+    run: Run
+    submissions: Submissions
+    last: int = 0
+    """Number of the last submission that was taken."""
+    _kinds: dict[JobId, tuple[str, str]] = field(default_factory=dict)
+    _ended: Callable[[JobRecord], None] = lambda job: None
+
+    def go(
+        self,
+        then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None,
+        ended: Callable[[JobRecord], None] = lambda job: None,
+    ) -> int:
+        """Serve until SIGTERM or SIGINT; return the number of jobs that continue. `then` is called
+        after each sample, `ended` for each job that has ended.
+        """
+        self._ended = ended
+        run, backend = self.run, self.run.backend
+        backend.on_end = self._end
+        self._kinds = keys(backend.jobs.values())
+
+        def sampled(meter: UsageSampler, now: Seconds) -> None:
+            run.measure(meter, now)
+            self._take()  # a client may have been killed before it woke us
+            then(meter, now)
+
+        meter = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
+        wake = wake_file(run.folder.path)
+        with signal_pipe() as heard:
+            backend.wake_by(heard, backend.stop)
+            backend.wake_by(wake, lambda: self._woken(wake))
+            try:
+                drive(backend, run.loop, meter)
+            finally:
+                backend.stop_waking(wake)
+                backend.stop_waking(heard)
+                os.close(wake)
+                backend.close()
+                run.book.close()
+                self.submissions.close()
+                run.folder.unlock()
+        return sum(not job.phase.ended for job in backend.controller.jobs.values())
+
+    def refuse(self, jobs: Sequence[Submitted], began: float) -> None:
+        """End those that cannot run any more."""
+        for job in jobs:
+            if job.id not in self.run.backend.jobs:
+                why = _runnable(job, began, self._data)
+                self.submissions.finish(job.id, End(outcome="failed", reason=str(why)))
+
+    @property
+    def _data(self) -> Path:
+        return self.run.folder.path.parent.parent
+
+    def _woken(self, wake: int) -> None:
+        os.read(wake, 4096)
+        self._take()
+
+    def _take(self) -> None:
+        """Add what was submitted since the last time."""
+        for job in self.submissions.after(self.last):
+            self.last = job.number
+            if job.outcome is not None or job.id in self.run.backend.jobs:
+                continue
+            found = _runnable(job, self.run.clock.began, self._data)
+            if isinstance(found, str):
+                self.submissions.finish(job.id, End(outcome="failed", reason=found))
+                continue
+            self._kinds |= keys([found])
+            self.run.backend.submit(found)
+
+    def _end(self, job: JobRecord, totals: Totals) -> None:
+        self.run.learn(job, totals, self._kinds.pop(job.id, None))
+        end = End(
+            outcome=job.outcome,
+            reason=job.reason if job.phase is not Phase.SUCCEEDED else "",
+            started=job.started_at,
+            finished=job.finished_at,
+            steps=totals.step,
+        )
+        self.submissions.finish(job.id, end)
+        self.run.backend.jobs.pop(job.id, None)
+        self._ended(job)

@@ -1,0 +1,201 @@
+"""The jobs that were submitted to a server: one SQLite file in the folder of its run.
+
+A submission is durable when `add` returns (WAL, synchronous=FULL), whether a server runs or not.
+Clients write it themselves and then wake the server, which reads what is new.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from stat import S_ISFIFO
+from time import time
+from typing import Any
+
+from headway import private_files
+from headway.core.model.units import JobId, Seconds
+from headway.errors import ConfigError
+
+FILE, WAKE = "jobs.db", "wake"
+VERSION = 1
+PATIENCE: Seconds = 10.0
+"""How long to wait for another process that writes."""
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS jobs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    entry TEXT NOT NULL,
+    directory TEXT NOT NULL,
+    env TEXT NOT NULL,
+    submitted REAL NOT NULL,
+    key TEXT,
+    outcome TEXT,
+    reason TEXT NOT NULL DEFAULT '',
+    started REAL,
+    finished REAL,
+    steps REAL
+);
+CREATE INDEX IF NOT EXISTS unfinished ON jobs (number) WHERE outcome IS NULL;
+CREATE INDEX IF NOT EXISTS keyed ON jobs (key) WHERE key IS NOT NULL;
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A job as a user submitted it."""
+
+    entry: Mapping[str, Any]
+    """The job as in a workload file; `name` is the wish of the user."""
+    directory: str
+    """Relative paths begin here."""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted(Submission):
+    number: int
+    id: JobId
+    submitted: float
+    """Time of day."""
+    outcome: str | None = None
+    """None: it has not ended."""
+    reason: str = ""
+    started: Seconds | None = None
+    """Seconds of the server's run, like `finished`."""
+    finished: Seconds | None = None
+    steps: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    outcome: str
+    reason: str = ""
+    started: Seconds | None = None
+    finished: Seconds | None = None
+    steps: float | None = None
+
+
+class Submissions:
+    def __init__(self, run: Path) -> None:
+        path = run / FILE
+        os.close(private_files.opener(str(path), os.O_RDWR | os.O_CREAT))
+        self._run = run
+        self._db = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        self._db.row_factory = sqlite3.Row
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, VERSION):
+            self._db.close()
+            raise ConfigError(
+                f"this file has version {version}; this Headway reads version {VERSION}",
+                where=str(path),
+                hint="use the version of Headway that wrote it",
+            )
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        if version == 0:
+            self._db.executescript(SCHEMA)
+            self._db.execute(f"PRAGMA user_version={VERSION}")
+
+    def add(self, jobs: Sequence[Submission], key: str | None = None) -> list[JobId]:
+        """Store all jobs or none; return the id of each: its name, and a number if that is taken.
+        `key`: a second submission with the same key adds nothing and returns the same ids.
+        """
+        with self._transaction():
+            known = self._db.execute("SELECT id FROM jobs WHERE key = ? ORDER BY number", (key,))
+            found = [JobId(row["id"]) for row in known]
+            return found or [self._insert(job, key) for job in jobs]
+
+    def _insert(self, job: Submission, key: str | None) -> JobId:
+        name = self._free_name(str(job.entry["name"]))
+        values = (
+            name,
+            json.dumps(job.entry),
+            job.directory,
+            json.dumps(dict(job.env)),
+            time(),
+            key,
+        )
+        self._db.execute(
+            "INSERT INTO jobs (id, entry, directory, env, submitted, key) VALUES (?,?,?,?,?,?)",
+            values,
+        )
+        return JobId(name)
+
+    def _free_name(self, name: str) -> str:
+        taken = "SELECT 1 FROM jobs WHERE id = ?"
+        if not self._db.execute(taken, (name,)).fetchone():
+            return name
+        same = "SELECT count(*) FROM jobs WHERE id GLOB ? || '-[0-9]*'"
+        number = self._db.execute(same, (name,)).fetchone()[0] + 2
+        while self._db.execute(taken, (f"{name}-{number}",)).fetchone():
+            number += 1
+        return f"{name}-{number}"
+
+    def after(self, number: int) -> list[Submitted]:
+        """What was submitted after this number."""
+        return self._select("WHERE number > ? ORDER BY number", number)
+
+    def unfinished(self) -> list[Submitted]:
+        return self._select("WHERE outcome IS NULL ORDER BY number")
+
+    def last(self, count: int) -> list[Submitted]:
+        """The last that have ended, the first of them first."""
+        ended = "WHERE outcome IS NOT NULL ORDER BY number DESC LIMIT ?"
+        return self._select(ended, count)[::-1]
+
+    def find(self, job: str) -> Submitted | None:
+        return next(iter(self._select("WHERE id = ?", job)), None)
+
+    def finish(self, job: JobId, end: End) -> None:
+        """Store how a job has ended."""
+        self._db.execute(
+            "UPDATE jobs SET outcome=?, reason=?, started=?, finished=?, steps=? WHERE id=?",
+            (end.outcome, end.reason, end.started, end.finished, end.steps, job),
+        )
+
+    def wake(self) -> None:
+        """Tell the server that there is something new. It looks from time to time in any case."""
+        with suppress(OSError):
+            file = os.open(self._run / WAKE, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+            try:
+                if S_ISFIFO(os.fstat(file).st_mode):
+                    os.write(file, b".")
+            finally:
+                os.close(file)
+
+    def close(self) -> None:
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+    def _select(self, where: str, *values: Any) -> list[Submitted]:
+        rows = self._db.execute(f"SELECT * FROM jobs {where}", values)  # noqa: S608 - constants
+        return [
+            Submitted(
+                **{k: row[k] for k in ("number", "directory", "submitted", "outcome", "reason")},
+                **{k: row[k] for k in ("started", "finished", "steps")},
+                id=JobId(row["id"]),
+                entry=json.loads(row["entry"]),
+                env=json.loads(row["env"]),
+            )
+            for row in rows
+        ]
+
+
+def wake_file(run: Path) -> int:
+    """Open the pipe by which clients wake the server: for writing too, so that it never ends."""
+    path = run / WAKE
+    with suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,0 +1,185 @@
+"""`headway serve` and `submit`, as real processes: nothing that was accepted is lost."""
+
+import json
+import signal
+import subprocess
+import sys
+from time import monotonic, sleep
+
+import pytest
+
+from headway.runtime.run_directory import RunDirectory
+from headway.runtime.server import start_server
+from headway.runtime.server import submit as submit_jobs
+from headway.spec.runnable import single_job
+
+WORKS = """
+import os, sys, time
+with open("ledger", "a") as file:
+    file.write(sys.argv[1] + " began\\n")
+for step in range(1, 21):
+    print(f"step {step}/20 loss: {1 / step:.3f}", flush=True)
+    time.sleep(float(sys.argv[2]))
+while not os.path.exists("go"):
+    time.sleep(0.02)
+with open("ledger", "a") as file:
+    file.write(sys.argv[1] + " ended " + os.environ.get("COLOUR", "") + "\\n")
+"""
+
+
+def until(claim):
+    end = monotonic() + 90
+    while not (found := claim()):
+        assert monotonic() < end, "it did not happen in time"
+        sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def serve(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(WORKS)
+    children = []
+
+    def begin():
+        command = [sys.executable, "-m", "headway", "serve"]
+        child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        children.append(child)
+        until(lambda: child.poll() is not None or _active(tmp_path / "data"))
+        return child
+
+    yield begin
+    (tmp_path / "go").touch()
+    for child in children:
+        if child.poll() is None:
+            child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=60)
+
+
+def _active(data):
+    return any(run.locked and (run.path / "wake").exists() for run in RunDirectory.all(data))
+
+
+def listed(headway, *words):
+    return {job["job"]: job for job in json.loads(headway("ps", *words, "--json").out)}
+
+
+def submit(headway, *words):
+    ran = headway("submit", "--json", *words)
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)["jobs"]
+
+
+def ledger(tmp_path):
+    return (tmp_path / "ledger").read_text().splitlines() if (tmp_path / "ledger").exists() else []
+
+
+def test_jobs_survive_a_killed_server_and_each_runs_once(serve, headway, tmp_path, monkeypatch):
+    refused = headway("submit", "--", sys.executable, "train.py", "a", 0)
+    assert (refused.code, "headway serve" in refused.err) == (4, True)
+    first = serve()
+    monkeypatch.setenv("COLOUR", "red")
+    work = ("--env", "COLOUR", "--", sys.executable, "train.py")
+    assert submit(headway, *work, "a", 0.01) == ["train"]
+    assert submit(headway, "--key", "k", *work, "b", 0.01) == ["train-2"]
+    assert submit(headway, "--key", "k", *work, "b", 0.01) == ["train-2"]
+    until(lambda: {j["phase"] for j in listed(headway).values()} == {"running"})
+    until(lambda: len(ledger(tmp_path)) == 2)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    assert headway("submit", *work, "c", 0).code == 4
+    second = serve()
+    assert submit(headway, *work, "c", 0.01) == ["train-3"]
+    until(lambda: [j["phase"] for j in listed(headway).values()] == ["running"] * 3)
+    (tmp_path / "go").touch()
+    assert headway("wait", "train", "train-2", "train-3").code == 0
+    lines = ledger(tmp_path)
+    assert sorted(lines) == sorted(f"{n} {what}" for n in "abc" for what in ("began", "ended red"))
+    until(lambda: listed(headway) == {})
+    ended = until(lambda: listed(headway, "--all"))
+    assert {name: job["phase"] for name, job in ended.items()} == dict.fromkeys(
+        ("train", "train-2", "train-3"), "succeeded"
+    )
+    second.send_signal(signal.SIGTERM)
+    told = second.communicate(timeout=60)[1]
+    assert "train-3 succeeded" in told
+
+
+def test_jobs_continue_when_the_server_is_stopped_and_the_next_one_sees_their_end(
+    serve, headway, tmp_path
+):
+    first = serve()
+    submit(headway, "--", sys.executable, "train.py", "a", 0.01)
+    until(lambda: ledger(tmp_path) == ["a began"])
+    first.send_signal(signal.SIGTERM)
+    assert "1 job continues" in first.communicate(timeout=60)[1]
+    (tmp_path / "go").touch()
+    until(lambda: len(ledger(tmp_path)) == 2)
+    serve()
+    assert headway("wait", "train").code == 0
+    assert ledger(tmp_path) == ["a began", "a ended "]
+
+
+def test_a_job_that_is_submitted_while_a_server_starts_is_taken(tmp_path, monkeypatch):
+    """It is stored after the server has read the unfinished jobs, and before it is woken."""
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    one = single_job([sys.executable, "-c", "pass"])
+    for _ in range(2):  # a new server, and one that is continued
+        server = start_server(tmp_path / "data", "fair")
+        [job] = submit_jobs(tmp_path / "data", one, tmp_path / "w")
+        ended = []
+
+        def stop(record, ended=ended, server=server):
+            ended.append(record.id)
+            server.run.backend.stop()
+
+        server.go(ended=stop)
+        assert ended == [job]
+
+
+def test_one_server_for_a_directory_with_one_policy(serve, headway):
+    serve()
+    ran = headway("serve")
+    assert (ran.code, "another Headway" in ran.err) == (2, True)
+
+
+def test_a_job_that_cannot_run_any_more_fails_and_harms_no_other(serve, headway, tmp_path):
+    (tmp_path / "go").touch()
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(
+        "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: x}\n"
+        f"spec: {{tasks: [{{command: [{sys.executable}, -c, pass]}}]}}\n"
+    )
+    workload = tmp_path / "w.yaml"
+    workload.write_text(
+        "apiVersion: headway.dev/v1alpha1\nkind: Workload\n"
+        "jobs: [{name: x, at: 0, manifest: job.yaml}]\n"
+    )
+    child = serve()
+    child.send_signal(signal.SIGSTOP)
+    assert submit(headway, str(workload)) == ["x"]
+    assert submit(headway, "--", sys.executable, "train.py", "a", 0) == ["train"]
+    manifest.unlink()
+    child.send_signal(signal.SIGCONT)
+    assert headway("wait", "train").code == 0
+    gone = until(lambda: listed(headway, "--all").get("x"))
+    assert (gone["phase"], "job.yaml" in gone["reason"]) == ("failed", True)
+
+
+def test_what_a_server_cannot_run_is_refused_at_once(serve, headway, tmp_path):
+    serve()
+    assert headway("submit").code == 2
+    bad = headway("submit", "--name", "No Name", "--", "true")
+    assert (bad.code, "not a name" in bad.err) == (2, True)
+    workload = tmp_path / "w.yaml"
+    head = "apiVersion: headway.dev/v1alpha1\nkind: Workload\n"
+    workload.write_text(head + "nodes: [{cpu: 1}]\njobs: [{name: x, model: vae-torch}]\n")
+    own = headway("submit", str(workload))
+    assert (own.code, "its own nodes" in own.err) == (2, True)
+    workload.write_text(head + "jobs: [{name: x, model: vae-torch}]\n")
+    assert submit(headway, str(workload)) == ["x"]
+    until(lambda: listed(headway)["x"]["phase"] == "running")
+    assert headway("cancel", "x").code == 0
+    until(lambda: listed(headway, "--all")["x"]["phase"] == "cancelled")

@@ -1,0 +1,108 @@
+"""Submissions: stored when `add` returns, with unique ids, whatever happens to the client."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from headway.errors import ConfigError
+from headway.runtime.submissions import FILE, End, Submission, Submissions, wake_file
+
+ADDS = """
+import sys
+from pathlib import Path
+from headway.runtime.submissions import Submission, Submissions
+store = Submissions(Path(sys.argv[1]))
+while True:
+    [name] = store.add([Submission(entry={"name": "x"}, directory="/")])
+    print(name, flush=True)
+"""
+
+
+def named(name):
+    return Submission(entry={"name": name}, directory="/d", env={"A": "b"})
+
+
+def test_a_job_keeps_its_name_and_the_next_of_that_name_gets_a_number(tmp_path):
+    store = Submissions(tmp_path)
+    assert store.add([named("x"), named("x"), named("y")]) == ["x", "x-2", "y"]
+    assert store.add([named("x-3"), named("x")]) == ["x-3", "x-4"]
+    [job, *_] = store.after(0)
+    assert (job.id, job.entry, job.directory, job.env) == ("x", {"name": "x"}, "/d", {"A": "b"})
+    assert [job.id for job in store.after(3)] == ["x-3", "x-4"]
+
+
+def test_a_submission_with_a_known_key_adds_nothing(tmp_path):
+    store = Submissions(tmp_path)
+    assert store.add([named("x"), named("y")], key="k") == ["x", "y"]
+    assert store.add([named("x"), named("y")], key="k") == ["x", "y"]
+    assert len(store.after(0)) == 2
+
+
+def test_an_ended_job_is_listed_with_its_outcome_and_is_not_started_again(tmp_path):
+    store = Submissions(tmp_path)
+    store.add([named("x"), named("y")])
+    store.finish("x", End(outcome="failed", reason="because", started=1.0, finished=2.0, steps=3.0))
+    assert [job.id for job in store.unfinished()] == ["y"]
+    [ended] = store.last(10)
+    assert (ended.id, ended.outcome, ended.reason, ended.finished) == (
+        "x",
+        "failed",
+        "because",
+        2.0,
+    )
+    assert store.find("x") == ended
+    assert store.find("z") is None
+
+
+def test_nothing_of_a_failed_submission_is_stored(tmp_path):
+    store = Submissions(tmp_path)
+    with pytest.raises(KeyError):
+        store.add([named("x"), Submission(entry={}, directory="/")])
+    assert store.after(0) == []
+
+
+def test_what_clients_that_are_killed_were_told_is_stored_and_ids_are_unique(tmp_path):
+    Submissions(tmp_path).close()
+    command = [sys.executable, "-c", ADDS, str(tmp_path)]
+    clients = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    told = []
+    for client in clients:
+        told += [client.stdout.readline().strip() for _ in range(20)]
+        client.send_signal(signal.SIGKILL)
+        rest = client.communicate()[0]
+        told += [line for line in rest.split("\n")[:-1] if line]
+    stored = [job.id for job in Submissions(tmp_path).after(0)]
+    assert set(told) <= set(stored)
+    assert len(set(told)) == len(told) >= 60
+
+
+def test_only_its_user_can_read_it(tmp_path):
+    store = Submissions(tmp_path)
+    store.add([named("x")])
+    modes = {path.name: path.stat().st_mode & 0o77 for path in tmp_path.iterdir()}
+    assert FILE in modes
+    assert set(modes.values()) == {0}
+
+
+def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path):
+    database = sqlite3.connect(tmp_path / FILE)
+    database.execute("PRAGMA user_version=2")
+    database.close()
+    before = (tmp_path / FILE).read_bytes()
+    with pytest.raises(ConfigError, match="version 2"):
+        Submissions(tmp_path)
+    assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_a_server_is_woken_and_a_client_without_one_does_not_wait(tmp_path):
+    store = Submissions(tmp_path)
+    store.wake()
+    wake = wake_file(tmp_path)
+    store.wake()
+    assert os.read(wake, 10) == b"."
+    os.close(wake)
+    store.wake()
