@@ -1,9 +1,12 @@
 """`headway run -- COMMAND`, `ps`, `logs`, `wait`, `history` and `cancel`, on a run in progress."""
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from time import monotonic, sleep
 
 import pytest
@@ -13,6 +16,8 @@ from headway.runtime.job_log import BLOCK, read_log
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.run_history import PastRun
 
+CLEAR = "\x1b[J"
+"""Before each picture of the display."""
 TRAINS = """
 import os, sys, time
 total = int(sys.argv[1])
@@ -104,6 +109,61 @@ def test_a_job_is_cancelled_and_the_one_of_another_run_goes_on(start, headway):
     assert headway("wait", "--run", "latest").code == 1
     gone = headway("cancel", "train", "--run", "latest")
     assert (gone.code, "has ended" in gone.err) == (4, True)
+
+
+def on_terminal(*words):
+    """A process with a terminal: its pid, and the file of the terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "headway", *words])  # noqa: S606
+    os.set_blocking(terminal, False)
+    return pid, terminal
+
+
+def read_until(terminal, shows):
+    """Read what it shows until there is this text, or this is true of all that it showed."""
+    seen = ""
+
+    def more():
+        nonlocal seen
+        with suppress(OSError):
+            seen += os.read(terminal, 65536).decode(errors="replace")
+        return shows in seen if isinstance(shows, str) else shows(seen)
+
+    until(more)
+
+
+def _without_question(seen):
+    last = seen.split(CLEAR)[-1]
+    return "done" in last and "Leave them running" not in last
+
+
+def test_ctrl_c_on_a_terminal_asks_and_a_user_can_detach(start, headway):
+    del start  # for its directory and its environment
+    pid, terminal = on_terminal("run", "--", sys.executable, "train.py", "100000")
+    until(lambda: [j["phase"] for j in listed(headway, "ps")] == ["running"])
+    os.write(terminal, b"\x03")
+    read_until(terminal, "Leave them running")
+    os.write(terminal, b"\n")  # go on
+    read_until(terminal, _without_question)
+    os.write(terminal, b"\x03")
+    read_until(terminal, "Leave them running")
+    os.write(terminal, b"d\n")
+    read_until(terminal, "the jobs continue")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os.close(terminal)
+    [before] = listed(headway, "ps", "--run", "latest")
+    assert before["phase"] == "running"
+    pid, terminal = on_terminal("run", "--resume", "latest")
+    read_until(terminal, "of 1 done")
+    os.write(terminal, b"\x03")
+    read_until(terminal, "Leave them running")
+    os.write(terminal, b"\x03")
+    read_until(terminal, "report: ")
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    os.close(terminal)
+    [run] = listed(headway, "history")
+    assert run["outcomes"] == {"cancelled": 1}
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ class Display:
         line to show above the rows.
         """
         self.run, self.quiet, self.patience, self._above = run, quiet, patience, above
+        self.question = ""
+        """Shown above the rows until it is answered."""
         self._live = sys.stderr.isatty() and not quiet
         self._began = run.folder.about.get("began")
         self._drawn = 0
@@ -83,7 +85,7 @@ class Display:
             self._tell_ends()
 
     def show(self, meter: UsageSampler, now: Seconds) -> None:
-        above = self._above(now)
+        above = self.question or self._above(now)
         if not self._live:
             if not self.run.backend.endless:
                 self._tell_ends()

@@ -12,6 +12,7 @@ from headway.cli.options import Data, Engine, ObserveOnly, Policy
 from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from headway.cli.display import Display
     from headway.runtime.run import Run
 
 COMMAND = "headway.command"
@@ -63,7 +64,8 @@ def run(
 
     Locally it needs only Python: shares are enforced by cgroups if this user may write to them,
     otherwise by nice and pacing. With Docker each engine is a node; on Kubernetes each job is a
-    TrainingJob. Ctrl-C stops the jobs; if Headway itself is killed, they continue.
+    TrainingJob. Ctrl-C on a terminal asks whether to stop the jobs or to leave them running;
+    without a terminal it stops them. If Headway itself is killed, they continue.
 
         headway run -- python train.py --epochs 10
         headway run workloads/five-jobs.yaml --policy headway
@@ -140,14 +142,41 @@ def adopt(
     follow(run, as_json=as_json)
 
 
+QUESTION = "Stop the jobs: Ctrl-C. Leave them running and detach: d, Enter. Go on: Enter."
+
+
+def _ask(live: "Run", display: "Display") -> None:
+    """What the first Ctrl-C means. The run goes on until the answer comes."""
+    display.question = QUESTION
+
+    def heard() -> None:
+        word = sys.stdin.readline().strip().lower()
+        live.backend.stop_waking(sys.stdin.fileno())
+        display.question = ""
+        if word in ("d", "detach"):
+            live.answer("detach")
+        else:
+            live.ask = lambda: _ask(live, display)
+
+    live.backend.wake_by(sys.stdin.fileno(), heard)
+
+
 def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> None:
     """Show a run until it ends, write its report and print its result."""
     from headway.cli.display import Display
     from headway.cli.output import print_json, show_outcomes, show_results
     from headway.report.run_page import describe_failures, estimate_gain, write_run
+    from headway.runtime.run import Detached
 
     with Display(live, quiet=as_json) as display:
-        result = live.go(display.show)
+        terminal = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
+        if terminal and "adopted" not in live.folder.about:  # those are never stopped
+            live.ask = lambda: _ask(live, display)
+        try:
+            result = live.go(display.show)
+        except Detached:
+            echo(f"the jobs continue; manage them again: headway run --resume {live.folder.id}")
+            return
     page = write_run(live.folder, copy_to=html)
     if as_json:
         print_json([live.plain(result)])

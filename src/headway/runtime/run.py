@@ -28,6 +28,10 @@ from headway.runtime.run_directory import RunDirectory
 from headway.runtime.usage_sampler import UsageSampler
 
 
+class Detached(Exception):
+    """The user left a run; its jobs continue."""
+
+
 class ObserveOnly:
     """Start jobs; decide and record everything else without acting."""
 
@@ -55,6 +59,10 @@ class Run:
     observed: bool = False
     """Observe-only."""
     interrupted: bool = False
+    detached: bool = False
+    """The user left; the jobs continue."""
+    ask: Callable[[], None] | None = None
+    """Ask the user what the first Ctrl-C means; then `answer` is called. None: stop the jobs."""
     kinds: dict[JobId, tuple[str, str]] = field(default_factory=dict)
     """Key and command of each job, as they were when the run began."""
     clock: Clock = field(default_factory=Clock)
@@ -62,7 +70,7 @@ class Run:
     idle: IdleMeter = field(default_factory=IdleMeter)
 
     def go(self, then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None) -> Result:
-        """Run to the end; `then` is called after each sample."""
+        """Run to the end; `then` is called after each sample. Raise `Detached` if the user left."""
 
         def sampled(meter: UsageSampler, now: Seconds) -> None:
             self.measure(meter, now)
@@ -75,6 +83,11 @@ class Run:
                 drive(self.backend, self.loop, meter)
             finally:
                 self.backend.stop_waking(reader)
+        if self.detached:
+            self.backend.platform.close()
+            self.book.close()
+            self.folder.unlock()
+            raise Detached
         result = self._result()
         for job in self.backend.controller.jobs.values():
             self.learn(job, self.backend.monitor.totals.get(job.id), self.kinds.get(job.id))
@@ -135,12 +148,25 @@ class Run:
         EarlierRuns(self.folder.path.parent.parent).learn([(*kind, shown)])
 
     def _interrupt(self, reader: int) -> None:
-        """Cancel the jobs; a second Ctrl-C kills them. A closed terminal ends only Headway: the
-        jobs continue, and `--resume` finds them.
+        """Ask, if there is a user to ask; otherwise cancel the jobs. The next Ctrl-C cancels
+        them, and one more kills them. A closed terminal ends only Headway: the jobs continue, and
+        `--resume` finds them.
         """
         os.read(reader, 512)
-        self.backend.cancel("interrupted", force=self.interrupted)
-        self.interrupted = True
+        if self.ask is not None:
+            ask, self.ask = self.ask, None
+            ask()
+        else:
+            self.answer("stop")
+
+    def answer(self, word: str) -> None:
+        """The answer of the user: detach, or stop the jobs."""
+        if word == "detach":
+            self.detached = True
+            self.backend.stop()
+        else:
+            self.backend.cancel("interrupted", force=self.interrupted)
+            self.interrupted = True
 
 
 def _job(job: JobRecord, totals: Totals | None) -> JobResult:
