@@ -105,6 +105,7 @@ def test_a_job_that_cannot_be_started_fails_alone(tmp_path, what):
         "good": "succeeded",
     }
     assert "could not be started" in found["reasons"]["bad"]
+    assert "attempt" not in found["reasons"]["bad"], "it was retried in vain"
 
 
 def test_a_number_of_steps_that_is_not_finite_is_refused(tmp_path):
