@@ -9,7 +9,8 @@ from headway.backend.live import LiveBackend
 from headway.core.model.job import JobSpec, Mode, Task
 from headway.spec.runnable import RunnableJob
 
-PATIENCE = 30.0
+PATIENCE = 60.0
+"""Seconds until a test gives up; a loaded machine is slow."""
 
 
 class Clock:

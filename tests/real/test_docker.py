@@ -151,10 +151,10 @@ def test_jobs_run_as_containers_and_leave_nothing_behind(tmp_path, engines):
 
 SPINS = """
 import time
-for i in range(1, 601):
+for i in range(1, 301):
     end = time.process_time() + 0.02
     while time.process_time() < end: pass
-    print(f"step {i}/600 loss {1 / i}", flush=True)
+    print(f"step {i}/300 loss {1 / i}", flush=True)
 """
 
 

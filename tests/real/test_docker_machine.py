@@ -16,7 +16,7 @@ from headway.machine import Processes, measure
 from headway.trainings.counter import LAYOUT, read
 
 ROUNDS = int(os.environ.get("HEADWAY_MACHINE_ROUNDS", "1"))
-MOST = 12 if ROUNDS > 1 else 4
+MOST = 12 if ROUNDS > 1 else 3
 MODELS = os.environ.get("HEADWAY_MACHINE_MODELS", "vae").split(",")
 SECONDS = 1.0 if ROUNDS > 1 else 0.3
 
@@ -70,6 +70,7 @@ def trainings(kind, engines, folder, cores, model):
         made.close()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cores", [1, 2] if ROUNDS > 1 else [1])
 @pytest.mark.parametrize("kind", ["processes", "containers"])

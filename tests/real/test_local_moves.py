@@ -23,7 +23,6 @@ from headway.core.model.units import ReplicaId
 from headway.spec.runnable import Command, RunnableJob
 from making import node
 
-PATIENCE = 30.0
 CHECKPOINTS = """
 import sys, time, headway.sdk as sdk
 run = sdk.attach()

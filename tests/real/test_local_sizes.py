@@ -6,12 +6,11 @@ import sys
 from time import monotonic, sleep
 
 import pytest
-from local import job, script, workload
+from local import PATIENCE, job, script, workload
 
 from headway.core.cycle.cluster_state import ClusterState, remember
 from headway.runtime import journal
 
-PATIENCE = 30.0
 COST = 0.02
 """CPU time of a step, in seconds."""
 STEADY = """
