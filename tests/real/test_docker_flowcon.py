@@ -5,6 +5,7 @@ somebody else runs. Its limits are read back from the engine and from the kernel
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -12,7 +13,7 @@ from sys import executable
 from time import monotonic, sleep
 
 import pytest
-from local import PATIENCE
+from patience import Deadline, end_of, wait_for
 
 from headway.backend.docker import cpu_limits, stats
 from headway.backend.usage import UsageSample
@@ -68,11 +69,19 @@ class Watched:
                 yield limit, (s1.cpu - s0.cpu) / (t1 - t0)
 
 
+GATED = """
+import os, runpy, time
+while not os.path.exists("/gate/open"): time.sleep(0.02)
+runpy.run_module("headway.trainings", run_name="__main__", alter_sys=True)
+"""
+"""A training that begins when Headway does: on a loaded machine it could be over before."""
+
+
 def command(model, work, rate):
     steps = 200
     batches = max(1, round(PART * work / SCALE * rate / steps))
     words = ["--steps", str(steps), "--batches", str(batches)]
-    return ["python3", "-u", "-m", "headway.trainings", model, *words]
+    return ["python3", "-u", "-c", GATED, model, *words]
 
 
 def look(engine, w, now):
@@ -92,15 +101,20 @@ def look(engine, w, now):
 def experiment(engine, data, policy):
     """All three to their end, and removed; what was seen of each, and what Headway says."""
     words = ["adopt", "--label", "headway.dev/job", "--engine", f"w={engine.url}"]
-    began, there, manager = monotonic(), {}, None
+    there, manager, deadline = {}, None, Deadline(2500 / SCALE + 60)
+    gate = data / "gate"
+    gate.mkdir(parents=True)
+    for folder in (data, gate):
+        folder.chmod(0o755)  # the image has a user of its own
+    began = monotonic()
     while len(there) < len(JOBS) or not all(w.ended for w in there.values()):
         now = monotonic() - began
-        assert now < 2500 / SCALE + 60, "it never ended"
+        assert not deadline.passed(), "it never ended"
         for name, (model, at, work, rate, way) in JOBS.items():
             if name not in there and now >= at / SCALE:
-                made = engine.create(
-                    command(model, work, rate), name=name, labels={"headway.dev/job": name}, **way
-                )
+                host = {**way, "Binds": [f"{gate}:/gate"]}
+                told = command(model, work, rate)
+                made = engine.create(told, name=name, labels={"headway.dev/job": name}, **host)
                 there[name] = Watched(made, now)
         if manager is None:
             env = {**os.environ, "HEADWAY_DATA": str(data)}
@@ -108,18 +122,26 @@ def experiment(engine, data, policy):
                 [executable, "-m", "headway", *words, "--policy", policy, "--json"],
                 env=env, stdout=PIPE, stderr=PIPE, text=True,
             )  # fmt: skip
+            wait_for(partial(_begun, manager, data))
+            (gate / "open").touch()
+            began = monotonic()
         for w in there.values():
             if not w.ended:
                 look(engine, w, now)
         sleep(0.1)
-    out, err = manager.communicate(timeout=PATIENCE)
-    assert manager.returncode == 0, err
+    done = end_of(manager)
+    assert done.returncode == 0, done.stderr
     for w in there.values():
         w.last = engine.inspect(w.id)
         engine.client.delete(f"/containers/{w.id}", force=True)
-    found = json.loads(out)[0]
+    found = json.loads(done.stdout)[0]
     assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 3
     return there, found
+
+
+def _begun(manager, data):
+    path = data / "runs" / "latest" / "journal.jsonl"
+    return manager.poll() is not None or (path.exists() and path.stat().st_size > 0)
 
 
 def decided(data, name):
@@ -236,13 +258,9 @@ def test_who_is_let_go_has_what_it_had(tmp_path, engines):
         env={**os.environ, "HEADWAY_DATA": str(tmp_path)}, stdout=PIPE, stderr=PIPE,
     )  # fmt: skip
     try:
-        end = monotonic() + PATIENCE
-        while all(share(engine, n) == before[k] for k, n in made.items()):
-            assert monotonic() < end, "nothing was ever set"
-            sleep(0.05)
+        wait_for(lambda: any(share(engine, n) != before[k] for k, n in made.items()))
         manager.send_signal(2)
-        manager.communicate(timeout=PATIENCE)
-        assert manager.returncode == 130
+        assert end_of(manager).returncode == 130
         assert {name: share(engine, number) for name, number in made.items()} == before
         assert all(engine.inspect(n)["State"]["Running"] for n in made.values())
     finally:

@@ -8,9 +8,10 @@ import os
 import signal
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
+from patience import Deadline
 
 from headway.machine import Processes, measure
 from headway.trainings.counter import LAYOUT, read
@@ -36,10 +37,10 @@ class Containers:
             host = {"Binds": [f"{folder}:/count"], "CpusetCpus": cpus, "Init": False}
             self.ids.append(engine.create([*words, f"/count/{path.name}"], **host))
             self.pids.append(engine.inspect(self.ids[-1])["State"]["Pid"])
-        end = monotonic() + 120
+        deadline = Deadline()
         for pid, path in zip(self.pids, self.paths, strict=True):
             while not read(path)[0]:
-                assert monotonic() < end, "it never began to train"
+                assert not deadline.passed(), "it never began to train"
                 assert Path(f"/proc/{pid}").exists(), "it ended"
                 sleep(0.02)
             os.kill(pid, signal.SIGSTOP)

@@ -5,7 +5,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from local import PATIENCE, headway, job, log, script, start, wait_for, workload
+from local import headway, job, log, script, start, workload
+from patience import end_of, wait_for
 
 SAYS = """
     import os, time
@@ -32,7 +33,7 @@ def begin(folder, **task):
 
 def end(running):
     running.send_signal(signal.SIGINT)
-    assert running.wait(PATIENCE) == 130
+    assert end_of(running).returncode == 130
 
 
 @pytest.mark.alone
