@@ -2,7 +2,6 @@
 nobody. Whatever is started here is ended here, by its number, also after a failure.
 """
 
-import fcntl
 import os
 import shutil
 import signal
@@ -15,6 +14,7 @@ from urllib.parse import urlencode
 
 import image
 from patience import Deadline, end_of, wait_for
+from testcluster.binaries import apt_install
 
 from headway.backend.docker.client import Client
 from headway.backend.local.enforcement.cgroupfs import clear, hierarchies
@@ -179,17 +179,6 @@ def missing():
     if os.getuid():
         return "no engine of its own without root; DOCKER_HOST may name one"
     required = "docker" in os.environ.get("HEADWAY_REQUIRE", "").split(",")
-    if required and Path("/etc/debian_version").exists():
-        with Path(tempfile.gettempdir(), "headway-install-docker").open("w") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)  # tests run side by side
-            if not shutil.which("dockerd"):
-                install()
+    if required and not shutil.which("dockerd") and Path("/etc/debian_version").exists():
+        apt_install(["docker.io"])
     return "" if shutil.which("dockerd") else "no dockerd here: apt-get install docker.io"
-
-
-def install():
-    words = ["apt-get", "install", "--yes", "--no-install-recommends", "docker.io"]
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    if subprocess.run(words, env=env, check=False).returncode:
-        subprocess.run(["apt-get", "update"], env=env, check=True)
-        subprocess.run(words, env=env, check=True)
