@@ -114,3 +114,17 @@ def test_after_the_clock_was_set_back_an_hour_no_time_is_negative_and_no_arrival
     found = result(tmp_path)["per_job"]
     assert [j["outcome"] for j in found] == ["succeeded"] * 2
     assert all(0 <= j["started_s"] <= j["finished_s"] < 600 for j in found)
+
+
+@pytest.mark.parametrize("write", [1, 2, 3, 4, 5])
+def test_ctrl_c_while_a_run_begins_leaves_no_run_without_a_result(tmp_path, write):
+    """It stops itself at its first writes (of run.json, workload.yaml, …), and is interrupted."""
+    path, env = workload(tmp_path, job("w", script(tmp_path, "waits"))), {}
+    env["HEADWAY_FAULT"] = f"file.replace@{write}=stop"
+    running = start("run", path, data=tmp_path, env=env)
+    wait_for(lambda: state(running.pid) == "T")
+    running.send_signal(signal.SIGINT)
+    running.send_signal(signal.SIGCONT)
+    assert end_of(running).returncode == 130
+    assert all((run / "result.json").exists() for run in (tmp_path / "runs").iterdir())
+    assert processes(tmp_path) == []

@@ -1,5 +1,7 @@
 """`headway run` and `headway adopt`: manage jobs until they end."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -70,7 +72,7 @@ def run(
     )
     if html:
         check_writable(html)
-    follow(start_run(options, data_folder(data)), html=html, as_json=as_json)
+    follow(lambda: start_run(options, data_folder(data)), html=html, as_json=as_json)
 
 
 def adopt(
@@ -101,7 +103,8 @@ def adopt(
     from headway.runtime.run_directory import data_folder
     from headway.runtime.start import adopt_named
 
-    run = adopt_named(
+    start = partial(
+        adopt_named,
         what or (),
         label,
         policy,
@@ -109,15 +112,16 @@ def adopt(
         observe_only=observe_only,
         engines=tuple(engine or ()),
     )
-    follow(run, as_json=as_json)
+    follow(start, as_json=as_json)
 
 
-def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> None:
-    """Show a run until it ends, write its report and print its result."""
+def follow(start: Callable[[], "Run"], *, html: Path | None = None, as_json: bool = False) -> None:
+    """Start a run and show it until it ends, write its report and print its result."""
     from headway.cli.display import Display
     from headway.cli.output import print_json, show_outcomes, show_results
     from headway.report.run_page import describe_failures, estimate_gain, write_run
 
+    live = start()  # last: from here until the loop handles it, Ctrl-C would leave an open run
     with Display(live, quiet=as_json) as display:
         result = live.go(display.show)
     page = write_run(live.folder, copy_to=html)

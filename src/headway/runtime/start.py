@@ -109,9 +109,7 @@ def begin(
         check_users(jobs, data, str(path))
     if target.nodes is not None:
         refuse_too_large({job.id: job.spec for job in jobs}, target.nodes, str(path))
-    run = _begin(jobs, policy, data, about, target)
-    run.folder.write("workload.yaml", to_yaml(listed))
-    return run
+    return _begin(jobs, policy, data, about, target, to_yaml(listed))
 
 
 def _jobs(
@@ -193,7 +191,12 @@ def adopt_named(
 
 
 def _begin(
-    jobs: list[RunnableJob], policy: str, data: Path, about: dict[str, Any], target: Target
+    jobs: list[RunnableJob],
+    policy: str,
+    data: Path,
+    about: dict[str, Any],
+    target: Target,
+    workload: str = "",
 ) -> Run:
     clock = Clock()
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
@@ -203,10 +206,13 @@ def _begin(
     folder.lock()
     sweep(lambda run: _over(data / "runs" / run))
     try:
-        return _put_together(folder, jobs, about, target)
+        run = _put_together(folder, jobs, about, target)
+        if workload:
+            folder.write("workload.yaml", workload)
     except BaseException:
         folder.discard()
         raise
+    return run
 
 
 def _over(run: Path) -> bool:
