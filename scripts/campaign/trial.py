@@ -12,6 +12,8 @@ from threading import Thread
 from time import monotonic, sleep, time
 from typing import Any
 
+from patience import Deadline
+
 from campaign import docker, oracle
 from campaign.job import job
 from campaign.places import LosesPower, Place, SmallDisk
@@ -363,8 +365,8 @@ class Trial:
 
     def _await(self, headway: Headway) -> None:
         """Until it ends; a job that a user paused is continued meanwhile."""
-        end = monotonic() + LIMIT
-        while headway.popen.poll() is None and monotonic() < end:
+        deadline = Deadline(LIMIT)
+        while headway.popen.poll() is None and not deadline.passed():
             if self.wish:
                 self.wish.look(headway)
             sleep(0.03)

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 from testcluster.layout import Trouble, cache, say
@@ -80,15 +81,21 @@ def missing() -> str:
 
 def install() -> None:
     lacking = [package for program, package in PACKAGES.items() if not shutil.which(program)]
-    if not lacking:
-        return
-    say(f"installing {', '.join(lacking)}")
-    words = ["apt-get", "install", "--yes", "--no-install-recommends", *lacking]
-    # Do not start the packages' services: the cluster starts its own.
+    if lacking:
+        say(f"installing {', '.join(lacking)}")
+        apt_install(lacking)
+
+
+def apt_install(packages: list[str]) -> None:
+    """One process at a time: apt-get fails if another one runs."""
+    words = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    # Do not start the packages' services: tests start their own.
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    if subprocess.run(words, env=env, check=False, stdout=subprocess.DEVNULL).returncode:
-        subprocess.run(["apt-get", "update"], env=env, check=True, stdout=subprocess.DEVNULL)
-        subprocess.run(words, env=env, check=True, stdout=subprocess.DEVNULL)
+    with Path(tempfile.gettempdir(), "headway-apt").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if subprocess.run(words, env=env, check=False, stdout=subprocess.DEVNULL).returncode:
+            subprocess.run(["apt-get", "update"], env=env, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(words, env=env, check=True, stdout=subprocess.DEVNULL)
 
 
 def _build(names: list[str]) -> None:

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 from tempfile import mkdtemp
-from time import monotonic
 from typing import ClassVar
+
+from patience import Deadline
 
 from headway.backend.live import LiveBackend
 from headway.core.model.job import JobSpec, Mode, Task
 from headway.spec.runnable import RunnableJob
-
-PATIENCE = 30.0
 
 
 class Clock:
@@ -54,9 +53,9 @@ class LiveHands:
         self.backend.wait(0)
 
     def until(self, claim):
-        end = monotonic() + PATIENCE
+        deadline = Deadline()
         while not claim():
-            assert monotonic() < end, "it never came true"
+            assert not deadline.passed(), "it never came true"
             self.backend.wait(0.02)
 
     def record(self, name):

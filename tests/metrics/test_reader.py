@@ -5,7 +5,7 @@ import os
 import pytest
 
 from headway.core.model.report import MOST
-from headway.metrics.reader import MetricsReader, last_line
+from headway.metrics.reader import KEPT, MAX_LOG, MetricsReader, last_line
 
 
 def read(folder, text):
@@ -95,3 +95,30 @@ def test_what_is_no_file_is_not_read(tmp_path, name, kind):
     reader.listen()
     assert reader.value is None
     assert last_line(folder) == ""
+
+
+@pytest.mark.parametrize("moment", ["pread", "ftruncate"])
+def test_what_a_job_prints_while_its_log_is_truncated_is_heard_and_kept(
+    tmp_path, monkeypatch, moment
+):
+    """Also if the job waits in `write` until the file is truncated."""
+    path, real, late = tmp_path / "out.log", getattr(os, moment), ["loss: 0.5\n"]
+    path.touch()
+    os.truncate(path, MAX_LOG)
+    with path.open("a") as job:
+        job.write("\n")
+
+    def slow(*words):
+        done = real(*words)
+        if moment == "ftruncate" or words[1] == KEPT:
+            with path.open("a") as job:
+                job.write(late.pop() if late else "")
+        return done
+
+    monkeypatch.setattr(os, moment, slow)
+    reader = MetricsReader(tmp_path, back=2**20)
+    reader.listen()
+    reader.listen()
+    assert reader.report().mean == 0.5
+    assert "loss: 0.5\n" in path.read_text()
+    assert "bytes were cut here" in path.read_text()

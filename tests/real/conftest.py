@@ -1,6 +1,13 @@
-"""Real platforms. Skips live here and nowhere else: a tier whose platform is missing says so."""
+"""Real platforms. Skips live here and nowhere else: a tier whose platform is missing says so.
 
+`scripts/test` runs tests of a tier side by side. One that is marked `alone` waits until no other
+test of this checkout runs, and the others wait for it.
+"""
+
+import fcntl
 import os
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import engines as private
 import image
@@ -10,8 +17,28 @@ from campaign.places import LosesPower, able
 
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
 
+TURNS = Path(__file__).parents[2] / ".pytest_cache"
 KINDS = {"cgroup1": Cgroup1, "cgroup2": Cgroup2}
 EXCUSES = ("capability not declared", "tool not installed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Take turns. A test that waits to be alone holds the gate, so that no other begins."""
+    how = fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH
+    TURNS.mkdir(exist_ok=True)
+    with ExitStack() as held:
+        with (TURNS / "gate").open("w") as gate:
+            fcntl.flock(gate, fcntl.LOCK_EX)
+            turn = held.enter_context((TURNS / "turn").open("w"))
+            fcntl.flock(turn, how)
+        return (yield)
+
+
+@pytest.fixture(autouse=True)
+def own_registry(tmp_path_factory, monkeypatch):
+    """Runs of tests that run side by side promise memory independently of each other."""
+    monkeypatch.setenv("HEADWAY_REGISTRY", str(tmp_path_factory.mktemp("registry") / "runs"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,9 +117,9 @@ def engines():
     assert [each.left() for each in made] == [[], []]
 
 
-@pytest.fixture
-def private_engine():
-    """One engine for this test alone, which may be stopped; a function that makes it."""
+@contextmanager
+def private_engines():
+    """A function that makes engines of our own."""
     why = private.missing()
     if why:
         pytest.skip(why)
@@ -102,10 +129,26 @@ def private_engine():
         made.append(private.PrivateEngine("c", **more))
         return made[-1]
 
-    yield make
-    for each in made:
-        each.close()
+    try:
+        yield make
+    finally:
+        for each in made:
+            each.close()
     assert [each.left() for each in made] == [[] for _ in made]
+
+
+@pytest.fixture
+def private_engine():
+    """One engine for this test alone, which may be stopped; a function that makes it."""
+    with private_engines() as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def one_cpu_engine():
+    """An engine that has one CPU."""
+    with private_engines() as make:
+        yield make(cpus=[max(os.sched_getaffinity(0))])
 
 
 @pytest.fixture(scope="session")

@@ -9,16 +9,17 @@ import subprocess
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
+from time import sleep
 from urllib.parse import urlencode
 
 import image
+from patience import Deadline, end_of, wait_for
+from testcluster.binaries import apt_install
 
 from headway.backend.docker.client import Client
 from headway.backend.local.enforcement.cgroupfs import clear, hierarchies
 from headway.errors import BackendError
 
-PATIENCE = 30.0
 CONTAINERD = """
 version = 2
 root = "{root}/containerd"
@@ -47,7 +48,7 @@ class PrivateEngine:
         try:
             words = ["containerd", "--config", f"{self.root}/containerd.toml"]
             self.containerd = self._process(words)
-            until(Path(f"{self.root}/containerd.sock").exists)
+            wait_for(Path(f"{self.root}/containerd.sock").exists)
             self.start()
             self.load()
         except BaseException:
@@ -90,8 +91,8 @@ class PrivateEngine:
         raise AssertionError((self.root / "dockerd.log").read_text()[-2000:])
 
     def _answers(self):
-        end = monotonic() + PATIENCE
-        while monotonic() < end and self.dockerd.poll() is None:
+        deadline = Deadline()
+        while not deadline.passed() and self.dockerd.poll() is None:
             with suppress(BackendError):
                 self.client.hello()
                 return True
@@ -102,7 +103,7 @@ class PrivateEngine:
         """The engine, not what it works with."""
         if self.dockerd is not None and self.dockerd.poll() is None:
             self.dockerd.send_signal(number)
-            self.dockerd.wait(PATIENCE)
+            end_of(self.dockerd)
         (self.root / "docker.pid").unlink(missing_ok=True)
 
     def load(self):
@@ -134,7 +135,7 @@ class PrivateEngine:
             if each is not None and each.poll() is None:
                 each.terminate()
                 with suppress(subprocess.TimeoutExpired):
-                    each.wait(PATIENCE)
+                    end_of(each)
         for pid in self.processes():  # the shims of what would not go
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -173,30 +174,11 @@ def mounts(root):
     return [m for m in (line.split()[1] for line in lines) if m.startswith(f"{root}/")]
 
 
-def until(claim, patience=PATIENCE):
-    end = monotonic() + patience
-    while not claim():
-        assert monotonic() < end, "it never came true"
-        sleep(0.02)
-
-
 def missing():
     """Why there can be no private engine here; "": there can."""
     if os.getuid():
         return "no engine of its own without root; DOCKER_HOST may name one"
-    required = os.environ.get("HEADWAY_REQUIRE", "").split(",")
-    if (
-        not shutil.which("dockerd")
-        and "docker" in required
-        and Path("/etc/debian_version").exists()
-    ):
-        install()
+    required = "docker" in os.environ.get("HEADWAY_REQUIRE", "").split(",")
+    if required and not shutil.which("dockerd") and Path("/etc/debian_version").exists():
+        apt_install(["docker.io"])
     return "" if shutil.which("dockerd") else "no dockerd here: apt-get install docker.io"
-
-
-def install():
-    words = ["apt-get", "install", "--yes", "--no-install-recommends", "docker.io"]
-    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    if subprocess.run(words, env=env, check=False).returncode:
-        subprocess.run(["apt-get", "update"], env=env, check=True)
-        subprocess.run(words, env=env, check=True)

@@ -38,9 +38,9 @@ def archive() -> Path:
         part = there.with_suffix(f".{os.getpid()}")
         with tarfile.open(part, "w") as tar:
             _fill(tar)
-        for old in there.parent.glob("image-*.tar"):
-            old.unlink()
         part.rename(there)
+        for old in {*there.parent.glob("image-*.tar")} - {there}:
+            old.unlink(missing_ok=True)
     return there
 
 

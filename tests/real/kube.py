@@ -6,13 +6,12 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, sleep
 
+from patience import PATIENCE, wait_for
 from testcluster import binaries, leftovers
 from testcluster.layout import Layout
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "cluster"
-PATIENCE = 60.0
 
 
 def missing():
@@ -107,11 +106,7 @@ class Kube:
         return self("apply", "-f", "-", text=json.dumps(listed))
 
     def until(self, claim, patience=PATIENCE):
-        end = monotonic() + patience
-        while not (found := claim()):
-            assert monotonic() < end, "it never came true"
-            sleep(0.1)
-        return found
+        return wait_for(claim, patience, every=0.1)
 
 
 class Kubectl:

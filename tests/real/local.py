@@ -6,14 +6,12 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from time import monotonic, sleep
 
 import yaml
+from patience import PATIENCE, end_of
 
 from headway.backend.local.enforcement import procfs
 
-PATIENCE = 60.0
-"""Seconds until a test gives up; a loaded machine is slow."""
 SCRIPTS = {
     "trains": """
         import time, headway
@@ -81,15 +79,9 @@ def cgroups(pid):
     return text.replace("/headway-rest", "")
 
 
-def headway(*words, data, env=None, check=True, timeout=60):
-    done = subprocess.run(
-        [sys.executable, "-m", "headway", *map(str, words)],
-        env={**os.environ, "HEADWAY_DATA": str(data), **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout,
-    )
+def headway(*words, data, env=None, check=True, patience=PATIENCE):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    done = end_of(start(*words, data=data, env=env, **pipes), patience)
     assert not check or done.returncode == 0, done.stderr + done.stdout
     return done
 
@@ -98,24 +90,13 @@ def start(*words, data, env=None, **options):
     return subprocess.Popen(
         [sys.executable, "-m", "headway", *map(str, words)],
         env={**os.environ, "HEADWAY_DATA": str(data), **(env or {})},
-        stdout=subprocess.DEVNULL,
-        stderr=options.pop("stderr", subprocess.DEVNULL),
-        **options,
+        **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options},
     )
 
 
 def log(data, name):
     found = list(data.glob(f"runs/2*/jobs/{name}/main-0/out.log"))
     return found[0].read_text() if found else ""
-
-
-def wait_for(claim, patience=PATIENCE):
-    """Wait until it is true, and return it."""
-    until = monotonic() + patience
-    while not (found := claim()):
-        assert monotonic() < until, "it never came true"
-        sleep(0.02)
-    return found
 
 
 def state(pid):

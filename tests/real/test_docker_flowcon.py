@@ -5,6 +5,7 @@ somebody else runs. Its limits are read back from the engine and from the kernel
 import json
 import os
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -12,6 +13,7 @@ from sys import executable
 from time import monotonic, sleep
 
 import pytest
+from patience import Deadline, end_of, wait_for
 
 from headway.backend.docker import cpu_limits, stats
 from headway.backend.usage import UsageSample
@@ -24,6 +26,7 @@ PART = float(os.environ.get("HEADWAY_FLOWCON_PART", "0.4"))
 """Of the work that the paper's jobs have."""
 PAIRS = int(os.environ.get("HEADWAY_FLOWCON_PAIRS", "1"))
 """Runs with the ceilings, each beside one without."""
+FLOWCON = f"flowcon:paper,interval={20 / SCALE:g},threshold={0.01 * SCALE:g}"
 WAYS = {
     "cpus": {"NanoCpus": 1_000_000_000},
     "quota": {"CpuQuota": 50_000, "CpuPeriod": 50_000},
@@ -49,6 +52,8 @@ class Watched:
     """What `inspect` says: at, ceiling."""
     used: list = field(default_factory=list)
     """What the control group says: at, sample."""
+    last: dict = field(default_factory=dict)
+    """What `inspect` says at the end."""
 
     def ceilings(self):
         """One after the other, each once."""
@@ -64,11 +69,19 @@ class Watched:
                 yield limit, (s1.cpu - s0.cpu) / (t1 - t0)
 
 
+GATED = """
+import os, runpy, time
+while not os.path.exists("/gate/open"): time.sleep(0.02)
+runpy.run_module("headway.trainings", run_name="__main__", alter_sys=True)
+"""
+"""A training that begins when Headway does: on a loaded machine it could be over before."""
+
+
 def command(model, work, rate):
     steps = 200
     batches = max(1, round(PART * work / SCALE * rate / steps))
     words = ["--steps", str(steps), "--batches", str(batches)]
-    return ["python3", "-u", "-m", "headway.trainings", model, *words]
+    return ["python3", "-u", "-c", GATED, model, *words]
 
 
 def look(engine, w, now):
@@ -86,17 +99,22 @@ def look(engine, w, now):
 
 
 def experiment(engine, data, policy):
-    """All three to their end; what was seen of each, and whether Headway went well."""
+    """All three to their end, and removed; what was seen of each, and what Headway says."""
     words = ["adopt", "--label", "headway.dev/job", "--engine", f"w={engine.url}"]
-    began, there, manager = monotonic(), {}, None
+    there, manager, deadline = {}, None, Deadline(2500 / SCALE + 60)
+    gate = data / "gate"
+    gate.mkdir(parents=True)
+    for folder in (data, gate):
+        folder.chmod(0o755)  # the image has a user of its own
+    began = monotonic()
     while len(there) < len(JOBS) or not all(w.ended for w in there.values()):
         now = monotonic() - began
-        assert now < 2500 / SCALE + 60, "it never ended"
+        assert not deadline.passed(), "it never ended"
         for name, (model, at, work, rate, way) in JOBS.items():
             if name not in there and now >= at / SCALE:
-                made = engine.create(
-                    command(model, work, rate), name=name, labels={"headway.dev/job": name}, **way
-                )
+                host = {**way, "Binds": [f"{gate}:/gate"]}
+                told = command(model, work, rate)
+                made = engine.create(told, name=name, labels={"headway.dev/job": name}, **host)
                 there[name] = Watched(made, now)
         if manager is None:
             env = {**os.environ, "HEADWAY_DATA": str(data)}
@@ -104,13 +122,26 @@ def experiment(engine, data, policy):
                 [executable, "-m", "headway", *words, "--policy", policy, "--json"],
                 env=env, stdout=PIPE, stderr=PIPE, text=True,
             )  # fmt: skip
+            wait_for(partial(_begun, manager, data))
+            (gate / "open").touch()
+            began = monotonic()
         for w in there.values():
             if not w.ended:
                 look(engine, w, now)
         sleep(0.1)
-    out, err = manager.communicate(timeout=30)
-    assert manager.returncode == 0, err
-    return there, json.loads(out)[0]
+    done = end_of(manager)
+    assert done.returncode == 0, done.stderr
+    for w in there.values():
+        w.last = engine.inspect(w.id)
+        engine.client.delete(f"/containers/{w.id}", force=True)
+    found = json.loads(done.stdout)[0]
+    assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 3
+    return there, found
+
+
+def _begun(manager, data):
+    path = data / "runs" / "latest" / "journal.jsonl"
+    return manager.poll() is not None or (path.exists() and path.stat().st_size > 0)
 
 
 def decided(data, name):
@@ -126,23 +157,27 @@ def decided(data, name):
     ]
 
 
-def test_the_limits_of_algorithm_1_are_seen_in_the_engines_own_account(tmp_path, private_engine):
-    engine = private_engine(cpus=[max(os.sched_getaffinity(0))])
-    policy = f"flowcon:paper,interval={20 / SCALE:g},threshold={0.01 * SCALE:g}"
-    seen, found = experiment(engine, tmp_path, policy)
-    assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 3
+@pytest.fixture(scope="module")
+def with_ceilings(one_cpu_engine, tmp_path_factory):
+    """The experiment under FlowCon, once for both tests: it takes a quarter of a minute."""
+    data = tmp_path_factory.mktemp("flowcon")
+    return data, *experiment(one_cpu_engine, data, FLOWCON)
+
+
+@pytest.mark.xdist_group("flowcon")
+def test_the_limits_of_algorithm_1_are_seen_in_the_engines_own_account(with_ceilings):
+    data, seen, found = with_ceilings
     limited = 0
     for name, w in seen.items():
-        wanted = [limit for limit, _ in groupby([None, *decided(tmp_path, name)])]
+        wanted = [limit for limit, _ in groupby([None, *decided(data, name)])]
         got = iter(wanted)
         in_order = all(any(_same(x, y) for y in got) for x in w.ceilings())
         assert in_order, (name, w.ceilings(), wanted)
-        said = engine.inspect(w.id)
-        assert (said["Id"], said["RestartCount"]) == (w.id, 0)
-        way = JOBS[name][4]
-        assert bool(said["HostConfig"]["CpuQuota"]) == ("CpuQuota" in way)
+        assert (w.last["Id"], w.last["RestartCount"]) == (w.id, 0)
+        way, host = JOBS[name][4], w.last["HostConfig"]
+        assert bool(host["CpuQuota"]) == ("CpuQuota" in way)
         if "CpuPeriod" in way:
-            assert said["HostConfig"]["CpuPeriod"] == way["CpuPeriod"]
+            assert host["CpuPeriod"] == way["CpuPeriod"]
         for limit, cores in w.stretches():
             if limit is not None:
                 assert cores <= 1.1 * limit + 0.03, (name, limit, cores)
@@ -150,33 +185,31 @@ def test_the_limits_of_algorithm_1_are_seen_in_the_engines_own_account(tmp_path,
     assert limited >= 3, "too few ceilings were held long enough to be measured"
     assert any(x is not None for x in seen["vae"].ceilings())
     assert sum(w.used[-1][1].throttled for w in seen.values()) > 0
-    restarts = {name: engine.inspect(w.id)["RestartCount"] for name, w in seen.items()}
-    _note(tmp_path, seen, found, restarts)
+    _note(data, seen, found)
 
 
-def test_makespan_with_and_without_the_ceilings(tmp_path, private_engine):
+@pytest.mark.xdist_group("flowcon")
+def test_makespan_with_and_without_the_ceilings(tmp_path, one_cpu_engine, with_ceilings):
     """In turns, because other processes use the machine too. CPU time says what they cost."""
-    engine = private_engine(cpus=[max(os.sched_getaffinity(0))])
-    flowcon = f"flowcon:paper,interval={20 / SCALE:g},threshold={0.01 * SCALE:g}"
-    arms = {"fair": "fair", "flowcon": flowcon}
+    arms = {"flowcon": FLOWCON, "fair": "fair"}
     pairs = []
     for i in range(PAIRS):
         pair = {}
         for name, policy in arms.items() if i % 2 == 0 else reversed(arms.items()):
-            seen, found = experiment(engine, tmp_path / f"{i}-{name}", policy)
-            assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 3
+            if i == 0 and name == "flowcon":
+                _, seen, _ = with_ceilings
+            else:
+                seen, _ = experiment(one_cpu_engine, tmp_path / f"{i}-{name}", policy)
             pair[name] = {
                 "makespan_s": round(max(w.ended for w in seen.values()), 2),
                 "cpu_s": round(sum(w.used[-1][1].cpu for w in seen.values()), 2),
                 "limited": sum(x is not None for w in seen.values() for x in w.ceilings()),
                 **{f"{job}_s": round(w.ended - w.began, 2) for job, w in seen.items()},
             }
-            for w in seen.values():
-                engine.client.delete(f"/containers/{w.id}", force=True)
         pairs.append(pair)
     times = [key for key in pairs[0]["fair"] if key.endswith("_s")]
     changes = {k: [round(p["flowcon"][k] / p["fair"][k] - 1, 4) for p in pairs] for k in times}
-    _figures({"scale": SCALE, "policy": flowcon, "pairs": pairs, "changes": changes})
+    _figures({"scale": SCALE, "policy": FLOWCON, "pairs": pairs, "changes": changes})
     assert all(-0.5 < change < 1 for change in changes["cpu_s"]), changes
     limited = {arm: sum(pair[arm]["limited"] for pair in pairs) for arm in arms}
     assert limited["flowcon"] > limited["fair"], limited
@@ -186,7 +219,7 @@ def _same(x, y):
     return x == y or (None not in (x, y) and x == pytest.approx(y, abs=0.001))
 
 
-def _note(data, seen, found, restarts):
+def _note(data, seen, found):
     per_job = {
         name: {
             "created_with": next(k for k, way in WAYS.items() if way == JOBS[name][4]),
@@ -197,7 +230,7 @@ def _note(data, seen, found, restarts):
                 [limit and round(limit, 3), round(cores, 3)] for limit, cores in w.stretches()
             ],
             "throttled": f"{w.used[-1][1].throttled} of {w.used[-1][1].periods} periods",
-            "restarts": restarts[name],
+            "restarts": w.last["RestartCount"],
         }
         for name, w in seen.items()
     }
@@ -225,13 +258,9 @@ def test_who_is_let_go_has_what_it_had(tmp_path, engines):
         env={**os.environ, "HEADWAY_DATA": str(tmp_path)}, stdout=PIPE, stderr=PIPE,
     )  # fmt: skip
     try:
-        end = monotonic() + 20
-        while all(share(engine, n) == before[k] for k, n in made.items()):
-            assert monotonic() < end, "nothing was ever set"
-            sleep(0.05)
+        wait_for(lambda: any(share(engine, n) != before[k] for k, n in made.items()))
         manager.send_signal(2)
-        manager.communicate(timeout=20)
-        assert manager.returncode == 130
+        assert end_of(manager).returncode == 130
         assert {name: share(engine, number) for name, number in made.items()} == before
         assert all(engine.inspect(n)["State"]["Running"] for n in made.values())
     finally:

@@ -5,12 +5,11 @@ elsewhere, and a Headway that dies.
 import os
 import signal
 from itertools import groupby
-from subprocess import TimeoutExpired
 
 import image
 from containers import DockerHands
-from engines import until
 from local import headway, log, note, result, start, workload
+from patience import end_of, wait_for
 from test_docker import docker_job
 from test_local_moves import shuttle
 
@@ -20,7 +19,7 @@ from headway.core.model.units import ReplicaId
 from headway.runtime import journal
 
 SAVES = """
-import time, headway.sdk as sdk
+import os, time, headway.sdk as sdk
 run = sdk.attach(total_steps=40)
 step = int((run.latest.folder / "step").read_text()) if run.latest else 0
 print("from", step, flush=True)
@@ -31,24 +30,26 @@ while step < 40:
     run.report(step, loss=1 / step)
     if run.should_checkpoint() or step % 10 == 0:
         run.save(step, lambda folder: (folder / "step").write_text(str(step)))
+    while step == 25 and not os.path.exists(os.environ["HEADWAY_DIR"] + "/more"):
+        time.sleep(0.02)
 """
 
 
-def begin(engine, data, text, **spec):
-    """A run with one job, which goes on."""
-    path = workload(data, docker_job("x", text, checkpoint={"mode": "sdk"}, **spec))
+def begin(engine, data, **spec):
+    """A run with one job, which has saved itself at step 20 and waits at step 25 for `go_on`."""
+    path = workload(data, docker_job("x", SAVES, checkpoint={"mode": "sdk"}, **spec))
     words = ["--backend", "docker", "--image", image.NAME, "--engine", f"a={engine.url}"]
     running = start("run", path, *words, data=data)
-    until(lambda: "step 15" in log(data, "x"))
+    wait_for(lambda: "step 25" in log(data, "x"))
     return running
 
 
+def go_on(data):
+    (data / "runs" / "latest" / "jobs" / "x" / "main-0" / "more").touch()
+
+
 def ended(running, data):
-    try:
-        running.wait(60)
-    except TimeoutExpired:
-        running.kill()
-        raise
+    end_of(running)
     return result(data)
 
 
@@ -67,14 +68,15 @@ def test_an_engine_that_takes_its_containers_down_is_waited_for_and_they_go_on(
     tmp_path, private_engine
 ):
     engine = private_engine()
-    running = begin(engine, tmp_path, SAVES, backoffLimit=0)
+    running = begin(engine, tmp_path, backoffLimit=0)
     engine.stop()
-    until(lambda: False in nodes(tmp_path))
+    wait_for(lambda: False in nodes(tmp_path))
     engine.start()
+    go_on(tmp_path)
     found = ended(running, tmp_path)
     assert [(j["outcome"], j["steps"]) for j in found["per_job"]] == [("succeeded", 40)]
     said = log(tmp_path, "x")
-    assert "from 10" in said or "from 20" in said, "it did not go on from its checkpoint"
+    assert "from 20" in said, "it did not go on from its checkpoint"
     assert any("engine" in t for t in troubles(tmp_path))
     assert nodes(tmp_path) == [True, False, True]
     assert "the engine of node a stopped" in headway("explain", "x", data=tmp_path).stdout
@@ -83,12 +85,13 @@ def test_an_engine_that_takes_its_containers_down_is_waited_for_and_they_go_on(
 
 def test_containers_that_outlive_their_engine_are_heard_again(tmp_path, private_engine):
     engine = private_engine(live_restore=True)
-    running = begin(engine, tmp_path, SAVES, backoffLimit=0)
+    running = begin(engine, tmp_path, backoffLimit=0)
     (there,) = engine.containers()
     engine.stop()
-    until(lambda: False in nodes(tmp_path))
+    wait_for(lambda: False in nodes(tmp_path))
     engine.start()
     assert engine.containers() == [there]
+    go_on(tmp_path)
     found = ended(running, tmp_path)
     assert [(j["outcome"], j["steps"]) for j in found["per_job"]] == [("succeeded", 40)]
     said = log(tmp_path, "x").splitlines()
@@ -98,12 +101,13 @@ def test_containers_that_outlive_their_engine_are_heard_again(tmp_path, private_
 
 def test_a_container_that_somebody_removes_begins_anew_and_it_is_said(tmp_path, engines):
     engine = engines[0]
-    running = begin(engine, tmp_path, SAVES)
+    running = begin(engine, tmp_path)
     (there,) = engine.containers()
     engine.client.delete(f"/containers/{there}", force=True)
+    go_on(tmp_path)
     found = ended(running, tmp_path)
     assert found["per_job"][0]["outcome"] == "succeeded"
-    assert "from 10" in log(tmp_path, "x")
+    assert "from 20" in log(tmp_path, "x")
     assert "container was removed" in headway("explain", "x", data=tmp_path).stdout
     assert engine.containers() == []
 
@@ -157,10 +161,11 @@ def test_a_move_to_an_engine_that_cannot_see_our_folder_takes_the_files_along(
 
 
 def test_jobs_outlive_a_killed_headway_and_are_found_again(tmp_path, engines):
-    running = begin(engines[0], tmp_path, SAVES)
+    running = begin(engines[0], tmp_path)
     (there,) = engines[0].containers()
     running.kill()
     running.wait()
+    go_on(tmp_path)
     headway("run", "--resume", "latest", data=tmp_path)
     said = log(tmp_path, "x").splitlines()
     assert said == ["from 0", *(f"step {i}" for i in range(1, 41))]

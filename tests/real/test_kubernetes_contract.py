@@ -5,6 +5,7 @@ from dataclasses import replace
 import image
 import pytest
 from live_hands import LiveHands
+from patience import PATIENCE
 
 from contract import BackendContract, Seen
 from headway.backend.clock import Clock
@@ -30,7 +31,7 @@ KILLED = 137
 def crd(cluster):
     made = [o for o in render.stream(Values()) if o["kind"] == "CustomResourceDefinition"]
     cluster.apply(*made)
-    cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=20s")
+    cluster("wait", "--for=condition=Established", f"crd/{NAME}", f"--timeout={PATIENCE:.0f}s")
     cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
     yield
     cluster("delete", "crd", NAME)

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from time import monotonic, sleep
 from uuid import uuid4
 
 import image
 import pytest
 import yaml
+from patience import PATIENCE, wait_for
 
 from headway.backend.kubernetes.platform.pod_builder import to_pod, to_service
 from headway.core.model.units import ReplicaId
@@ -28,15 +28,6 @@ IMAGE = image.NAME
 ROOT = Path(__file__).parents[2]
 
 
-def until(true, seconds=30):
-    """Wait for it, and say what was there instead."""
-    end = monotonic() + seconds
-    while not (found := true()):
-        assert monotonic() < end, f"not within {seconds} s: {true}"
-        sleep(0.2)
-    return found
-
-
 @pytest.fixture(scope="module")
 def installed(kubectl):
     """Everything but the operator itself, in a namespace and under a name of our own: the cluster
@@ -47,8 +38,8 @@ def installed(kubectl):
     there = [_renamed(made, where) for made in found if made["kind"] != "Deployment"]
     ours = kubectl("get", "crd", NAME).returncode != 0
     kubectl.done("apply", given={"apiVersion": "v1", "kind": "List", "items": there})
-    kubectl.done("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=20s")
-    until(lambda: kubectl("get", "tj").returncode == 0)
+    kubectl.done("wait", "--for=condition=Established", f"crd/{NAME}", f"--timeout={PATIENCE:.0f}s")
+    wait_for(lambda: kubectl("get", "tj").returncode == 0)
     yield where
     kubectl.done("delete", "namespace", where, "--wait=false")
     for made in there:
@@ -76,7 +67,7 @@ def namespace(kubectl):
     strict = "pod-security.kubernetes.io/enforce=restricted"
     kubectl.done("label", "namespace", name, strict)
     account = ["get", "serviceaccount", "default", "-n", name]
-    until(lambda: kubectl(*account).returncode == 0)
+    wait_for(lambda: kubectl(*account).returncode == 0)
     yield name
     kubectl.done("delete", "namespace", name, "--wait=false")
 
@@ -244,7 +235,7 @@ def test_who_may_edit_a_namespace_may_edit_its_training_jobs(kubectl, namespace)
         words = ["auth", "can-i", what, "trainingjobs.headway.dev", *sub]
         return kubectl(*words, "--as=ann", "-n", namespace).stdout.strip() == "yes"
 
-    until(lambda: may("create"))
+    wait_for(lambda: may("create"))
     assert may("patch", ["--subresource=scale"])
     assert not may("patch", ["--subresource=status"])
 
@@ -319,7 +310,7 @@ def test_a_pod_made_from_a_manifest_runs_and_finds_what_it_was_promised(kubectl,
     kubectl.done("create", given=to_pod(made, spec, replica, 1, (replica,)))
     bind(kubectl, namespace, "vae-worker-0-1")  # refused if anybody else had
     phase = ["get", "pod", "vae-worker-0-1", *there, "-o", "jsonpath={.status.phase}"]
-    until(lambda: kubectl.done(*phase) in ("Succeeded", "Failed"), 60)
+    wait_for(lambda: kubectl.done(*phase) in ("Succeeded", "Failed"))
     said = kubectl.done("logs", "vae-worker-0-1", *there)
     assert kubectl.done(*phase) == "Succeeded", said
     assert said.splitlines() == [
@@ -334,4 +325,4 @@ def test_a_pod_made_from_a_manifest_runs_and_finds_what_it_was_promised(kubectl,
         "host vae-worker-0",
     ]
     kubectl.done("delete", "tj", "vae", *there)  # what belongs to a job goes with it
-    until(lambda: kubectl("get", "pod,service", "-o", "name", *there).stdout == "")
+    wait_for(lambda: kubectl("get", "pod,service", "-o", "name", *there).stdout == "")

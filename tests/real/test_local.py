@@ -7,13 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from time import sleep
 from typing import ClassVar
 
 import pytest
 from live_hands import LiveHands
 from local import (
-    PATIENCE,
     cgroups,
     groups,
     headway,
@@ -25,9 +23,9 @@ from local import (
     script,
     start,
     state,
-    wait_for,
     workload,
 )
+from patience import end_of, wait_for
 
 from contract import BackendContract
 from headway.backend.clock import Clock
@@ -230,27 +228,29 @@ def test_who_ignores_sigterm_is_killed_after_its_grace(tmp_path, enforcement):
     running = start("run", path, data=tmp_path)
     wait_for(lambda: "ready" in log(tmp_path, "stubborn"))
     running.send_signal(signal.SIGINT)
-    assert running.wait(PATIENCE) == 130
+    assert end_of(running).returncode == 130
     assert result(tmp_path)["per_job"][0]["outcome"] == "cancelled"
     assert processes(tmp_path) == []
 
 
 def test_a_gigabyte_of_output_is_cut_and_the_last_of_it_is_heard(tmp_path):
     flood = """
-        import sys, time
+        import os, sys, time
         line = b"x" * 1023 + b"\\n"
         for i in range(1024):
             sys.stdout.buffer.write(line * 1024)
         sys.stdout.buffer.flush()
         print("loss: 0.5", flush=True)
-        time.sleep(2)
+        while not os.path.exists(os.environ["HEADWAY_DIR"] + "/heard"): time.sleep(0.02)
     """
-    path = workload(tmp_path, job("flood", script(tmp_path, flood)))
-    headway("run", path, data=tmp_path)
-    there = next(tmp_path.glob("runs/2*/jobs/flood/main-0/out.log"))
+    running = start("run", workload(tmp_path, job("flood", script(tmp_path, flood))), data=tmp_path)
+    usage = tmp_path / "runs" / "latest" / "usage.jsonl"
+    wait_for(lambda: usage.exists() and '"value": 0.5' in usage.read_text())
+    (there,) = tmp_path.glob("runs/2*/jobs/flood/main-0/out.log")
+    (there.parent / "heard").touch()
+    assert end_of(running).returncode == 0
     assert there.stat().st_size < 64 * 2**20
     assert b"bytes were cut" in there.read_bytes()
-    assert '"value": 0.5' in (tmp_path / "runs" / "latest" / "usage.jsonl").read_text()
 
 
 @pytest.mark.parametrize("enforcement", ["cgroup"], indirect=True)
@@ -294,8 +294,7 @@ def test_jobs_outlive_a_killed_headway_and_are_found_again(tmp_path, enforcement
     running.kill()
     running.wait()
     steps = log(tmp_path, "now").count("step")
-    sleep(0.5)
-    assert log(tmp_path, "now").count("step") > steps, "it did not go on by itself"
+    wait_for(lambda: log(tmp_path, "now").count("step") > steps)  # it goes on by itself
     headway("run", "--resume", "latest", data=tmp_path)
     found = {j["name"]: j for j in result(tmp_path)["per_job"]}
     assert [j["outcome"] for j in found.values()] == ["succeeded", "succeeded"]
@@ -337,7 +336,7 @@ def test_an_adopted_tree_is_held_and_let_go_unharmed(tmp_path, enforcement):
     try:
         wait_for(lambda: "/headway/" in cgroups(child.pid))
         running.send_signal(signal.SIGINT)
-        assert running.wait(PATIENCE) == 130
+        assert end_of(running).returncode == 130
         assert child.poll() is None
         assert cgroups(child.pid) == before
     finally:
@@ -386,7 +385,7 @@ def test_two_headways_do_not_look_after_one_run(tmp_path):
     assert done.returncode == 2
     assert "another Headway" in done.stderr
     running.send_signal(signal.SIGINT)
-    assert running.wait(PATIENCE) == 130
+    assert end_of(running).returncode == 130
 
 
 def test_after_a_crash_at_any_write_every_job_ends_once(tmp_path, enforcement):

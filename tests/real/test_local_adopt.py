@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from local import PATIENCE, cgroups, start, wait_for
+from local import cgroups, start
+from patience import end_of, wait_for
 
 from headway.backend.local.enforcement import cgroupfs
 
@@ -52,7 +53,7 @@ def _group(pid):
 
 def release(running):
     running.send_signal(signal.SIGINT)
-    assert running.wait(PATIENCE) == 130
+    assert end_of(running).returncode == 130
 
 
 @pytest.mark.parametrize("enforcement", ["cgroup"], indirect=True)
@@ -99,7 +100,7 @@ def test_what_an_adopted_process_leaves_running_is_released_too(tmp_path, enforc
     running = start("adopt", child.pid, data=tmp_path)
     wait_for(lambda: "/headway/" in cgroups(other))
     os.kill(child.pid, signal.SIGKILL)
-    assert running.wait(PATIENCE) == 0
+    assert end_of(running).returncode == 0
     assert cgroups(other) == before
 
 

@@ -26,7 +26,7 @@ def test_specon_moves_real_jobs_between_four_nodes_and_every_step_is_done(tmp_pa
     path = tmp_path / "w.json"
     path.write_text(json.dumps(head))
     policy = "specon:threshold=0.2,interval=1,unconverged=0"
-    headway("run", path, "--policy", policy, data=tmp_path, timeout=85)
+    headway("run", path, "--policy", policy, data=tmp_path, patience=85)
     (found,) = json.loads((tmp_path / "runs" / "latest" / "result.json").read_text())
     assert [j["outcome"] for j in found["per_job"]] == ["succeeded"] * 8
     assert [j["steps"] for j in found["per_job"]] == [j["profile"]["steps"] for j in jobs]

@@ -4,7 +4,8 @@ import json
 import signal
 
 import pytest
-from local import groups, headway, job, log, processes, result, script, start, wait_for, workload
+from local import groups, headway, job, log, processes, result, script, start, workload
+from patience import end_of, wait_for
 
 HOSTILE = {
     "extreme values": """
@@ -61,12 +62,13 @@ HOSTILE = {
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_hostile_job_harms_no_other_also_after_a_crash(tmp_path, what):
     good = """
-        import time, headway
-        run = headway.attach(total_steps=30)
-        for step in range(1, 31):
+        import os, time, headway
+        run = headway.attach(total_steps=20)
+        for step in range(1, 21):
             run.report(step, loss=1 / step)
             print("step", step, flush=True)
             time.sleep(0.1)
+        while not os.path.exists(os.environ["HEADWAY_DIR"] + "/enough"): time.sleep(0.02)
     """
     hostile = job("hostile", script(tmp_path, HOSTILE[what]), checkpoint={"mode": "sdk"})
     path = workload(tmp_path, hostile, job("good", script(tmp_path, good)))
@@ -75,6 +77,7 @@ def test_a_hostile_job_harms_no_other_also_after_a_crash(tmp_path, what):
     assert running.poll() is None, "Headway ended"
     running.kill()
     running.wait()
+    (tmp_path / "runs" / "latest" / "jobs" / "good" / "main-0" / "enough").touch()
     headway("run", "--resume", "latest", data=tmp_path, check=False)
     outcome = {j["name"]: j["outcome"] for j in result(tmp_path)["per_job"]}
     assert outcome == {"hostile": "succeeded", "good": "succeeded"}
@@ -105,6 +108,7 @@ def test_a_job_that_cannot_be_started_fails_alone(tmp_path, what):
         "good": "succeeded",
     }
     assert "could not be started" in found["reasons"]["bad"]
+    assert "attempt" not in found["reasons"]["bad"], "it was retried in vain"
 
 
 def test_a_number_of_steps_that_is_not_finite_is_refused(tmp_path):
@@ -131,7 +135,7 @@ def test_a_corrupt_state_costs_only_its_own_job(tmp_path):
     assert '"failed"' in states[0].read_text()
     assert again.poll() is None
     again.send_signal(signal.SIGINT)
-    assert again.wait(60) == 130
+    assert end_of(again).returncode == 130
     found = result(tmp_path)
     assert [j["outcome"] for j in found["per_job"]] == ["failed", "cancelled"]
     assert "state" in found["reasons"]["corrupt"]

@@ -12,6 +12,7 @@ from time import monotonic
 import pytest
 from live_hands import LiveHands
 from local import groups, note, processes, result
+from patience import end_of
 
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
@@ -23,7 +24,6 @@ from headway.core.model.units import ReplicaId
 from headway.spec.runnable import Command, RunnableJob
 from making import node
 
-PATIENCE = 30.0
 CHECKPOINTS = """
 import sys, time, headway.sdk as sdk
 run = sdk.attach()
@@ -236,14 +236,14 @@ main()
 def shuttle(data, *words, env=None):
     script = data / "shuttle.py"
     script.write_text(SHUTTLE)
-    return subprocess.run(
+    running = subprocess.Popen(
         [sys.executable, str(script), *map(str, words)],
         env={**os.environ, "HEADWAY_DATA": str(data), **(env or {})},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=60,
     )
+    return end_of(running)
 
 
 def crashed(data, n, *, moves):

@@ -8,19 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from local import (
-    groups,
-    headway,
-    job,
-    log,
-    processes,
-    result,
-    script,
-    start,
-    state,
-    wait_for,
-    workload,
-)
+from local import groups, headway, job, log, processes, result, script, start, state, workload
+from patience import end_of, wait_for
 
 from headway.backend.local.enforcement import cgroupfs
 
@@ -60,7 +49,7 @@ def test_a_run_that_was_started_in_another_cgroup_is_resumed_in_control(
     wait_for(lambda: journal.stat().st_size > size)
     for _ in range(2):
         again.send_signal(signal.SIGINT)
-    assert again.wait(60) == 130
+    assert end_of(again).returncode == 130
     assert processes(tmp_path) == []
     assert result(tmp_path)["per_job"][0]["outcome"] == "cancelled"
     assert groups(tmp_path) == []
@@ -76,7 +65,7 @@ def test_a_closed_terminal_does_not_freeze_paced_jobs(tmp_path, enforcement):
     try:
         wait_for(lambda: any(state(p) == "T" for p in processes(tmp_path)))
         os.killpg(running.pid, signal.SIGHUP)  # as the kernel does when a terminal is closed
-        running.wait(60)
+        end_of(running)
         wait_for(lambda: {state(p) for p in processes(tmp_path)} <= {"R", "S"})
     finally:
         running.kill()
@@ -103,7 +92,7 @@ def test_a_job_that_was_left_stopped_continues_when_its_run_is_resumed(tmp_path,
     wait_for(lambda: journal.stat().st_size > size)
     wait_for(lambda: {state(p) for p in processes(tmp_path)} <= {"R", "S"})
     again.send_signal(signal.SIGINT)
-    again.wait(60)
+    end_of(again)
     assert processes(tmp_path) == []
 
 
@@ -120,8 +109,22 @@ def test_after_the_clock_was_set_back_an_hour_no_time_is_negative_and_no_arrival
     about["began"] += 3600  # as if the time of day were an hour earlier now
     about["boot"] = {"id": "another", "at": 0.0}
     (run / "run.json").write_text(json.dumps(about))
-    done = headway("run", "--resume", "latest", data=tmp_path, timeout=60)
+    done = headway("run", "--resume", "latest", data=tmp_path)
     assert "was set back" in done.stderr
     found = result(tmp_path)["per_job"]
     assert [j["outcome"] for j in found] == ["succeeded"] * 2
     assert all(0 <= j["started_s"] <= j["finished_s"] < 600 for j in found)
+
+
+@pytest.mark.parametrize("write", [1, 2, 3, 4, 5])
+def test_ctrl_c_while_a_run_begins_leaves_no_run_without_a_result(tmp_path, write):
+    """It stops itself at its first writes (of run.json, workload.yaml, …), and is interrupted."""
+    path, env = workload(tmp_path, job("w", script(tmp_path, "waits"))), {}
+    env["HEADWAY_FAULT"] = f"file.replace@{write}=stop"
+    running = start("run", path, data=tmp_path, env=env)
+    wait_for(lambda: state(running.pid) == "T")
+    running.send_signal(signal.SIGINT)
+    running.send_signal(signal.SIGCONT)
+    assert end_of(running).returncode == 130
+    assert all((run / "result.json").exists() for run in (tmp_path / "runs").iterdir())
+    assert processes(tmp_path) == []

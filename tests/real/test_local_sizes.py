@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
-from time import monotonic, sleep
 
 import pytest
 from local import job, script, workload
+from patience import end_of, wait_for
 
 from headway.core.cycle.cluster_state import ClusterState, remember
 from headway.runtime import journal
 
-PATIENCE = 30.0
 COST = 0.02
 """CPU time of a step, in seconds."""
 STEADY = """
@@ -22,6 +21,8 @@ STEADY = """
         while time.process_time() < end: pass
         run.report(step, loss=1 / step)
         print("step", step, flush=True)
+        while step == {waits} and not os.path.exists(os.environ["HEADWAY_DIR"] + "/more"):
+            time.sleep(0.02)
         if step == {fails} and os.environ["HEADWAY_ATTEMPT"] == "1": raise SystemExit(1)
 """
 LOOKS = "interrupted:at=2,interval=0.5"
@@ -70,18 +71,18 @@ def test_what_is_left_is_known_after_a_killed_headway_is_resumed(
     def printed():
         return sum(p.read_text().count("\n") for p in tmp_path.glob("runs/2*/jobs/?/*/out.log"))
 
-    def wait_for(steps):
-        until = monotonic() + PATIENCE
-        while printed() < steps:
-            assert monotonic() < until, "the jobs stopped"
-            sleep(0.02)
-
-    running = headway("run", one_job(steps=300, fails=0), "--policy", LOOKS)
-    wait_for(80)
+    running = headway("run", one_job(steps=300, waits=200, fails=0), "--policy", LOOKS)
+    wait_for(lambda: printed() >= 80)
     running.kill()
     running.wait()
-    wait_for(printed() + 60)
-    assert headway("run", "--resume", "latest").wait(PATIENCE) == 0
+    seen = printed()
+    wait_for(lambda: printed() >= min(200, seen + 60))
+    run = tmp_path / "runs" / "latest"
+    size = (run / "journal.jsonl").stat().st_size
+    again = headway("run", "--resume", "latest")
+    wait_for(lambda: (run / "journal.jsonl").stat().st_size > size)
+    (run / "jobs" / "x" / "main-0" / "more").touch()
+    assert end_of(again).returncode == 0
     found = [s for s, resumed in sizes(tmp_path) if resumed and s[0] > STARTED]
     assert len(found) > 2
     for step, left, attained in found:
@@ -90,8 +91,8 @@ def test_what_is_left_is_known_after_a_killed_headway_is_resumed(
 
 
 def test_what_is_left_is_known_after_a_failure_without_a_checkpoint(tmp_path, headway, one_job):
-    running = headway("run", one_job(steps=200, fails=120), "--policy", LOOKS)
-    assert running.wait(PATIENCE) == 0
+    running = headway("run", one_job(steps=200, waits=0, fails=120), "--policy", LOOKS)
+    assert end_of(running).returncode == 0
     found = [s for s, _ in sizes(tmp_path)]
     again = next(i for i in range(1, len(found)) if found[i][0] < found[i - 1][0])
     assert found[again - 1][0] > STARTED

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from local import headway, job, log, processes, result, script, start, wait_for, workload
+from local import headway, job, log, processes, result, script, start, workload
+from patience import end_of, wait_for
 
 from headway.backend.local import launcher
 
@@ -76,7 +77,7 @@ def test_after_headway_and_a_shell_are_killed_no_two_attempts_run_side_by_side(
     wait_for(lambda: "attempt 2" in log(tmp_path, "alone"))
     folder = run / "jobs" / "alone" / "main-0"
     (folder / "enough").touch()
-    assert again.wait(60) == 0
+    assert end_of(again).returncode == 0
     assert not (folder / "twice").exists()
     assert processes(tmp_path) == []
 
@@ -95,7 +96,7 @@ def test_a_process_without_our_variables_does_not_run_beside_the_next_attempt(tm
     again = start("run", "--resume", "latest", data=tmp_path, env=env)
     wait_for(lambda: launcher.claim_of(records, 2))
     (tmp_path / "enough").touch()
-    assert again.wait(60) == 0
+    assert end_of(again).returncode == 0
     assert not (tmp_path / "twice").exists()
 
 
@@ -117,5 +118,5 @@ def test_a_reboot_is_not_a_failure_of_the_job(tmp_path, enforcement):
     again = start("run", "--resume", "latest", data=tmp_path)
     wait_for(lambda: "attempt 2" in log(tmp_path, "alone"))
     (run / "jobs" / "alone" / "main-0" / "enough").touch()
-    assert again.wait(60) == 0
+    assert end_of(again).returncode == 0
     assert result(tmp_path)["per_job"][0]["outcome"] == "succeeded"

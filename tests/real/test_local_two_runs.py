@@ -2,9 +2,11 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
-from local import PATIENCE, headway, job, log, script, start, wait_for, workload
+from local import headway, job, log, script, start, workload
+from patience import end_of, wait_for
 
 SAYS = """
     import os, time
@@ -14,9 +16,8 @@ SAYS = """
 
 
 @pytest.fixture
-def two(tmp_path, monkeypatch):
-    """Two data folders, as of two users, and a registry of their own."""
-    monkeypatch.setenv("HEADWAY_REGISTRY", str(tmp_path / "registry"))
+def two(tmp_path):
+    """Two data folders, as of two users."""
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
         folder.mkdir()
@@ -32,13 +33,15 @@ def begin(folder, **task):
 
 def end(running):
     running.send_signal(signal.SIGINT)
-    assert running.wait(PATIENCE) == 130
+    assert end_of(running).returncode == 130
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("enforcement", ["nice"], indirect=True)
 def test_nodes_of_two_runs_lie_on_different_cpus(two, enforcement):
     del enforcement
     assert len(os.sched_getaffinity(0)) > 1, "this test needs two CPUs"
+    wait_for(lambda: "@headway-cpu-" not in Path("/proc/net/unix").read_text())  # claims of others
     runs, cpus = [], []
     for folder in two:
         runs.append(begin(folder))

@@ -98,6 +98,19 @@ def test_a_measurement_whose_cases_are_all_skipped_is_a_miss(repository):
     assert evidence(repository, "laws") == 1
 
 
+def test_each_commit_is_fuzzed_with_other_cases(repository):
+    (repository / "tests/bench").mkdir(parents=True)
+    notes = "import os\n\ndef test_mutated():\n    with open('value', 'w') as file:\n"
+    notes += "        file.write(os.environ['HEADWAY_FUZZ_SEED'])\n"
+    (repository / "tests/bench/test_fuzz.py").write_text(notes)
+    (repository / "scripts/test").write_text("#!/bin/sh\necho local\n")
+    (repository / "scripts/test").chmod(0o755)
+    for _ in range(2):
+        here = commit(repository)
+        evidence(repository, "fuzz")
+        assert (repository / "value").read_text() == here
+
+
 def test_draws_are_pooled_until_a_policy_changes(repository):
     assert evidence(repository, "promises", value=1.4) == 1
     assert evidence(repository, "promises", value=0.4) == 0, "the mean of both is 0.9"

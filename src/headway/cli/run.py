@@ -1,6 +1,8 @@
 """`headway run` and `headway adopt`: manage jobs until they end."""
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -93,7 +95,7 @@ def run(
         check_writable(html)
     if options.command and not as_json:
         echo(_program(options.command[0]), err=True)
-    follow(start_run(options, data_folder(data)), html=html, as_json=as_json)
+    follow(lambda: start_run(options, data_folder(data)), html=html, as_json=as_json)
 
 
 def _program(name: str) -> str:
@@ -131,7 +133,8 @@ def adopt(
     from headway.runtime.run_directory import data_folder
     from headway.runtime.start import adopt_named
 
-    run = adopt_named(
+    start = partial(
+        adopt_named,
         what or (),
         label,
         policy,
@@ -139,7 +142,7 @@ def adopt(
         observe_only=observe_only,
         engines=tuple(engine or ()),
     )
-    follow(run, as_json=as_json)
+    follow(start, as_json=as_json)
 
 
 QUESTION = "Stop the jobs: Ctrl-C. Leave them running and detach: d, Enter. Go on: Enter."
@@ -161,13 +164,14 @@ def _ask(live: "Run", display: "Display") -> None:
     live.backend.wake_by(sys.stdin.fileno(), heard)
 
 
-def follow(live: "Run", *, html: Path | None = None, as_json: bool = False) -> None:
-    """Show a run until it ends, write its report and print its result."""
+def follow(start: Callable[[], "Run"], *, html: Path | None = None, as_json: bool = False) -> None:
+    """Start a run and show it until it ends, write its report and print its result."""
     from headway.cli.display import Display
     from headway.cli.output import print_json, show_outcomes, show_results
     from headway.report.run_page import describe_failures, estimate_gain, write_run
     from headway.runtime.run import Detached
 
+    live = start()  # last: from here until the loop handles it, Ctrl-C would leave an open run
     with Display(live, quiet=as_json) as display:
         terminal = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
         if terminal and "adopted" not in live.folder.about:  # those are never stopped

@@ -19,6 +19,8 @@ MAX_LOG = 64 * 2**20
 """Bytes of a log above which it is truncated."""
 KEPT = 2**20
 """Bytes that a truncated log keeps."""
+TRIES = 10
+"""How often the end of a log that is being written is read again before it is truncated."""
 MAX_READ = 256 * 2**10
 """Bytes that one read parses at most."""
 MAX_LINE = 64 * 2**10
@@ -56,20 +58,27 @@ class Tail:
         self._at = max(self._at, size - MAX_READ)
         data = os.pread(self._file, size - self._at, self._at)
         self._at += len(data)
-        if self._truncates and size > MAX_LOG:
-            self._truncate(size)
-        return data
+        return data + self._truncate() if self._truncates and size > MAX_LOG else data
 
     @property
     def too_long(self) -> bool:
         return self._truncates and job_files.size(self._folder, self._name) > MAX_LOG
 
-    def _truncate(self, size: int) -> None:
-        kept = os.pread(self._file, KEPT, size - KEPT)
+    def _truncate(self) -> bytes:
+        """Keep the end of the file; return what the job has written to it since the last read."""
+        for _ in range(TRIES):  # what is written between here and the cut would be lost
+            size = os.fstat(self._file).st_size
+            kept = os.pread(self._file, KEPT, size - KEPT)
+            if os.fstat(self._file).st_size == size:
+                break
         os.ftruncate(self._file, 0)
-        note = f"[headway: {size - len(kept)} bytes were cut here]\n".encode()
-        os.write(self._file, note + kept)
-        self._at = len(note) + len(kept)
+        unread = kept[max(0, len(kept) - (size - self._at)) :]
+        text = f"[headway: {size - len(kept)} bytes were cut here]\n".encode() + kept
+        os.write(self._file, text)
+        self._at = os.lseek(self._file, 0, os.SEEK_CUR)
+        before = self._at - len(text)  # bytes of a write that waited for the cut
+        start = max(0, before - MAX_READ)
+        return unread[-MAX_READ:] + os.pread(self._file, before - start, start)
 
     def close(self) -> None:
         if self._file >= 0:

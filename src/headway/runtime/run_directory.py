@@ -66,8 +66,12 @@ class RunDirectory:
         path = runs / f"{stamp}-{token_hex(3)}"
         durable.make(path)
         run = cls(path)
-        run.write("run.json", json.dumps({"format": FORMAT, **about}, indent=2))
-        _link(path)
+        try:
+            run.write("run.json", json.dumps({"format": FORMAT, **about}, indent=2))
+            _link(path)
+        except BaseException:
+            run.discard()
+            raise
         return run
 
     def discard(self) -> None:
@@ -130,7 +134,9 @@ class RunDirectory:
             ) from None
 
     def unlock(self) -> None:
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     @property
     def ended(self) -> bool:

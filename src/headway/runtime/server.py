@@ -69,7 +69,7 @@ def start_server(data: Path, policy: str) -> "Server":
     known = submissions.unfinished()
     began = float(about["began"])
     jobs = [job for made in known if isinstance(job := _runnable(made, began, data), RunnableJob)]
-    run = put_together(folder, jobs, about, Machine.of(None, about["enforcement"]))
+    run = put_together(folder, jobs, about, Machine.of(None, about.get("enforcement", "")))
     server = Server(run, submissions, max((job.number for job in known), default=0))
     server.refuse(known, began)
     return server

@@ -116,9 +116,7 @@ def begin(
         check_users(jobs, data, str(path))
     if target.nodes is not None:
         refuse_too_large({job.id: job.spec for job in jobs}, target.nodes, str(path))
-    run = begin_run(jobs, policy, data, about, target)
-    run.folder.write("workload.yaml", to_yaml(listed))
-    return run
+    return begin_run(jobs, policy, data, about, target, to_yaml(listed))
 
 
 def _jobs(
@@ -200,7 +198,12 @@ def adopt_named(
 
 
 def begin_run(
-    jobs: list[RunnableJob], policy: str, data: Path, about: dict[str, Any], target: Target
+    jobs: list[RunnableJob],
+    policy: str,
+    data: Path,
+    about: dict[str, Any],
+    target: Target,
+    workload: str = "",
 ) -> Run:
     """Start a run of these jobs; `about`: what is stored of it beside the policy and the target."""
     clock = Clock()
@@ -211,10 +214,13 @@ def begin_run(
     folder.lock()
     sweep(lambda run: _over(data / "runs" / run))
     try:
-        return put_together(folder, jobs, about, target)
+        run = put_together(folder, jobs, about, target)
+        if workload:
+            folder.write("workload.yaml", workload)
     except BaseException:
         folder.discard()
         raise
+    return run
 
 
 def _over(run: Path) -> bool:

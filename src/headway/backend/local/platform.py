@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from errno import EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
+from errno import E2BIG, EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -187,8 +187,9 @@ class LocalPlatform:
             try:
                 self._start(assigned, command.gang)
             except OSError as error:
-                lacking = error.errno in NOT_ITS_FAULT
-                return [*news, events.CommandFailed(command, str(error), disrupted=lacking)]
+                lacking, never = error.errno in NOT_ITS_FAULT, error.errno == E2BIG
+                failed = events.CommandFailed(command, str(error), never, lacking)
+                return [*news, failed]
             except (ValueError, KeyError) as error:  # a NUL in its command, an unknown user
                 return [*news, events.CommandFailed(command, str(error), permanent=True)]
             news.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
