@@ -8,9 +8,11 @@ from time import monotonic, sleep
 
 import pytest
 
+from headway.errors import BackendError
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.server import start_server
 from headway.runtime.server import submit as submit_jobs
+from headway.runtime.submissions import Submissions
 from headway.spec.runnable import single_job
 
 WORKS = """
@@ -137,6 +139,25 @@ def test_a_job_that_is_submitted_while_a_server_starts_is_taken(tmp_path, monkey
 
         server.go(ended=stop)
         assert ended == [job]
+
+
+def test_the_end_of_a_job_that_cannot_be_stored_now_is_stored_later(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    server = start_server(tmp_path / "data", "fair")
+    submit_jobs(tmp_path / "data", single_job([sys.executable, "-c", "pass"]), tmp_path / "w")
+    finish, refused = server.submissions.finish, []
+
+    def full(job, end):
+        if len(refused) < 3:
+            refused.append(job)
+            raise BackendError("database or disk is full")
+        finish(job, end)
+        server.run.backend.stop()
+
+    monkeypatch.setattr(server.submissions, "finish", full)
+    server.go()
+    [job] = Submissions(server.run.folder.path).last(1)
+    assert (job.outcome, len(refused)) == ("succeeded", 3)
 
 
 def test_one_server_for_a_directory_with_one_policy(serve, headway):

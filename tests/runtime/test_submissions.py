@@ -8,17 +8,18 @@ import sys
 
 import pytest
 
-from headway.errors import ConfigError
+from headway.errors import BackendError, ConfigError
 from headway.runtime.submissions import FILE, End, Submission, Submissions, wake_file
 
 ADDS = """
-import sys
+import sys, time
 from pathlib import Path
 from headway.runtime.submissions import Submission, Submissions
 store = Submissions(Path(sys.argv[1]))
 while True:
     [name] = store.add([Submission(entry={"name": "x"}, directory="/")])
     print(name, flush=True)
+    time.sleep(0.002)
 """
 
 
@@ -96,6 +97,13 @@ def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path):
     with pytest.raises(ConfigError, match="version 2"):
         Submissions(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_named_in_the_message(tmp_path):
+    (tmp_path / FILE).write_bytes(b"x" * 5000)
+    with pytest.raises(BackendError, match="not a database") as found:
+        Submissions(tmp_path)
+    assert found.value.where == str(tmp_path / FILE)
 
 
 def test_a_server_is_woken_and_a_client_without_one_does_not_wait(tmp_path):

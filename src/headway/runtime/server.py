@@ -11,7 +11,7 @@ from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
 from headway.core.model.job import Phase
 from headway.core.model.units import JobId, Seconds
-from headway.errors import ConfigError, HeadwayError, NoServer
+from headway.errors import BackendError, ConfigError, HeadwayError, NoServer
 from headway.policy.registry import build
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, keys
@@ -141,6 +141,8 @@ class Server:
     last: int = 0
     """Number of the last submission that was taken."""
     _kinds: dict[JobId, tuple[str, str]] = field(default_factory=dict)
+    _ends: dict[JobId, End] = field(default_factory=dict)
+    """Ends that are not stored yet."""
     _ended: Callable[[JobRecord], None] = lambda job: None
 
     def go(
@@ -158,6 +160,7 @@ class Server:
 
         def sampled(meter: UsageSampler, now: Seconds) -> None:
             run.measure(meter, now)
+            self._store_ends()
             self._take()  # a client may have been killed before it woke us
             then(meter, now)
 
@@ -195,16 +198,22 @@ class Server:
 
     def _take(self) -> None:
         """Add what was submitted since the last time."""
-        for job in self.submissions.after(self.last):
+        try:
+            new = self.submissions.after(self.last)
+        except BackendError as error:
+            log.warning("submissions are read again later: %s", error)
+            return
+        for job in new:
             self.last = job.number
             if job.outcome is not None or job.id in self.run.backend.jobs:
                 continue
             found = _runnable(job, self.run.clock.began, self._data)
             if isinstance(found, str):
-                self.submissions.finish(job.id, End(outcome="failed", reason=found))
+                self._ends[job.id] = End(outcome="failed", reason=found)
                 continue
             self._kinds |= keys([found])
             self.run.backend.submit(found)
+        self._store_ends()
 
     def _end(self, job: JobRecord, totals: Totals) -> None:
         self.run.learn(job, totals, self._kinds.pop(job.id, None))
@@ -215,6 +224,17 @@ class Server:
             finished=job.finished_at,
             steps=totals.step,
         )
-        self.submissions.finish(job.id, end)
+        self._ends[job.id] = end
+        self._store_ends()
         self.run.backend.jobs.pop(job.id, None)
         self._ended(job)
+
+    def _store_ends(self) -> None:
+        """If that fails, for example because the disk is full, it is tried again."""
+        for job, end in list(self._ends.items()):
+            try:
+                self.submissions.finish(job, end)
+            except BackendError as error:
+                log.warning("the end of job %s is stored later: %s", job, error)
+                return
+            del self._ends[job]

@@ -17,11 +17,11 @@ from typing import Any
 
 from headway import private_files
 from headway.core.model.units import JobId, Seconds
-from headway.errors import ConfigError
+from headway.errors import BackendError, ConfigError
 
 FILE, WAKE = "jobs.db", "wake"
 VERSION = 1
-PATIENCE: Seconds = 10.0
+PATIENCE: Seconds = 30.0
 """How long to wait for another process that writes."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
@@ -78,9 +78,22 @@ class End:
     steps: float | None = None
 
 
+@contextmanager
+def _errors(path: Path) -> Iterator[None]:
+    """SQLite's errors (a full disk, a lock that is held for long) become messages."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise BackendError(f"cannot use this file: {error}", where=str(path)) from None
+
+
 class Submissions:
     def __init__(self, run: Path) -> None:
-        path = run / FILE
+        self.path = run / FILE
+        with _errors(self.path):
+            self._open(run, self.path)
+
+    def _open(self, run: Path, path: Path) -> None:
         os.close(private_files.opener(str(path), os.O_RDWR | os.O_CREAT))
         self._run = run
         self._db = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
@@ -103,7 +116,7 @@ class Submissions:
         """Store all jobs or none; return the id of each: its name, and a number if that is taken.
         `key`: a second submission with the same key adds nothing and returns the same ids.
         """
-        with self._transaction():
+        with _errors(self.path), self._transaction():
             known = self._db.execute("SELECT id FROM jobs WHERE key = ? ORDER BY number", (key,))
             found = [JobId(row["id"]) for row in known]
             return found or [self._insert(job, key) for job in jobs]
@@ -151,10 +164,12 @@ class Submissions:
 
     def finish(self, job: JobId, end: End) -> None:
         """Store how a job has ended."""
-        self._db.execute(
-            "UPDATE jobs SET outcome=?, reason=?, started=?, finished=?, steps=? WHERE id=?",
-            (end.outcome, end.reason, end.started, end.finished, end.steps, job),
-        )
+        values = (end.outcome, end.reason, end.started, end.finished, end.steps, job)
+        with _errors(self.path):
+            self._db.execute(
+                "UPDATE jobs SET outcome=?, reason=?, started=?, finished=?, steps=? WHERE id=?",
+                values,
+            )
 
     def wake(self) -> None:
         """Tell the server that there is something new. It looks from time to time in any case."""
@@ -180,7 +195,8 @@ class Submissions:
         self._db.execute("COMMIT")
 
     def _select(self, where: str, *values: Any) -> list[Submitted]:
-        rows = self._db.execute(f"SELECT * FROM jobs {where}", values)  # noqa: S608 - constants
+        with _errors(self.path):
+            rows = self._db.execute(f"SELECT * FROM jobs {where}", values).fetchall()  # noqa: S608 - constants
         return [
             Submitted(
                 **{k: row[k] for k in ("number", "directory", "submitted", "outcome", "reason")},
