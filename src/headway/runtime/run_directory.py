@@ -86,8 +86,9 @@ class RunDirectory:
 
     @classmethod
     def all(cls, data: Path) -> list["RunDirectory"]:
-        """All runs, the first to begin first."""
-        return [cls(data / "runs" / name) for name in _all(data / "runs")]
+        """All runs, the first to begin first. One that is being created is not among them."""
+        found = [cls(data / "runs" / name) for name in _all(data / "runs")]
+        return [run for run in found if (run.path / "run.json").exists()]
 
     @classmethod
     def find(cls, data: Path, name: str) -> "RunDirectory":
