@@ -12,6 +12,7 @@ from headway.cli import (
     calibrate,
     clean,
     demo,
+    doctor,
     explain,
     forget,
     jobs,
@@ -56,10 +57,10 @@ app.command()(demo.demo)
 for taking_a_command in (run.run, serve.submit):
     app.command(cls=run.CommandAfterDashes)(taking_a_command)
 for command in (
-    serve.serve, run.adopt, jobs.ps, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.move,
-    ask.pause, ask.resume, explain.explain, explain.report, explain.replay, operator.operator,
-    simulate.simulate, calibrate.calibrate, policies.policies, forget.forget, clean.clean,
-    bench.bench, reproduce.reproduce,
+    serve.serve, jobs.ps, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.pause, ask.resume,
+    ask.move, explain.explain, explain.report, explain.replay, run.adopt, operator.operator,
+    simulate.simulate, calibrate.calibrate, policies.policies, doctor.doctor, forget.forget,
+    clean.clean, bench.bench, reproduce.reproduce,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(workload.app, name="workload")

@@ -1,0 +1,33 @@
+"""`headway doctor`."""
+
+from typing import Annotated
+
+import typer
+
+from headway.cli.options import Data
+
+
+def doctor(
+    data: Data = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Show what Headway finds on this machine, what is missing, and what to do about it.
+
+    headway doctor
+    """
+    from rich.markup import escape
+
+    from headway.cli.output import SafeConsole, plain_table, print_json
+    from headway.runtime.doctor import examine
+    from headway.runtime.run_directory import data_folder
+
+    found = list(examine(data_folder(data)))
+    if as_json:
+        print_json([finding.plain() for finding in found])
+        return
+    table = plain_table("part", "state", no_wrap=True)
+    table.add_column("found", overflow="fold")
+    table.add_column("what to do", overflow="fold")
+    for finding in found:
+        table.add_row(*map(escape, (finding.what, finding.state, finding.found, finding.hint)))
+    SafeConsole().print(table, highlight=False)
