@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.options import Data, RunName
+from headway.cli.options import ActiveRun, Data
 from headway.cli.terminal import echo
 
 
 def explain(
     job: Annotated[str, typer.Argument(help="The job's name.", show_default=False)],
-    run: RunName = "latest",
+    run: ActiveRun = "",
     data: Data = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One object: what is `known`, and the `events`.")
@@ -21,15 +21,18 @@ def explain(
 
     RUN can also be the journal of a simulation.
 
-        headway explain vae --run latest
+        headway explain vae
         headway simulate w.yaml --journal j.jsonl && headway explain vae --run j.jsonl
     """
     from headway.cli.output import print_json, show_story
     from headway.report.explain import explain_job
     from headway.runtime.replay import find_journal
     from headway.runtime.run_directory import data_folder
+    from headway.runtime.run_status import find_job
 
-    found = explain_job(find_journal(run, data_folder(data)), job)
+    where = data_folder(data)
+    path = find_journal(run, where) if run else find_job(where, job).journal
+    found = explain_job(path, job)
     if as_json:
         print_json(found.plain())
     else:

@@ -78,7 +78,8 @@ ENDED = frozenset(phase.value for phase in Phase if phase.ended)
 def _facts(
     cycles: list[dict[str, Any]], job: JobId, folder: RunDirectory | None
 ) -> JobFacts | None:
-    if cycles[0]["cycle"] > 1 or "policy" not in cycles[0]:
+    first = cycles[0]
+    if "policy" not in first or (first["cycle"] > 1 and "state" not in first):
         return None
     ends = (
         i
