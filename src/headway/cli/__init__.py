@@ -23,6 +23,7 @@ from headway.cli import (
     run,
     serve,
     simulate,
+    top,
     workload,
 )
 from headway.cli.terminal import echo
@@ -57,10 +58,10 @@ app.command()(demo.demo)
 for taking_a_command in (run.run, serve.submit):
     app.command(cls=run.CommandAfterDashes)(taking_a_command)
 for command in (
-    serve.serve, jobs.ps, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.pause, ask.resume,
-    ask.move, explain.explain, explain.report, explain.replay, run.adopt, operator.operator,
-    simulate.simulate, calibrate.calibrate, policies.policies, doctor.doctor, forget.forget,
-    clean.clean, bench.bench, reproduce.reproduce,
+    serve.serve, jobs.ps, top.top, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.pause,
+    ask.resume, ask.move, explain.explain, explain.report, explain.replay, run.adopt,
+    operator.operator, simulate.simulate, calibrate.calibrate, policies.policies, doctor.doctor,
+    forget.forget, clean.clean, bench.bench, reproduce.reproduce,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(workload.app, name="workload")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rich.markup import escape
+from rich.table import Table
 
 from headway.cli.facts import steps, with_clock
 from headway.cli.output import SafeConsole, plain_table
@@ -13,6 +14,11 @@ from headway.runtime.run_status import JobStatus
 
 def show_jobs(jobs: Sequence[JobStatus], *, several: bool) -> None:
     """Print one row per job. `several`: name their runs too."""
+    SafeConsole().print(jobs_table(jobs, several=several), highlight=False)
+
+
+def jobs_table(jobs: Sequence[JobStatus], *, several: bool, selected: int | None = None) -> Table:
+    """A table with one row per job; one of them can be `selected`."""
     table = plain_table("job", no_wrap=True)
     if several:
         table.add_column("run", no_wrap=True)
@@ -20,7 +26,7 @@ def show_jobs(jobs: Sequence[JobStatus], *, several: bool) -> None:
     for name in ("step", "loss", "cores", "time", "ETA"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("reason", overflow="fold")
-    for job in jobs:
+    for i, job in enumerate(jobs):
         row = [
             job.job,
             *[job.run] * several,
@@ -32,8 +38,8 @@ def show_jobs(jobs: Sequence[JobStatus], *, several: bool) -> None:
             _eta(job),
             with_clock(job.reason, job.facts.decided_s if job.facts else job.at_s, job.began),
         ]
-        table.add_row(*map(escape, row))
-    SafeConsole().print(table, highlight=False)
+        table.add_row(*map(escape, row), style="reverse" if i == selected else None)
+    return table
 
 
 def show_history(runs: Sequence[PastRun]) -> None:

@@ -1,0 +1,24 @@
+"""`headway top`."""
+
+from typing import Annotated
+
+import typer
+
+from headway.cli.options import ActiveRun, Data
+
+
+def top(
+    run: ActiveRun = "",
+    every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two looks.")] = 1.0,
+    data: Data = None,
+) -> None:
+    """Show the jobs of the active runs, live. Keys select, pause, cancel and explain a job.
+
+    For scripts, use `headway ps --json`.
+
+        headway top
+    """
+    from headway.cli.top_screen import show
+    from headway.runtime.run_directory import data_folder
+
+    show(data_folder(data), run, every)

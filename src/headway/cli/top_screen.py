@@ -1,0 +1,165 @@
+"""The screen of `headway top`: the jobs that run, and keys to change them."""
+
+import os
+import select
+import sys
+import termios
+import tty
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from headway.cli.facts import facts_lines, with_clock
+from headway.cli.job_tables import jobs_table
+from headway.cli.output import SafeConsole
+from headway.cli.terminal import clean
+from headway.core.model.snapshot import Request
+from headway.core.model.units import JobId, Seconds
+from headway.errors import ConfigError, HeadwayError
+from headway.report.explain import explain_job
+from headway.runtime.request_client import ask
+from headway.runtime.run_directory import RunDirectory
+from headway.runtime.run_status import JobStatus, active_runs, run_status
+
+HELP = "↑ ↓ select   p pause or resume   c cancel   e explain   s sort   q quit"
+UP, DOWN, QUIT = "\x1b[A", "\x1b[B", "q"
+ORDERS = ("submitted", "name", "ETA", "cores")
+
+
+def show(data: Path, run: str, every: Seconds) -> None:
+    """Show the jobs until the user quits."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("headway top needs a terminal", hint="headway ps")
+    screen = Top(data, run)
+    with _keys(), Live(console=SafeConsole(), screen=True, auto_refresh=False) as live:
+        while True:
+            screen.look()
+            live.update(screen.picture(), refresh=True)
+            for key in _pressed(every):
+                if key == QUIT:
+                    return
+                screen.press(key)
+                live.update(screen.picture(), refresh=True)
+
+
+@dataclass(slots=True)
+class Top:
+    data: Path
+    run: str = ""
+    jobs: list[JobStatus] = field(default_factory=list)
+    at: int = 0
+    """The selected row."""
+    order: str = ORDERS[0]
+    message: str = ""
+    asked: str = ""
+    """The job that is cancelled if the user confirms it."""
+    told: list[str] = field(default_factory=list)
+    """What is explained of a job."""
+
+    def look(self) -> None:
+        folders = [RunDirectory.find(self.data, self.run)] if self.run else active_runs(self.data)
+        selected = self.selected
+        jobs = [job for folder in folders for job in run_status(folder) if not job.ended]
+        self.jobs = sorted(jobs, key=self._key)
+        same = [i for i, job in enumerate(self.jobs) if selected and _id(job) == _id(selected)]
+        self.at = same[0] if same else max(0, min(self.at, len(self.jobs) - 1))
+
+    def _key(self, job: JobStatus) -> tuple[float, str]:
+        match self.order:
+            case "ETA":
+                return (job.eta_s if job.eta_s is not None else float("inf"), job.job)
+            case "cores":
+                return (-(job.cores or 0.0), job.job)
+            case "name":
+                return (0.0, job.job)
+        return (job.submitted_s + job.began, job.job)
+
+    @property
+    def selected(self) -> JobStatus | None:
+        return self.jobs[self.at] if self.at < len(self.jobs) else None
+
+    def press(self, key: str) -> None:
+        job, confirmed = self.selected, self.asked
+        self.message, self.asked, self.told = "", "", []
+        if key == "s":
+            self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
+            self.jobs.sort(key=self._key)
+        elif key in (UP, "k"):
+            self.at = max(0, self.at - 1)
+        elif key in (DOWN, "j"):
+            self.at = max(0, min(self.at + 1, len(self.jobs) - 1))
+        elif job is None:
+            self.message = HELP
+        elif key == "p":
+            self._request(job, "resume" if job.phase == "paused" else "pause")
+        elif key == "c":
+            self.asked, self.message = job.job, f"Cancel {job.job}? y: yes"
+        elif key == "y" and confirmed == job.job:
+            self._request(job, "cancel")
+        elif key == "e":
+            self._explain(job)
+        else:
+            self.message = HELP
+
+    def _request(self, job: JobStatus, wish: str) -> None:
+        try:
+            folder = RunDirectory.find(self.data, job.run)
+            why = ask(folder, Request(job=JobId(job.job), wish=wish))
+        except HeadwayError as error:
+            why = error.message
+        self.message = f"{job.job}: cannot {wish}: {why}" if why else f"{job.job}: {wish} started"
+
+    def _explain(self, job: JobStatus) -> None:
+        try:
+            found = explain_job(RunDirectory.find(self.data, job.run).journal, job.job)
+        except HeadwayError as error:
+            self.message = error.message
+            return
+        facts = facts_lines(found.facts, found.began) if found.facts else []
+        self.told = [f"{label:<10} {text}" for label, text in facts]
+        last = (f"{e.at_s:8.1f} s  {e.what}  {e.why}" for e in found.events[-8:])
+        self.told += ["", *(with_clock(line, job.at_s, found.began) for line in last)]
+
+    def picture(self) -> Group:
+        count = len(self.jobs)
+        head = f"{count} job{'s' * (count != 1)}, by {self.order}" if count else "nothing runs"
+        several = len({job.run for job in self.jobs}) > 1
+        table = jobs_table(self.jobs, several=several, selected=self.at)
+        below = [*self.told, *[self.message] * bool(self.message)]
+        return Group(
+            Text(head, style="bold"), table, Text(""), *map(_line, below), Text(HELP, style="dim")
+        )
+
+
+def _id(job: JobStatus) -> tuple[str, str]:
+    return job.run, job.job
+
+
+def _line(text: str) -> Text:
+    return Text(clean(text), overflow="ellipsis", no_wrap=True)
+
+
+@contextmanager
+def _keys() -> Iterator[None]:
+    """Keys are read one by one and are not shown."""
+    before = termios.tcgetattr(sys.stdin)
+    tty.setcbreak(sys.stdin)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+def _pressed(seconds: float) -> Sequence[str]:
+    """The keys that are pressed in this time, at the first of them; an arrow is one key."""
+    if not select.select([sys.stdin], [], [], seconds)[0]:
+        return ()
+    text = os.read(sys.stdin.fileno(), 64).decode(errors="ignore")
+    if not text:
+        return (QUIT,)  # the terminal is gone
+    return (text,) if text.startswith("\x1b") else tuple(text)

@@ -1,0 +1,96 @@
+"""`headway top` on a real terminal, and its keys."""
+
+import os
+import pty
+import sys
+from contextlib import suppress
+
+import pytest
+
+from headway.cli import top_screen
+from headway.cli.top_screen import DOWN, UP, Top
+from headway.runtime.run_status import JobStatus
+
+
+def job(name, **more):
+    return JobStatus(run="r", job=name, phase=more.pop("phase", "running"), **more)
+
+
+@pytest.fixture
+def screen(tmp_path, monkeypatch):
+    jobs = [job("a", eta_s=9.0, cores=0.1), job("b", eta_s=5.0, cores=0.2, submitted_s=1.0)]
+    monkeypatch.setattr(top_screen, "active_runs", lambda data: [None])
+    monkeypatch.setattr(top_screen, "run_status", lambda folder: jobs)
+    monkeypatch.setattr(top_screen.RunDirectory, "find", lambda data, run: run)
+    made = Top(tmp_path)
+    made.look()
+    return made
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    found = []
+
+    def ask(folder, request):
+        found.append((folder, request.job, request.wish))
+        return "" if request.job == "a" else "it has ended"
+
+    monkeypatch.setattr(top_screen, "ask", ask)
+    return found
+
+
+def test_a_selection_stays_with_its_job_in_any_order(screen):
+    screen.press(DOWN)
+    assert screen.selected.job == "b"
+    orders = []
+    for _ in top_screen.ORDERS:
+        screen.press("s")
+        orders.append([job.job for job in screen.jobs])
+    assert orders == [["a", "b"], ["b", "a"], ["b", "a"], ["a", "b"]]
+    screen.look()
+    screen.press(UP)
+    assert screen.selected.job == "a"
+
+
+def test_a_job_is_paused_and_cancelled_only_after_a_question(screen, asked):
+    screen.press("p")
+    screen.press("c")
+    assert screen.message == "Cancel a? y: yes"
+    screen.press("x")
+    screen.press("y")
+    assert asked == [("r", "a", "pause")]
+    screen.press("c")
+    screen.press("y")
+    assert asked[1:] == [("r", "a", "cancel")]
+    screen.press(DOWN)
+    screen.press("p")
+    assert screen.message == "b: cannot pause: it has ended"
+
+
+def test_without_jobs_every_key_is_harmless(screen, asked):
+    screen.jobs = []
+    for key in ("p", "c", "y", "e", "s", UP, DOWN, "?"):
+        screen.press(key)
+    assert asked == []
+    assert screen.selected is None
+
+
+def test_it_needs_a_terminal(headway):
+    ran = headway("top")
+    assert (ran.code, "needs a terminal" in ran.err) == (2, True)
+
+
+def test_it_shows_the_screen_and_quits(tmp_path):
+    pid, terminal = pty.fork()
+    if pid == 0:
+        words = ["-m", "headway", "top", "--data", str(tmp_path)]
+        os.execv(sys.executable, [sys.executable, *words])  # noqa: S606
+    seen = ""
+    while "quit" not in seen:
+        seen += os.read(terminal, 65536).decode(errors="replace")
+    assert "nothing runs" in seen
+    os.write(terminal, b"q")
+    with suppress(OSError):
+        while os.read(terminal, 65536):
+            pass
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
