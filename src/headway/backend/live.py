@@ -15,7 +15,8 @@ from headway.backend.new_job import new_job
 from headway.controller import events
 from headway.controller.commands import Command, Start
 from headway.controller.controller import DEFAULTS, Controller
-from headway.controller.records import Config
+from headway.controller.records import Config, JobRecord
+from headway.controller.transfer import can_scale
 from headway.core.model import decision as decisions
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Phase
@@ -243,9 +244,14 @@ class LiveBackend:
             return Answer(unknown="job", known=tuple(islice(self.controller.jobs, SHOWN)))
         if request.to is not None and request.to not in nodes:
             return Answer(unknown="node", known=tuple(islice(nodes, SHOWN)))
+        tasks = [task.name for task in job.spec.tasks]
+        if request.wish == "scale" and request.task not in tasks:
+            return Answer(unknown="task", known=tuple(tasks))
         why = ""
         if job.phase.ended:
             why = "it has ended"
+        elif request.wish == "scale":
+            why = not_scalable(job, request, self.platform.capabilities)
         elif request.wish == "resume":
             why = "" if job.paused else "it is not paused"
         elif job.phase is Phase.PAUSED:
@@ -297,6 +303,24 @@ def _job_of(event: events.Event) -> JobId:
             return JobId("")
         case _:
             return event.job
+
+
+def not_scalable(job: JobRecord, request: Request, can: Capabilities) -> str:
+    """Why a task cannot have the number of replicas that a user requests; "": it can."""
+    task = job.spec.task(request.task)
+    if not (can.scale and job.to_core().capabilities is None):
+        return undeclared(decisions.Scale(job=job.id, task=task.name), replace(can, scale=False))
+    if not task.least <= (request.count or 0) <= task.most:
+        return (
+            f"{task.name} can have {task.least} to {task.most} replicas: "
+            "set minReplicas and maxReplicas"
+        )
+    there = sum(name.task == task.name for name in job.replicas)
+    if request.count == (there if job.replicas else task.replicas):
+        return f"{task.name} has {request.count} replicas already"
+    if job.replicas and not can_scale(job, task.name):
+        return "it cannot save checkpoints, which it needs to start in another size"
+    return ""
 
 
 def undeclared(decision: decisions.Decision, can: Capabilities) -> str:

@@ -51,7 +51,7 @@ def _root(
 
 
 for command in (
-    demo.demo, run.run, run.adopt, operator.operator, ask.move, ask.pause, ask.resume,
+    demo.demo, run.run, run.adopt, operator.operator, ask.move, ask.scale, ask.pause, ask.resume,
     explain.explain, explain.report, explain.replay, simulate.simulate, calibrate.calibrate,
     policies.policies, forget.forget, clean.clean, bench.bench, reproduce.reproduce,
 ):  # fmt: skip
