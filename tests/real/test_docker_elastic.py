@@ -1,8 +1,12 @@
 """Distributed trainings as containers, scaled while they run, on two engines."""
 
+import os
+import subprocess
+
 import image
+import pytest
 from elastic import Training, digests, running, spec, undisturbed, words
-from local import workload
+from local import wait_for, workload
 
 from headway.backend.job_store import JobStore
 
@@ -20,3 +24,44 @@ def test_a_synchronous_job_of_containers_grows_and_shrinks_on_two_engines(tmp_pa
     assert (len(x.joined(0)), len(x.joined(1)), len(x.joined(2))) == (3, 2, 1)
     assert {r.node for r in state.replicas} == {"a", "b"}
     assert [e.containers() for e in engines] == [[], []]
+
+
+@pytest.fixture
+def far_network():
+    """A network namespace, as if it were another machine, and its address."""
+    name, octet = f"hw-{os.getpid()}", os.getpid() % 250
+    here, there = f"hwa{os.getpid()}", f"hwb{os.getpid()}"
+    ip("netns", "add", name)
+    try:
+        ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
+        ip("address", "add", f"10.231.{octet}.1/30", "dev", here)
+        ip("link", "set", here, "up")
+        ip("-n", name, "address", "add", f"10.231.{octet}.2/30", "dev", there)
+        for device in ("lo", there):
+            ip("-n", name, "link", "set", device, "up")
+        yield name, f"10.231.{octet}.2"
+    finally:
+        ip("netns", "delete", name)
+
+
+def ip(*words):
+    subprocess.run(["ip", *words], check=True)
+
+
+def test_workers_on_another_machine_find_their_parameter_server(
+    tmp_path, engines, private_engine, far_network
+):
+    namespace, host = far_network
+    far = private_engine(namespace=namespace, host=host, tcp=2375)
+    nodes = [{"name": "near", "engine": engines[0].url}, {"name": "far", "engine": far.url}]
+    job = {"name": "x", "spec": spec(words(steps=40, python="python3"))}
+    path, x = workload(tmp_path, job, nodes=nodes), Training(tmp_path)
+    options = ["--backend", "docker", "--image", image.NAME, "--policy", "gang"]
+    with running(path, *options, data=tmp_path) as run:
+        x.proceeds()
+        x.scale(2)
+        wait_for(lambda: x.joined(1))
+        state = JobStore(tmp_path / "runs" / "latest").load(["x"])["x"]
+        assert run.wait(120) == 0
+    assert {r.node for r in state.replicas} == {"near", "far"}
+    assert digests(x.log()) == undisturbed(40)
