@@ -43,9 +43,9 @@ def digests(text):
 
 
 @contextmanager
-def running(*words, data):
+def running(*words, data, env=None):
     """A run that leaves nothing behind, also if the test fails."""
-    child = start("run", *words, data=data)
+    child = start(*words, data=data, env=env)
     try:
         yield child
     finally:

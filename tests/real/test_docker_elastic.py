@@ -16,7 +16,7 @@ def test_a_synchronous_job_of_containers_grows_and_shrinks_on_two_engines(tmp_pa
     job = {"name": "x", "spec": spec(words(python="python3"))}
     path, x = workload(tmp_path, job, nodes=nodes), Training(tmp_path)
     options = ["--backend", "docker", "--image", image.NAME, "--policy", "gang"]
-    with running(path, *options, data=tmp_path) as run:
+    with running("run", path, *options, data=tmp_path) as run:
         x.grow_and_shrink()
         state = JobStore(tmp_path / "runs" / "latest").load(["x"])["x"]
         assert run.wait(120) == 0
@@ -57,7 +57,7 @@ def test_workers_on_another_machine_find_their_parameter_server(
     job = {"name": "x", "spec": spec(words(steps=40, python="python3"))}
     path, x = workload(tmp_path, job, nodes=nodes), Training(tmp_path)
     options = ["--backend", "docker", "--image", image.NAME, "--policy", "gang"]
-    with running(path, *options, data=tmp_path) as run:
+    with running("run", path, *options, data=tmp_path) as run:
         x.proceeds()
         x.scale(2)
         wait_for(lambda: x.joined(1))

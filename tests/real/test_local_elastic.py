@@ -9,13 +9,16 @@ from elastic import Training, digests, running, spec, undisturbed, words
 from live_hands import LiveHands
 from local import processes, workload
 
+from headway.backend import inbox
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
+from headway.backend.job_store import JobStore
 from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
 from headway.core.model.decision import Place, Scale, Started
 from headway.core.model.job import Elastic, JobSpec, Mode, Phase, Task, gang
+from headway.core.model.snapshot import Request
 from headway.core.model.units import ReplicaId
 from headway.spec.runnable import Command, RunnableJob
 from making import node
@@ -34,7 +37,7 @@ def test_a_synchronous_job_grows_and_shrinks_while_it_trains(tmp_path):
         tmp_path, {"name": "x", "spec": spec(words())}, nodes=[{"cpu": 0.5, "count": 2}]
     )
     x = Training(tmp_path)
-    with running(path, "--policy", "gang", data=tmp_path) as run:
+    with running("run", path, "--policy", "gang", data=tmp_path) as run:
         x.grow_and_shrink()
         assert run.wait(120) == 0
     assert outcomes(tmp_path) == ({"x": "succeeded"}, {})
@@ -46,16 +49,16 @@ def test_a_synchronous_job_grows_and_shrinks_while_it_trains(tmp_path):
 class Hands(LiveHands):
     """Two workers and a parameter server on two nodes, driven by hand."""
 
-    def __init__(self, folder, elastic=Elastic.RESTART, model="ps-sync"):
+    def __init__(self, folder, elastic=Elastic.RESTART, model="ps-sync", *, more=(), grace=20.0):
         tasks = (
             Task(name="ps"),
             Task(name="worker", replicas=2, least=1, most=3, elastic=elastic),
         )
-        command = Command(argv=tuple(words(model, steps=FEW)), where="/")
+        command = Command(argv=(*words(model, steps=FEW), *more), where="/")
         made = RunnableJob(
             id="x",
             at=0.0,
-            spec=JobSpec(tasks=tasks, checkpoint=Mode.SDK, grace=20.0),
+            spec=JobSpec(tasks=tasks, checkpoint=Mode.SDK, grace=grace),
             commands={"ps": command, "worker": command},
         )
         clock, jobs = Clock(), {"x": made}
@@ -94,18 +97,18 @@ class Hands(LiveHands):
         found = procfs.marked(HEADWAY_REPLICA=name, HEADWAY_DIR=str(p.folder)) if p else ()
         return [pid for pid in found if pid != p.pid]
 
-    def kill(self, name):
+    def kill(self, name, number=signal.SIGKILL):
         self.drive(lambda: self.training(name))
         for pid in self.training(name):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
 
 
 @pytest.fixture
 def hands(tmp_path):
     made = []
 
-    def make(*given):
-        made.append(Hands(tmp_path, *given))
+    def make(*given, **more):
+        made.append(Hands(tmp_path, *given, **more))
         return made[0]
 
     yield make
@@ -143,6 +146,42 @@ def test_a_worker_that_is_killed_while_the_job_is_scaled_costs_no_sample(hands, 
     assert digests(x.log()) == undisturbed(FEW)
 
 
+def test_a_worker_that_hangs_is_named_in_time_and_the_job_goes_on(hands):
+    x = hands(more=("--timeout", "3"), grace=1.0)
+    x.drive(lambda: "step 25/" in x.log())
+    x.kill("worker-1", signal.SIGSTOP)
+    stopped = x.clock()
+    x.drive(lambda: x.job.phase is Phase.STOPPING)
+    assert x.clock() - stopped < 3 + 30, "a busy machine takes its time"
+    why = "replica ps-0: exited with code 1: error: worker-1 did not answer within 3 s"
+    assert x.job.reason == why
+    x.drive(lambda: x.job.phase.ended)
+    assert (x.job.phase, x.job.failures) == (Phase.SUCCEEDED, 1)
+    assert digests(x.log()) == undisturbed(FEW)
+
+
+@pytest.mark.parametrize(
+    ("fault", "workers"),
+    [("checkpoint.ask", (1, 3)), ("request.remove", (3, 1)), ("replica.start@4", (1, 2))],
+)
+def test_a_crash_of_headway_while_a_job_is_scaled_costs_no_sample(tmp_path, fault, workers):
+    before, after = workers
+    job = {"name": "x", "spec": spec(words(steps=FEW), replicas=before)}
+    path, x = workload(tmp_path, job, nodes=[{"cpu": 0.5, "count": 2}]), Training(tmp_path)
+    env = {"HEADWAY_FAULT": f"{fault}=kill"}
+    with running("run", path, "--policy", "gang", data=tmp_path, env=env) as run:
+        x.proceeds()
+        latest = (tmp_path / "runs" / "latest").resolve()
+        inbox.put(latest, Request(job="x", wish="scale", task="worker", count=after))
+        assert run.wait(120) == -signal.SIGKILL
+    with running("run", "--resume", "latest", data=tmp_path) as run:
+        assert run.wait(120) == 0
+    assert outcomes(tmp_path) == ({"x": "succeeded"}, {})
+    assert JobStore(latest).load(["x"])["x"].sizes == (("worker", after),)
+    assert digests(x.log()) == undisturbed(FEW)
+    assert processes(tmp_path) == []
+
+
 def test_an_asynchronous_job_continues_without_a_worker_that_is_killed(hands):
     x = hands(Elastic.INDEPENDENT, "ps-async")
     x.drive(lambda: "step 5/" in x.log() and "worker-1 joined" in x.log("ps-0"))
@@ -164,7 +203,7 @@ def test_dragon_takes_and_gives_workers_of_an_asynchronous_job_without_a_restart
     jobs = [{"name": "rich", "spec": rich}, {"name": "poor", "at": 1.0, "spec": poor}]
     policy = "dragon:starve_after=0.2,grow_after=0.2,restart=0.1"
     path, data = workload(tmp_path, *jobs), tmp_path
-    with running(path, "--nodes", "4", "--policy", policy, data=data) as run:
+    with running("run", path, "--nodes", "4", "--policy", policy, data=data) as run:
         assert run.wait(120) == 0
     assert outcomes(data) == ({"rich": "succeeded", "poor": "succeeded"}, {})
     records = data / "runs" / "latest" / "records"

@@ -37,6 +37,8 @@ PATIENCE = 60.0
 class Run:
     """A run like the SDK's, which stops its process, or asks for a checkpoint, at a step."""
 
+    managed = False
+
     def __init__(self, folder=None, *, stop=None, stop_at=0, ask_at=0, latest=None, then=None):
         self.folder, self.stop, self.stop_at, self.ask_at = folder, stop, stop_at, ask_at
         self.then = then
@@ -251,6 +253,19 @@ def test_the_ledger_shows_a_sample_that_was_used_twice():
     for chunk in (0, 1):
         model.apply({chunk: (1.0, Data(SYNC).of(0), np.ones_like(model.network.flat))})
     assert not model.once
+
+
+def test_a_worker_under_headway_stays_until_the_chief_has_gone():
+    """Otherwise a policy that finds its node idle adds another one."""
+    cluster, stop, run = Cluster(SYNC, 2), Stop(), Run()
+    run.managed = True
+    cluster.worker(1, run, stop)
+    cluster.worker(0)
+    other, chief = cluster.threads[1:]
+    chief.join(PATIENCE)
+    assert (chief.is_alive(), other.is_alive()) == (False, True)
+    stop.request()
+    assert cluster.join() == {"ps": DONE, 0: DONE, 1: DONE}
 
 
 # -- trouble ---------------------------------------------------------------------------------------

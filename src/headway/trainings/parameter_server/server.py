@@ -23,7 +23,8 @@ from headway.trainings.train import DONE, TERMINATED, print_line
 FAILED = 1
 CHIEF = 0
 LINGER_S = 5.0
-"""After a request to stop: for the chief to save a checkpoint."""
+"""After a request to stop: for the chief to save a checkpoint. After the end: for the chief to
+exit."""
 
 
 @dataclass(eq=False, slots=True)

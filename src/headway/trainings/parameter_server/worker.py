@@ -9,7 +9,7 @@ import numpy as np
 
 from headway.sdk import Run
 from headway.trainings.parameter_server import wire
-from headway.trainings.parameter_server.server import CHIEF, FAILED
+from headway.trainings.parameter_server.server import CHIEF, FAILED, LINGER_S
 from headway.trainings.parameter_server.shared_model import (
     Data,
     Network,
@@ -124,7 +124,10 @@ class Worker:
         return TERMINATED
 
     def _done(self, head: wire.Head) -> int:
-        if self.index == CHIEF:
+        if self.index != CHIEF:
+            # A policy would replace a worker that has gone before the chief has.
+            self.stop.wait(LINGER_S if self.run.managed else 0.0)
+        else:
             size, epochs = self.recipe.samples, self.recipe.epochs
             once = "each once" if head["once"] else "NOT each once"
             print_line(f"samples: {epochs} epochs of {size}, {once}, sha256 {head['samples']}")
