@@ -161,25 +161,38 @@ def names(x):
     return [r.name for r in x.job.gang]
 
 
-def test_a_job_continues_without_an_independent_worker_that_was_killed():
+def test_an_independent_worker_that_was_killed_is_started_again_alone():
     x = independent()
     x.controller.take_news(0.0)
+    x.last(c.Start)
     x.exit("worker-1", 137, reason="killed by SIGKILL")
-    assert (x.phase, x.job.failures) == (Phase.RUNNING, 1)
-    assert names(x) == ["ps-0", "worker-0", "worker-2"]
+    assert (x.phase, x.job.failures, x.stopped) == (Phase.RUNNING, 1, [])
+    (start,) = x.last(c.Start)
+    assert [(a.replica, a.attempt, a.node) for a in start.replicas] == [(worker(1), 2, "a")]
     news = x.controller.news
-    why = "the job continues without worker-1: killed by SIGKILL"
+    why = "worker-1 is started again: killed by SIGKILL"
     assert (news.notices[worker(0)], list(news.disturbed)) == (why, ["a"])
-    assert grow(x, 1) == "", "and gets another one"
     x.runs("worker-1")
+    assert x["worker-1"].phase is Phase.RUNNING
     assert names(x) == ["ps-0", "worker-0", "worker-1", "worker-2"]
+    again = x.crash(*(found(n, 1) for n in ("ps-0", "worker-0", "worker-2")), found("worker-1", 2))
+    assert again.phase is Phase.RUNNING
 
 
-def test_an_interruption_of_an_independent_worker_is_not_counted():
+def test_where_jobs_cannot_be_scaled_the_whole_job_starts_again():
+    x = independent(config={"can_scale": False})
+    x.exit("worker-1", 137)
+    assert x.phase is Phase.STOPPING
+
+
+def test_a_job_continues_without_an_independent_worker_whose_node_is_lost():
     x = independent()
-    x.exit("worker-1", 137, disrupted=True)
-    x.exit("worker-2", 1)
-    assert (x.phase, x.job.failures) == (Phase.RUNNING, 1)
+    x.exit("worker-1", 137, disrupted=True, reason="node lost")
+    assert (x.phase, x.job.failures) == (Phase.RUNNING, 0)
+    assert names(x) == ["ps-0", "worker-0", "worker-2"]
+    said = x.controller.news.notices[worker(0)]
+    assert said == "the job continues without worker-1: node lost"
+    assert grow(x, 1) == "", "and gets another one"
 
 
 @pytest.mark.parametrize("lost", ["worker-0", "ps-0"])
@@ -192,7 +205,7 @@ def test_without_its_chief_or_its_server_the_whole_job_starts_again(lost):
 
 def test_with_fewer_independent_workers_than_it_needs_the_whole_job_starts_again():
     x = independent(tasks=tasks(Elastic.INDEPENDENT, least=2))
-    x.exit("worker-2", 137)
+    x.exit("worker-2", 137, disrupted=True)
     assert x.phase is Phase.RUNNING
     x.exit("worker-1", 137)
     assert x.phase is Phase.STOPPING
@@ -208,8 +221,9 @@ def test_workers_that_are_leaving_do_not_count():
 def test_independent_workers_that_fail_again_and_again_fail_the_job():
     x = independent(backoff_limit=1)
     x.exit("worker-2", 1)
-    x.exit("worker-1", 1)
-    for name in ("ps-0", "worker-0"):
+    x.runs("worker-2")
+    x.exit("worker-2", 1)
+    for name in ("ps-0", "worker-0", "worker-1"):
         x.exit(name, 143)
     assert x.phase is Phase.FAILED
 

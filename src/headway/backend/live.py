@@ -55,7 +55,8 @@ class LiveBackend:
     ) -> None:
         """`jobs` is shared with the platform. `endless`: it adds jobs, and the run never ends."""
         self.platform, self.clock, self.endless = platform, clock, endless
-        config = replace(config, can_suspend=platform.capabilities.suspend)
+        can = platform.capabilities
+        config = replace(config, can_suspend=can.suspend, can_scale=can.scale)
         self.jobs, self.controller = jobs, Controller(config)
         self.monitor = Monitor(platform, folder, self.jobs)
         self.inbox, self.contained = Inbox(folder, self._refusal), Containment()

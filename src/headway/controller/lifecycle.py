@@ -89,8 +89,7 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
     if job.new.foreign:
         return [] if job.replicas else _foreign_end(job, event, now)
     if event.code and _continues_without(job, r):
-        job.failures += not event.disrupted
-        return _without(job, [r], event.reason or f"exited with code {event.code}", *remove)
+        return _start_alone(job, r, event, now, *remove)
     if event.disrupted:
         return requeue(job, event.reason, now, *remove)
     if event.code == 0:
@@ -107,13 +106,25 @@ def _continues_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
     """Whether a job goes on without these replicas: independent ones, as long as enough are left
     and the chief is there. Each time counts as a failure.
     """
-    unable = job.failures >= job.spec.backoff_limit or job.chief() not in job.replicas
-    if unable or job.phase is not Phase.RUNNING:
+    able = job.config.can_scale and job.failures < job.spec.backoff_limit
+    if not able or job.phase is not Phase.RUNNING or job.chief() not in job.replicas:
         return False
     stay = (r for r in job.replicas.values() if r.phase is not Phase.STOPPING and r not in lost)
     left = [r.id.task for r in stay]
     tasks = (job.spec.task(r.id.task) for r in lost)
     return all(t.elastic is Elastic.INDEPENDENT and left.count(t.name) >= t.least for t in tasks)
+
+
+def _start_alone(
+    job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds, *then: Command
+) -> Commands:
+    """Start an independent replica again where it was; not if its node is lost."""
+    reason = event.reason or f"exited with code {event.code}"
+    if event.disrupted:
+        return _without(job, [r], reason, *then)
+    job.failures += 1
+    _tell(job, f"{r.id.name} is started again: {reason}")
+    return job.persist(*then, job.start(((r.id, r.node),), now))
 
 
 def _without(
@@ -122,10 +133,14 @@ def _without(
     names = [r.id for r in lost]
     job.gang = tuple(name for name in job.gang if name not in names)
     said = ", ".join(name.name for name in names)
-    chief = job.replicas[job.chief()]
-    job.news.notices[chief.id] = f"the job continues without {said}: {reason}"
-    job.news.disturbed[chief.node] = None
+    _tell(job, f"the job continues without {said}: {reason}")
     return job.persist(*then)
+
+
+def _tell(job: JobRecord, notice: str) -> None:
+    chief = job.replicas[job.chief()]
+    job.news.notices[chief.id] = notice
+    job.news.disturbed[chief.node] = None
 
 
 def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:

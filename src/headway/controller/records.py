@@ -36,6 +36,8 @@ class Config:
 
     can_suspend: bool = True
     """Whether the platform can suspend running jobs; otherwise they cannot be paused."""
+    can_scale: bool = True
+    """Whether the platform can start single replicas of a running job."""
     start_timeout: Seconds = 900.0
     """For a replica to run after its start; large images take their time."""
     stuck_timeout: Seconds = 30.0
