@@ -7,14 +7,19 @@ import sys
 from contextlib import contextmanager, suppress
 from functools import cache
 
-from local import headway, start, wait_for
+from local import start, wait_for
+from typer.testing import CliRunner
 
-EPOCHS, EPOCH = 12, 10
+from headway.cli import app
+
+EPOCHS, EPOCH = 16, 10
 STEPS = EPOCHS * EPOCH
 
 
-def words(model="ps-sync", *, steps=STEPS, demand=0.12, python=sys.executable):
-    """Of a training that takes some seconds with one worker, most of them asleep."""
+def words(model="ps-sync", *, steps=STEPS, demand=0.07, python=sys.executable):
+    """Of a training that takes some seconds with one worker, most of them asleep: on a busy machine
+    it does not end before Headway has done what is asked of it.
+    """
     sizes = ["--steps", steps, "--batches", 1, "--epoch", EPOCH, "--save-every", 20]
     sizes += ["--demand", demand]
     return [python, "-m", "headway.trainings", model, *map(str, sizes)]
@@ -79,7 +84,11 @@ class Training:
         wait_for(lambda: self.step >= goal)
 
     def scale(self, count):
-        return headway("scale", self.name, f"worker={count}", data=self.data).stdout
+        """By the command, without the start of another process, which may take seconds."""
+        env = {"HEADWAY_DATA": str(self.data)}
+        done = CliRunner().invoke(app, ["scale", self.name, f"worker={count}"], env=env)
+        assert done.exit_code == 0, (done.output, done.exception)
+        return done.stdout
 
     def grow_and_shrink(self):
         """From one worker to three and to two, while it trains."""
