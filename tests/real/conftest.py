@@ -1,6 +1,8 @@
 """Real platforms. Skips live here and nowhere else: a tier whose platform is missing says so."""
 
 import os
+import shutil
+import subprocess
 
 import engines as private
 import image
@@ -106,6 +108,30 @@ def private_engine():
     for each in made:
         each.close()
     assert [each.left() for each in made] == [[] for _ in made]
+
+
+@pytest.fixture
+def far_network():
+    """A network namespace, as if it were another machine, and its address."""
+    if shutil.which("ip") is None:
+        pytest.skip("tool not installed: apt-get install iproute2")
+    name, octet = f"hw-{os.getpid()}", os.getpid() % 250
+    here, there = f"hwa{os.getpid()}", f"hwb{os.getpid()}"
+    _ip("netns", "add", name)
+    try:
+        _ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
+        _ip("address", "add", f"10.231.{octet}.1/30", "dev", here)
+        _ip("link", "set", here, "up")
+        _ip("-n", name, "address", "add", f"10.231.{octet}.2/30", "dev", there)
+        for device in ("lo", there):
+            _ip("-n", name, "link", "set", device, "up")
+        yield name, f"10.231.{octet}.2"
+    finally:
+        _ip("netns", "delete", name)
+
+
+def _ip(*words):
+    subprocess.run(["ip", *words], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,8 @@
 """Distributed trainings as containers, scaled while they run, on two engines."""
 
-import os
-import subprocess
 from contextlib import suppress
 
 import image
-import pytest
 from elastic import Training, digests, running, spec, undisturbed, words
 from local import wait_for, workload
 
@@ -53,28 +50,6 @@ def test_a_container_that_is_killed_while_its_job_is_scaled_costs_no_sample(tmp_
     assert digests(x.log()) == undisturbed(100)
     assert x.joined(2), "the size that was asked for"
     assert [e.containers() for e in engines] == [[], []]
-
-
-@pytest.fixture
-def far_network():
-    """A network namespace, as if it were another machine, and its address."""
-    name, octet = f"hw-{os.getpid()}", os.getpid() % 250
-    here, there = f"hwa{os.getpid()}", f"hwb{os.getpid()}"
-    ip("netns", "add", name)
-    try:
-        ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
-        ip("address", "add", f"10.231.{octet}.1/30", "dev", here)
-        ip("link", "set", here, "up")
-        ip("-n", name, "address", "add", f"10.231.{octet}.2/30", "dev", there)
-        for device in ("lo", there):
-            ip("-n", name, "link", "set", device, "up")
-        yield name, f"10.231.{octet}.2"
-    finally:
-        ip("netns", "delete", name)
-
-
-def ip(*words):
-    subprocess.run(["ip", *words], check=True)
 
 
 def test_workers_on_another_machine_find_their_parameter_server(
