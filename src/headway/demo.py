@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from math import inf
-from os import environ
+from os import environ, sched_getaffinity
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -26,7 +26,7 @@ from headway.spec.arrivals import to_yaml
 from headway.spec.catalogue import training_of
 from headway.spec.load import read_workload
 from headway.spec.runnable import POOLS
-from headway.spec.workload import JobEntry
+from headway.spec.workload import JobEntry, make_workload
 from headway.trainings import UPDATES_PER_SECOND
 from headway.trainings.probe import Speed
 
@@ -85,6 +85,33 @@ def _fitted(job: JobEntry, speed: Speed, part: float) -> JobEntry:
     work = job.profile.work * steps / job.profile.steps
     profile = job.profile.model_copy(update={"steps": steps, "work": work})
     return job.model_copy(update={"profile": profile})
+
+
+DISTRIBUTED_POLICIES = ("spread", "dragon:starve_after=2,grow_after=2,restart=1", "headway")
+NODES = 4
+"""Virtual nodes of the demo of distributed jobs; a worker requests most of one."""
+
+
+def fit_distributed(to: Path, speed: Speed) -> Seconds:
+    """Write a workload of three distributed jobs, which fill the machine when two of them run;
+    return the time that a run will take.
+    """
+    time = min(LONGEST, ALONE / speed.share)
+    part = len(sched_getaffinity(0)) / NODES
+    faster = speed.updates["cnn"] / UPDATES_PER_SECOND["cnn"]
+    demand = min(1.0, part)
+    work = max(1.0, (time - STARTUP) * speed.share * NODES * demand * faster / 3)
+    profile = {"work": work, "steps": 200, "demand": demand}
+    workers = {"replicas": 2, "min": 1, "max": NODES, "cpu": round(0.9 * part, 3)}
+    jobs = [
+        {"name": "first", "at": 0, "model": "ps-async", "workers": workers, "profile": profile},
+        {"name": "second", "at": 1, "model": "ps-sync", "workers": workers, "profile": profile},
+        {"name": "third", "at": 2, "model": "ps-sync", "workers": workers, "profile": profile},
+    ]
+    nodes = [{"name": "node", "cpu": part, "count": NODES}]
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(to_yaml(make_workload(name="distributed", nodes=nodes, jobs=jobs)))
+    return time
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,13 +229,14 @@ class Comparison:
         return f"{margin} (noise band: runs under {policy} differ by up to {self.noise:.1%})"
 
 
-def compare(results: Sequence[Sequence[Result]]) -> Comparison:
+def compare(results: Sequence[Sequence[Result]], *, fills: bool = True) -> Comparison:
+    """`fills`: the jobs can use the whole machine at any time."""
     first = results[0]
     times = zip(*([j.completion_s for j in r.per_job] for r in first), strict=True)
     spreads = [(max(t) - min(t)) / median(t) for t in times]
     noise = max(spreads) if len(first) > 1 else None
     typical = [_typical(r) for r in results]
-    whole = [x.utilization for r in results for x in r if x.policy in ("fair", "headway")]
+    whole = [x.utilization for r in results for x in r if fills and x.policy in ("fair", "headway")]
     found = Comparison(typical=typical, noise=noise, taken=1 - min(whole, default=1.0))
     return replace(found, typical=[against(r, typical[0], found.band) for r in typical])
 
@@ -224,10 +252,14 @@ def _typical(results: Sequence[Result]) -> Result:
 
 
 def describe(found: Comparison) -> str:
-    """The change of the mean, the jobs that finish later, the job that gains most, and whether
-    other programs disturbed the runs.
-    """
-    first, last = found.typical[0], found.typical[-1]
+    """Each policy compared with the first, and whether other programs disturbed the runs."""
+    pairs = [_describe(found, last) for last in found.typical[1:]]
+    return " ".join(pairs) + _disturbed(found)
+
+
+def _describe(found: Comparison, last: Result) -> str:
+    """The change of the mean, the jobs that finish later, and the job that gains most."""
+    first = found.typical[0]
     change = describe_change(last.mean_completion_s / first.mean_completion_s)
     ratios = {
         j.name: j.completion_s / other.completion_s
@@ -246,7 +278,7 @@ def describe(found: Comparison) -> str:
     return (
         f"Under {last.policy}, the {last.jobs} jobs finished {change} on average than under "
         f"{first.policy}, and {losers} {found.margin}. {best} gained most: {after:.0f} s instead "
-        f"of {before:.0f} s.{_disturbed(found)}"
+        f"of {before:.0f} s."
     )
 
 
@@ -269,8 +301,10 @@ def write_demo(
     results: Sequence[Sequence[Result]],
     folders: Sequence[Sequence[RunDirectory]],
     workload: Path,
+    *,
+    fills: bool = True,
 ) -> None:
-    found, runs = compare(results), len(results[0])
+    found, runs = compare(results, fills=fills), len(results[0])
     table = [[r] for r in found.typical]
     notes = figure_notes(table, found.margin) + f" Medians of each job over {runs} runs." * (
         runs > 1

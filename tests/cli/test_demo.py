@@ -9,6 +9,7 @@ from headway.demo import (
     alternate,
     compare,
     describe,
+    fit_distributed,
     fit_workload,
     median_run,
     write_demo,
@@ -120,3 +121,38 @@ def test_the_time_left_follows_the_runs_that_have_ended():
     assert progress.left == 90, "longer than expected"
     progress.next()
     assert progress.show(0.0) == "█████···············  run 2 of 4, about 2:30 left"
+
+
+# -- distributed jobs ------------------------------------------------------------------------------
+
+
+def test_two_of_the_three_distributed_jobs_fill_four_nodes(tmp_path):
+    each = fit_distributed(tmp_path / "d.yaml", speed(1.0))
+    found = read_workload(tmp_path / "d.yaml")
+    nodes = found.to_nodes()
+    assert (len(nodes), each) == (4, 22)
+    assert {j.model for j in found.jobs} == {"ps-sync", "ps-async"}
+    for entry in found.jobs:
+        _, workers = entry.distributed_tasks
+        assert (workers.least, workers.replicas, workers.most) == (1, 2, 4)
+        assert 0.5 < workers.resources.requests.cpu / nodes[0].capacity.cpu < 1
+
+
+def test_distributed_jobs_take_the_same_time_on_any_machine(tmp_path):
+    works = []
+    for factor, share in ((1.0, 1.0), (3.0, 1.0), (1.0, 0.25)):
+        fit_distributed(tmp_path / "d.yaml", speed(factor, share))
+        works.append(sum(j.profile.work for j in read_workload(tmp_path / "d.yaml").jobs))
+    assert works[1] == pytest.approx(3 * works[0])
+    assert works[2] < works[0], "others use the machine"
+
+
+def test_each_policy_is_compared_with_the_first():
+    results = [
+        [result(name, t, used=0.5)]
+        for name, t in zip(("a", "fair", "c"), (30, 20, 60), strict=True)
+    ]
+    said = describe(compare(results, fills=False))
+    assert "Under fair, the 1 jobs finished 33% earlier on average than under a" in said
+    assert "Under c, the 1 jobs finished 100% later on average than under a" in said
+    assert "Other programs" not in said, "elastic jobs need not fill the machine"

@@ -60,3 +60,23 @@ def test_without_a_terminal_a_job_without_a_metric_is_named_once(tmp_path, workl
 def test_a_job_may_be_quiet_at_first(tmp_path, workload, monkeypatch, patience, times):
     said = watched(tmp_path, workload, monkeypatch, io.StringIO(), patience=patience)
     assert said.count("silent: no metric found") == times
+
+
+def test_a_distributed_job_whose_reporting_replica_has_ended_is_not_called_silent(
+    tmp_path, workload, monkeypatch
+):
+    """At the end of each training with a parameter server, the server was."""
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    task = "{{name: {0}, command: [{1}, {0}.py]}}"
+    tasks = ", ".join(task.format(name, sys.executable) for name in ("chief", "worker"))
+    path = workload(f"jobs: [{{name: x, spec: {{tasks: [{tasks}]}}}}]\n")
+    spoken = "print('step 1/1 loss 1.0', flush=True); import time; time.sleep(1.5)"
+    (path.parent / "worker.py").write_text(spoken)
+    (path.parent / "chief.py").write_text(SILENT.replace("(1)", "(3)"))
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    run = begin(read_workload(path), path, "fair", data=tmp_path / "data")
+    with Display(run, patience=2.0) as display:
+        run.go(display.show)
+    assert "x succeeded" in screen.getvalue()
+    assert "no metric found" not in screen.getvalue()

@@ -96,8 +96,8 @@ class Driver:
         self.now += seconds
         self.run(self.controller.tick(self.now))
 
-    def ask(self, wish, to=None):
-        self.run(self.controller.request(Request(job="x", wish=wish, to=to), self.now))
+    def ask(self, wish, **more):
+        self.run(self.controller.request(Request(job="x", wish=wish, **more), self.now))
 
     def place(self, *names, node="a"):
         where = tuple((ReplicaId.named("x", n), node) for n in names or ("main-0",))

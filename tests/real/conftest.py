@@ -6,6 +6,8 @@ test of this checkout runs, and the others wait for it.
 
 import fcntl
 import os
+import shutil
+import subprocess
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -149,6 +151,30 @@ def one_cpu_engine():
     """An engine that has one CPU."""
     with private_engines() as make:
         yield make(cpus=[max(os.sched_getaffinity(0))])
+
+
+@pytest.fixture
+def far_network():
+    """A network namespace, as if it were another machine, and its address."""
+    if shutil.which("ip") is None:
+        pytest.skip("tool not installed: apt-get install iproute2")
+    name, octet = f"hw-{os.getpid()}", os.getpid() % 250
+    here, there = f"hwa{os.getpid()}", f"hwb{os.getpid()}"
+    _ip("netns", "add", name)
+    try:
+        _ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", name)
+        _ip("address", "add", f"10.231.{octet}.1/30", "dev", here)
+        _ip("link", "set", here, "up")
+        _ip("-n", name, "address", "add", f"10.231.{octet}.2/30", "dev", there)
+        for device in ("lo", there):
+            _ip("-n", name, "link", "set", device, "up")
+        yield name, f"10.231.{octet}.2"
+    finally:
+        _ip("netns", "delete", name)
+
+
+def _ip(*words):
+    subprocess.run(["ip", *words], check=True)
 
 
 @pytest.fixture(scope="session")

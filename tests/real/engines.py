@@ -32,13 +32,17 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 
 class PrivateEngine:
     """`hidden`: a folder that it, and its containers, cannot see: as if it were elsewhere.
-    `cpus`: all that it has.
+    `cpus`: all that it has. `namespace`: its network, where it has the address `host`.
     """
 
-    def __init__(self, name, *, live_restore=False, hidden=None, tcp=None, cpus=None):
+    def __init__(
+        self, name, *, live_restore=False, hidden=None, tcp=None, cpus=None, namespace=None,
+        host="127.0.0.1",
+    ):  # fmt: skip
         self.name, self.live_restore, self.hidden, self.cpus = name, live_restore, hidden, cpus
+        self.namespace = namespace
         self.root = Path(tempfile.mkdtemp(prefix=f"hw-{name}-", dir=roomy()))
-        self.url = f"tcp://127.0.0.1:{tcp}" if tcp else f"unix://{self.root}/docker.sock"
+        self.url = f"tcp://{host}:{tcp}" if tcp else f"unix://{self.root}/docker.sock"
         self.client = Client(self.url)
         self.group = f"/{self.root.name}"
         self.dockerd = None
@@ -72,6 +76,8 @@ class PrivateEngine:
                 words = ["unshare", "--mount", "sh", "-c", hide]
         if self.cpus is not None:
             words = ["taskset", "--cpu-list", ",".join(map(str, self.cpus)), *words]
+        if self.namespace is not None:
+            words = ["nsenter", f"--net=/run/netns/{self.namespace}", *words]
         with (self.root / f"{Path(words[0]).name}.log").open("ab") as log:
             return subprocess.Popen(
                 [str(w) for w in words], stdout=log, stderr=log, start_new_session=True
@@ -84,6 +90,7 @@ class PrivateEngine:
         words += [f"{self.root}/daemon.json", "--host", self.url, "--cgroup-parent", self.group]
         words += ["--iptables=false", "--bridge=none", "--ip-forward=false", "--ip-masq=false"]
         words += ["--live-restore"] if self.live_restore else []
+        words += ["--tls=false"] if self.namespace else []  # else it waits before it starts
         for driver in ([], ["--storage-driver", "vfs"]):
             self.dockerd = self._process([*words, *driver])
             if self._answers():

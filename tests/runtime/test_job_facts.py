@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from headway.cli.facts import facts_lines, moment
+from headway.cli.facts import facts_lines, moment, size
 from headway.core.cycle.cluster_state import assemble, remember
 from headway.core.cycle.policy import Chain
-from headway.core.model.job import Estimate, Expected, Phase
+from headway.core.model.job import Estimate, Expected, Phase, Task
 from headway.core.model.report import Report, Usage
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
@@ -172,3 +172,21 @@ def test_a_journal_without_its_beginning_has_events_only(tmp_path, headway, work
     assert found["known"] is None
     assert found["events"]
     assert headway("explain", "y", "--run", journal).code == 0
+
+
+def test_the_facts_of_a_distributed_job_are_those_of_the_replica_that_reports():
+    """The parameter server comes first and reports nothing."""
+    tasks = (Task(name="ps"), Task(name="worker"))
+    placed = [replica("x", task="ps"), replica("x", task="worker")]
+    state = history(nodes=(node(),), jobs=[job("x", tasks=tasks)], replicas=placed)
+    now = {"x/ps-0": Now(cpu=0.1), "x/worker-0": Now(cpu=0.5, value=0.25, step=12.0, found="here")}
+    (facts,) = job_facts(*decided(state, "fifo"), Samples(at=1.0, now=now)).values()
+    assert (facts.value, facts.step, facts.found) == (0.25, 12.0, "here")
+
+
+def test_a_size_of_unknown_origin_is_written_without_an_empty_place():
+    facts = job_facts(*decided(world(sized("x", 10))))["x"]
+    assert size(replace(facts, size_from="", size_error=0.02)) == (
+        "about 10.0 core-seconds (within 2%)"
+    )
+    assert size(replace(facts, size_from="", size_error=None)) == "about 10.0 core-seconds"

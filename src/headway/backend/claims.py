@@ -12,7 +12,8 @@ from pathlib import Path
 from zlib import crc32
 
 from headway.backend import durable
-from headway.core.model.units import JobId, ReplicaId
+from headway.backend.replica_env import is_distributed
+from headway.core.model.units import JobId
 from headway.spec.runnable import RunnableJob
 
 FIRST, LAST = 20000, 30000
@@ -63,9 +64,14 @@ class Ports:
                 claims.take(name)
 
     def of(self, job: JobId, count: int, running: Collection[JobId]) -> int:
-        """The first of so many ports. `running`: jobs whose ports are in use; others' are freed."""
+        """The first of so many ports. `running`: jobs whose ports are in use; others' are freed.
+
+        A job that starts as a whole gets other ports if a program has taken one of them.
+        """
         if job in self._blocks and self._blocks[job][1] >= count:
-            return self._blocks[job][0]
+            first = self._blocks[job][0]
+            if job in running or all(map(_is_free, range(first, first + count))):
+                return first
         for old in [name for name in self._blocks if name not in running]:
             self._claims.release(_names(*self._blocks.pop(old)))
         wanted = -(-count // BLOCK) * BLOCK
@@ -91,13 +97,11 @@ class Ports:
         return False
 
 
-def ports_of(
-    ports: Ports, job: RunnableJob, gang: Collection[ReplicaId], running: Collection[JobId]
-) -> int:
+def ports_of(ports: Ports, job: RunnableJob, running: Collection[JobId]) -> int:
     """For a rendezvous and each replica that a job may ever have; a single replica needs none."""
-    if len(gang) < 2:
+    if not is_distributed(job.spec):
         return 0
-    return ports.of(job.id, 1 + max(len(gang), sum(t.most for t in job.spec.tasks)), running)
+    return ports.of(job.id, 1 + sum(t.most for t in job.spec.tasks), running)
 
 
 def _names(first: int, count: int) -> list[str]:

@@ -43,7 +43,7 @@ class Answer:
 
     why: str = ""
     unknown: str = ""
-    """`job` or `node`: it names one that does not exist."""
+    """`job`, `node` or `task`: it names one that does not exist."""
     known: tuple[str, ...] = ()
     """Those that exist, the first ones."""
 
@@ -118,6 +118,7 @@ def _read(path: Path) -> Request | None:
         with path.open("rb") as file:
             found = from_plain(json.loads(file.read(MAX_REQUEST)))
         if isinstance(found, Request):
-            words = (found.job, found.wish, "" if found.to is None else found.to)
-            return found if all(isinstance(word, str) for word in words) else None
+            words = (found.job, found.wish, "" if found.to is None else found.to, found.task)
+            number = isinstance(found.count, int | None)
+            return found if number and all(isinstance(word, str) for word in words) else None
     return None

@@ -16,6 +16,7 @@ from headway.controller import events
 from headway.controller.commands import Command, Start
 from headway.controller.controller import DEFAULTS, Controller
 from headway.controller.records import Config, JobRecord
+from headway.controller.transfer import can_scale
 from headway.core.model import decision as decisions
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Phase
@@ -54,7 +55,8 @@ class LiveBackend:
     ) -> None:
         """`jobs` is shared with the platform. `endless`: it adds jobs, and the run never ends."""
         self.platform, self.clock, self.endless = platform, clock, endless
-        config = replace(config, can_suspend=platform.capabilities.suspend)
+        can = platform.capabilities
+        config = replace(config, can_suspend=can.suspend, can_scale=can.scale)
         self.jobs, self.controller = jobs, Controller(config)
         self.monitor = Monitor(platform, folder, self.jobs)
         self.inbox, self.contained = Inbox(folder, self._refusal), Containment()
@@ -246,9 +248,14 @@ class LiveBackend:
             return Answer(unknown="job", known=tuple(islice(self.controller.jobs, SHOWN)))
         if request.to is not None and request.to not in nodes:
             return Answer(unknown="node", known=tuple(islice(nodes, SHOWN)))
+        tasks = [task.name for task in job.spec.tasks]
+        if request.wish == "scale" and request.task not in tasks:
+            return Answer(unknown="task", known=tuple(tasks))
         why = ""
         if job.phase.ended:
             why = "it has ended"
+        elif request.wish == "scale":
+            why = not_scalable(job, request, self.platform.capabilities)
         elif request.wish == "resume":
             why = "" if job.paused else "it is not paused"
         elif job.phase is Phase.PAUSED:
@@ -300,6 +307,24 @@ def _job_of(event: events.Event) -> JobId:
             return JobId("")
         case _:
             return event.job
+
+
+def not_scalable(job: JobRecord, request: Request, can: Capabilities) -> str:
+    """Why a task cannot have the number of replicas that a user requests; "": it can."""
+    task = job.spec.task(request.task)
+    if not (can.scale and job.to_core().capabilities is None):
+        return undeclared(decisions.Scale(job=job.id, task=task.name), replace(can, scale=False))
+    if not task.least <= (request.count or 0) <= task.most:
+        return (
+            f"{task.name} can have {task.least} to {task.most} replicas: "
+            "set minReplicas and maxReplicas"
+        )
+    there = sum(name.task == task.name for name in job.replicas)
+    if request.count == (there if job.replicas else task.replicas):
+        return f"{task.name} has {request.count} replicas already"
+    if job.replicas and not can_scale(job, task.name):
+        return "it cannot save checkpoints, which it needs to start in another size"
+    return ""
 
 
 def undeclared(decision: decisions.Decision, can: Capabilities) -> str:

@@ -1,8 +1,10 @@
 """The environment of a replica, on every platform: what SDK, PyTorch and TensorFlow read."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 
+from headway.core.model.job import JobSpec
 from headway.core.model.units import ReplicaId
 
 LOCALHOST = "127.0.0.1"
@@ -18,8 +20,11 @@ def replica_env(
     gang: Sequence[ReplicaId],
     rendezvous: tuple[str, int],
     address: Address,
+    distributed: bool = False,
 ) -> dict[str, str]:
-    """`gang` by rank; `rendezvous`: where rank 0 of a PyTorch job listens."""
+    """`gang` by rank; `rendezvous`: where rank 0 of a PyTorch job listens. `distributed`: it may
+    have other replicas, also if it has none now.
+    """
     env = {
         "HEADWAY_DIR": folder,
         "HEADWAY_JOB": replica.job.rpartition("/")[2],
@@ -28,11 +33,13 @@ def replica_env(
         "HEADWAY_ATTEMPT": str(attempt),
         "HEADWAY_CHECKPOINT_DIR": f"{folder}/checkpoint",
     }
-    if len(gang) > 1:
+    if distributed or len(gang) > 1:
         hosts: dict[str, list[str]] = {}
         for each in gang:
             hosts.setdefault(each.task, []).append(":".join(map(str, address(each))))
-        task = {"type": replica.task, "index": replica.index}
+        # A task that was scaled may lack an index, so that the position in the list counts.
+        index = [each for each in gang if each.task == replica.task].index(replica)
+        task = {"type": replica.task, "index": index}
         env |= {
             "MASTER_ADDR": rendezvous[0],
             "MASTER_PORT": str(rendezvous[1]),
@@ -43,15 +50,40 @@ def replica_env(
     return env
 
 
-def loopback_env(
-    replica: ReplicaId, attempt: int, *, folder: str, gang: Sequence[ReplicaId], first: int
+def is_distributed(spec: JobSpec) -> bool:
+    """Whether a job may ever have several replicas."""
+    return sum(task.most for task in spec.tasks) > 1
+
+
+def port_env(
+    replica: ReplicaId,
+    attempt: int,
+    *,
+    folder: str,
+    gang: Sequence[ReplicaId],
+    spec: JobSpec,
+    first: int,
+    hosts: Mapping[ReplicaId, str] | None = None,
 ) -> dict[str, str]:
-    """For replicas that reach each other on this machine; `first`: of the ports of their job."""
+    """For replicas that listen on ports of their machines; `first`: of the ports of their job. Each
+    replica has the same port in every size of the job. `hosts`: by default this machine.
+    """
+
+    def host(of: ReplicaId) -> str:
+        return (hosts or {}).get(of, LOCALHOST)
+
     return replica_env(
         replica,
         attempt,
         folder=folder,
         gang=gang,
-        rendezvous=(LOCALHOST, first),
-        address=lambda each: (LOCALHOST, first + 1 + gang.index(each)),
+        rendezvous=(host(gang[0]), first),
+        address=lambda each: (host(each), first + 1 + _slot(spec, each)),
+        distributed=is_distributed(spec),
     )
+
+
+def _slot(spec: JobSpec, replica: ReplicaId) -> int:
+    """Return the number of a replica among all that its job may have."""
+    before = takewhile(lambda task: task.name != replica.task, spec.tasks)
+    return sum(task.most for task in before) + replica.index

@@ -59,7 +59,7 @@ for taking_a_command in (run.run, serve.submit):
     app.command(cls=run.CommandAfterDashes)(taking_a_command)
 for command in (
     serve.serve, jobs.ps, top.top, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.pause,
-    ask.resume, ask.move, explain.explain, explain.report, explain.replay, run.adopt,
+    ask.resume, ask.move, ask.scale, explain.explain, explain.report, explain.replay, run.adopt,
     operator.operator, simulate.simulate, calibrate.calibrate, policies.policies, doctor.doctor,
     forget.forget, clean.clean, bench.bench, reproduce.reproduce,
 ):  # fmt: skip

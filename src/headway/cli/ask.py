@@ -1,4 +1,4 @@
-"""`headway move`, `pause`, `resume` and `cancel`: requests to a run in progress."""
+"""`headway move`, `scale`, `pause`, `resume` and `cancel`: requests to a run in progress."""
 
 from typing import Annotated
 
@@ -23,6 +23,35 @@ def move(
     headway move vae --to node-1
     """
     _request(job, "move", run, data, as_json, to=to)
+
+
+def scale(
+    job: Job,
+    size: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK=N", help="Task, and its number of replicas.", show_default=False
+        ),
+    ],
+    run: ActiveRun = "",
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the number of replicas of a task of JOB, between its minReplicas and maxReplicas.
+
+    A task with `elastic: independent` starts or stops single replicas. Any other job saves a
+    checkpoint, stops, and starts in its new size. It also starts in this size later.
+
+    headway scale resnet worker=3
+    """
+    from headway.errors import ConfigError
+
+    task, _, count = size.partition("=")
+    if not task or not count.isdecimal() or int(count) < 1:
+        raise ConfigError(
+            f"not a task and a number of replicas: {size!r}", hint=f"headway scale {job} worker=3"
+        )
+    _request(job, "scale", run, data, as_json, size=(task, int(count)))
 
 
 def pause(job: Job, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
@@ -50,7 +79,13 @@ def cancel(job: Job, run: ActiveRun = "", data: Data = None, as_json: AsJson = F
 
 
 def _request(
-    job: str, wish: str, run: str, data: Data, as_json: bool, to: str | None = None
+    job: str,
+    wish: str,
+    run: str,
+    data: Data,
+    as_json: bool,
+    to: str | None = None,
+    size: tuple[str, int] = ("", 0),
 ) -> None:
     from headway.cli.output import print_json
     from headway.core.model.snapshot import Request
@@ -60,7 +95,9 @@ def _request(
     from headway.runtime.run_status import find_job
 
     folder = find_job(data_folder(data), job, run)
-    why = ask(folder, Request(job=JobId(job), wish=wish, to=NodeId(to) if to else None))
+    task, count = size
+    node = NodeId(to) if to else None
+    why = ask(folder, Request(job=JobId(job), wish=wish, to=node, task=task, count=count or None))
     said = f"{job}: {wish} started; see headway explain {job}"
     if why:
         said = f"{job}: cannot {wish}: {why}"

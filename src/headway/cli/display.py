@@ -60,6 +60,7 @@ class Display:
         self._drawn = 0
         self._told: set[str] = set()
         self._warned: set[str] = set()
+        self._heard: set[JobId] = set()
         self._categories: dict[ReplicaId, tuple[MetricHistory, str]] = {}
         """The category of each replica, and the metric history that it was computed from."""
         self._reasons: tuple[Seconds, dict[ReplicaId, str]] = (-1.0, {})
@@ -154,8 +155,8 @@ class Display:
         """The jobs that run for a while, and in whose output no metric was found."""
         running = self.run.backend.monitor.replicas.values()
         quiet = [w for w in running if now - w.since >= self.patience and not w.reader.spoke]
-        heard = {w.id.job for w in running if w.reader.spoke}
-        return {w.id.job for w in quiet} - heard
+        self._heard |= {w.id.job for w in running if w.reader.spoke}  # also if that one has ended
+        return {w.id.job for w in quiet} - self._heard
 
     def _tell_quiet(self, now: Seconds) -> None:
         for job in sorted(self._quiet(now) - self._warned):

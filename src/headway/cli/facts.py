@@ -81,8 +81,9 @@ def steps(step: float | None, total: float | None) -> str:
 def size(facts: JobFacts) -> str:
     if facts.size is None:
         return f"unknown; {facts.attained:.1f} core-seconds used"
-    within = f", within {facts.size_error:.0%}" if facts.size_error else ""
-    return f"about {facts.size:.1f} core-seconds ({facts.size_from}{within})"
+    within = f"within {facts.size_error:.0%}" if facts.size_error else ""
+    about = ", ".join(filter(None, (facts.size_from, within)))
+    return f"about {facts.size:.1f} core-seconds" + (f" ({about})" if about else "")
 
 
 PER = {"cpu": "core", "memory": "GiB", "block_io": "MiB/s of disk I/O",

@@ -96,17 +96,28 @@ def _scale(records: Records, d: Scale, now: Seconds) -> Answer:
     job = records.job(d.job)
     if job is None or job.phase is not Phase.RUNNING:
         return f"{d.job} is not running", []
+    asked, job.asked_size = job.asked_size, None
+    why = _not_scalable(records, job, d)
+    if why:
+        return why, []
+    before = sum(name.task == d.task for name in job.replicas)
+    if asked != (d.task, before + len(d.add) - len(d.remove)):
+        return "", transfer.scale(job, d.add, d.remove, now)
+    job.resize(*asked)
+    job.scale_to = asked
+    return "", [*job.persist(), *transfer.scale(job, d.add, d.remove, now)]
+
+
+def _not_scalable(records: Records, job: JobRecord, d: Scale) -> str:
     if any(not records.is_up(node) for _, node in d.add):
-        return "a node is down or unknown", []
+        return "a node is down or unknown"
     if any(name in job.replicas for name, _ in d.add):
-        return "a replica to add exists already", []
+        return "a replica to add exists already"
     if any(name not in job.replicas for name in d.remove):
-        return "a replica to remove does not exist", []
+        return "a replica to remove does not exist"
     if job.chief() in d.remove:
-        return f"{job.chief()} is the chief, which cannot be removed", []
-    if not transfer.can_scale(job, d.task):
-        return f"{job.id} cannot save checkpoints", []
-    return "", transfer.scale(job, d.add, d.remove, now)
+        return f"{job.chief()} is the chief, which cannot be removed"
+    return "" if transfer.can_scale(job, d.task) else f"{job.id} cannot save checkpoints"
 
 
 def request(records: Records, asked: Request, now: Seconds) -> Commands:
@@ -121,7 +132,21 @@ def request(records: Records, asked: Request, now: Seconds) -> Commands:
         return _pause(job, asked.wish == "pause" and _can_pause(job))
     if asked.wish == "move":
         job.asked_to = asked.to
+    if asked.wish == "scale" and asked.count is not None:
+        return _resize(job, asked.task, asked.count)
     return []
+
+
+def _resize(job: JobRecord, task: str, count: int) -> Commands:
+    """A job without replicas starts in its new size; any other is for the policy to decide."""
+    bounds = next((t for t in job.spec.tasks if t.name == task), None)
+    if bounds is None or not bounds.least <= count <= bounds.most or job.phase.ended:
+        return []
+    job.asked_size = task, count
+    if job.replicas or job.phase is Phase.STOPPING:
+        return []
+    job.resize(task, count)
+    return job.persist()
 
 
 def _pause(job: JobRecord, paused: bool) -> Commands:

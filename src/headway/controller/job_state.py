@@ -51,6 +51,10 @@ class JobFields:
     paused: bool = False
     move_to: NodeId | None = None
     """The node to which a user asked to move it, until that is done or has failed."""
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Numbers of replicas that a user asked for, by task; the job starts with them from then on."""
+    scale_to: tuple[str, int] | None = None
+    """What a user asked for last, until it is done or has failed."""
     moves: int = 0
     started_at: Seconds | None = None
     finished_at: Seconds | None = None
@@ -78,6 +82,9 @@ def from_plain(plain: dict[str, Any]) -> JobState:
     fields["gang"] = tuple(ReplicaId(r) for r in fields["gang"])
     fields["replicas"] = tuple(_replica(r) for r in fields["replicas"])
     fields["restart_as"] = tuple((ReplicaId(r), NodeId(n)) for r, n in fields["restart_as"])
+    fields["sizes"] = tuple((str(task), int(n)) for task, n in fields.get("sizes", ()))
+    if fields.get("scale_to") is not None:
+        fields["scale_to"] = tuple(fields["scale_to"])
     return JobState(**fields)
 
 

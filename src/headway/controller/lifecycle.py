@@ -5,6 +5,7 @@ not be repeated or forgotten after a crash is returned through `JobRecord.persis
 state it depends on is durable first.
 """
 
+from collections.abc import Sequence
 from math import inf
 
 from headway.controller import commands as cmd
@@ -12,7 +13,7 @@ from headway.controller.commands import Command, Commands
 from headway.controller.events import CommandFailed, ReplicaExited
 from headway.controller.phases import Cause, allows
 from headway.controller.records import Config, JobRecord, ReplicaRecord
-from headway.core.model.job import Phase
+from headway.core.model.job import Elastic, Phase
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import Cores, NodeId, ReplicaId, Seconds
 
@@ -87,6 +88,8 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
         return job.persist(*remove)
     if job.new.foreign:
         return [] if job.replicas else _foreign_end(job, event, now)
+    if event.code and _continues_without(job, r):
+        return _start_alone(job, r, event, now, *remove)
     if event.disrupted:
         return requeue(job, event.reason, now, *remove)
     if event.code == 0:
@@ -97,6 +100,47 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
         return job.persist(*remove)
     reason = event.reason or f"exited with code {event.code}"
     return fail(job, _named(job, r, reason), now, *remove, permanent=event.permanent)
+
+
+def _continues_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
+    """Whether a job goes on without these replicas: independent ones, as long as enough are left
+    and the chief is there. Each time counts as a failure.
+    """
+    able = job.config.can_scale and job.failures < job.spec.backoff_limit
+    if not able or job.phase is not Phase.RUNNING or job.chief() not in job.replicas:
+        return False
+    stay = (r for r in job.replicas.values() if r.phase is not Phase.STOPPING and r not in lost)
+    left = [r.id.task for r in stay]
+    tasks = (job.spec.task(r.id.task) for r in lost)
+    return all(t.elastic is Elastic.INDEPENDENT and left.count(t.name) >= t.least for t in tasks)
+
+
+def _start_alone(
+    job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds, *then: Command
+) -> Commands:
+    """Start an independent replica again where it was; not if its node is lost."""
+    reason = event.reason or f"exited with code {event.code}"
+    if event.disrupted:
+        return _without(job, [r], reason, *then)
+    job.failures += 1
+    _tell(job, f"{r.id.name} is started again: {reason}")
+    return job.persist(*then, job.start(((r.id, r.node),), now))
+
+
+def _without(
+    job: JobRecord, lost: Sequence[ReplicaRecord], reason: str, *then: Command
+) -> Commands:
+    names = [r.id for r in lost]
+    job.gang = tuple(name for name in job.gang if name not in names)
+    said = ", ".join(name.name for name in names)
+    _tell(job, f"the job continues without {said}: {reason}")
+    return job.persist(*then)
+
+
+def _tell(job: JobRecord, notice: str) -> None:
+    chief = job.replicas[job.chief()]
+    job.news.notices[chief.id] = notice
+    job.news.disturbed[chief.node] = None
 
 
 def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
@@ -122,6 +166,9 @@ def start_failed(
     if job.phase is Phase.STOPPING:
         return commands if job.replicas else settle(job, now, *commands)
     reason = f"could not be started: {event.reason}"
+    if _continues_without(job, *absent):
+        job.failures += not event.disrupted
+        return _without(job, absent, reason, *commands)
     if event.disrupted:
         return requeue(job, reason, now, *commands)
     return fail(job, reason, now, *commands, permanent=event.permanent)
@@ -274,4 +321,7 @@ def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
         return [cmd.Release(r.id, r.attempt) if job.new.foreign else cmd.Kill(r.id, r.attempt)]
     r.deadline = inf
     why = r.waiting_for or f"not running after {job.config.start_timeout:g} s"
+    if _continues_without(job, r):
+        job.failures += 1
+        return _without(job, [r], f"did not start: {why}", stop(job, r, now))
     return fail(job, _named(job, r, f"did not start: {why}"), now)

@@ -36,6 +36,8 @@ class Config:
 
     can_suspend: bool = True
     """Whether the platform can suspend running jobs; otherwise they cannot be paused."""
+    can_scale: bool = True
+    """Whether the platform can start single replicas of a running job."""
     start_timeout: Seconds = 900.0
     """For a replica to run after its start; large images take their time."""
     stuck_timeout: Seconds = 30.0
@@ -176,6 +178,8 @@ class JobRecord(JobFields):
         self.id, self.number = new.id, number
         self.asked_to: NodeId | None = None
         """The node of a requested move that is not decided yet."""
+        self.asked_size: tuple[str, int] | None = None
+        """Task and number of a requested change of size that is not decided yet."""
         self.arrived = False
         """It is in the queue, or beyond."""
         self.admit_at: Seconds = new.submitted_at
@@ -223,7 +227,7 @@ class JobRecord(JobFields):
         check(self.phase, cause, to)
         self.phase = to
         if to not in (Phase.RUNNING, Phase.MIGRATING):
-            self.move_to = None
+            self.move_to = self.scale_to = None
         self.mark_dirty()
 
     def mark_dirty(self) -> None:
@@ -272,6 +276,8 @@ class JobRecord(JobFields):
         """Its inverse, except for the replicas."""
         for each in fields(JobFields):
             setattr(self, each.name, getattr(state, each.name))
+        for task, count in self.sizes:
+            self.resize(task, count)
         self.arrived, self.admit_at = True, inf
         self.finish(state.finished_at)
         if not state.movable:
@@ -310,6 +316,13 @@ class JobRecord(JobFields):
         assigned = [Assignment(r.id, r.attempt, r.node, self.gang.index(r.id)) for r in replicas]
         assigned.sort(key=lambda a: a.rank)
         return Start(self.id, tuple(assigned), self.gang)
+
+    def resize(self, task: str, count: int) -> None:
+        """From now on it starts with this number of replicas."""
+        self.sizes = (*(size for size in self.sizes if size[0] != task), (task, count))
+        tasks = (replace(t, replicas=count) if t.name == task else t for t in self.spec.tasks)
+        self.spec = replace(self.spec, tasks=tuple(tasks))
+        self.mark_dirty()
 
     def not_movable(self) -> None:
         """It stopped without a new checkpoint: it is not moved or suspended again."""

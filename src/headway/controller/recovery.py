@@ -85,9 +85,19 @@ def _phase(job: JobRecord) -> Commands:
     if job.phase is Phase.STARTING and all(r.running for r in job.replicas.values()):
         job.go(Cause.RUN, Phase.RUNNING)
         return job.persist()
-    if job.phase is Phase.RUNNING and (job.paused or job.move_to):  # it had only begun
-        wish = "pause" if job.paused else "move"
-        job.asked_to = job.move_to
-        job.news.requests.append(Request(job=job.id, wish=wish, to=job.move_to))
+    if job.phase is Phase.RUNNING and (again := _begun(job)):
+        job.news.requests.append(again)
         job.news.triggers.append(Trigger.ASKED)
     return []
+
+
+def _begun(job: JobRecord) -> Request | None:
+    """What a user has requested, and what had only begun."""
+    job.asked_to, job.asked_size = job.move_to, job.scale_to
+    if job.paused:
+        return Request(job=job.id, wish="pause")
+    if job.move_to:
+        return Request(job=job.id, wish="move", to=job.move_to)
+    if job.scale_to:
+        return Request(job=job.id, wish="scale", task=job.scale_to[0], count=job.scale_to[1])
+    return None

@@ -64,6 +64,7 @@ def _join_and_leave(
     stops = [lifecycle.stop(job, job.replicas[name], now) for name in remove]
     remaining = [n for n in job.gang if n not in remove]
     job.gang = job.by_rank([*remaining, *(name for name, _ in add)])
+    job.scale_to = None
     return job.persist(*stops, *([job.start(add, now)] if add else ()))
 
 
@@ -163,7 +164,8 @@ def resume(job: JobRecord, cause: Cause, *then: Command) -> Commands:
     """The job runs again when the last of its transfers is over."""
     job.news.triggers.append(Trigger.STARTED)
     if not under_way(job):
-        job.paused, job.move_to = False, None  # if that did not succeed, it is over
+        # If it did not succeed, it is over.
+        job.paused, job.move_to, job.scale_to = False, None, None
         job.go(cause, Phase.RUNNING)
     return job.persist(*then)
 

@@ -150,7 +150,7 @@ def _facts(
         if r.id in sizes
     ]
     finish = max(finishes, default=None)
-    first = replicas[0] if replicas else None
+    first = _reporting(replicas, seen)
     said = seen[first.id] if first else Now()
     return JobFacts(
         at_s=samples.at,
@@ -163,13 +163,19 @@ def _facts(
         attained=attained,
         size=attained + sum(s.left for s in known) if known else None,
         size_error=max(s.error for s in known) if known else None,
-        size_from=known[0].source if known else "",
+        size_from=next((s.source for s in known if s.source), ""),
         demand=sum(t.demand for t in twins.values()) if twins else None,
         growth=_growth(job, first),
         guarantee_s=due,
         eta_s=min(finish, due) if finish and due and ahead else finish,
         reason=next((reasons[r.id] for r in replicas if reasons.get(r.id)), job.reason),
     )
+
+
+def _reporting(replicas: Sequence[Replica], seen: Mapping[ReplicaId, Now]) -> Replica | None:
+    """Return the first replica that has reported: a parameter server never does."""
+    silent = [r.id for r in replicas if seen[r.id].step is None and r.history.step is None]
+    return next((r for r in replicas if r.id not in silent), replicas[0] if replicas else None)
 
 
 def _growth(job: Job, first: Replica | None) -> dict[str, float]:

@@ -8,7 +8,7 @@ from time import monotonic, sleep
 
 from headway.backend import inbox
 from headway.backend.job_store import JobStore
-from headway.core.model.decision import Failed, Move, Refused, Suspend, job_of
+from headway.core.model.decision import Failed, Move, Refused, Scale, Suspend, job_of
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request
 from headway.errors import NoServer, UnknownName, Unreachable
@@ -42,8 +42,10 @@ def ask(folder: RunDirectory, request: Request) -> str:
     if answer is None:
         return _outcome(folder, request, state.phase if state else Phase.PENDING, written)
     if answer.unknown:
-        name = request.job if answer.unknown == "job" else str(request.to)
-        raise UnknownName(answer.unknown, name, answer.known, where=f"run {folder.id}")
+        names = {"job": request.job, "node": str(request.to), "task": request.task}
+        raise UnknownName(
+            answer.unknown, names[answer.unknown], answer.known, where=f"run {folder.id}"
+        )
     return answer.why
 
 
@@ -51,12 +53,12 @@ def _outcome(folder: RunDirectory, request: Request, phase: Phase, written: int)
     lines = journal.read_after(folder.journal, written)
     line = next((x for x in lines if request in x["seen"].requests), {})
     known = [*(line.get("outcomes") or ()), *line.get("refused", ())]
-    acts = [o for o in known if isinstance(o.decision, Move | Suspend)]
+    acts = [o for o in known if isinstance(o.decision, Move | Scale | Suspend)]
     mine = [o for o in acts if job_of(o.decision) == request.job]
     for outcome in mine:
         if isinstance(outcome, Refused | Failed):
             return outcome.why
-    if mine or request.wish not in ("move", "pause"):
+    if mine or request.wish not in ("move", "pause", "scale"):
         return ""
     if phase is Phase.RUNNING:
         return f"this platform cannot {request.wish} running jobs"

@@ -112,7 +112,8 @@ def _spec(
         if profile.speed is not None:
             _suits(profile.speed, manifest, job, beside)
     if manifest is None:  # simulated jobs save checkpoints unless the manifest says otherwise
-        manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"))
+        tasks = {"tasks": job.distributed_tasks} if job.distributed_tasks else {}
+        manifest = TrainingJobSpec(checkpoint=Checkpoint(mode="sdk"), **tasks)
     refuse_unsupported(manifest, SIMULATED, job=job.name, where=where)
     expected = _known(profile, sizes, dice)
     core = manifest.to_core(kind=job.model or job.manifest, expected=expected)

@@ -8,7 +8,13 @@ import yaml
 
 from headway.errors import UnknownName
 from headway.spec.workload import Profile, Workload
-from headway.trainings import UPDATES_PER_SECOND
+from headway.trainings import (
+    CHUNK_COST,
+    CHUNKS,
+    DISTRIBUTED,
+    SAMPLE_COST,
+    UPDATES_PER_SECOND,
+)
 
 
 @cache
@@ -31,8 +37,21 @@ def models_of(workload: Workload) -> dict[str, Profile]:
     return {**pool(workload.pool), **workload.models}
 
 
+def all_models(workload: Workload) -> dict[str, Profile]:
+    """Return the models that a job can name: also distributed ones, which are in no pool."""
+    return {**{model: _distributed(model) for model in DISTRIBUTED}, **models_of(workload)}
+
+
+@cache
+def _distributed(model: str) -> Profile:
+    """Return the profile of a built-in distributed training, as on the reference machine."""
+    kind = model.removeprefix("ps-")
+    speed = {"kind": kind, "compute": 0.05, "fixed": 0.001, "transfer_s": 0.0005}
+    return Profile.model_validate({"steps": 400, "speed": speed})
+
+
 def profile_of(workload: Workload, model: str) -> Profile:
-    known = models_of(workload)
+    known = all_models(workload)
     if model not in known:
         raise UnknownName("model", model, known)
     return known[model]
@@ -43,9 +62,12 @@ TRAINED_AS = {"mnist": "cnn", "rnn": "lstm", "drnn": "gru"}
 
 
 def training_of(model: str, profile: Profile) -> tuple[str, int]:
-    """Return the built-in training of a model, and the updates per step that make its total work
-    about that of the profile.
+    """Return the built-in training of a model, and the updates per step (distributed: the samples
+    per chunk) that make its total work about that of the profile.
     """
+    if model in DISTRIBUTED:
+        per_chunk = profile.work / profile.steps / CHUNKS
+        return model, max(1, round((per_chunk - CHUNK_COST) / SAMPLE_COST))
     family = model.partition("-")[0]
     name = TRAINED_AS.get(family, family)
     if name not in UPDATES_PER_SECOND:

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ValidationError
 
 from headway.errors import ConfigError, UnknownName, shown
 from headway.spec.bounded_file import read_text
-from headway.spec.catalogue import models_of
+from headway.spec.catalogue import all_models
 from headway.spec.manifest import TrainingJob
 from headway.spec.validation_errors import Location, line_of, place_of, to_config_error
 from headway.spec.workload import Workload
@@ -28,7 +28,7 @@ def read_workload(path: Path) -> Workload:
         )
     workload = _validate(root, data, Workload, where)
     try:
-        models_of(workload)
+        all_models(workload)
     except UnknownName as error:
         error.where = place_of(root, ("pool",), where)
         raise
@@ -78,7 +78,7 @@ def _refuse_unknown_models(workload: Workload, root: Any, where: str) -> None:
     generated = workload.arrivals.models if workload.arrivals else None
     if isinstance(generated, tuple):
         names += [(("arrivals", "models", i), model) for i, model in enumerate(generated)]
-    known = models_of(workload) if names else {}
+    known = all_models(workload) if names else {}
     for location, model in names:
         if model not in known:
             raise UnknownName("model", model, known, where=place_of(root, location, where))

@@ -19,12 +19,15 @@ from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
 from headway.spec.platform_features import refuse_unsupported
 from headway.spec.workload import JobEntry, Profile, Workload, make_workload
+from headway.trainings import CHUNKS, DISTRIBUTED
 
 POOLS = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS", "TF_NUM_INTRAOP_THREADS",
 )  # fmt: skip
 """Variables that set the size of libraries' thread pools."""
+EPOCH = 2400
+"""Samples in an epoch of a built-in distributed training, about; each worker holds all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +136,7 @@ def _manifest(
         profile = job.profile or profile_of(workload, job.model)
         python = "python3" if image else sys.executable
         try:
-            return _training(python, job.model, profile), profile.steps
+            return _training(python, job, profile), profile.steps
         except UnknownName as error:
             error.where = f"{path}, job {job.name}"
             raise
@@ -158,14 +161,18 @@ def _check_commands(manifest: TrainingJobSpec, job: str, path: Path) -> None:
             )
 
 
-def _training(python: str, model: str, profile: Profile) -> TrainingJobSpec:
+def _training(python: str, job: JobEntry, profile: Profile) -> TrainingJobSpec:
     """Return the spec that trains a built-in model, sized by its profile."""
-    name, batches = training_of(model, profile)
+    name, batches = training_of(job.model, profile)
     command = [python, "-m", "headway.trainings", name, "--steps", f"{profile.steps:.0f}"]
     command += ["--batches", str(batches), "--demand", f"{min(1.0, profile.demand):g}"]
+    if name in DISTRIBUTED:
+        command += ["--epoch", str(max(1, EPOCH // (CHUNKS * batches)))]
     single = dict.fromkeys(POOLS, "1")  # the matrices are too small for two threads
-    task = TaskSpec(command=tuple(command), env=single)
-    return TrainingJobSpec(tasks=(task,), checkpoint=Checkpoint(mode="sdk"))
+    tasks = job.distributed_tasks or (TaskSpec(),)
+    own = {"command": tuple(command), "env": single}
+    tasks = tuple(task.model_copy(update=own) for task in tasks)
+    return TrainingJobSpec(tasks=tasks, checkpoint=Checkpoint(mode="sdk"))
 
 
 def _command(task: TaskSpec, job: TrainingJobSpec, directory: Path, image: str) -> Command:

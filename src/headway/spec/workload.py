@@ -4,10 +4,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from headway.core.estimate.step_rate import SERVER
 from headway.core.model.node import Node
 from headway.core.model.units import NodeId, Resources
 from headway.spec.base_model import Strict, unique_names
-from headway.spec.manifest import Name, TrainingJobSpec
+from headway.spec.manifest import Name, TaskSpec, TrainingJobSpec
 from headway.spec.quantity import (
     Count,
     Cpu,
@@ -21,6 +22,7 @@ from headway.spec.quantity import (
     parse_time,
 )
 from headway.spec.speed import SpeedSpec
+from headway.trainings import DISTRIBUTED
 
 MAX_NODES, MAX_JOBS = 10_000, 100_000
 NODE_NAME = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
@@ -159,12 +161,45 @@ class Announcement(Strict):
 Knows = Literal["all", "nothing"] | Announcement
 
 
+class Workers(Strict):
+    """Workers of a built-in distributed model."""
+
+    replicas: Count = 1
+    """Number of workers at the start."""
+    min: Count | None = None
+    """Minimum number of workers. Defaults to `replicas`."""
+    max: Count | None = None
+    """Maximum number of workers. Defaults to `replicas`."""
+    cpu: Cpu = 0.0
+    """Cores that each worker requests."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not (self.min or self.replicas) <= self.replicas <= (self.max or self.replicas):
+            raise ValueError("replicas must be between min and max")
+        return self
+
+    def tasks(self, model: str) -> tuple[TaskSpec, ...]:
+        """Return the tasks of the model, one parameter server and these workers."""
+        worker = {
+            "name": "worker",
+            "replicas": self.replicas,
+            "minReplicas": self.min,
+            "maxReplicas": self.max,
+            "elastic": "independent" if model == "ps-async" else "restart",
+            "resources": {"requests": {"cpu": self.cpu}},
+        }
+        return TaskSpec(name=SERVER), TaskSpec.model_validate(worker)
+
+
 class JobEntry(Strict):
     """One job: a built-in model, a manifest by path or inline, or only a profile."""
 
     name: Name
     at: Time = 0.0
     model: str = ""
+    workers: Workers | None = None
+    """Of a distributed model: ps-sync or ps-async."""
     manifest: str = ""
     spec: TrainingJobSpec | None = None
     profile: Profile | None = None
@@ -180,10 +215,17 @@ class JobEntry(Strict):
             raise ValueError(f"give one of {' and '.join(given)}, not both")
         if not given and self.profile is None:
             raise ValueError("give one of model, manifest, spec and profile")
+        if self.workers and self.model not in DISTRIBUTED:
+            raise ValueError(f"workers needs a distributed model: {' or '.join(DISTRIBUTED)}")
         if self.profile and self.profile.speed and not self.manifest:
-            tasks = (self.spec or TrainingJobSpec()).tasks
+            tasks = self.distributed_tasks or (self.spec or TrainingJobSpec()).tasks
             self.profile.speed.check_tasks([t.name for t in tasks], self.name)
         return self
+
+    @property
+    def distributed_tasks(self) -> tuple[TaskSpec, ...]:
+        """The tasks of a distributed model, without their commands."""
+        return (self.workers or Workers()).tasks(self.model) if self.model in DISTRIBUTED else ()
 
 
 class JobDistribution(Strict):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from headway import sdk
 from headway.errors import ConfigError
-from headway.trainings import MODELS
+from headway.trainings import DISTRIBUTED, MODELS
 from headway.trainings.stop import Stop
 
 EPILOG = """\
@@ -18,6 +18,10 @@ models:
   cnn    convolutional network that classifies digits
   lstm   long short-term memory that predicts a wave
   birnn  bidirectional recurrent network that tags each number of a sequence
+
+distributed, with the tasks ps and worker (by TF_CONFIG; without it, both in one process):
+  ps-sync   classifier of digits, a parameter server, synchronous workers
+  ps-async  the same, asynchronous workers, which join and leave at any time
 
 example: 200 steps of 10 updates each, using about half a core
   python -m headway.trainings gru --steps 200 --batches 10 --demand 0.5
@@ -32,19 +36,44 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, stop.request)
     for variable in THREADS:
         os.environ.setdefault(variable, "1")
-    # numpy reads these variables when it is first imported, which is here.
+    try:
+        return _distributed(given, stop) if given.model in DISTRIBUTED else _single(given, stop)
+    except ConfigError as error:
+        sys.stderr.write(f"error: {error.message}\n{error.where}\n{error.hint}\n")
+        return error.exit_code
+
+
+# numpy reads the environment when it is first imported, which is in these functions.
+
+
+def _single(given: argparse.Namespace, stop: Stop) -> int:
     from headway.trainings.train import Recipe, Training, train  # noqa: PLC0415
 
     training = Training(Recipe(model=given.model, batches=given.batches, seed=given.seed))
     run = sdk.attach(total_steps=given.steps)
-    try:
-        return train(
-            training, run, stop,
-            steps=given.steps, demand=given.demand, save_every=given.save_every,
-        )  # fmt: skip
-    except ConfigError as error:
-        sys.stderr.write(f"error: {error.message}\n{error.where}\n{error.hint}\n")
-        return error.exit_code
+    return train(
+        training, run, stop,
+        steps=given.steps, demand=given.demand, save_every=given.save_every,
+    )  # fmt: skip
+
+
+def _distributed(given: argparse.Namespace, stop: Stop) -> int:
+    from headway.trainings.parameter_server.roles import role_of, take_part  # noqa: PLC0415
+    from headway.trainings.parameter_server.shared_model import Recipe  # noqa: PLC0415
+
+    recipe = Recipe(
+        steps=given.steps,
+        asynchronous=given.model == "ps-async",
+        size=given.batches,
+        epoch=given.epoch,
+        seed=given.seed,
+    )
+    role = role_of(os.environ)
+    chief = role.task != "ps" and role.index == 0
+    return take_part(
+        role, recipe, sdk.attach(total_steps=given.steps if chief else None), stop,
+        demand=given.demand, save_every=given.save_every, timeout=given.timeout,
+    )  # fmt: skip
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,13 +83,18 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", choices=MODELS, metavar="NAME", help="the model, see below")
+    names = [*MODELS, *DISTRIBUTED]
+    parser.add_argument("model", choices=names, metavar="NAME", help="the model, see below")
     add, count = parser.add_argument, _at_least(1)
     add("--steps", type=count, required=True, metavar="N", help="total number of steps")
-    add("--batches", type=count, default=10, metavar="K", help="updates per step (%(default)s)")
+    add("--batches", type=count, default=10, metavar="K",
+        help="updates per step; distributed: samples in a twelfth of a batch (10)")  # fmt: skip
     add("--seed", type=_at_least(0), default=0, metavar="S", help="seed of data and weights (0)")
     add("--demand", type=_fraction, default=1.0, metavar="D", help="fraction of a core to use (1)")
     add("--save-every", type=count, default=0, metavar="M", help="steps between checkpoints")
+    add("--epoch", type=count, default=20, metavar="E", help="distributed: steps per epoch (20)")
+    add("--timeout", type=_seconds, default=60.0, metavar="T",
+        help="distributed: seconds for a worker to join, and to answer (60)")  # fmt: skip
     return parser
 
 
@@ -71,6 +105,13 @@ def _at_least(least: int) -> Callable[[str], int]:
         return int(text)
 
     return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError("must be above 0")
+    return seconds
 
 
 def _fraction(text: str) -> float:

@@ -129,4 +129,5 @@ def train(
 
 
 def print_line(line: str) -> None:
-    print(line, flush=True)  # noqa: T201 - the output of a program
+    """Print in one piece: several threads may."""
+    print(f"{line}\n", end="", flush=True)  # noqa: T201 - the output of a program

@@ -1,14 +1,14 @@
 """What to create for an attempt of a replica: name, labels, limits, environment, folder."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from headway.backend import memory_admission
 from headway.backend.docker import container, cpu_limits
 from headway.backend.docker.container_table import ContainerRecord
-from headway.backend.replica_env import loopback_env
+from headway.backend.replica_env import is_distributed
 from headway.controller.commands import Assignment
 from headway.core.model.units import Bytes, ReplicaId
 from headway.metrics import job_files
@@ -31,17 +31,15 @@ def create_body(
     job: RunnableJob,
     c: ContainerRecord,
     a: Assignment,
-    gang: Sequence[ReplicaId],
     others: Iterable[Bytes],
-    port: int,
+    ours: Mapping[str, str],
 ) -> dict[str, Any]:
     """The request that creates it. `others`: memory that containers on its node have requested.
-    `port`: the first of the ports of its job.
+    `ours`: Headway's variables in its environment.
     """
     node, task = c.engine.node(), job.spec.task(a.replica.task)
     command = job.commands[a.replica.task]
     c.memory_limit = memory_admission.memory_limit(c.declared_memory, node, others)
-    ours = loopback_env(a.replica, a.attempt, folder=str(c.folder), gang=gang, first=port)
     env = environment({}, command, threads(task, node), ours)
     mount = {"Type": "bind", "Source": str(c.folder), "Target": str(c.folder)}
     cpus, cores = c.engine.cpus, node.capacity.cpu
@@ -53,7 +51,8 @@ def create_body(
         container.ATTEMPT: str(a.attempt),
         container.NODE: a.node,
     }
-    if len(gang) > 1:
+    distributed = is_distributed(job.spec)
+    if distributed:
         labels[container.GANG] = a.replica.job
     body: dict[str, Any] = {
         "Image": command.image,
@@ -63,8 +62,8 @@ def create_body(
             "Init": True,
             "Mounts": [] if c.engine.apart else [mount],
             "LogConfig": LOG,
-            # Replicas of a gang reach each other on the loopback device.
-            **({"NetworkMode": "host"} if len(gang) > 1 else {}),
+            # Replicas of a job reach each other on the network of their machines.
+            **({"NetworkMode": "host"} if distributed else {}),
             **_privileges(command.capabilities),
             **cpu_limits.create_body(cpus, cores, task.limit, c.memory_limit),
         },

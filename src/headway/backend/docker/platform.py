@@ -16,11 +16,13 @@ from headway.backend.checkpoints import CheckpointWatch
 from headway.backend.claims import Claims, Ports, ports_of
 from headway.backend.clock import Clock
 from headway.backend.docker import container, container_spec, operations
+from headway.backend.docker.addresses import addresses, hosts_of
 from headway.backend.docker.adopt import LabelWatch
 from headway.backend.docker.container_table import ContainerRecord, ContainerTable
 from headway.backend.docker.engine import Engine
 from headway.backend.foreign_load import ForeignLoad
 from headway.backend.job_store import JobStore, prepare
+from headway.backend.replica_env import port_env
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue, Worker
 from headway.controller import commands, events
@@ -54,6 +56,7 @@ class DockerPlatform:
         self.events, self.store = EventQueue(), JobStore(folder)
         self._disk = Worker("job store", self.events)
         self.engines = {e.name: e for e in engines}
+        self.addresses = addresses(engines)
         self.containers = ContainerTable(self.run)
         self.checkpoints = CheckpointWatch()
         self._claims = Claims()
@@ -220,9 +223,15 @@ class DockerPlatform:
         else:
             job = self.jobs[a.replica.job]
             others = (x.requested_memory for x in self.containers.of(c.engine))
-            running = {r.job for r in self.containers.current}
-            port = ports_of(self.ports, job, command.gang, running)
-            body = container_spec.create_body(self.run, job, c, a, command.gang, others, port)
+            ours = port_env(
+                a.replica, a.attempt,
+                folder=str(c.folder),
+                gang=command.gang,
+                spec=job.spec,
+                first=ports_of(self.ports, job, {r.job for r in self.containers.current}),
+                hosts=hosts_of(self.addresses, command, self.containers.current.values()),
+            )  # fmt: skip
+            body = container_spec.create_body(self.run, job, c, a, others, ours)
             launch = partial(operations.launch, c, body)
         self.containers.add(c)
         c.engine.worker.do(

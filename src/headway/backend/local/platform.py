@@ -28,7 +28,7 @@ from headway.backend.local.enforcement import homes, procfs
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
 from headway.backend.local.run_as import find_user
 from headway.backend.promised_memory import PromisedMemory
-from headway.backend.replica_env import loopback_env
+from headway.backend.replica_env import port_env
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue, Worker
 from headway.controller import commands, events
@@ -208,8 +208,10 @@ class LocalPlatform:
         p.group.set_memory(memory_admission.memory_limit(made.memory, cut.node, others))
         if spec.limit is not None:
             p.group.set_share(spec.limit, 1.0)
-        port = ports_of(self._ports, job, gang, {r.job for r in self.processes})
-        ours = loopback_env(a.replica, a.attempt, folder=str(p.folder), gang=gang, first=port)
+        port = ports_of(self._ports, job, {r.job for r in self.processes})
+        ours = port_env(
+            a.replica, a.attempt, folder=str(p.folder), gang=gang, spec=job.spec, first=port
+        )
         files = launcher.Files(p.folder, self.store.records(a.replica), a.attempt)
         if a.attempt > 1:
             _check_alone(files)

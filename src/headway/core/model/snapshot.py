@@ -29,11 +29,12 @@ class Trigger(StrEnum):
 
 @record
 class Request:
-    """A user request: cancel, pause, resume, move or scale."""
+    """A user request: cancel, pause, resume, move `to` a node, or scale a `task` to a `count`."""
 
     job: JobId
     wish: str
     to: NodeId | None = None
+    task: str = ""
     count: int | None = None
 
 

@@ -1,0 +1,1 @@
+"""Distributed training with a parameter server: numpy over sockets, synchronous or asynchronous."""

@@ -1,0 +1,96 @@
+"""Requests to scale a job: which replicas come and go, and where."""
+
+from dataclasses import replace
+
+import pytest
+
+from headway.core.cycle.validate import check
+from headway.core.model.capabilities import ALL
+from headway.core.model.decision import Scale
+from headway.core.model.job import Phase, Task
+from headway.core.model.snapshot import Request, Trigger
+from headway.core.model.units import Resources
+from headway.policy.common.user_requests import UserRequests
+from headway.policy.registry import build
+from making import job, node, replica, snapshot
+
+
+def world(*indices, cpu=0.0, phase=Phase.RUNNING, nodes=("a", "b"), only=None):
+    request = Resources(cpu=cpu)
+    worker = Task(name="worker", least=1, most=4, request=request, nodes=only)
+    placed = [replica("x", task="worker", index=i) for i in indices]
+    if indices:
+        placed.append(replica("x", task="ps"))
+    x = job("x", phase=phase, tasks=(Task(name="ps"), worker))
+    return snapshot(
+        jobs=[x], replicas=placed, nodes=[node(n, cpu=1.0) for n in nodes], trigger=Trigger.ASKED
+    )
+
+
+def asked(s, count, task="worker", name="x"):
+    s.requests = (Request(job=name, wish="scale", task=task, count=count),)
+    return UserRequests().decide(s, None)[0]
+
+
+def names(replicas):
+    return [r.name for r in replicas]
+
+
+def test_the_lowest_free_numbers_join_on_the_emptiest_nodes():
+    (scale,) = asked(world(0, 2), 4).decisions
+    assert isinstance(scale, Scale)
+    assert [(r.name, to) for r, to in scale.add] == [("worker-1", "b"), ("worker-3", "b")]
+    assert (scale.remove, scale.reason) == ((), "requested by a user")
+
+
+def test_the_highest_numbers_leave_and_worker_0_stays():
+    (scale,) = asked(world(3, 0, 1), 1).decisions
+    assert (names(scale.remove), scale.add) == (["worker-1", "worker-3"], ())
+
+
+def test_a_task_that_may_use_only_some_nodes_gets_those():
+    (scale,) = asked(world(0, only=("a",)), 2).decisions
+    assert [to for _, to in scale.add] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("count", "cpu", "why"),
+    [
+        (3, 0.4, ""),
+        (4, 0.7, "node a has too little free capacity"),
+        (5, 0.0, "5 replicas are outside 1 to 4"),
+        (0, 0.0, "0 replicas are outside 1 to 4"),
+        (1, 0.0, "it adds and removes no replica"),
+    ],
+)
+def test_a_size_that_does_not_fit_is_refused_in_words(count, cpu, why):
+    s = world(0, cpu=cpu)
+    refused = check(asked(s, count), s).refused
+    assert [r.why for r in refused] == ([why] if why else [])
+
+
+def test_a_job_that_is_changing_is_refused():
+    s = world(0, phase=Phase.MIGRATING)
+    assert [r.why for r in check(asked(s, 2), s).refused] == ["it is not running"]
+
+
+def test_nothing_is_decided_for_pending_and_unknown_jobs_and_unknown_tasks():
+    assert asked(world(phase=Phase.PENDING), 2).decisions == ()
+    assert asked(world(0), 2, name="ghost").decisions == ()
+    assert asked(world(0), 2, task="chief").decisions == ()
+
+
+def test_nothing_is_decided_where_jobs_cannot_be_scaled():
+    s = world(0)
+    s.capabilities = replace(ALL, scale=False)
+    assert asked(s, 2).decisions == ()
+
+
+@pytest.mark.parametrize("policy", ["headway", "fair", "dragon", "kips", "optimus", "spread"])
+def test_every_policy_leaves_the_request_to_the_user(policy):
+    s = world(0, 1)
+    s.requests = (Request(job="x", wish="scale", task="worker", count=3),)
+    whole = build(f"@{policy}")
+    plan, _ = whole.decide(s, whole.begin())
+    scales = [d for d in check(plan, s).accepted if isinstance(d, Scale)]
+    assert [d.reason for d in scales] == ["requested by a user"]

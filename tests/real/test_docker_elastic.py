@@ -1,0 +1,71 @@
+"""Distributed trainings as containers, scaled while they run, on two engines."""
+
+from contextlib import suppress
+
+import image
+from elastic import Training, digests, running, spec, undisturbed, words
+from local import wait_for, workload
+
+from headway.backend import inbox
+from headway.backend.job_store import JobStore
+from headway.core.model.snapshot import Request
+from headway.errors import Declined
+
+
+def test_a_synchronous_job_of_containers_grows_and_shrinks_on_two_engines(tmp_path, engines):
+    nodes = [{"name": name, "engine": e.url} for name, e in zip("ab", engines, strict=True)]
+    job = {"name": "x", "spec": spec(words(python="python3"))}
+    path, x = workload(tmp_path, job, nodes=nodes), Training(tmp_path)
+    options = ["--backend", "docker", "--image", image.NAME, "--policy", "gang"]
+    with running("run", path, *options, data=tmp_path) as run:
+        x.grow_and_shrink()
+        state = JobStore(tmp_path / "runs" / "latest").load(["x"])["x"]
+        assert run.wait(120) == 0
+    assert digests(x.log()) == undisturbed(), "as if nothing had happened"
+    assert (len(x.joined(0)), len(x.joined(1)), len(x.joined(2))) == (3, 2, 1)
+    assert {r.node for r in state.replicas} == {"a", "b"}
+    assert [e.containers() for e in engines] == [[], []]
+
+
+def test_a_container_that_is_killed_while_its_job_is_scaled_costs_no_sample(tmp_path, engines):
+    job = {"name": "x", "spec": spec(words(steps=100, python="python3"), replicas=2)}
+    nodes = [{"name": name, "engine": e.url} for name, e in zip("ab", engines, strict=True)]
+    path, x = workload(tmp_path, job, nodes=nodes), Training(tmp_path)
+    options = ["--backend", "docker", "--image", image.NAME, "--policy", "gang"]
+    with running("run", path, *options, data=tmp_path) as run:
+        wait_for(lambda: x.joined(1))
+        x.proceeds()
+        latest = (tmp_path / "runs" / "latest").resolve()
+        inbox.put(latest, Request(job="x", wish="scale", task="worker", count=3))
+        wait_for(lambda: JobStore(latest).load(["x"])["x"].sizes)  # the scale has begun
+        killed = 0
+        for engine in engines:
+            found = {"label": ["headway.dev/replica=x/worker-1"]}
+            for each in engine.client.get("/containers/json", filters=found):
+                with suppress(Declined):  # it has just stopped
+                    engine.client.post(f"/containers/{each['Id']}/kill", signal="SIGKILL")
+                    killed += 1
+        assert run.wait(120) == 0
+    assert killed >= 1
+    assert digests(x.log()) == undisturbed(100)
+    assert x.joined(2), "the size that was asked for"
+    assert [e.containers() for e in engines] == [[], []]
+
+
+def test_workers_on_another_machine_find_their_parameter_server(
+    tmp_path, engines, private_engine, far_network
+):
+    namespace, host = far_network
+    far = private_engine(namespace=namespace, host=host, tcp=2375)
+    nodes = [{"name": "near", "engine": engines[0].url}, {"name": "far", "engine": far.url}]
+    job = {"name": "x", "spec": spec(words(steps=60, python="python3"))}
+    path, x = workload(tmp_path, job, nodes=nodes), Training(tmp_path)
+    options = ["--backend", "docker", "--image", image.NAME, "--policy", "gang"]
+    with running("run", path, *options, data=tmp_path) as run:
+        x.proceeds()
+        x.scale(2)
+        wait_for(lambda: x.joined(1))
+        state = JobStore(tmp_path / "runs" / "latest").load(["x"])["x"]
+        assert run.wait(120) == 0
+    assert {r.node for r in state.replicas} == {"near", "far"}
+    assert digests(x.log()) == undisturbed(60)

@@ -1,0 +1,217 @@
+"""Distributed trainings as real processes, scaled while they run; every sample counts once."""
+
+import json
+import os
+import signal
+
+import pytest
+from elastic import Training, digests, running, spec, undisturbed, words
+from live_hands import LiveHands
+from local import processes, workload
+
+from headway.backend import inbox
+from headway.backend.clock import Clock
+from headway.backend.cpu_partition import Cut
+from headway.backend.job_store import JobStore
+from headway.backend.local.enforcement import procfs
+from headway.backend.local.enforcement.select import choose
+from headway.backend.local.platform import LocalPlatform
+from headway.core.model.decision import Place, Scale, Started
+from headway.core.model.job import Elastic, JobSpec, Mode, Phase, Task, gang
+from headway.core.model.snapshot import Request
+from headway.core.model.units import ReplicaId
+from headway.spec.runnable import Command, RunnableJob
+from making import node
+
+FEW = 60
+"""Steps of a training that is killed and not only scaled."""
+
+
+def outcomes(data):
+    (found,) = json.loads((data / "runs" / "latest" / "result.json").read_text())
+    return {j["name"]: j["outcome"] for j in found["per_job"]}, found["reasons"]
+
+
+def test_a_synchronous_job_grows_and_shrinks_while_it_trains(tmp_path):
+    path = workload(
+        tmp_path, {"name": "x", "spec": spec(words())}, nodes=[{"cpu": 0.5, "count": 2}]
+    )
+    x = Training(tmp_path)
+    with running("run", path, "--policy", "gang", data=tmp_path) as run:
+        x.grow_and_shrink()
+        assert run.wait(120) == 0
+    assert outcomes(tmp_path) == ({"x": "succeeded"}, {})
+    assert digests(x.log()) == undisturbed(), "as if nothing had happened"
+    assert (len(x.joined(0)), len(x.joined(1)), len(x.joined(2))) == (3, 2, 1)
+    assert processes(tmp_path) == []
+
+
+class Hands(LiveHands):
+    """Two workers and a parameter server on two nodes, driven by hand."""
+
+    def __init__(self, folder, elastic=Elastic.RESTART, model="ps-sync", *, more=(), grace=20.0):
+        tasks = (
+            Task(name="ps"),
+            Task(name="worker", replicas=2, least=1, most=3, elastic=elastic),
+        )
+        command = Command(argv=(*words(model, steps=FEW), *more), where="/")
+        made = RunnableJob(
+            id="x",
+            at=0.0,
+            spec=JobSpec(tasks=tasks, checkpoint=Mode.SDK, grace=grace),
+            commands={"ps": command, "worker": command},
+        )
+        clock, jobs = Clock(), {"x": made}
+        chosen = choose(f"elastic-{os.getpid()}-{folder.name}")
+        cuts = [Cut(node("a")), Cut(node("b"))]
+        super().__init__(LocalPlatform(folder, cuts, jobs, chosen, clock), clock, folder, jobs)
+        self.job = self.record("x")
+
+    def drive(self, claim):
+        """Until it is true; meanwhile a pending job is started."""
+
+        def claimed():
+            if self.job.phase is Phase.PENDING and self.job.arrived:
+                where = tuple(
+                    (name, "ab"[i % 2]) for i, name in enumerate(gang(self.job.to_core()))
+                )
+                assert isinstance(self.backend.act(Place(job="x", where=where)), Started)
+            return claim()
+
+        end = self.clock() + 120
+        while not claimed():
+            assert self.clock() < end, "it never came true"
+            self.backend.wait(0.02)
+
+    def grow(self):
+        add = ((ReplicaId.of("x", "worker", 2), "b"),)
+        assert isinstance(self.backend.act(Scale(job="x", task="worker", add=add)), Started)
+
+    def log(self, name="worker-0"):
+        path = self.folder / "jobs" / "x" / name / "out.log"
+        return path.read_text() if path.exists() else ""
+
+    def training(self, name):
+        """The process that trains, below the shell of a replica."""
+        p = self.platform.processes.get(ReplicaId.named("x", name))
+        found = procfs.marked(HEADWAY_REPLICA=name, HEADWAY_DIR=str(p.folder)) if p else ()
+        return [pid for pid in found if pid != p.pid]
+
+    def kill(self, name, number=signal.SIGKILL):
+        self.drive(lambda: self.training(name))
+        for pid in self.training(name):
+            os.kill(pid, number)
+
+
+@pytest.fixture
+def hands(tmp_path):
+    made = []
+
+    def make(*given, **more):
+        made.append(Hands(tmp_path, *given, **more))
+        return made[0]
+
+    yield make
+    made[0].backend.cancel("the test is over", force=True)
+    made[0].until(lambda: made[0].backend.controller.finished)
+    made[0].platform.close()
+    assert processes(tmp_path) == []
+
+
+PHASES = {
+    "saving": lambda job: job.phase is Phase.MIGRATING,
+    "stopping": lambda job: any(r.transfer and r.transfer.stopping for r in job.replicas.values()),
+    "starting": lambda job: job.phase is Phase.STARTING or len(job.replicas) == 4,
+}
+
+
+@pytest.mark.parametrize(
+    ("phase", "victim"),
+    [
+        ("saving", "worker-0"),
+        ("saving", "worker-1"),
+        ("stopping", "ps-0"),
+        ("starting", "worker-1"),
+    ],
+)
+def test_a_worker_that_is_killed_while_the_job_is_scaled_costs_no_sample(hands, phase, victim):
+    x = hands()
+    x.drive(lambda: "step 5/" in x.log())
+    x.grow()
+    x.drive(lambda: PHASES[phase](x.job))
+    if ReplicaId.named("x", victim) in x.platform.processes:
+        x.kill(victim)
+    x.drive(lambda: x.job.phase.ended)
+    assert (x.job.phase, x.job.reason) == (Phase.SUCCEEDED, "")
+    assert digests(x.log()) == undisturbed(FEW)
+
+
+def test_a_worker_that_hangs_is_named_in_time_and_the_job_goes_on(hands):
+    x = hands(more=("--timeout", "3"), grace=1.0)
+    x.drive(lambda: "step 25/" in x.log())
+    x.kill("worker-1", signal.SIGSTOP)
+    stopped = x.clock()
+    x.drive(lambda: x.job.phase is Phase.STOPPING)
+    assert x.clock() - stopped < 3 + 30, "a busy machine takes its time"
+    why = "replica ps-0: exited with code 1: error: worker-1 did not answer within 3 s"
+    assert x.job.reason == why
+    x.drive(lambda: x.job.phase.ended)
+    assert (x.job.phase, x.job.failures) == (Phase.SUCCEEDED, 1)
+    assert digests(x.log()) == undisturbed(FEW)
+
+
+@pytest.mark.parametrize(
+    ("fault", "workers"),
+    [("checkpoint.ask", (1, 3)), ("request.remove", (3, 1)), ("replica.start@4", (1, 2))],
+)
+def test_a_crash_of_headway_while_a_job_is_scaled_costs_no_sample(tmp_path, fault, workers):
+    before, after = workers
+    job = {"name": "x", "spec": spec(words(steps=FEW), replicas=before)}
+    path, x = workload(tmp_path, job, nodes=[{"cpu": 0.5, "count": 2}]), Training(tmp_path)
+    env = {"HEADWAY_FAULT": f"{fault}=kill"}
+    with running("run", path, "--policy", "gang", data=tmp_path, env=env) as run:
+        x.proceeds()
+        latest = (tmp_path / "runs" / "latest").resolve()
+        inbox.put(latest, Request(job="x", wish="scale", task="worker", count=after))
+        assert run.wait(120) == -signal.SIGKILL
+    with running("run", "--resume", "latest", data=tmp_path) as run:
+        assert run.wait(120) == 0
+    assert outcomes(tmp_path) == ({"x": "succeeded"}, {})
+    assert JobStore(latest).load(["x"])["x"].sizes == (("worker", after),)
+    assert digests(x.log()) == undisturbed(FEW)
+    assert processes(tmp_path) == []
+
+
+def test_a_worker_of_an_asynchronous_job_that_is_killed_is_started_again_alone(hands):
+    x = hands(Elastic.INDEPENDENT, "ps-async")
+    x.drive(lambda: "step 5/" in x.log() and "worker-1 joined" in x.log("ps-0"))
+    x.grow()
+    x.kill("worker-1")
+    x.drive(lambda: x.job.failures == 1)
+    assert x.job.phase is Phase.RUNNING
+    x.drive(lambda: x.job.phase.ended)
+    assert (x.job.phase, x.job.attempt) == (Phase.SUCCEEDED, 3), "a start, a join, a start again"
+    assert digests(x.log())[1] == undisturbed(FEW)[1]
+
+
+def test_dragon_takes_and_gives_workers_of_an_asynchronous_job_without_a_restart(tmp_path):
+    """A gang that waits starts whole on the nodes of the workers that were taken."""
+    request = {"resources": {"requests": {"cpu": len(os.sched_getaffinity(0)) / 4}}}
+    slow, short = words("ps-async", demand=0.03), words(steps=20, demand=0.5)
+    rich = spec(slow, replicas=4, most=4, elastic="independent", **request)
+    poor = spec(short, replicas=2, most=2, **{**request, "minReplicas": 2})
+    jobs = [{"name": "rich", "spec": rich}, {"name": "poor", "at": 1.0, "spec": poor}]
+    policy = "dragon:starve_after=0.2,grow_after=0.2,restart=0.1"
+    path, data = workload(tmp_path, *jobs), tmp_path
+    with running("run", path, "--nodes", "4", "--policy", policy, data=data) as run:
+        assert run.wait(120) == 0
+    assert outcomes(data) == ({"rich": "succeeded", "poor": "succeeded"}, {})
+    records = data / "runs" / "latest" / "records"
+    starts = {p: len(list(p.glob("claim.*"))) for p in records.glob("*/*")}
+    count = {f"{p.parent.name}/{p.name}": n for p, n in starts.items()}
+    assert (count["rich/ps-0"], count["rich/worker-0"]) == (1, 1), "it was not restarted"
+    again = [i for i in (1, 2, 3) if count[f"rich/worker-{i}"] > 1]
+    assert len(again) >= 2, "workers were taken and given"
+    assert [count[f"poor/{name}"] for name in ("ps-0", "worker-0", "worker-1")] == [1, 1, 1]
+    assert digests(Training(data, "rich").log())[1] == undisturbed()[1]
+    assert digests(Training(data, "poor").log()) == undisturbed(20)
