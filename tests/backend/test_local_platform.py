@@ -79,9 +79,11 @@ def test_a_checkpoint_that_was_requested_is_not_looked_for_after_the_exit(platfo
 
 def test_what_a_replica_has_used_is_known_after_its_exit_until_it_is_removed(platform, tmp_path):
     platform.execute(Start("x", (Assignment(X, 1, "a", 0),), (X,)))
-    while not (used := platform.read(X, None)).memory:
+    while not platform.read(X, None).memory:
         platform.poll(0.02)
     exit_of(platform, tmp_path / "jobs" / "x" / "main-0")
+    used = platform.read(X, None)
+    assert used.memory > 0
     assert platform.read(X, None) == used
     while platform.execute(Remove(X, 1)) != [Removed(X, 1)]:
         platform.poll(0.02)
