@@ -1,7 +1,8 @@
-"""An API server that keeps objects in memory, and kubelets that do what a test tells them.
+"""An API server that keeps objects in memory, a scheduler that binds pods to the node that they
+name, and kubelets that do what a test tells them.
 
-As much of the protocol as the backend speaks: list, watch with versions and 410, create, merge
-patch, replace, delete with grace, binding. It runs nothing; what pods do is for the test to say.
+As much of the protocol as the backend speaks: list, watch with versions and 410, create, patch,
+replace, delete with grace. It runs nothing; what pods do is for the test to say.
 """
 
 import json
@@ -38,6 +39,8 @@ class FakeCluster:
         """(method, kind, sub): (status, message), for calls that are declined. With a name before
         sub: only for that one.
         """
+        self.unschedulable = {}
+        """Nodes to which no pod is bound, and what kube-scheduler says of them."""
         self.kubelets = True
         """They end what is to go, a moment later."""
         self.calls = []
@@ -107,6 +110,19 @@ class FakeCluster:
             found = self.objects[kind, namespace, name]
             return self.put(kind, merged(found, change), namespace)
 
+    def schedule(self, namespace, name):
+        """What kube-scheduler does with a pod whose node is given by its affinity."""
+        pod = self.get("pods", name, namespace)
+        if pod is None or pod["spec"].get("schedulingGates") or pod["spec"].get("nodeName"):
+            return
+        node = named_node(pod)
+        if node in self.unschedulable:
+            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            said["message"] = self.unschedulable[node]
+            self.change("pods", name, {"status": {"conditions": [said]}}, namespace)
+        elif node:
+            self.change("pods", name, {"spec": {"nodeName": node}}, namespace)
+
     def pod(self, name, phase, **status):
         """What its kubelet says of it."""
         return self.change("pods", name, {"status": {"phase": phase, **status}})
@@ -134,7 +150,20 @@ def node(name, cpu="1", *, ready=True, **more):
     }
 
 
+def named_node(pod):
+    """The node to which its affinity restricts it; "": none."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get(
+        "nodeSelectorTerms", ()
+    )
+    fields = [f for term in terms for f in term.get("matchFields", ())]
+    return next((f["values"][0] for f in fields if f["key"] == "metadata.name"), "")
+
+
 def merged(old, change):
+    if isinstance(change, list) and any("$patch" in each for each in change if each):
+        gone = {each["name"] for each in change}  # of a strategic merge patch
+        return [each for each in old if each["name"] not in gone]
     if not isinstance(change, dict) or not isinstance(old, dict):
         return change
     new = dict(old)
@@ -142,7 +171,7 @@ def merged(old, change):
         if value is None:
             new.pop(key, None)
         else:
-            new[key] = merged(old.get(key, {}) if isinstance(value, dict) else None, value)
+            new[key] = merged(old.get(key, {} if isinstance(value, dict) else []), value)
     return new
 
 
@@ -279,14 +308,6 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _post(self, kind, space, name, sub, query, body):  # noqa: ARG002
-        if sub == "binding":
-            there = self.fake.get("pods", name, space)
-            if there is None or there["spec"].get("nodeName"):
-                self._no(404 if there is None else 409, f"pod {name} cannot be bound")
-                return
-            self.fake.change("pods", name, {"spec": {"nodeName": body["target"]["name"]}}, space)
-            self._say(201, {})
-            return
         about = body["metadata"]
         about.setdefault("namespace", space)
         if "generateName" in about:
@@ -296,6 +317,8 @@ class Handler(BaseHTTPRequestHandler):
             return
         body.setdefault("status", {"phase": "Pending"} if kind == "pods" else {})
         self._say(201, self.fake.put(kind, body, space))
+        if kind == "pods":
+            self.fake.schedule(space, about["name"])
 
     def _patch(self, kind, space, name, sub, query, body):  # noqa: ARG002
         there = self.fake.get(kind, name, space)
@@ -307,8 +330,15 @@ class Handler(BaseHTTPRequestHandler):
                 self._no(422, f"testing value {same['path']} failed: test failed")
             else:
                 self._say(200, self.fake.put(kind, {**there, "status": status["value"]}, space))
+        elif (
+            body.get("metadata", {}).get("uid", there["metadata"]["uid"])
+            != there["metadata"]["uid"]
+        ):
+            self._no(409, "Precondition failed: UID in precondition")
         else:
             self._say(200, self.fake.change(kind, name, body, space))
+            if kind == "pods":
+                self.fake.schedule(space, name)
 
     def _put(self, kind, space, name, sub, query, body):  # noqa: ARG002
         found = self.fake.get(kind, name, space)
@@ -374,3 +404,8 @@ def all_bound(fake, count):
 def run_all(fake):
     for name in bound(fake):
         fake.pod(name, "Running")
+
+
+def begins(pod):
+    """Whether its training may begin: all of its gang are bound."""
+    return pod["metadata"]["annotations"].get("headway.dev/proceed") == "true"

@@ -90,14 +90,8 @@ def test_the_operator_has_exactly_these_permissions():
     read = {"get", "list", "watch"}
     assert granted(rules("ClusterRole")) == {
         ("", "pods"): read | {"create", "delete", "patch"},
-        ("", "pods/binding"): {"create"},
-        ("", "pods/resize"): {"patch"},
-        ("", "pods/status"): {"patch"},
         ("", "nodes"): read,
-        ("", "persistentvolumes"): read,
-        ("storage.k8s.io", "storageclasses"): read,
-        ("", "persistentvolumeclaims"): read | {"patch"},
-        ("", "services"): {"create", "delete"},
+        ("", "services"): {"create"},
         ("", "events"): {"create"},
         ("headway.dev", "trainingjobs"): read | {"delete"},
         ("headway.dev", "trainingjobs/status"): {"patch"},
@@ -134,9 +128,10 @@ def test_manifests_are_printed(headway):
     ran = headway("kubernetes", "manifests", "--namespace", "ours", "--image", "i:1")
     found = list(yaml.safe_load_all(ran.out))
     assert ran.code == 0
-    assert [made["kind"] for made in found][:3] == [
+    assert [made["kind"] for made in found][:4] == [
         "Namespace",
         "CustomResourceDefinition",
+        "PriorityClass",
         "ServiceAccount",
     ]
     assert found == render.stream(Values(namespace="ours", image="i:1"))

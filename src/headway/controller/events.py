@@ -77,6 +77,10 @@ class Persisted(OfJob):
     version: int
 
 
+class ReplicaPrepared(Attempt):
+    """It holds its node, and waits for `Proceed`."""
+
+
 class ReplicaRunning(Attempt):
     """It runs."""
 
@@ -86,6 +90,8 @@ class ReplicaWaiting(Attempt):
     """The platform cannot start it yet, and says why; "": that has passed."""
 
     reason: str
+    unschedulable: bool = False
+    """Its node has no room for it, or does not accept it: not the job's own fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +174,8 @@ class Loaded:
 
 JobEvent: TypeAlias = Admitted | JobChanged | JobRejected | JobDeleted
 ReplicaEvent: TypeAlias = (
-    ReplicaRunning
+    ReplicaPrepared
+    | ReplicaRunning
     | ReplicaWaiting
     | ReplicaNotice
     | ReplicaExited

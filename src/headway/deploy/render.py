@@ -19,7 +19,7 @@ from headway.deploy.crd import schema
 from headway.errors import ConfigError
 
 Plain = dict[str, Any]
-PARTS = ("namespace", "crd", "rbac", "operator")
+PARTS = ("namespace", "crd", "priorityclass", "rbac", "operator")
 """In the order in which to apply them."""
 
 
@@ -92,7 +92,7 @@ def chart(values: Values) -> dict[str, str]:
         "crds/trainingjobs.yaml": text(objects("crd", templates)),
         **{
             f"templates/{part}.yaml": _unquoted(text(objects(part, templates)))
-            for part in ("rbac", "operator")  # Helm creates the namespace
+            for part in ("priorityclass", "rbac", "operator")  # Helm creates the namespace
         },
     }
 

@@ -15,7 +15,7 @@ from headway.backend.clock import Clock
 from headway.backend.kubernetes.client import fatal_thread
 from headway.backend.kubernetes.client.api import Api
 from headway.backend.kubernetes.client.leader_election import LeaderElection
-from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform
+from headway.backend.kubernetes.platform.platform import CONFIG, IMAGE, KubernetesPlatform
 from headway.backend.live import LiveBackend
 from headway.core.model.units import JobId
 from headway.policy.registry import build
@@ -66,7 +66,8 @@ class Operator:
         folder.lock()
         _sweep(self.data)
         jobs = dict[JobId, RunnableJob]()
-        platform = KubernetesPlatform(there, jobs, clock, namespace=self.namespace)
+        image = os.environ.get("HEADWAY_IMAGE") or IMAGE
+        platform = KubernetesPlatform(there, jobs, clock, namespace=self.namespace, image=image)
         backend = LiveBackend(platform, folder.path, jobs, clock, endless=True, config=CONFIG)
         policy = f"@{self.policy}"
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)

@@ -1,6 +1,8 @@
 """What the status of a pod says about its replica."""
 
 from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.placement.node_info import node_of
+from headway.backend.kubernetes.platform.pod_builder import GATE, WAITER
 from headway.spec.pod_fields import TRAINING
 
 STUCK = {
@@ -19,8 +21,14 @@ ran: the node rejected it.
 """
 
 
-def is_owned_by(pod: Plain, uid: str) -> bool:
-    return any(o.get("uid") == uid for o in pod["metadata"].get("ownerReferences") or ())
+def is_prepared(pod: Plain) -> bool:
+    """It is bound, and waits for the rest of its gang."""
+    waits = any(c["name"] == WAITER for c in pod["spec"].get("initContainers") or ())
+    return waits and bool(node_of(pod)) and pod["status"].get("phase") == "Pending"
+
+
+def is_gated(pod: Plain) -> bool:
+    return any(g["name"] == GATE for g in pod["spec"].get("schedulingGates") or ())
 
 
 def exit_code(pod: Plain) -> int:
@@ -36,6 +44,16 @@ def stuck(pod: Plain) -> tuple[str, str]:
     if reason not in STUCK:
         return "", ""
     return reason, f"{waits.get('message') or reason}: {STUCK[reason]}"
+
+
+def unschedulable(pod: Plain) -> str:
+    """Why kube-scheduler cannot bind it; "": it can, or is making room for it."""
+    if pod["status"].get("nominatedNodeName"):
+        return ""
+    for each in pod["status"].get("conditions") or ():
+        if each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable":
+            return str(each.get("message") or "Unschedulable")
+    return ""
 
 
 def rejected(pod: Plain) -> str:

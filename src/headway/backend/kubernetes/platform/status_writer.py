@@ -8,11 +8,10 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 from headway.backend.clock import Clock
-from headway.backend.kubernetes.client.api import Plain, pod_path
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.kubernetes.platform.job_status import MESSAGE, JobStatus, now
 from headway.backend.worker import Then
@@ -41,8 +40,10 @@ class StatusWriter:
     ) -> None:
         """`then` follows when the API server has confirmed it, or the job no longer exists."""
         status = record.to_plain(self._clock.began)
-        same: Plain = {"op": "test", "path": UID, "value": record.uid}
-        body = [same, {"op": "add", "path": "/status", "value": status}]
+        body: list[dict[str, Any]] = [
+            {"op": "test", "path": UID, "value": record.uid},
+            {"op": "add", "path": "/status", "value": status},
+        ]
 
         def not_written(error: BackendError) -> Iterable[Event]:
             if is_gone(error):
@@ -107,14 +108,6 @@ class StatusWriter:
         }
         path = f"/api/v1/namespaces/{record.namespace}/events"
         self._cluster.worker.do(partial(self._cluster.api.create, path, body))
-
-    def pod_unschedulable(self, pod: Plain, why: str) -> None:
-        """The condition that kube-scheduler sets, which people and autoscalers read."""
-        found = {"type": "PodScheduled", "status": "False", "reason": UNSCHEDULABLE}
-        found |= {"message": why[:MESSAGE], "lastTransitionTime": now()}
-        path, body = f"{pod_path(*key_of(pod))}/status", {"status": {"conditions": [found]}}
-        call = partial(self._cluster.api.patch, path, body, kind="strategic-merge")
-        self._cluster.worker.do(call)
 
 
 def is_gone(error: BackendError) -> bool:

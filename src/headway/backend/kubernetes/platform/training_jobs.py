@@ -15,7 +15,7 @@ from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
 from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import key_of
-from headway.backend.kubernetes.placement import feasibility, filters
+from headway.backend.kubernetes.placement import filters
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, now, seconds, spec_of
 from headway.backend.kubernetes.platform.pod_builder import KIND, RUN
@@ -24,7 +24,7 @@ from headway.backend.new_job import new_job
 from headway.controller import events
 from headway.controller.commands import Admit, DeleteJob
 from headway.core.model.job import JobSpec, Phase
-from headway.core.model.units import JobId
+from headway.core.model.units import JobId, ReplicaId
 from headway.errors import BackendError, Declined, HeadwayError
 from headway.spec.manifest import TrainingJobSpec
 from headway.spec.runnable import RunnableJob
@@ -100,18 +100,12 @@ class TrainingJobs:
             return
         core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
         try:
-            pods = record.sample_pods().values()
-            for pod in pods:
+            for pod in record.sample_pods().values():
                 filters.understand(pod)
-            bad = next((why for pod in pods if (why := filters.unsupported(pod))), "")
             record.core = self._capacity.fitted(core, record)
         except MALFORMED as error:
             why = f"podTemplate is not a valid pod: {type(error).__name__} {error}"
             record.rejected = "Invalid", why
-            return
-        if bad:
-            why = f"{bad} is not supported: remove it, or use another scheduler"
-            record.rejected = "Unsupported", why
 
     @staticmethod
     def _rejection(record: JobStatus) -> list[events.Event]:
@@ -244,11 +238,12 @@ class TrainingJobs:
         if record.rejected[0] == "Invalid":
             record.spec, record.core, record.rejected = spec, core, ("", "")
 
-    def refusal(self, record: JobStatus, where: dict[str, str]) -> str:
-        pods = record.sample_pods()
-        made = {name: pods[name.rpartition("-")[0]] for name in where}
-        short = feasibility.partial(record.core.tasks, where)
-        return short or feasibility.cannot(self._cluster, made, where)
+    @staticmethod
+    def refusal(record: JobStatus, where: Sequence[ReplicaId]) -> str:
+        """Whatever the policy decides, no gang is started in part."""
+        named = [replica.task for replica in where]
+        short = next((t.name for t in record.core.tasks if named.count(t.name) < t.least), "")
+        return f"a gang is started whole: too few of {short}" if short else ""
 
 
 def _written(spec: TrainingJobSpec) -> Plain:
