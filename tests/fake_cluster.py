@@ -8,6 +8,7 @@ replace, delete with grace. It runs nothing; what pods do is for the test to say
 import json
 from contextlib import suppress
 from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RDWR
 from threading import Condition, Thread, Timer
@@ -39,6 +40,8 @@ class FakeCluster:
         """(method, kind, sub): (status, message), for calls that are declined. With a name before
         sub: only for that one.
         """
+        self.busy = {}
+        """(method, kind): how many more calls are answered with 429 and Retry-After."""
         self.unschedulable = {}
         """Nodes to which no pod is bound, and what kube-scheduler says of them."""
         self.kubelets = True
@@ -75,6 +78,9 @@ class FakeCluster:
             about = new["metadata"]
             key = kind, about.get("namespace", namespace), about["name"]
             before = self.objects.get(key)
+            released = about.get("deletionTimestamp") and about.get("finalizers") == []
+            if before and released and new.get("status", {}).get("phase") != "Running":
+                return self.drop(kind, about["name"], key[1])
             self.version += 1
             about["resourceVersion"] = str(self.version)
             about.setdefault("uid", f"uid-{self.version}")
@@ -123,6 +129,27 @@ class FakeCluster:
         elif node:
             self.change("pods", name, {"spec": {"nodeName": node}}, namespace)
 
+    def delete(self, name, namespace="default", grace=30):
+        """As the API server does: it is gone when its kubelet has ended it."""
+        at = datetime.now(UTC) + timedelta(seconds=grace)
+        now = {"deletionTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        now["deletionGracePeriodSeconds"] = grace
+        return self.change("pods", name, {"metadata": now}, namespace)
+
+    def ended(self, name, namespace="default", code=143):
+        """Its kubelet has stopped it: gone, but for a finalizer."""
+        pod = self.get("pods", name, namespace)
+        if pod is None:
+            return
+        if not pod["metadata"].get("finalizers"):
+            self.drop("pods", name, namespace)
+        elif pod["status"].get("phase") in ("Pending", "Running"):
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            over = {"terminated": {"exitCode": code, "finishedAt": now}}
+            told = {"phase": "Failed" if code else "Succeeded"}
+            told["containerStatuses"] = [{"name": "training", "state": over}]
+            self.change("pods", name, {"status": told}, namespace)
+
     def pod(self, name, phase, **status):
         """What its kubelet says of it."""
         return self.change("pods", name, {"status": {"phase": phase, **status}})
@@ -170,6 +197,9 @@ def merged(old, change):
     for key, value in change.items():
         if value is None:
             new.pop(key, None)
+        elif key.startswith("$deleteFromPrimitiveList/"):
+            name = key.partition("/")[2]
+            new[name] = [each for each in old.get(name, ()) if each not in value]
         else:
             new[key] = merged(old.get(key, {} if isinstance(value, dict) else []), value)
     return new
@@ -179,8 +209,8 @@ def _selected(each, selector):
     labels = each["metadata"].get("labels") or {}
     if selector.startswith("!"):
         return selector[1:] not in labels
-    key, _, value = selector.partition("=")
-    return not key or labels.get(key) == value
+    key, equal, value = selector.partition("=")
+    return not key or (labels.get(key) == value if equal else key in labels)
 
 
 class Server(ThreadingHTTPServer):
@@ -228,16 +258,18 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(size)) if size else {}
         return kind, space, name, sub, query, body
 
-    def _say(self, status, body):
+    def _say(self, status, body, headers=()):
         data = json.dumps(body).encode()
         self.send_response(status)
+        for name, value in dict(headers).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         with suppress(ConnectionError):  # whoever asked may have given up
             self.wfile.write(data)
 
-    def _no(self, status, why):
-        self._say(status, {"kind": "Status", "code": status, "message": why})
+    def _no(self, status, why, headers=()):
+        self._say(status, {"kind": "Status", "code": status, "message": why}, headers)
 
     def _serve(self, act):
         kind, space, name, sub, query, body = self._asked()
@@ -246,6 +278,10 @@ class Handler(BaseHTTPRequestHandler):
         told = refuse.get((self.command, kind, sub)) or refuse.get((self.command, kind, name, sub))
         if told:
             self._no(*told)
+            return
+        if self.fake.busy.get((self.command, kind)):
+            self.fake.busy[self.command, kind] -= 1
+            self._no(429, "too many requests", {"Retry-After": "0"})
             return
         act(kind, space, name, sub, query, body)
 
@@ -274,6 +310,9 @@ class Handler(BaseHTTPRequestHandler):
             chosen = query.get("labelSelector", "")
             with self.fake.changed:
                 items = [o for o in self.fake.all(kind) if _selected(o, chosen)]
+                items = [
+                    o for o in items if o["metadata"].get("namespace", "") == space or not space
+                ]
                 about = {"resourceVersion": str(self.fake.version)}
             self._say(200, {"items": items, "metadata": about})
 
@@ -324,12 +363,13 @@ class Handler(BaseHTTPRequestHandler):
         there = self.fake.get(kind, name, space)
         if there is None:
             self._no(404, f"{kind} {name} not found")
-        elif isinstance(body, list):  # a JSON patch: a test of the uid, and a new status
-            same, status = body
-            if there["metadata"]["uid"] != same["value"]:
-                self._no(422, f"testing value {same['path']} failed: test failed")
-            else:
-                self._say(200, self.fake.put(kind, {**there, "status": status["value"]}, space))
+        elif isinstance(body, list):  # a JSON patch: tests of metadata, and a new status
+            *tests, status = body
+            for each in tests:
+                if there["metadata"][each["path"].rpartition("/")[2]] != each["value"]:
+                    self._no(422, f"testing value {each['path']} failed: test failed")
+                    return
+            self._say(200, self.fake.put(kind, {**there, "status": status["value"]}, space))
         elif (
             body.get("metadata", {}).get("uid", there["metadata"]["uid"])
             != there["metadata"]["uid"]
@@ -351,11 +391,14 @@ class Handler(BaseHTTPRequestHandler):
         found = self.fake.get(kind, name, space)
         if found is None:
             self._no(404, f"{kind} {name} not found")
-        elif kind == "pods" and body.get("gracePeriodSeconds") and found["spec"].get("nodeName"):
-            now = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-            self._say(200, self.fake.change(kind, name, {"metadata": now}, space))
+        elif kind == "pods" and (
+            body.get("gracePeriodSeconds", 1) and found["spec"].get("nodeName")
+        ):
+            self._say(200, self.fake.delete(name, space, body.get("gracePeriodSeconds", 30)))
             if self.fake.kubelets:
-                Timer(0.05, self.fake.drop, (kind, name, space)).start()
+                Timer(0.05, self.fake.ended, (name, space)).start()
+        elif found["metadata"].get("finalizers"):
+            self._say(200, self.fake.delete(name, space, 0))
         else:
             self._say(200, self.fake.drop(kind, name, space))
 

@@ -5,10 +5,14 @@ import os
 import engines as private
 import image
 import kube
+import operators
 import pytest
 from campaign.places import LosesPower, able
 
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
+from headway.deploy import render
+from headway.deploy.render import Values
+from headway.spec.manifest import NAME
 
 KINDS = {"cgroup1": Cgroup1, "cgroup2": Cgroup2}
 EXCUSES = ("capability not declared", "tool not installed")
@@ -160,6 +164,42 @@ def new_cluster():
 @pytest.fixture(scope="session")
 def kubectl(cluster):
     return kube.Kubectl(cluster)
+
+
+@pytest.fixture(scope="module")
+def installed_operator(cluster):
+    """All that we ship but the Deployment: the operator runs here, where its image is."""
+    made = [o for o in render.stream(Values(namespace=operators.HOME)) if o["kind"] != "Deployment"]
+    cluster.apply(*made)
+    cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=20s")
+    cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
+    token = cluster(
+        "create", "token", "headway", "--namespace", operators.HOME, "--duration", "1h"
+    ).strip()
+    yield token
+    cluster("delete", "namespace", operators.HOME, "--wait=false")
+    cluster("delete", "crd", NAME)
+    cluster("delete", "priorityclass", "headway-gang")
+
+
+@pytest.fixture(scope="module")
+def operator(cluster, installed_operator, tmp_path_factory):
+    made = operators.Operator(
+        cluster, tmp_path_factory.mktemp("operator"), installed_operator
+    ).start()
+    cluster.until(lambda: " leads" in made.log())
+    yield made
+    assert made.end() == 0, made.log()
+
+
+@pytest.fixture
+def jobs(cluster, operator):
+    """Submit and look; what a test made goes with it."""
+    found = operators.Jobs(cluster, operator)
+    yield found
+    cluster("delete", "tj", "--all", "--wait=true", "--timeout=30s")
+    cluster("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=true")
+    cluster.until(lambda: not cluster.get("pods")["items"])
 
 
 @pytest.fixture(scope="session")

@@ -12,137 +12,15 @@ import image
 import pytest
 import yaml
 from local import note
+from operators import ENDS, HOME, SLEEPS, Operator, bound, nodes, task, trains
 
 from headway.deploy import render
 from headway.deploy.render import Values
-from headway.spec.manifest import NAME
 
-HOME = "headway-system"
 LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
 CRASHES = range(1, 66) if LONG else [7, 14]
 """At which write the operator is killed: commands and calls (lease, status, pods, bindings)."""
 NUMPY = Path(__file__).parents[2] / "examples" / "distributed.yaml"
-SLEEPS = ["python3", "-c", "import time; time.sleep(600)"]
-ENDS = ["python3", "-c", "import time; time.sleep(1)"]
-
-
-class Operator:
-    """`headway operator` as a process of this machine, in the cluster a service account."""
-
-    def __init__(self, cluster, folder, token):
-        self.cluster, self.folder = cluster, folder
-        config = yaml.safe_load(Path(cluster.kubeconfig).read_text())
-        config["users"][0]["user"] = {"token": token}
-        (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-        self.process = None
-
-    def start(self, **env):
-        words = [sys.executable, "-m", "headway", "operator", "--home", HOME, "--policy", "spread"]
-        words += ["--data", str(self.folder), "--kubeconfig", str(self.folder / "kubeconfig")]
-        with (self.folder / "operator.log").open("ab") as log:
-            env = {**os.environ, "HEADWAY_IMAGE": image.NAME, **env}
-            self.process = subprocess.Popen(words, stderr=log, env=env)
-        return self
-
-    def end(self, number=signal.SIGTERM):
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(number)
-            self.process.wait(30)
-        code, self.process = self.process and self.process.returncode, None
-        return code
-
-    def log(self):
-        return (self.folder / "operator.log").read_text()
-
-
-@pytest.fixture(scope="module")
-def installed(cluster):
-    """All that we ship but the Deployment: the operator runs here, where its image is."""
-    made = [o for o in render.stream(Values(namespace=HOME)) if o["kind"] != "Deployment"]
-    cluster.apply(*made)
-    cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=20s")
-    cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
-    token = cluster("create", "token", "headway", "--namespace", HOME, "--duration", "1h").strip()
-    yield token
-    cluster("delete", "namespace", HOME, "--wait=false")
-    cluster("delete", "crd", NAME)
-    cluster("delete", "priorityclass", "headway-gang")
-
-
-@pytest.fixture(scope="module")
-def operator(cluster, installed, tmp_path_factory):
-    made = Operator(cluster, tmp_path_factory.mktemp("operator"), installed).start()
-    cluster.until(lambda: " leads" in made.log())
-    yield made
-    assert made.end() == 0, made.log()
-
-
-@pytest.fixture
-def jobs(cluster, operator):
-    """Submit and look; what a test made goes with it."""
-    found = Jobs(cluster, operator)
-    yield found
-    cluster("delete", "tj", "--all", "--wait=true", "--timeout=30s")
-    cluster("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=true")
-    cluster.until(lambda: not cluster.get("pods")["items"])
-
-
-class Jobs:
-    def __init__(self, cluster, operator):
-        self.cluster, self.operator = cluster, operator
-
-    def submit(self, name, *tasks, **spec):
-        made = {"apiVersion": "headway.dev/v1alpha1", "kind": "TrainingJob"}
-        checkpoint = {"checkpoint": {"graceSeconds": 1}}
-        made |= {"metadata": {"name": name}, "spec": {"tasks": list(tasks), **checkpoint, **spec}}
-        self.cluster.apply(made)
-
-    def occupy(self, name, node, cpu):
-        """Somebody else's pod, bound by hand."""
-        inside = {"name": "main", "image": image.NAME, "command": SLEEPS}
-        inside["resources"] = {"requests": {"cpu": cpu}}
-        spec = {"nodeName": node, "containers": [inside], "terminationGracePeriodSeconds": 1}
-        self.cluster.apply(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        )
-
-    def status(self, name):
-        return self.cluster.get("tj", name).get("status") or {}
-
-    def phase(self, name):
-        return self.status(name).get("phase")
-
-    def condition(self, name, kind):
-        found = [c for c in self.status(name).get("conditions", ()) if c["type"] == kind]
-        return found[0] if found else {}
-
-    def pods(self, name):
-        return self.cluster.get("pods", "-l", f"headway.dev/job={name}")["items"]
-
-    def running(self, name):
-        here = self.pods(name)
-        return [p["spec"]["nodeName"] for p in here if p["status"]["phase"] == "Running"]
-
-    def _events(self, name):
-        uid = self.cluster.get("tj", name)["metadata"]["uid"]
-        found = self.cluster.get("events", "--field-selector", f"involvedObject.uid={uid}")
-        return sorted(found["items"], key=lambda e: int(e["metadata"]["resourceVersion"]))
-
-    def events(self, name):
-        return [e["reason"] for e in self._events(name)]
-
-    def told(self, name, reason):
-        return [e["message"] for e in self._events(name) if e["reason"] == reason]
-
-
-def task(name="worker", replicas=1, cpu="200m", command=SLEEPS, **more):
-    resources = {"requests": {"cpu": cpu}}
-    made = {"name": name, "replicas": replicas, "image": image.NAME, "command": command}
-    return {**made, "resources": resources, **more}
-
-
-def nodes(cluster):
-    return [n["metadata"]["name"] for n in cluster.get("nodes")["items"]]
 
 
 def test_a_gang_of_three_where_two_fit_holds_nothing_until_it_starts_whole(cluster, jobs):
@@ -193,12 +71,6 @@ def test_a_gang_of_which_kube_scheduler_cannot_bind_one_never_runs_in_part(clust
     assert jobs.status("gang")["failures"] == 0
 
 
-def trains(pod):
-    """Whether its training container has ever run."""
-    told = [c["state"] for c in pod["status"].get("containerStatuses", ())]
-    return any("waiting" not in state for state in told)
-
-
 def test_two_gangs_that_fit_only_alone_run_one_after_the_other(jobs):
     for name in ("one", "two"):
         jobs.submit(name, task(replicas=3, command=ENDS))
@@ -213,11 +85,6 @@ def test_two_gangs_that_fit_only_alone_run_one_after_the_other(jobs):
     assert any(two == 3 for _, two in seen)
     # The second may start when enough of the first has ended; but never do both hold a part.
     assert not any(0 < one < 3 and 0 < two < 3 for one, two in seen), seen
-
-
-def bound(pod):
-    over = pod["status"]["phase"] in ("Succeeded", "Failed")
-    return bool(pod["spec"].get("nodeName")) and not over
 
 
 def test_a_member_that_its_kubelet_declines_releases_the_gang_within_five_seconds(cluster, jobs):

@@ -1,4 +1,4 @@
-"""`headway kubernetes manifests`."""
+"""`headway kubernetes`: manifests and clean-up."""
 
 from pathlib import Path
 from typing import Annotated
@@ -51,3 +51,27 @@ def manifests(
         print_json({"apiVersion": "v1", "kind": "List", "items": render.stream(values)})
     else:
         echo(render.text(render.stream(values)), nl=False)
+
+
+@app.command()
+def cleanup(
+    kubeconfig: Annotated[
+        str, typer.Option(help="Path of the kubeconfig.", show_default="as kubectl")
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option(help="Only pods of this namespace.", show_default="all")
+    ] = "",
+) -> None:
+    """Remove the finalizers of Headway's pods, so that they can be deleted without an operator.
+
+    Run it after the operator was removed. Exit codes that are not recorded yet are lost.
+
+        headway kubernetes cleanup
+    """
+    from headway.runtime.targets import api
+
+    there = api(kubeconfig)  # first: without the client it says what to install
+    from headway.backend.kubernetes.platform.cleanup import remove_finalizers
+
+    count = remove_finalizers(there, namespace)
+    echo(f"removed the finalizers of {count} pods")

@@ -214,6 +214,8 @@ _MOST = "(has(t.maxReplicas) ? t.maxReplicas : t.replicas)"
 _SCALABLE = f"self.tasks.filter(t, {_LEAST} < {_MOST})"
 
 
+MOST_ON_A_CLUSTER = 1000
+"""Replicas of a job on a cluster: each of them is told the addresses of all."""
 _USER = r"^([a-z0-9_][-a-z0-9_.]*(:[a-z0-9_][-a-z0-9_.]*)?)?$"
 Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]*$", max_length=32)]
 DEFAULT_CAPABILITIES = "DEFAULT"
@@ -260,6 +262,11 @@ class TrainingJobSpec(Manifest):
             message="must have a task besides ps: add a task called worker",
             cel=f"self.tasks.exists(t, t.name != '{SERVER}')",
             holds=lambda s: any(t.name != SERVER for t in s.tasks),
+        ),
+        Rule(
+            field="tasks",
+            message=f"must not have more than {MOST_ON_A_CLUSTER} replicas in all, on a cluster",
+            cel=f"self.tasks.map(t, {_MOST}).sum() <= {MOST_ON_A_CLUSTER}",
         ),
         Rule(
             field="tasks",

@@ -7,7 +7,9 @@ as Headway's own.
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
+from time import sleep
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,6 +27,9 @@ Plain = dict[str, Any]
 RULES = ("exceeded quota", "violates PodSecurity", "admission webhook")
 """In messages of a 403 that come from a rule of the namespace, not from a missing permission."""
 TIMEOUT: Seconds = 10.0
+BUSY, LONGEST_WAIT = 5, 10.0
+"""How often a call is repeated that the API server asks to repeat later, and after how long at
+most."""
 PAGE = 500
 
 
@@ -129,7 +134,8 @@ class Api:
             auth = self._client.configuration.auth_settings().get("BearerToken")
             if auth:
                 headers[str(auth["key"])] = str(auth["value"])
-            answer = self._client.rest_client.pool_manager.request(
+            send = partial(
+                self._client.rest_client.pool_manager.request,
                 method,
                 asked,
                 body=None if body is None else json.dumps(body),
@@ -138,6 +144,14 @@ class Api:
                 retries=False,
                 preload_content=False,
             )
+            answer = send()
+            for _ in range(BUSY):
+                wait = _retry_after(answer)
+                if wait is None:
+                    break
+                answer.drain_conn()
+                sleep(wait)
+                answer = send()
             if answer.status >= 400:
                 self._decline(answer, f"{method} {path}")
         except config.ConfigException as error:  # tokens expire, and their files change
@@ -166,6 +180,14 @@ class Api:
 
     def _unreachable(self, error: Exception) -> Unreachable:
         return Unreachable(f"the API server at {self.url} does not answer: {error}")
+
+
+def _retry_after(answer: urllib3.BaseHTTPResponse) -> Seconds | None:
+    """How long to wait before the same call; None: it is not to be repeated."""
+    said = answer.headers.get("Retry-After", "")
+    if answer.status != HTTPStatus.TOO_MANY_REQUESTS or not said.isdecimal():
+        return None
+    return min(float(said), LONGEST_WAIT)
 
 
 def connect(kubeconfig: str | None = None) -> Api:

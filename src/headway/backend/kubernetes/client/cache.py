@@ -92,6 +92,10 @@ class ClusterCache:
         found = self.nodes.get(("", node))
         return found is not None and ready(found)
 
+    def owned(self, pod: Plain) -> bool:
+        """By a TrainingJob of a namespace that is managed here."""
+        return bool(owner_uid(pod)) and self.namespace in ("", pod["metadata"]["namespace"])
+
     def close(self) -> None:
         for each in self._watchers:
             each.close()

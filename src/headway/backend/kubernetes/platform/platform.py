@@ -76,6 +76,9 @@ class KubernetesPlatform:
             pods=self._pod_changed,
             jobs=self.training_jobs.changed,
         )
+        for pod in self.cluster.pods.values():
+            if self.pods.attempt_of(pod) is None and self.cluster.owned(pod):
+                self.pods.release(pod)
         self.events.put(lambda: later)
         states = {name: r.state for name, r in self.records.items() if r.admitted}
         return events.Loaded(states, tuple(self.pods.found()))
@@ -153,6 +156,8 @@ class KubernetesPlatform:
         known = self.pods.attempt_of(pod)
         if known is not None:
             found += self.pods.changed(known, before, new)
+        elif new is not None and self.cluster.owned(new):
+            self.pods.release(new)
         return [*found, *self.capacity.pod_changed(before, new)]
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:

@@ -17,6 +17,8 @@ from headway.spec.runnable import POOLS
 KIND = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "TrainingJob"}
 RUN, JOB, TASK = f"{GROUP}/run", f"{GROUP}/job", f"{GROUP}/task"
 REPLICA, ATTEMPT = f"{GROUP}/replica", f"{GROUP}/attempt"
+FINALIZER = f"{GROUP}/exit-code"
+"""Keeps a deleted pod until its end is recorded."""
 GATE = f"{GROUP}/gang"
 """Scheduling gate of the pods of a gang, until all of them exist."""
 PROCEED = f"{GROUP}/proceed"
@@ -98,7 +100,7 @@ def placed(pod: Plain, node: str, waiter: str) -> Plain:
     `waiter`: image of the container in which a pod of a gang waits until all of them are bound;
     "": it is alone.
     """
-    spec = pod["spec"]
+    spec, about = pod["spec"], {**pod["metadata"], "finalizers": [FINALIZER]}
     found = {**spec, "affinity": _only_on(node, spec.get("affinity") or {})}
     if waiter:
         found |= {
@@ -108,7 +110,7 @@ def placed(pod: Plain, node: str, waiter: str) -> Plain:
         }
         if not spec.get("priorityClassName"):
             found["priorityClassName"] = GANG_PRIORITY
-    return {**pod, "spec": found}
+    return {**pod, "metadata": about, "spec": found}
 
 
 _PROCEED = {"path": "proceed", "fieldRef": {"fieldPath": f"metadata.annotations['{PROCEED}']"}}

@@ -89,7 +89,7 @@ class PodRunner:
     def start(self, command: Start, record: JobStatus) -> Sequence[events.Event]:
         where = {a.replica.name: str(a.node) for a in command.replicas}
         down = next((n for n in where.values() if not self._cluster.is_up(n)), "")
-        if down or record.gone:
+        if down or record.leaving or record.gone:
             why = f"node {down} is not ready" if down else "the job was deleted"
             return [events.CommandFailed(command, why, disrupted=True)]
         gang = command.gang if len(command.gang) > 1 else ()
@@ -130,7 +130,7 @@ class PodRunner:
         """A pod is not signalled but deleted; its kubelet does the rest."""
         replica, attempt = command.replica, command.attempt
         pod = self._cluster.pods.get(self._key(replica, attempt))
-        if pod is not None and pod["status"].get("phase") in OVER:
+        if pod is not None and self._is_over(pod):
             return [self._exited(replica, attempt, pod)]
         grace = max(1.0, command.grace) if isinstance(command, Stop) else 1.0
         record = self._records.get(replica.job)
@@ -144,7 +144,9 @@ class PodRunner:
         return ()
 
     def remove(self, command: Remove) -> Sequence[events.Event]:
-        """Delete it unless it has ended lately, and delete pods of older attempts."""
+        """Delete it unless it has ended lately, and delete pods of older attempts. Its end is
+        recorded, or of no interest.
+        """
         replica, attempt = command.replica, command.attempt
         if (replica, attempt) in self._in_flight:
             return ()
@@ -153,13 +155,23 @@ class PodRunner:
             self._remove_old(record)
         pod = self._cluster.pods.get(self._key(replica, attempt))
         ended = pod is not None and pod["status"].get("phase") in OVER
-        if ended or (pod is None and (record is None or record.gone)):
+        kept = pod is not None and pod_status.has_finalizer(pod)
+        if (ended and not kept) or (pod is None and (record is None or record.gone)):
             return [events.Removed(replica, attempt)]
         runs = pod is not None and pod["status"].get("phase") == "Running"
         # An orphan may be saving a checkpoint: it gets the grace period of its own pod.
         grace = None if runs else 1.0
-        self._delete(command, pod, grace, lambda there: [events.Removed(replica, attempt)])
+        self._delete(
+            command, pod, grace, lambda there: [events.Removed(replica, attempt)], keep=ended
+        )
         return ()
+
+    def release(self, pod: Plain) -> None:
+        """Of a job that no longer exists: its end is of no interest."""
+        labels = pod["metadata"].get("labels") or {}
+        ours = labels.get(pod_builder.RUN, "") == self._cluster.run
+        if ours and pod["metadata"].get("deletionTimestamp") and pod_status.has_finalizer(pod):
+            self._cluster.worker.do(partial(unfinalize, self._cluster.api, pod))
 
     def _remove_old(self, record: JobStatus) -> None:
         for pod in list(self._cluster.of_job.get(record.uid, {}).values()):
@@ -175,8 +187,12 @@ class PodRunner:
         pod: Plain | None,
         grace: Seconds | None,
         then: Callable[[bool], list[events.Event]],
+        *,
+        keep: bool = False,
     ) -> None:
-        """`then` learns whether the pod still existed."""
+        """`then` learns whether the pod still existed. A pod that is removed loses its finalizer;
+        `keep`: it is not deleted.
+        """
         attempt = command.replica, command.attempt
         if attempt in self._in_flight:
             return
@@ -193,7 +209,11 @@ class PodRunner:
             self._in_flight.discard(attempt)
             return [events.CommandFailed(command, error.message)]
 
-        call = partial(self._cluster.api.delete, path, grace=grace, uid=uid)
+        def call() -> bool:
+            if isinstance(command, Remove) and pod is not None and pod_status.has_finalizer(pod):
+                unfinalize(self._cluster.api, pod)
+            return keep or self._cluster.api.delete(path, grace=grace, uid=uid)
+
         self._cluster.worker.do(call, deleted, failed)
 
     def _may_run(self, pod: Plain | None) -> bool:
@@ -212,7 +232,7 @@ class PodRunner:
             if known is None:
                 continue
             record, replica, attempt = known
-            over, phase = pod["status"].get("phase") in OVER, pod["status"].get("phase")
+            over, phase = self._is_over(pod), pod["status"].get("phase")
             if record.holds(replica, attempt) or not over:
                 exited = self._exited(replica, attempt, pod) if over else None
                 found.append(events.ReplicaFound(replica, attempt, phase == "Running", exited))
@@ -223,7 +243,7 @@ class PodRunner:
         if new is None:
             return [self._vanished(replica, attempt, before)]
         phase = new["status"].get("phase")
-        if phase in OVER:
+        if self._is_over(new):
             return [self._exited(replica, attempt, new)]
         current = record.holds(replica, attempt)
         if phase == "Running" or not current:
@@ -251,7 +271,7 @@ class PodRunner:
         return [events.ReplicaWaiting(replica, attempt, message, unschedulable)]
 
     def _vanished(self, replica: ReplicaId, attempt: int, last: Plain | None) -> events.Event:
-        if last is not None and last["status"].get("phase") in OVER:
+        if last is not None and self._is_over(last):
             return self._exited(replica, attempt, last)
         self._forget(replica, attempt)
         why = pod_status.disrupted(last) if last is not None else ""
@@ -261,25 +281,26 @@ class PodRunner:
         )
 
     def _exited(self, replica: ReplicaId, attempt: int, pod: Plain) -> events.ReplicaExited:
-        """The exit code of a pod that is being deleted says nothing about success."""
         self._forget(replica, attempt)
-        deleted = bool(pod["metadata"].get("deletionTimestamp"))
-        succeeded = pod["status"]["phase"] == "Succeeded"
-        if succeeded and not deleted:
+        code, interrupted = pod_status.exit_code(pod), pod_status.interrupted(pod)
+        disrupted = pod_status.disrupted(pod)
+        if code == 0 and not interrupted and not disrupted:
             return events.ReplicaExited(replica, attempt, code=0)
-        rejected, disrupted = pod_status.rejected(pod), pod_status.disrupted(pod)
+        rejected = pod_status.rejected(pod)
         if rejected:
             rejected = f"node {node_of(pod)} rejected the pod: {rejected}"
-        code = KILLED if succeeded else pod_status.exit_code(pod)
-        failure = "its pod was deleted" if deleted else pod_status.failure(pod)
+        failure = "its pod was deleted" if interrupted else pod_status.failure(pod)
         return events.ReplicaExited(
             replica,
             attempt,
-            code=code,
+            code=code or KILLED,
             reason=rejected or disrupted or failure,
             permanent=code in NOT_STARTABLE,
             disrupted=bool(rejected or disrupted),
         )
+
+    def _is_over(self, pod: Plain) -> bool:
+        return pod_status.is_over(pod, self._cluster.is_up(node_of(pod)))
 
     def _forget(self, replica: ReplicaId, attempt: int) -> None:
         self._waiting.pop((replica, attempt), None)
@@ -296,7 +317,7 @@ def _launch(
     """
     path = f"/api/v1/namespaces/{job['metadata']['namespace']}"
     if service:
-        with suppress_conflict():
+        with suppressed(HTTPStatus.CONFLICT):
             api.create(f"{path}/services", pod_builder.to_service(job))
     uid = job["metadata"]["uid"]
     pods = _in_parallel([partial(_create, api, f"{path}/pods", build, uid) for build in builders])
@@ -306,7 +327,7 @@ def _launch(
 def _create(api: Api, path: str, build: Callable[[], Plain], uid: str) -> Plain:
     """Built here, one by one: each pod of a large gang names all its hosts."""
     pod = build()
-    with suppress_conflict():
+    with suppressed(HTTPStatus.CONFLICT):
         return api.create(path, pod)
     name = pod["metadata"]["name"]
     there = api.get(f"{path}/{name}")
@@ -317,11 +338,11 @@ def _create(api: Api, path: str, build: Callable[[], Plain], uid: str) -> Plain:
 
 
 @contextmanager
-def suppress_conflict() -> Iterator[None]:
+def suppressed(*statuses: HTTPStatus) -> Iterator[None]:
     try:
         yield
     except Declined as error:
-        if error.status != HTTPStatus.CONFLICT:
+        if error.status not in statuses:
             raise
 
 
@@ -333,6 +354,14 @@ def _ungate(api: Api, pod: Plain) -> Plain:
 
 def _proceed(api: Api, pod: Plain) -> Plain:
     return _change(api, pod, {"metadata": {"annotations": {pod_builder.PROCEED: "true"}}})
+
+
+def unfinalize(api: Api, pod: Plain) -> None:
+    """Its deletion need not wait for Headway."""
+    with suppressed(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+        _change(
+            api, pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [pod_builder.FINALIZER]}}
+        )
 
 
 def _change(api: Api, pod: Plain, change: Plain) -> Plain:

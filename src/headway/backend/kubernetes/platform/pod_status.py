@@ -1,8 +1,10 @@
 """What the status of a pod says about its replica."""
 
+from datetime import datetime, timedelta
+
 from headway.backend.kubernetes.client.api import Plain
-from headway.backend.kubernetes.placement.node_info import node_of
-from headway.backend.kubernetes.platform.pod_builder import GATE, WAITER
+from headway.backend.kubernetes.placement.node_info import OVER, node_of
+from headway.backend.kubernetes.platform.pod_builder import FINALIZER, GATE, WAITER
 from headway.spec.pod_fields import TRAINING
 
 STUCK = {
@@ -27,14 +29,40 @@ def is_prepared(pod: Plain) -> bool:
     return waits and bool(node_of(pod)) and pod["status"].get("phase") == "Pending"
 
 
+def has_finalizer(pod: Plain) -> bool:
+    return FINALIZER in (pod["metadata"].get("finalizers") or ())
+
+
 def is_gated(pod: Plain) -> bool:
     return any(g["name"] == GATE for g in pod["spec"].get("schedulingGates") or ())
 
 
+def is_over(pod: Plain, node_up: bool) -> bool:
+    """No container of it runs, or will."""
+    if pod["status"].get("phase") in OVER:
+        return True
+    about = pod["metadata"]
+    forced = about.get("deletionGracePeriodSeconds") == 0 and not node_up
+    return bool(about.get("deletionTimestamp")) and (not node_of(pod) or forced)
+
+
 def exit_code(pod: Plain) -> int:
-    """Of the training container of a failed pod; 1: unknown."""
-    ended = _state(pod).get("terminated") or {}
-    return int(ended.get("exitCode", 1)) or 1
+    """Of its training container, whatever became of the others; 1: unknown."""
+    ended = _state(pod).get("terminated")
+    if ended is None:
+        return 0 if pod["status"].get("phase") == "Succeeded" else 1
+    return int(ended.get("exitCode", 1))
+
+
+def interrupted(pod: Plain) -> bool:
+    """It was asked to stop before it ended: its exit code says nothing about success."""
+    about = pod["metadata"]
+    if not about.get("deletionTimestamp"):
+        return False
+    ended = (_state(pod).get("terminated") or {}).get("finishedAt")
+    grace = timedelta(seconds=int(about.get("deletionGracePeriodSeconds") or 0))
+    asked = datetime.fromisoformat(about["deletionTimestamp"]) - grace
+    return ended is None or datetime.fromisoformat(ended) >= asked
 
 
 def stuck(pod: Plain) -> tuple[str, str]:

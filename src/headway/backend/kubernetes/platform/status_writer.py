@@ -9,11 +9,20 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
 from typing import Any
+from uuid import uuid4
 
 from headway.backend.clock import Clock
+from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.platform import pod_builder
-from headway.backend.kubernetes.platform.job_status import MESSAGE, JobStatus, now
+from headway.backend.kubernetes.platform.job_status import (
+    MESSAGE,
+    NOBODY,
+    JobStatus,
+    Leader,
+    leader_of,
+    now,
+)
 from headway.backend.worker import Then
 from headway.controller.events import Event
 from headway.controller.job_state import JobState
@@ -21,7 +30,7 @@ from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId
 from headway.errors import BackendError, Declined
 
-UID = "/metadata/uid"
+UID, VERSION = "/metadata/uid", "/metadata/resourceVersion"
 WAITING, UNSCHEDULABLE = "WaitingForCapacity", "Unschedulable"
 log = logging.getLogger("headway")
 
@@ -34,25 +43,55 @@ class StatusWriter:
     def __init__(self, cluster: ClusterCache, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
         self._logged = ""
+        self._leader: Leader = NOBODY
+        self._outdated = False
+
+    def lead(self, jobs: Iterable[Plain]) -> None:
+        """From now on, this process writes: after each leader that wrote one of these."""
+        last = max((leader_of(job)[0] for job in jobs), default=0)
+        self._leader = last + 1, uuid4().hex[:8]
+
+    def saw(self, job: Plain) -> None:
+        """If a later leader has written a job, this process was paused, and writes no more."""
+        by = leader_of(job)
+        if by != self._leader and by[0] >= self._leader[0] and not self._outdated:
+            self._outdated = True
+            log.error("another process leads: no further writes")
 
     def write(
         self, record: JobStatus, then: Then = lambda: (), failed: Failed = lambda error: ()
     ) -> None:
-        """`then` follows when the API server has confirmed it, or the job no longer exists."""
-        status = record.to_plain(self._clock.began)
-        body: list[dict[str, Any]] = [
-            {"op": "test", "path": UID, "value": record.uid},
-            {"op": "add", "path": "/status", "value": status},
-        ]
+        """`then` follows when the API server has confirmed it, or the job no longer exists. The
+        write is refused if the object is newer than what is known of it.
+        """
+        status = record.to_plain(self._clock.began, self._leader)
+
+        def call() -> None:
+            if self._outdated:
+                raise BackendError("another process leads")
+            body: list[dict[str, Any]] = [
+                {"op": "test", "path": UID, "value": record.uid},
+                {"op": "test", "path": VERSION, "value": record.version},
+                {"op": "add", "path": "/status", "value": status},
+            ]
+            path = f"{record.path}/status"
+            record.saw(self._cluster.api.patch(path, body, kind="json"))
 
         def not_written(error: BackendError) -> Iterable[Event]:
             if is_gone(error):
                 return then()
-            self.log_once(error)
+            record.unwritten = True
+            if not is_newer(error):
+                self.log_once(error)
             return failed(error)
 
-        call = partial(self._cluster.api.patch, f"{record.path}/status", body, kind="json")
         self._cluster.worker.do(call, lambda _: then(), not_written)
+
+    def write_again(self, record: JobStatus) -> None:
+        """What was refused because the object was newer."""
+        if record.unwritten:
+            record.unwritten = False
+            self.write(record)
 
     def log_once(self, error: BackendError) -> None:
         """Log each distinct error once."""
@@ -117,6 +156,11 @@ def is_gone(error: BackendError) -> bool:
     return error.status == HTTPStatus.NOT_FOUND or (
         error.status == HTTPStatus.UNPROCESSABLE_ENTITY and UID in error.message
     )
+
+
+def is_newer(error: BackendError) -> bool:
+    """The object has changed since it was seen."""
+    return isinstance(error, Declined) and VERSION in error.message
 
 
 def outcome(state: JobState) -> Phase:

@@ -26,7 +26,7 @@ from headway.controller.commands import Admit, DeleteJob
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.units import JobId, ReplicaId
 from headway.errors import BackendError, Declined, HeadwayError
-from headway.spec.manifest import TrainingJobSpec
+from headway.spec.manifest import MOST_ON_A_CLUSTER, TrainingJobSpec
 from headway.spec.runnable import RunnableJob
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
@@ -34,6 +34,8 @@ MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 AMOUNTS = (
     "cpu", "memory", "scratch", "graceSeconds", "activeDeadlineSeconds", "ttlSecondsAfterFinished",
 )  # fmt: skip
+LARGEST_TEMPLATE = 1 << 16
+"""Bytes: it becomes part of each pod."""
 DELETED = "its TrainingJob was deleted"
 
 
@@ -52,16 +54,18 @@ class TrainingJobs:
 
     def load(self) -> list[events.Event]:
         """Records of all jobs that exist. Returns what to report after the controller is loaded."""
+        self._writer.lead(self._cluster.jobs.values())
         for each in sorted(self._cluster.jobs.values(), key=arrival):
             name = self._cluster.job_id(*key_of(each))
             if not self._cluster.run or name in self._jobs:
                 self._add(each)
-        return [e for r in self.records.values() for e in self._rejection(r)]
+        return [e for r in self.records.values() for e in (*self._rejection(r), *self._leaving(r))]
 
     def _add(self, job: Plain) -> JobStatus | None:
         """None: it has ended and nothing remains to be done."""
         name = self._cluster.job_id(*key_of(job))
         record = JobStatus(name, job, TrainingJobSpec(), JobSpec())
+        record.saw(job)
         record.restore(self._clock.began)
         self._parse(record, self._jobs[name].spec if self._cluster.run else None)
         expires = record.spec.ttl_seconds_after_finished is not None and not record.rejected[0]
@@ -98,6 +102,10 @@ class TrainingJobs:
         except HeadwayError as error:
             record.rejected = "Invalid", f"{error.where}: {error.message}"
             return
+        large = _too_large(record.spec)
+        if large:
+            record.rejected = "Invalid", large
+            return
         core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
         try:
             for pod in record.sample_pods().values():
@@ -118,7 +126,15 @@ class TrainingJobs:
         if record is None:
             return []
         state = record.state if record.admitted else None
-        return [events.JobSeen(new_job(self._jobs[record.id]), state), *self._rejection(record)]
+        seen = events.JobSeen(new_job(self._jobs[record.id]), state)
+        return [seen, *self._rejection(record), *self._leaving(record)]
+
+    @staticmethod
+    def _leaving(record: JobStatus) -> list[events.Event]:
+        if record.leaving or not record.job["metadata"].get("deletionTimestamp"):
+            return []
+        record.leaving = True
+        return [events.JobDeleted(record.id, DELETED)]
 
     def admit(self, command: Admit) -> Sequence[events.Event]:
         """Create it, if it is a run's; then write its first status."""
@@ -197,7 +213,11 @@ class TrainingJobs:
         if _generation(new) != record.generation:
             self._capacity.dirty = True
         record.job = new
-        return []
+        record.saw(new)
+        self._writer.saw(new)
+        if record.admitted:
+            self._writer.write_again(record)
+        return self._leaving(record)
 
     def settle(self, record: JobStatus) -> list[events.Event]:
         """Its end is durable."""
@@ -244,6 +264,19 @@ class TrainingJobs:
         named = [replica.task for replica in where]
         short = next((t.name for t in record.core.tasks if named.count(t.name) < t.least), "")
         return f"a gang is started whole: too few of {short}" if short else ""
+
+
+def _too_large(spec: TrainingJobSpec) -> str:
+    """The API server refuses most of it, if its schema is of this version."""
+    count = sum(task.most for task in spec.tasks)
+    if count > MOST_ON_A_CLUSTER:
+        return f"spec.tasks: {count} replicas; at most {MOST_ON_A_CLUSTER} on a cluster"
+    for i, task in enumerate(spec.tasks):
+        template = task.pod_template
+        size = 0 if template is None else len(template.model_dump_json())
+        if size > LARGEST_TEMPLATE:
+            return f"spec.tasks[{i}].podTemplate: {size} bytes; at most {LARGEST_TEMPLATE}"
+    return ""
 
 
 def _written(spec: TrainingJobSpec) -> Plain:
