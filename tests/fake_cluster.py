@@ -349,8 +349,6 @@ class Handler(BaseHTTPRequestHandler):
     def _post(self, kind, space, name, sub, query, body):  # noqa: ARG002
         about = body["metadata"]
         about.setdefault("namespace", space)
-        if "generateName" in about:
-            about["name"] = f"{about['generateName']}{len(self.fake.log)}"
         if self.fake.get(kind, about["name"], space):
             self._no(409, f"{kind} {about['name']} already exists")
             return

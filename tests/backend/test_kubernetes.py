@@ -34,7 +34,7 @@ def test_a_gang_is_placed_runs_and_succeeds_with_its_chief(fake, leader):
         fake.drop("pods", name)
     done = leader.until(lambda: status(fake, "g").get("finishTime") and status(fake, "g"))
     assert done["phase"] == "Succeeded"
-    assert condition(fake, "g", "Succeeded")["status"] == "True"
+    assert condition(fake, "g", "Complete")["status"] == "True"
     leader.until(lambda: len(fake.all("events")) == 3)
     assert [e["reason"] for e in fake.all("events")] == ["Placed", "Started", "Succeeded"]
     assert "worker-0 on" in fake.all("events")[0]["message"]

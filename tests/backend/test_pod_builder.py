@@ -24,6 +24,10 @@ def test_a_small_job_is_a_small_pod():
     made = pod(JOB)
     assert made["metadata"]["name"] == "vae-worker-1-2"
     assert made["metadata"]["labels"] == {
+        "app.kubernetes.io/name": "trainingjob",
+        "app.kubernetes.io/instance": "vae",
+        "app.kubernetes.io/component": "worker",
+        "app.kubernetes.io/managed-by": "headway",
         "headway.dev/job": "vae",
         "headway.dev/task": "worker",
         "headway.dev/replica": "worker-1",

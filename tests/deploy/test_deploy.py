@@ -92,7 +92,7 @@ def test_the_operator_has_exactly_these_permissions():
         ("", "pods"): read | {"create", "delete", "patch"},
         ("", "nodes"): read,
         ("", "services"): {"create"},
-        ("", "events"): {"create"},
+        ("", "events"): {"create", "patch"},
         ("headway.dev", "trainingjobs"): read | {"delete"},
         ("headway.dev", "trainingjobs/status"): {"patch"},
         ("headway.dev", "trainingjobs/finalizers"): {"update"},

@@ -176,19 +176,24 @@ def test_a_job_is_scaled_shown_and_told_of(kubectl, namespace):
     assert (found["spec"]["elasticReplicas"], found["spec"]["priority"]) == (4, -3)
     head, row = kubectl.done("get", "tj", *there, "-o", "wide").splitlines()
     assert head.split() == [
-        "NAME", "PHASE", "REPLICAS", "PRIORITY", "STARTED", "FINISHED", "AGE", "REASON",
+        "NAME", "PHASE", "REPLICAS", "PRIORITY", "STARTED", "FINISHED", "AGE", "NODES", "REASON",
     ]  # fmt: skip
     assert row.startswith("whole   Running   3          -3")
     assert row.endswith("two nodes had room")
     assert "phase" in kubectl(*patch, '{"status": {"phase": "happy"}}').stderr
 
 
-def test_tasks_stay_as_they_are(kubectl, namespace):
+def test_tasks_stay_as_they_are_unless_the_job_is_suspended(kubectl, namespace):
     kubectl.done("apply", "-n", namespace, given=JOB)
-    ran = kubectl("apply", "-n", namespace, given=changed("spec.tasks.0.image", "other"))
+    other = changed("spec.tasks.0.image", "other")
+    ran = kubectl("apply", "-n", namespace, given=other)
     assert "spec.tasks" in ran.stderr
-    assert "cannot be changed" in ran.stderr
-    kubectl.done("apply", "-n", namespace, given=changed("spec.priority", 5))
+    assert "can be changed only while the job is suspended" in ran.stderr
+    kubectl.done("apply", "-n", namespace, given=changed("spec.suspend", to=True))
+    kubectl.done("apply", "-n", namespace, given=changed("spec.suspend", to=True, base=other))
+    kubectl.done("apply", "-n", namespace, given=other)  # resumed, as Kueue does
+    listed = kubectl.done("get", "headway", "-n", namespace, "-o", "name")
+    assert listed == f"trainingjob.headway.dev/{JOB['metadata']['name']}\n"
 
 
 @pytest.mark.parametrize(

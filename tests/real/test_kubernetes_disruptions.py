@@ -12,7 +12,7 @@ from time import monotonic, sleep
 
 import image
 import pytest
-from operators import ENDS, SLEEPS, task
+from operators import ENDS, SLEEPS, nodes, task
 
 LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
 GANGS = 50 if LONG else 6
@@ -120,6 +120,7 @@ def test_a_job_that_is_deleted_in_the_foreground_is_stopped_and_not_placed_again
 
 def test_gangs_among_other_pods_all_complete_and_none_runs_in_part(cluster, jobs):
     """Gangs of three where four have room, while kube-scheduler places other pods."""
+    watch = PodWatch(cluster, jobs)
     for i in range(GANGS):
         jobs.submit(f"gang-{i}", task(replicas=3, cpu="100m", command=ENDS))
     inside = {"name": "main", "image": image.NAME, "command": ENDS}
@@ -129,7 +130,6 @@ def test_gangs_among_other_pods_all_complete_and_none_runs_in_part(cluster, jobs
     about = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "others"}}
     cluster.apply({**about, "spec": spec})
     end, seen = monotonic() + 60 + 12 * GANGS, 0
-    watch = PodWatch(cluster)
     try:
         while True:
             told = [j.get("status", {}).get("phase") for j in cluster.get("tj")["items"]]
@@ -150,13 +150,15 @@ def test_gangs_among_other_pods_all_complete_and_none_runs_in_part(cluster, jobs
 class PodWatch:
     """Remembers the last state of each pod, also of those that are deleted."""
 
-    def __init__(self, cluster):
-        self.pods, self.process = {}, None
-        words = [cluster.program, "--kubeconfig", cluster.kubeconfig, "get", "pods", "-l"]
-        words += ["headway.dev/job", "--watch", "-o", "json", "--output-watch-events"]
+    def __init__(self, cluster, jobs):
+        self.pods = {}
+        words = [cluster.program, "--kubeconfig", cluster.kubeconfig, "get", "pods"]
+        words += ["--watch", "-o", "json", "--output-watch-events"]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         self.thread = Thread(target=self.follow)
         self.thread.start()
+        jobs.occupy("first", nodes(cluster)[0], "1m")
+        cluster.until(lambda: self.pods)
 
     def follow(self):
         with self.process.stdout as lines:
@@ -172,9 +174,10 @@ class PodWatch:
         """Pods by job and attempt."""
         found = {}
         for pod in self.pods.values():
-            labels = pod["metadata"]["labels"]
-            gang = labels["headway.dev/job"], labels["headway.dev/attempt"]
-            found.setdefault(gang, []).append(pod)
+            labels = pod["metadata"].get("labels") or {}
+            if "headway.dev/job" in labels:
+                gang = labels["headway.dev/job"], labels["headway.dev/attempt"]
+                found.setdefault(gang, []).append(pod)
         return found
 
 

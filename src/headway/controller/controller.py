@@ -143,6 +143,8 @@ class Controller:
                 return []
             case events.JobRejected(reason=reason):
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, reason, now)
+            case events.JobSuspended(suspended=suspended):
+                return decisions.suspend_by_spec(job, suspended, now)
             case events.JobDeleted(reason=reason):
                 return lifecycle.cancel(job, reason, now)
             case _:

@@ -66,6 +66,15 @@ class JobDeleted(OfJob):
 
 
 @dataclass(frozen=True, slots=True)
+class JobSuspended(OfJob):
+    """Its spec says that it is not to run, or is to run again. Unlike a request to pause, that
+    needs no checkpoint: the user has decided.
+    """
+
+    suspended: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NodeChanged:
     """A node joined or changed. A lost node has `up=False`."""
 
@@ -172,7 +181,7 @@ class Loaded:
     replicas: tuple[ReplicaFound, ...]
 
 
-JobEvent: TypeAlias = Admitted | JobChanged | JobRejected | JobDeleted
+JobEvent: TypeAlias = Admitted | JobChanged | JobRejected | JobSuspended | JobDeleted
 ReplicaEvent: TypeAlias = (
     ReplicaPrepared
     | ReplicaRunning

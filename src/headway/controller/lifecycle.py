@@ -24,7 +24,7 @@ def arrive(job: JobRecord) -> Commands:
     job.arrived, job.admit_at = True, inf
     job.go(Cause.ADMIT, job.queued)
     job.news.triggers.append(Trigger.ARRIVED)
-    return []
+    return job.persist() if job.paused else []
 
 
 def place(

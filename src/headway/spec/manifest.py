@@ -241,6 +241,9 @@ class TrainingJobSpec(Manifest):
     elastic_replicas: Count | None = None
     """Overrides `replicas` of the one scalable task (minReplicas less than maxReplicas).
     `kubectl scale` sets it."""
+    suspend: bool = False
+    """If true, the job is not started, and stopped if it runs; each replica gets its grace period.
+    `tasks` can be changed while it is suspended."""
     backoff_limit: Annotated[int, Field(ge=0)] = 3
     """Number of retries before the job fails."""
     active_deadline_seconds: Time | None = None
@@ -270,8 +273,8 @@ class TrainingJobSpec(Manifest):
         ),
         Rule(
             field="tasks",
-            message="cannot be changed: delete the job and create it again",
-            cel="self.tasks == oldSelf.tasks",
+            message="can be changed only while the job is suspended",
+            cel="self.tasks == oldSelf.tasks || (has(oldSelf.suspend) && oldSelf.suspend)",
         ),
         Rule(
             field="elasticReplicas",

@@ -7,6 +7,7 @@ as Headway's own.
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from time import sleep
@@ -188,6 +189,16 @@ def _retry_after(answer: urllib3.BaseHTTPResponse) -> Seconds | None:
     if answer.status != HTTPStatus.TOO_MANY_REQUESTS or not said.isdecimal():
         return None
     return min(float(said), LONGEST_WAIT)
+
+
+@contextmanager
+def suppressed(*statuses: HTTPStatus) -> Iterator[None]:
+    """Ignore these answers of the API server."""
+    try:
+        yield
+    except Declined as error:
+        if error.status not in statuses:
+            raise
 
 
 def connect(kubeconfig: str | None = None) -> Api:

@@ -41,6 +41,8 @@ class JobStatus:
     """Why it cannot run here: a reason and a message."""
     settled: bool = False
     """Its end is durable."""
+    suspended: bool = False
+    """As its spec was last reported to the controller."""
     leaving: bool = False
     """It is being deleted, perhaps slowly: foreground deletion waits for its pods."""
     gone: bool = False
@@ -107,6 +109,7 @@ class JobStatus:
             "reason": reason,
             "message": message,
             "lastTransitionTime": since,
+            "observedGeneration": self.generation,
         }
         return before != self.conditions[kind]
 
@@ -120,8 +123,12 @@ class JobStatus:
             "attempt": s.attempt,
             "failures": s.failures,
             "placement": {r.replica.name: r.node for r in s.replicas},
+            "nodes": ",".join(dict.fromkeys(r.node for r in s.replicas)),
             "replicas": sum(r.replica.task in scalable or not scalable for r in s.replicas),
-            "selector": f"{pod_builder.JOB}={self.name}",
+            "selector": ",".join(
+                [f"{pod_builder.JOB}={self.name}"]
+                + [f"{pod_builder.TASK}={name}" for name in scalable[:1]]
+            ),
             "conditions": list(self.conditions.values()),
             "enqueueTime": self.enqueued,
             "startTime": _timestamp(_shift(s.started_at, began)),
@@ -139,6 +146,7 @@ class JobStatus:
         if "phase" in status:
             self.state = decode(status, self.id, began)
             self.admitted, self.settled = True, self.state.phase.ended
+            self.suspended = self.state.paused
 
 
 _JOB = to_plain(JobState())

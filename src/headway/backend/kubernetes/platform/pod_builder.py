@@ -15,6 +15,10 @@ from headway.spec.pod_fields import TRAINING, Mount
 from headway.spec.runnable import POOLS
 
 KIND = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "TrainingJob"}
+STANDARD = {
+    "app.kubernetes.io/name": "trainingjob",
+    "app.kubernetes.io/managed-by": "headway",
+}
 RUN, JOB, TASK = f"{GROUP}/run", f"{GROUP}/job", f"{GROUP}/task"
 REPLICA, ATTEMPT = f"{GROUP}/replica", f"{GROUP}/attempt"
 FINALIZER = f"{GROUP}/exit-code"
@@ -66,6 +70,9 @@ def to_pod(
     given = template.spec if template else {}
     labels = {
         **(template.metadata.labels if template else {}),
+        **STANDARD,
+        "app.kubernetes.io/instance": name,
+        "app.kubernetes.io/component": task.name,
         JOB: name,
         TASK: task.name,
         REPLICA: replica.name,
@@ -155,7 +162,7 @@ def to_service(job: Plain) -> Plain:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {**_owned(job, _domain(job)), "labels": selector},
+        "metadata": {**_owned(job, _domain(job)), "labels": {**STANDARD, **selector}},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,  # replicas wait for each other before they are ready

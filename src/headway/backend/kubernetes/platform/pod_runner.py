@@ -4,15 +4,14 @@ Each pod names the node that was chosen for it; kube-scheduler binds it there, o
 pods of a gang are gated until all of them exist, and wait in an init container until all are bound.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import TypeVar
 
 from headway.backend.exit_reason import KILLED, NOT_STARTABLE
-from headway.backend.kubernetes.client.api import Api, Plain, pod_path
+from headway.backend.kubernetes.client.api import Api, Plain, pod_path, suppressed
 from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
 from headway.backend.kubernetes.client.informer import Key, key_of
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
@@ -335,15 +334,6 @@ def _create(api: Api, path: str, build: Callable[[], Plain], uid: str) -> Plain:
         why = f"pod {name} exists and does not belong to this job: delete it"
         raise Declined(why, status=HTTPStatus.CONFLICT)
     return there
-
-
-@contextmanager
-def suppressed(*statuses: HTTPStatus) -> Iterator[None]:
-    try:
-        yield
-    except Declined as error:
-        if error.status not in statuses:
-            raise
 
 
 def _ungate(api: Api, pod: Plain) -> Plain:

@@ -7,12 +7,13 @@ reported to the caller; nothing is repeated here.
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Any
 from uuid import uuid4
 
 from headway.backend.clock import Clock
-from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.client.api import Api, Plain, suppressed
 from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.kubernetes.platform.job_status import (
@@ -31,6 +32,8 @@ from headway.core.model.units import ReplicaId
 from headway.errors import BackendError, Declined
 
 UID, VERSION = "/metadata/uid", "/metadata/resourceVersion"
+EVENTS = 1000
+"""Events that are counted when they repeat."""
 WAITING, UNSCHEDULABLE = "WaitingForCapacity", "Unschedulable"
 log = logging.getLogger("headway")
 
@@ -43,6 +46,8 @@ class StatusWriter:
     def __init__(self, cluster: ClusterCache, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
         self._logged = ""
+        self._events: dict[str, int] = {}
+        """How often each event was recorded, by name; of the newest ones."""
         self._leader: Leader = NOBODY
         self._outdated = False
 
@@ -126,11 +131,18 @@ class StatusWriter:
             self.event(record, reason, message, warning=True)
 
     def event(self, record: JobStatus, reason: str, message: str, *, warning: bool) -> None:
-        at = now()
+        """The same event of the same job is counted, not repeated."""
+        at, message = now(), message[:MESSAGE]
+        digest = sha256(f"{record.uid} {reason} {message}".encode()).hexdigest()[:16]
+        name = f"{record.name}.{digest}"
+        count = self._events.pop(name, 0) + 1
+        self._events[name] = count  # the newest last
+        if len(self._events) > EVENTS:
+            del self._events[next(iter(self._events))]
         body = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{record.name}-", "namespace": record.namespace},
+            "metadata": {"name": name, "namespace": record.namespace},
             "involvedObject": {
                 **pod_builder.KIND,
                 "name": record.name,
@@ -138,7 +150,7 @@ class StatusWriter:
                 "uid": record.uid,
             },
             "reason": reason,
-            "message": message[:MESSAGE],
+            "message": message,
             "type": "Warning" if warning else "Normal",
             "source": {"component": "headway"},
             "firstTimestamp": at,
@@ -146,7 +158,23 @@ class StatusWriter:
             "count": 1,
         }
         path = f"/api/v1/namespaces/{record.namespace}/events"
-        self._cluster.worker.do(partial(self._cluster.api.create, path, body))
+        self._cluster.worker.do(partial(_record, self._cluster.api, path, body, count))
+
+
+def _record(api: Api, path: str, body: Plain, count: int) -> None:
+    """Create an event, or count it once more. The API server forgets events after an hour."""
+    again = {"lastTimestamp": body["lastTimestamp"], "count": count}
+    there = f"{path}/{body['metadata']['name']}"
+    if count > 1:
+        with suppressed(HTTPStatus.NOT_FOUND):
+            api.patch(there, again)
+            return
+    try:
+        api.create(path, body)
+    except Declined as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+        api.patch(there, again)  # an earlier leader has created it
 
 
 def is_gone(error: BackendError) -> bool:
@@ -172,6 +200,9 @@ def describe(record: JobStatus, before: JobState) -> list[Notice]:
     """Set conditions for a change of state, and return the events."""
     if record.rejected[0]:
         record.set_condition("Accepted", False, *record.rejected)
+    if record.state.paused or "Suspended" in record.conditions:
+        word = "Suspended" if record.state.paused else "Resumed"
+        record.set_condition("Suspended", record.state.paused, word, "by spec.suspend")
     if record.state.phase.ended:
         return _ended(record, before)
     if record.state.phase is Phase.RUNNING:
@@ -216,5 +247,5 @@ def _ended(record: JobStatus, before: JobState) -> list[Notice]:
     success, word = record.state.phase is Phase.SUCCEEDED, record.state.phase.value.capitalize()
     message = record.state.reason or ("chief exited with code 0" if success else word)
     record.set_condition("Running", False, word, message)
-    record.set_condition("Succeeded", success, word, message)
+    record.set_condition("Complete" if success else "Failed", True, word, message)
     return [(word, message, not success)]

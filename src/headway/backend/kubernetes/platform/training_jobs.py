@@ -59,7 +59,7 @@ class TrainingJobs:
             name = self._cluster.job_id(*key_of(each))
             if not self._cluster.run or name in self._jobs:
                 self._add(each)
-        return [e for r in self.records.values() for e in (*self._rejection(r), *self._leaving(r))]
+        return [e for r in self.records.values() for e in self._about(r)]
 
     def _add(self, job: Plain) -> JobStatus | None:
         """None: it has ended and nothing remains to be done."""
@@ -127,7 +127,15 @@ class TrainingJobs:
             return []
         state = record.state if record.admitted else None
         seen = events.JobSeen(new_job(self._jobs[record.id]), state)
-        return [seen, *self._rejection(record), *self._leaving(record)]
+        return [seen, *self._about(record)]
+
+    def _about(self, record: JobStatus) -> list[events.Event]:
+        """What the object says, beside its tasks."""
+        wanted, found = bool(record.job["spec"].get("suspend")), list[events.Event]()
+        if wanted != record.suspended:
+            record.suspended = wanted
+            found.append(events.JobSuspended(record.id, wanted))
+        return [*found, *self._rejection(record), *self._leaving(record)]
 
     @staticmethod
     def _leaving(record: JobStatus) -> list[events.Event]:
@@ -212,12 +220,19 @@ class TrainingJobs:
             return [events.JobDeleted(record.id, DELETED), *forgotten]
         if _generation(new) != record.generation:
             self._capacity.dirty = True
+            self._warn_of_scale(record, new)
         record.job = new
         record.saw(new)
         self._writer.saw(new)
         if record.admitted:
             self._writer.write_again(record)
-        return self._leaving(record)
+        return self._about(record)
+
+    def _warn_of_scale(self, record: JobStatus, new: Plain) -> None:
+        before, wanted = (j["spec"].get("elasticReplicas") for j in (record.job, new))
+        if wanted != before and record.state.replicas:
+            why = "a running job is not scaled yet: the number counts from its next start"
+            self._writer.event(record, "NotScaled", why, warning=True)
 
     def settle(self, record: JobStatus) -> list[events.Event]:
         """Its end is durable."""
