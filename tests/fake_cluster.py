@@ -302,7 +302,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _get(self, kind, space, name, sub, query, body):  # noqa: ARG002
         if query.get("watch"):
-            self._watch(kind, query)
+            self._watch(kind, query, space)
         elif name:
             found = self.fake.get(kind, name, space)
             self._say(200, found) if found else self._no(404, f"{kind} {name} not found")
@@ -316,11 +316,11 @@ class Handler(BaseHTTPRequestHandler):
                 about = {"resourceVersion": str(self.fake.version)}
             self._say(200, {"items": items, "metadata": about})
 
-    def _watch(self, kind, query):
+    def _watch(self, kind, query, space):
         with suppress(ConnectionError):  # whoever watched may have gone
-            self._stream(kind, query)
+            self._stream(kind, query, space)
 
-    def _stream(self, kind, query):
+    def _stream(self, kind, query, space):
         since, end = int(query["resourceVersion"]), monotonic() + int(query["timeoutSeconds"])
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
@@ -335,7 +335,8 @@ class Handler(BaseHTTPRequestHandler):
                 if kind not in self.fake.stale:
                     chosen = query.get("labelSelector", "")
                     for version, what, of, each in list(self.fake.log):
-                        if version > since and what == kind and _selected(each, chosen):
+                        here = space in ("", each["metadata"].get("namespace", space))
+                        if version > since and what == kind and here and _selected(each, chosen):
                             self._line(of, each)
                     since = self.fake.version
                 self.fake.changed.wait(0.05)

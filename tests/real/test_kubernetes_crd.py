@@ -134,7 +134,12 @@ def test_helm_makes_the_same_of_the_chart(helm):
     ).stdout
     values = Values(namespace="ours", image="registry.example/h:2", replicas=3)
     expected = [o for o in render.stream(values) if o["kind"] != "Namespace"]
-    assert by_name(yaml.safe_load_all(made)) == by_name(expected)
+    found = by_name(yaml.safe_load_all(made))
+    hook = found.pop(("Job", "headway-cleanup"))
+    assert hook["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    assert found == by_name(expected)
+    wrong = subprocess.run([helm, *words, "--set", "replica=3"], check=False, capture_output=True)
+    assert b"replica" in wrong.stderr
 
 
 @pytest.mark.parametrize(("where", "to", "named"), WRONG + WRONG_ON_A_CLUSTER)
@@ -192,8 +197,9 @@ def test_tasks_stay_as_they_are_unless_the_job_is_suspended(kubectl, namespace):
     kubectl.done("apply", "-n", namespace, given=changed("spec.suspend", to=True))
     kubectl.done("apply", "-n", namespace, given=changed("spec.suspend", to=True, base=other))
     kubectl.done("apply", "-n", namespace, given=other)  # resumed, as Kueue does
-    listed = kubectl.done("get", "headway", "-n", namespace, "-o", "name")
-    assert listed == f"trainingjob.headway.dev/{JOB['metadata']['name']}\n"
+    known = json.loads(kubectl.done("get", "--raw", "/apis/headway.dev/v1alpha1"))["resources"]
+    (found,) = [r for r in known if r["name"] == "trainingjobs"]
+    assert (found["shortNames"], found["categories"]) == (["tj"], ["all", "headway"])
 
 
 @pytest.mark.parametrize(
@@ -255,7 +261,7 @@ def test_who_may_edit_a_namespace_may_edit_its_training_jobs(kubectl, namespace)
 
 
 def test_the_operator_fits_the_strictest_standard(kubectl, installed):
-    (deployment,) = render.objects("operator", Values(namespace=installed))
+    deployment, *_ = render.objects("operator", Values(namespace=installed))
     meta = {"name": "trial", "namespace": installed}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta}
     spec = deployment["spec"]["template"]["spec"]

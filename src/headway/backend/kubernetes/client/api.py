@@ -6,6 +6,7 @@ as Headway's own.
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -48,6 +49,8 @@ class Api:
     def __init__(self, client: ApiClient, namespace: str = "default") -> None:
         self._client, self.namespace = client, namespace
         self.url = str(client.configuration.host)
+        self.calls: Counter[tuple[str, str]] = Counter()
+        """Answers by verb and class of status, such as 2xx."""
 
     def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
         return self._read(self._request("GET", path, query=query, timeout=timeout))
@@ -153,6 +156,7 @@ class Api:
                 answer.drain_conn()
                 sleep(wait)
                 answer = send()
+            self.calls[method, f"{answer.status // 100}xx"] += 1
             if answer.status >= 400:
                 self._decline(answer, f"{method} {path}")
         except config.ConfigException as error:  # tokens expire, and their files change
@@ -180,6 +184,7 @@ class Api:
         return Unreachable(f"invalid response from {self.url}; is it a Kubernetes API server?")
 
     def _unreachable(self, error: Exception) -> Unreachable:
+        self.calls["any", "unreachable"] += 1
         return Unreachable(f"the API server at {self.url} does not answer: {error}")
 
 

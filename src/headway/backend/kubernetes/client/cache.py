@@ -31,7 +31,10 @@ class ClusterCache:
         self.trouble: BackendError | None = None
         self._down: Callable[[BackendError], None] = lambda error: None
         self._changed: dict[str, Changed] = {}
-        paths = {"nodes": "/api/v1/nodes", "pods": "/api/v1/pods", "jobs": jobs_path(namespace)}
+        # An operator of one namespace has rights in it only; kube-scheduler knows all pods.
+        within = f"/namespaces/{namespace}" if namespace and not run else ""
+        pods = f"/api/v1{within}/pods"
+        paths = {"nodes": "/api/v1/nodes", "pods": pods, "jobs": jobs_path(namespace)}
         labels = {"jobs": f"{pod_builder.RUN}={run}" if run else f"!{pod_builder.RUN}"}
         self._stores = {
             name: Store(path, partial(self._news, name), labels.get(name, ""))

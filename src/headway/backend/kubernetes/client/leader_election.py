@@ -40,6 +40,8 @@ class LeaderElection:
         """The version that was seen last, and when it was seen first."""
         self._renewed = -inf
         """Start of the last successful renewal."""
+        self.stands_by: Callable[[], None] = lambda: None
+        """Called when another process holds the lease."""
         self._stopped = Event()
         self._thread: Thread | None = None
 
@@ -50,6 +52,7 @@ class LeaderElection:
             try:
                 if self.take():
                     return True
+                self.stands_by()
             except Denied:
                 raise  # permissions do not appear by waiting
             except BackendError as error:
