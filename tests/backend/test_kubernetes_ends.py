@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fake_cluster import Headway, all_bound, bound, condition, run_all, status, task
+from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
 from headway.backend.kubernetes.platform.cleanup import remove_finalizers
 
 LONG_AGO, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:30Z"
@@ -178,3 +178,13 @@ def test_without_an_operator_a_cleanup_lets_pods_go(fake, leader):
     assert len(fake.all("pods")) == 1
     assert remove_finalizers(fake.api()) == 1
     assert not fake.all("pods")
+
+
+def test_a_job_on_a_node_that_is_not_ready_is_not_said_to_run(fake, leader):
+    running(fake, leader)
+    where = bound(fake)["x-worker-0-1"]
+    fake.put("nodes", node(where, ready=False))
+    leader.until(lambda: condition(fake, "x", "Running")["status"] == "Unknown")
+    assert f"node {where} is not ready" in condition(fake, "x", "Running")["message"]
+    fake.put("nodes", node(where))
+    leader.until(lambda: condition(fake, "x", "Running")["status"] == "True")

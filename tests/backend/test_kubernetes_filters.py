@@ -97,3 +97,23 @@ def test_a_node_has_what_others_leave():
     going = node("x")
     going["metadata"]["deletionTimestamp"] = "t"
     assert not to_core(going, []).up
+
+
+def test_an_init_container_needs_its_room_beside_the_sidecars_before_it():
+    sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2"}}}
+    first = {"name": "i", "resources": {"requests": {"cpu": "1"}}}
+    assert asked(pod(wants={"cpu": "500m"}, initContainers=[sidecar, first])) == {"cpu": 3}
+    assert asked(pod(wants={"cpu": "500m"}, initContainers=[first, sidecar])) == {"cpu": 2.5}
+
+
+def test_what_a_pod_requests_as_a_whole_counts():
+    whole = {"requests": {"cpu": "3"}}
+    assert asked(pod(wants={"cpu": "1", "memory": "5"}, resources=whole)) == {"cpu": 3, "memory": 5}
+
+
+@pytest.mark.parametrize("key", ["allocatedResources", "resources"])
+def test_during_a_resize_the_largest_amount_counts(key):
+    made = pod(wants={"cpu": "500m"})
+    held = {"cpu": "2"} if key == "allocatedResources" else {"requests": {"cpu": "2"}}
+    made["status"] = {"containerStatuses": [{"name": "c", key: held}]}
+    assert asked(made) == {"cpu": 2}

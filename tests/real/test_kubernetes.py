@@ -14,12 +14,14 @@ import yaml
 from local import note
 from operators import ENDS, HOME, SLEEPS, Operator, bound, nodes, task, trains
 
+from headway.backend.kubernetes.client.fatal_thread import LOST
 from headway.deploy import render
 from headway.deploy.render import Values
 
-LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
-CRASHES = range(1, 66) if LONG else [7, 14]
-"""At which write the operator is killed: commands and calls (lease, status, pods, bindings)."""
+STRIDE = int(os.environ.get("HEADWAY_CRASH_STRIDE", "0"))
+LONG = STRIDE == 1
+CRASHES = range(1, 101, STRIDE) if STRIDE else [9, 21]
+"""At which write the operator is killed: commands and calls (lease, status, pods, gates)."""
 NUMPY = Path(__file__).parents[2] / "examples" / "distributed.yaml"
 
 
@@ -233,3 +235,39 @@ def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, wr
     cluster.until(lambda: jobs.phase("gang") == "Succeeded")
     assert jobs.status("gang")["failures"] == 0
     assert len(jobs.pods("gang")) <= 3
+
+
+def test_an_operator_that_was_paused_while_another_led_writes_nothing_more(
+    cluster, operator, jobs, tmp_path
+):
+    """It is stopped in the middle of its work, and continues when the job is another's."""
+    token = yaml.safe_load((operator.folder / "kubeconfig").read_text())["users"][0]["user"]
+    other = Operator(cluster, tmp_path, token["token"])
+    jobs.submit("gang", task(replicas=2))
+    cluster.until(lambda: jobs.phase("gang") == "Running")
+    operator.process.send_signal(signal.SIGSTOP)
+    try:
+        # Rather than wait for the end of its lease:
+        cluster("delete", "lease", "headway", "--namespace", HOME)
+        other.start()
+        cluster.until(lambda: " leads" in other.log())
+        cluster("delete", "pod", "gang-worker-0-1", "--grace-period=1", "--wait=false")
+        cluster.until(lambda: jobs.status("gang")["attempt"] == 2)
+        leader = by(jobs, "gang")
+        operator.process.send_signal(signal.SIGCONT)
+        assert operator.process.wait(30) == LOST, operator.log()
+        cluster.until(lambda: jobs.phase("gang") == "Running")
+        assert by(jobs, "gang") == leader
+        assert jobs.status("gang")["attempt"] == 2
+    finally:
+        operator.process.send_signal(signal.SIGCONT)
+        operator.end()
+        other.end()
+        led = operator.log().count(" leads")
+        operator.start()
+        cluster.until(lambda: operator.log().count(" leads") > led)
+
+
+def by(jobs, name):
+    """The number of the leader that wrote its status."""
+    return json.loads(jobs.status(name)["state"])["by"]

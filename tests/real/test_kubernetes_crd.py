@@ -14,6 +14,8 @@ import image
 import pytest
 import yaml
 
+from headway.backend.kubernetes.client.api import connect
+from headway.backend.kubernetes.platform.cleanup import remove_finalizers
 from headway.backend.kubernetes.platform.pod_builder import placed, to_pod, to_service
 from headway.core.model.units import ReplicaId
 from headway.deploy import render
@@ -334,4 +336,5 @@ def test_a_pod_made_from_a_manifest_runs_and_finds_what_it_was_promised(kubectl,
         "host vae-worker-0",
     ]
     kubectl.done("delete", "tj", "vae", *there)  # what belongs to a job goes with it
+    assert remove_finalizers(connect(kubectl.kube.kubeconfig), namespace) == 1
     until(lambda: kubectl("get", "pod,service", "-o", "name", *there).stdout == "")

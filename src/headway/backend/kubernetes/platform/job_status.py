@@ -98,10 +98,12 @@ class JobStatus:
         first = {t.name: ReplicaId.of(self.id, t.name, 0) for t in self.spec.tasks}
         return {task: self.pod(name, 1, (name,)) for task, name in first.items()}
 
-    def set_condition(self, kind: str, holds: bool, reason: str, message: str) -> bool:
-        """Whether that is a change. The transition time is that of the last change of status."""
+    def set_condition(self, kind: str, holds: bool | None, reason: str, message: str) -> bool:
+        """Whether that is a change; None: unknown. The transition time is that of the last change
+        of status.
+        """
         before = self.conditions.get(kind)
-        status, message = "True" if holds else "False", message[:MESSAGE]
+        status, message = "Unknown" if holds is None else str(holds), message[:MESSAGE]
         since = before["lastTransitionTime"] if before and before["status"] == status else now()
         self.conditions[kind] = {
             "type": kind,

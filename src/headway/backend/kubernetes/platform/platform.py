@@ -13,6 +13,7 @@ from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
+from headway.backend.kubernetes.placement.node_info import ready
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.pod_runner import PodRunner
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
@@ -72,7 +73,7 @@ class KubernetesPlatform:
         later = self.training_jobs.load()
         self.cluster.tell(
             self.writer.log_once,
-            nodes=self.capacity.node_changed,
+            nodes=self._node_changed,
             pods=self._pod_changed,
             jobs=self.training_jobs.changed,
         )
@@ -149,6 +150,14 @@ class KubernetesPlatform:
             self.capacity.dirty = False
             found += self.training_jobs.fit()
         return found
+
+    def _node_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
+        name = (new or before or {})["metadata"]["name"]
+        was, up = (node is not None and ready(node) for node in (before, new))
+        for record in self.records.values() if was != up else ():
+            if any(r.node == name for r in record.state.replicas):
+                self.writer.node_changed(record, name, up=up)
+        return self.capacity.node_changed(before, new)
 
     def _pod_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
         pod = new or before or {}

@@ -130,6 +130,19 @@ class StatusWriter:
             self.write(record)
             self.event(record, reason, message, warning=True)
 
+    def node_changed(self, record: JobStatus, node: str, *, up: bool) -> None:
+        """Replicas that run on a lost node may or may not run."""
+        before = record.conditions.get("Running") or {}
+        if before.get("status") != ("Unknown" if up else "True"):
+            return
+        if up:
+            changed = record.set_condition("Running", True, "Started", "all replicas run")
+        else:
+            why = f"node {node} is not ready: its replicas may have stopped"
+            changed = record.set_condition("Running", None, "NodeNotReady", why)
+        if changed:
+            self.write(record)
+
     def event(self, record: JobStatus, reason: str, message: str, *, warning: bool) -> None:
         """The same event of the same job is counted, not repeated."""
         at, message = now(), message[:MESSAGE]
