@@ -188,3 +188,28 @@ def test_a_job_on_a_node_that_is_not_ready_is_not_said_to_run(fake, leader):
     assert f"node {where} is not ready" in condition(fake, "x", "Running")["message"]
     fake.put("nodes", node(where))
     leader.until(lambda: condition(fake, "x", "Running")["status"] == "True")
+
+
+@pytest.mark.parametrize("reason", ["DeadlineExceeded", "Evicted"])
+def test_a_pod_that_its_node_ends_has_not_succeeded_even_if_it_saves_and_exits_with_0(
+    fake, leader, reason
+):
+    running(fake, leader)
+    told = {"reason": reason, "message": "ended by the node", "containerStatuses": over(0, LATER)}
+    fake.pod("x-worker-0-1", "Failed", **told)
+    leader.until(lambda: status(fake, "x").get("finishTime"))
+    assert status(fake, "x")["phase"] == "Failed"
+    assert status(fake, "x")["reason"] == f"{reason}: ended by the node"
+
+
+def test_a_pod_that_had_ended_when_its_node_was_drained_has_succeeded(fake, backends):
+    """A drain deletes pods that have completed, too."""
+    old = Headway(backends())
+    running(fake, old)
+    old.backend.platform.cluster.close()
+    told = {"containerStatuses": over(0, LONG_AGO), "conditions": [TARGET]}
+    fake.pod("x-worker-0-1", "Succeeded", **told)
+    fake.delete("x-worker-0-1")
+    new = Headway(backends())
+    new.until(lambda: status(fake, "x").get("finishTime"))
+    assert status(fake, "x")["phase"] == "Succeeded"

@@ -281,14 +281,14 @@ class PodRunner:
 
     def _exited(self, replica: ReplicaId, attempt: int, pod: Plain) -> events.ReplicaExited:
         self._forget(replica, attempt)
-        code, interrupted = pod_status.exit_code(pod), pod_status.interrupted(pod)
-        disrupted = pod_status.disrupted(pod)
-        if code == 0 and not interrupted and not disrupted:
+        if pod_status.succeeded(pod):
             return events.ReplicaExited(replica, attempt, code=0)
+        code, disrupted = pod_status.exit_code(pod), pod_status.disrupted(pod)
         rejected = pod_status.rejected(pod)
         if rejected:
             rejected = f"node {node_of(pod)} rejected the pod: {rejected}"
-        failure = "its pod was deleted" if interrupted else pod_status.failure(pod)
+        deleted = pod_status.interrupted(pod)
+        failure = "its pod was deleted" if deleted else pod_status.failure(pod)
         return events.ReplicaExited(
             replica,
             attempt,

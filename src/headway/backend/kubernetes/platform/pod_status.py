@@ -54,6 +54,17 @@ def exit_code(pod: Plain) -> int:
     return int(ended.get("exitCode", 1))
 
 
+def succeeded(pod: Plain) -> bool:
+    """Its training exited with 0 of its own accord, whatever became of its sidecars. A pod that its
+    node ended has a reason (Evicted, DeadlineExceeded, ...); it may have exited with 0 on SIGTERM.
+    """
+    if exit_code(pod) or interrupted(pod):
+        return False
+    ended_by_node = pod["status"].get("phase") == "Failed" and pod["status"].get("reason")
+    deleted = pod["metadata"].get("deletionTimestamp")  # later: it was not interrupted
+    return not ended_by_node and bool(deleted or not disrupted(pod))
+
+
 def interrupted(pod: Plain) -> bool:
     """It was asked to stop before it ended: its exit code says nothing about success."""
     about = pod["metadata"]
@@ -104,7 +115,7 @@ def disrupted(pod: Plain) -> str:
 def failure(pod: Plain) -> str:
     """Why it failed."""
     status, ended = pod["status"], _state(pod).get("terminated") or {}
-    if status.get("reason") and not ended:
+    if status.get("reason") and not ended.get("exitCode"):
         return f"{status['reason']}: {status.get('message', '')}"
     if ended.get("reason") == "OOMKilled":
         return "OOMKilled: exceeded its memory limit"
