@@ -96,16 +96,36 @@ def test_a_job_whose_sidecar_is_killed_after_its_training_has_succeeded(fake, le
 
 
 def test_an_orphan_that_runs_gets_its_grace_period(fake, backends):
-    """Of an attempt that no status mentions: it may be saving a checkpoint."""
-    fake.kubelets = False
+    """Of an attempt that the status no longer mentions: it may be saving a checkpoint."""
     leader = Headway(backends())
-    running(fake, leader)
+    running(fake, leader, backoffLimit=3)
     orphan = fake.get("pods", "x-worker-0-1")
-    orphan["metadata"] |= {"name": "x-worker-0-7", "uid": "another"}
-    orphan["metadata"]["labels"]["headway.dev/attempt"] = "7"
+    fake.pod("x-worker-0-1", "Failed", containerStatuses=over(3, LONG_AGO))
+    leader.until(lambda: fake.get("pods", "x-worker-0-2"))
+    fake.kubelets = False
+    orphan["metadata"]["uid"] = "another"
+
+    def leaving():
+        return fake.get("pods", "x-worker-0-1")["metadata"].get("deletionTimestamp")
+
+    fake.drop("pods", "x-worker-0-1")
     fake.put("pods", orphan)
-    leader.until(lambda: fake.get("pods", "x-worker-0-7")["metadata"].get("deletionTimestamp"))
-    assert fake.get("pods", "x-worker-0-7")["metadata"]["deletionGracePeriodSeconds"] == 30
+    leader.until(leaving)
+    assert fake.get("pods", "x-worker-0-1")["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+def test_a_leader_that_was_paused_leaves_the_pods_of_the_next_one_alone(fake, backends, caplog):
+    """It learns of them before it learns who wrote the job's status."""
+    old = Headway(backends())
+    running(fake, old, backoffLimit=3)
+    fake.stale.add("trainingjobs")
+    new = Headway(backends())
+    fake.pod("x-worker-0-1", "Failed", containerStatuses=over(3, LONG_AGO))
+    new.until(lambda: bound(fake).get("x-worker-0-2"))
+    run_all(fake)
+    old.until(lambda: "another process leads" in caplog.text)
+    old.calm(1.0)
+    assert "deletionTimestamp" not in fake.get("pods", "x-worker-0-2")["metadata"]
 
 
 def test_a_call_that_is_to_be_repeated_later_does_not_release_the_gang(fake, leader):

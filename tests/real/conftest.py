@@ -177,7 +177,9 @@ def installed_operator(cluster):
         "create", "token", "headway", "--namespace", operators.HOME, "--duration", "1h"
     ).strip()
     yield token
-    cluster("delete", "namespace", operators.HOME, "--wait=false")
+    cluster(
+        "delete", "namespace", operators.HOME, "--timeout=60s"
+    )  # the next module makes it again
     cluster("delete", "crd", NAME)
     cluster("delete", "priorityclass", "headway-gang")
 

@@ -93,6 +93,20 @@ def test_a_preempted_job_resumes_and_its_room_is_left_to_the_preemptor(cluster, 
     assert any("PreemptionByScheduler" in text for text in jobs.told("x", "Released"))
 
 
+def test_a_job_that_is_suspended_saves_and_continues_when_it_is_resumed(cluster, jobs, saves):
+    made, step = saves
+    jobs.submit("x", made, backoffLimit=0, checkpoint={"mode": "sigterm", "graceSeconds": 5})
+    runs(cluster, jobs, "x")
+    suspend = ["patch", "tj", "x", "--type=merge", "-p"]
+    cluster(*suspend, '{"spec": {"suspend": true}}')
+    cluster("wait", "--for=condition=Suspended", "tj/x", "--timeout=30s")
+    cluster.until(lambda: jobs.phase("x") == "Paused")
+    assert not jobs.running("x")
+    assert step.exists()
+    cluster(*suspend, '{"spec": {"suspend": false}}')
+    is_whole(cluster, jobs, step)
+
+
 def test_a_job_that_ends_while_no_operator_runs_and_loses_its_pod_has_succeeded(cluster, jobs):
     operator = jobs.operator
     jobs.submit("x", task(command=ENDS), backoffLimit=0)

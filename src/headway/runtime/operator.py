@@ -71,6 +71,7 @@ class Operator:
             log.info("%s leads", identity)
             self.metrics.ready = False  # until it knows the cluster
             lease.hold(lost=_give_up)
+            there.may_write = lease.is_valid
             try:
                 self._lead(there, heard)
             finally:

@@ -7,7 +7,7 @@ as Headway's own.
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from http import HTTPStatus
@@ -51,6 +51,8 @@ class Api:
         self.url = str(client.configuration.host)
         self.calls: Counter[tuple[str, str]] = Counter()
         """Answers by verb and class of status, such as 2xx."""
+        self.may_write: Callable[[], bool] = lambda: True
+        """Asked before each write but those of a lease: a leader that was paused may not."""
 
     def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
         return self._read(self._request("GET", path, query=query, timeout=timeout))
@@ -129,6 +131,8 @@ class Api:
     ) -> urllib3.BaseHTTPResponse:
         if method != "GET":
             failpoint.hit("kubernetes.write")
+            if "/leases" not in path and not self.may_write():
+                raise Unreachable("another process leads: nothing is written", where=path)
         timeout = timeout or TIMEOUT
         headers = {"Accept": "application/json", "User-Agent": "headway"}
         if body is not None:

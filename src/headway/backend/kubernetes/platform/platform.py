@@ -15,7 +15,8 @@ from headway.backend.kubernetes.client.api import Api, Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.placement.node_info import ready
 from headway.backend.kubernetes.platform.capacity import Capacity
-from headway.backend.kubernetes.platform.pod_runner import PodRunner
+from headway.backend.kubernetes.platform.pod_runner import PodRunner, unfinalize
+from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.kubernetes.platform.training_jobs import TrainingJobs
 from headway.backend.usage import UsageSample
@@ -176,8 +177,12 @@ class KubernetesPlatform:
 
     def close(self) -> None:
         """The jobs of a run are deleted with it: their results are in its folder."""
+        do, api = self.cluster.worker.do, self.cluster.api
         for record in self.records.values() if self.run else ():
-            self.cluster.worker.do(partial(self.cluster.api.delete, record.path, uid=record.uid))
+            for pod in list(self.cluster.of_job.get(record.uid, {}).values()):
+                if has_finalizer(pod):
+                    do(partial(unfinalize, api, pod))
+            do(partial(api.delete, record.path, uid=record.uid))
         self._close()
 
     def _close(self) -> None:

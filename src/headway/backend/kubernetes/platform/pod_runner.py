@@ -241,6 +241,9 @@ class PodRunner:
         record, replica, attempt = known
         if new is None:
             return [self._vanished(replica, attempt, before)]
+        if before is None and attempt > record.state.attempt:
+            self._writer.give_way()  # attempts are persisted first: it was not this process
+            return []
         phase = new["status"].get("phase")
         if self._is_over(new):
             return [self._exited(replica, attempt, new)]

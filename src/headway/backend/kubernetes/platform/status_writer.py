@@ -59,8 +59,14 @@ class StatusWriter:
     def saw(self, job: Plain) -> None:
         """If a later leader has written a job, this process was paused, and writes no more."""
         by = leader_of(job)
-        if by != self._leader and by[0] >= self._leader[0] and not self._outdated:
+        if by != self._leader and by[0] >= self._leader[0]:
+            self.give_way()
+
+    def give_way(self) -> None:
+        """Another process leads: write nothing more."""
+        if not self._outdated:
             self._outdated = True
+            self._cluster.api.may_write = lambda: False
             log.error("another process leads: no further writes")
 
     def write(
@@ -72,8 +78,6 @@ class StatusWriter:
         status = record.to_plain(self._clock.began, self._leader)
 
         def call() -> None:
-            if self._outdated:
-                raise BackendError("another process leads")
             body: list[dict[str, Any]] = [
                 {"op": "test", "path": UID, "value": record.uid},
                 {"op": "test", "path": VERSION, "value": record.version},
