@@ -177,11 +177,11 @@ def installed_operator(cluster):
         "create", "token", "headway", "--namespace", operators.HOME, "--duration", "1h"
     ).strip()
     yield token
-    cluster(
-        "delete", "namespace", operators.HOME, "--timeout=60s"
-    )  # the next module makes it again
     cluster("delete", "crd", NAME)
-    cluster("delete", "priorityclass", "headway-gang")
+    for each in made:
+        if each["kind"] in ("ClusterRole", "ClusterRoleBinding", "PriorityClass"):
+            cluster("delete", each["kind"], each["metadata"]["name"])
+    cluster("delete", "namespace", operators.HOME, "--timeout=60s")  # others may use its name
 
 
 @pytest.fixture(scope="module")

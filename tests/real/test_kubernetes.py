@@ -237,35 +237,37 @@ def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, wr
     assert len(jobs.pods("gang")) <= 3
 
 
-def test_an_operator_that_was_paused_while_another_led_writes_nothing_more(
-    cluster, operator, jobs, tmp_path
-):
-    """It is stopped in the middle of its work, and continues when the job is another's."""
-    token = yaml.safe_load((operator.folder / "kubeconfig").read_text())["users"][0]["user"]
-    other = Operator(cluster, tmp_path, token["token"])
-    jobs.submit("gang", task(replicas=2))
-    cluster.until(lambda: jobs.phase("gang") == "Running")
-    operator.process.send_signal(signal.SIGSTOP)
-    try:
-        # Rather than wait for the end of its lease:
-        cluster("delete", "lease", "headway", "--namespace", HOME)
-        other.start()
-        cluster.until(lambda: " leads" in other.log())
-        cluster("delete", "pod", "gang-worker-0-1", "--grace-period=1", "--wait=false")
-        cluster.until(lambda: jobs.status("gang")["attempt"] == 2)
-        leader = by(jobs, "gang")
-        operator.process.send_signal(signal.SIGCONT)
-        assert operator.process.wait(30) == LOST, operator.log()
+if LONG:  # it waits for three operators
+
+    def test_an_operator_that_was_paused_while_another_led_writes_nothing_more(
+        cluster, operator, jobs, tmp_path
+    ):
+        """It is stopped in the middle of its work, and continues when the job is another's."""
+        token = yaml.safe_load((operator.folder / "kubeconfig").read_text())["users"][0]["user"]
+        other = Operator(cluster, tmp_path, token["token"])
+        jobs.submit("gang", task(replicas=2))
         cluster.until(lambda: jobs.phase("gang") == "Running")
-        assert by(jobs, "gang") == leader
-        assert jobs.status("gang")["attempt"] == 2
-    finally:
-        operator.process.send_signal(signal.SIGCONT)
-        operator.end()
-        other.end()
-        led = operator.log().count(" leads")
-        operator.start()
-        cluster.until(lambda: operator.log().count(" leads") > led)
+        operator.process.send_signal(signal.SIGSTOP)
+        try:
+            # Rather than wait for the end of its lease:
+            cluster("delete", "lease", "headway", "--namespace", HOME)
+            other.start()
+            cluster.until(lambda: " leads" in other.log())
+            cluster("delete", "pod", "gang-worker-0-1", "--grace-period=1", "--wait=false")
+            cluster.until(lambda: jobs.status("gang")["attempt"] == 2)
+            leader = by(jobs, "gang")
+            operator.process.send_signal(signal.SIGCONT)
+            assert operator.process.wait(30) == LOST, operator.log()
+            cluster.until(lambda: jobs.phase("gang") == "Running")
+            assert by(jobs, "gang") == leader
+            assert jobs.status("gang")["attempt"] == 2
+        finally:
+            operator.process.send_signal(signal.SIGCONT)
+            operator.end()
+            other.end()
+            led = operator.log().count(" leads")
+            operator.start()
+            cluster.until(lambda: operator.log().count(" leads") > led)
 
 
 def by(jobs, name):
