@@ -1,12 +1,14 @@
-"""An API server that keeps objects in memory, and kubelets that do what a test tells them.
+"""An API server that keeps objects in memory, a scheduler that binds pods to the node that they
+name, and kubelets that do what a test tells them.
 
-As much of the protocol as the backend speaks: list, watch with versions and 410, create, merge
-patch, replace, delete with grace, binding. It runs nothing; what pods do is for the test to say.
+As much of the protocol as the backend speaks: list, watch with versions and 410, create, patch,
+replace, delete with grace. It runs nothing; what pods do is for the test to say.
 """
 
 import json
 from contextlib import suppress
 from copy import deepcopy
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socket import SHUT_RDWR
 from threading import Condition, Thread, Timer
@@ -38,6 +40,10 @@ class FakeCluster:
         """(method, kind, sub): (status, message), for calls that are declined. With a name before
         sub: only for that one.
         """
+        self.busy = {}
+        """(method, kind): how many more calls are answered with 429 and Retry-After."""
+        self.unschedulable = {}
+        """Nodes to which no pod is bound, and what kube-scheduler says of them."""
         self.kubelets = True
         """They end what is to go, a moment later."""
         self.calls = []
@@ -72,6 +78,9 @@ class FakeCluster:
             about = new["metadata"]
             key = kind, about.get("namespace", namespace), about["name"]
             before = self.objects.get(key)
+            released = about.get("deletionTimestamp") and about.get("finalizers") == []
+            if before and released and new.get("status", {}).get("phase") != "Running":
+                return self.drop(kind, about["name"], key[1])
             self.version += 1
             about["resourceVersion"] = str(self.version)
             about.setdefault("uid", f"uid-{self.version}")
@@ -107,6 +116,40 @@ class FakeCluster:
             found = self.objects[kind, namespace, name]
             return self.put(kind, merged(found, change), namespace)
 
+    def schedule(self, namespace, name):
+        """What kube-scheduler does with a pod whose node is given by its affinity."""
+        pod = self.get("pods", name, namespace)
+        if pod is None or pod["spec"].get("schedulingGates") or pod["spec"].get("nodeName"):
+            return
+        node = named_node(pod)
+        if node in self.unschedulable:
+            said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            said["message"] = self.unschedulable[node]
+            self.change("pods", name, {"status": {"conditions": [said]}}, namespace)
+        elif node:
+            self.change("pods", name, {"spec": {"nodeName": node}}, namespace)
+
+    def delete(self, name, namespace="default", grace=30):
+        """As the API server does: it is gone when its kubelet has ended it."""
+        at = datetime.now(UTC) + timedelta(seconds=grace)
+        now = {"deletionTimestamp": at.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        now["deletionGracePeriodSeconds"] = grace
+        return self.change("pods", name, {"metadata": now}, namespace)
+
+    def ended(self, name, namespace="default", code=143):
+        """Its kubelet has stopped it: gone, but for a finalizer."""
+        pod = self.get("pods", name, namespace)
+        if pod is None:
+            return
+        if not pod["metadata"].get("finalizers"):
+            self.drop("pods", name, namespace)
+        elif pod["status"].get("phase") in ("Pending", "Running"):
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            over = {"terminated": {"exitCode": code, "finishedAt": now}}
+            told = {"phase": "Failed" if code else "Succeeded"}
+            told["containerStatuses"] = [{"name": "training", "state": over}]
+            self.change("pods", name, {"status": told}, namespace)
+
     def pod(self, name, phase, **status):
         """What its kubelet says of it."""
         return self.change("pods", name, {"status": {"phase": phase, **status}})
@@ -134,15 +177,31 @@ def node(name, cpu="1", *, ready=True, **more):
     }
 
 
+def named_node(pod):
+    """The node to which its affinity restricts it; "": none."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get(
+        "nodeSelectorTerms", ()
+    )
+    fields = [f for term in terms for f in term.get("matchFields", ())]
+    return next((f["values"][0] for f in fields if f["key"] == "metadata.name"), "")
+
+
 def merged(old, change):
+    if isinstance(change, list) and any("$patch" in each for each in change if each):
+        gone = {each["name"] for each in change}  # of a strategic merge patch
+        return [each for each in old if each["name"] not in gone]
     if not isinstance(change, dict) or not isinstance(old, dict):
         return change
     new = dict(old)
     for key, value in change.items():
         if value is None:
             new.pop(key, None)
+        elif key.startswith("$deleteFromPrimitiveList/"):
+            name = key.partition("/")[2]
+            new[name] = [each for each in old.get(name, ()) if each not in value]
         else:
-            new[key] = merged(old.get(key, {}) if isinstance(value, dict) else None, value)
+            new[key] = merged(old.get(key, {} if isinstance(value, dict) else []), value)
     return new
 
 
@@ -150,8 +209,8 @@ def _selected(each, selector):
     labels = each["metadata"].get("labels") or {}
     if selector.startswith("!"):
         return selector[1:] not in labels
-    key, _, value = selector.partition("=")
-    return not key or labels.get(key) == value
+    key, equal, value = selector.partition("=")
+    return not key or (labels.get(key) == value if equal else key in labels)
 
 
 class Server(ThreadingHTTPServer):
@@ -199,16 +258,18 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(size)) if size else {}
         return kind, space, name, sub, query, body
 
-    def _say(self, status, body):
+    def _say(self, status, body, headers=()):
         data = json.dumps(body).encode()
         self.send_response(status)
+        for name, value in dict(headers).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         with suppress(ConnectionError):  # whoever asked may have given up
             self.wfile.write(data)
 
-    def _no(self, status, why):
-        self._say(status, {"kind": "Status", "code": status, "message": why})
+    def _no(self, status, why, headers=()):
+        self._say(status, {"kind": "Status", "code": status, "message": why}, headers)
 
     def _serve(self, act):
         kind, space, name, sub, query, body = self._asked()
@@ -217,6 +278,10 @@ class Handler(BaseHTTPRequestHandler):
         told = refuse.get((self.command, kind, sub)) or refuse.get((self.command, kind, name, sub))
         if told:
             self._no(*told)
+            return
+        if self.fake.busy.get((self.command, kind)):
+            self.fake.busy[self.command, kind] -= 1
+            self._no(429, "too many requests", {"Retry-After": "0"})
             return
         act(kind, space, name, sub, query, body)
 
@@ -237,7 +302,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _get(self, kind, space, name, sub, query, body):  # noqa: ARG002
         if query.get("watch"):
-            self._watch(kind, query)
+            self._watch(kind, query, space)
         elif name:
             found = self.fake.get(kind, name, space)
             self._say(200, found) if found else self._no(404, f"{kind} {name} not found")
@@ -245,14 +310,17 @@ class Handler(BaseHTTPRequestHandler):
             chosen = query.get("labelSelector", "")
             with self.fake.changed:
                 items = [o for o in self.fake.all(kind) if _selected(o, chosen)]
+                items = [
+                    o for o in items if o["metadata"].get("namespace", "") == space or not space
+                ]
                 about = {"resourceVersion": str(self.fake.version)}
             self._say(200, {"items": items, "metadata": about})
 
-    def _watch(self, kind, query):
+    def _watch(self, kind, query, space):
         with suppress(ConnectionError):  # whoever watched may have gone
-            self._stream(kind, query)
+            self._stream(kind, query, space)
 
-    def _stream(self, kind, query):
+    def _stream(self, kind, query, space):
         since, end = int(query["resourceVersion"]), monotonic() + int(query["timeoutSeconds"])
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
@@ -267,7 +335,8 @@ class Handler(BaseHTTPRequestHandler):
                 if kind not in self.fake.stale:
                     chosen = query.get("labelSelector", "")
                     for version, what, of, each in list(self.fake.log):
-                        if version > since and what == kind and _selected(each, chosen):
+                        here = space in ("", each["metadata"].get("namespace", space))
+                        if version > since and what == kind and here and _selected(each, chosen):
                             self._line(of, each)
                     since = self.fake.version
                 self.fake.changed.wait(0.05)
@@ -279,36 +348,36 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _post(self, kind, space, name, sub, query, body):  # noqa: ARG002
-        if sub == "binding":
-            there = self.fake.get("pods", name, space)
-            if there is None or there["spec"].get("nodeName"):
-                self._no(404 if there is None else 409, f"pod {name} cannot be bound")
-                return
-            self.fake.change("pods", name, {"spec": {"nodeName": body["target"]["name"]}}, space)
-            self._say(201, {})
-            return
         about = body["metadata"]
         about.setdefault("namespace", space)
-        if "generateName" in about:
-            about["name"] = f"{about['generateName']}{len(self.fake.log)}"
         if self.fake.get(kind, about["name"], space):
             self._no(409, f"{kind} {about['name']} already exists")
             return
         body.setdefault("status", {"phase": "Pending"} if kind == "pods" else {})
         self._say(201, self.fake.put(kind, body, space))
+        if kind == "pods":
+            self.fake.schedule(space, about["name"])
 
     def _patch(self, kind, space, name, sub, query, body):  # noqa: ARG002
         there = self.fake.get(kind, name, space)
         if there is None:
             self._no(404, f"{kind} {name} not found")
-        elif isinstance(body, list):  # a JSON patch: a test of the uid, and a new status
-            same, status = body
-            if there["metadata"]["uid"] != same["value"]:
-                self._no(422, f"testing value {same['path']} failed: test failed")
-            else:
-                self._say(200, self.fake.put(kind, {**there, "status": status["value"]}, space))
+        elif isinstance(body, list):  # a JSON patch: tests of metadata, and a new status
+            *tests, status = body
+            for each in tests:
+                if there["metadata"][each["path"].rpartition("/")[2]] != each["value"]:
+                    self._no(422, f"testing value {each['path']} failed: test failed")
+                    return
+            self._say(200, self.fake.put(kind, {**there, "status": status["value"]}, space))
+        elif (
+            body.get("metadata", {}).get("uid", there["metadata"]["uid"])
+            != there["metadata"]["uid"]
+        ):
+            self._no(409, "Precondition failed: UID in precondition")
         else:
             self._say(200, self.fake.change(kind, name, body, space))
+            if kind == "pods":
+                self.fake.schedule(space, name)
 
     def _put(self, kind, space, name, sub, query, body):  # noqa: ARG002
         found = self.fake.get(kind, name, space)
@@ -321,11 +390,14 @@ class Handler(BaseHTTPRequestHandler):
         found = self.fake.get(kind, name, space)
         if found is None:
             self._no(404, f"{kind} {name} not found")
-        elif kind == "pods" and body.get("gracePeriodSeconds") and found["spec"].get("nodeName"):
-            now = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-            self._say(200, self.fake.change(kind, name, {"metadata": now}, space))
+        elif kind == "pods" and (
+            body.get("gracePeriodSeconds", 1) and found["spec"].get("nodeName")
+        ):
+            self._say(200, self.fake.delete(name, space, body.get("gracePeriodSeconds", 30)))
             if self.fake.kubelets:
-                Timer(0.05, self.fake.drop, (kind, name, space)).start()
+                Timer(0.05, self.fake.ended, (name, space)).start()
+        elif found["metadata"].get("finalizers"):
+            self._say(200, self.fake.delete(name, space, 0))
         else:
             self._say(200, self.fake.drop(kind, name, space))
 
@@ -374,3 +446,8 @@ def all_bound(fake, count):
 def run_all(fake):
     for name in bound(fake):
         fake.pod(name, "Running")
+
+
+def begins(pod):
+    """Whether its training may begin: all of its gang are bound."""
+    return pod["metadata"]["annotations"].get("headway.dev/proceed") == "true"

@@ -163,6 +163,7 @@ WRONG_ON_A_CLUSTER = [
     ("metadata.name", "1st", "metadata.name"),
     ("metadata.name", "v" * 51, "metadata.name"),
     ("spec", {}, "spec.tasks"),
+    ("spec.tasks.0.replicas", 1001, "more than 1000 replicas"),
 ]
 """Valid locally, but not on a cluster."""
 

@@ -4,7 +4,7 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN python -m venv /opt/headway \
- && /opt/headway/bin/pip install --no-cache-dir --disable-pip-version-check . \
+ && /opt/headway/bin/pip install --no-cache-dir --disable-pip-version-check ".[kubernetes]" \
  && /opt/headway/bin/pip uninstall --yes pip setuptools
 
 FROM python:3.11-slim

@@ -15,8 +15,9 @@ from pathlib import Path
 from testcluster.layout import Trouble, cache, say
 
 VERSION, STAGING = "v1.34.10", "v0.34.10"
-COREDNS = "v1.12.4"
+COREDNS, HELM = "v1.12.4", "v3.19.0"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
+OTHERS = {"coredns": COREDNS, "helm": HELM}
 PACKAGES = {
     "etcd": "etcd-server",
     "containerd": "containerd",
@@ -60,7 +61,7 @@ def find(name: str) -> Path | None:
 
 def programs() -> dict[str, Path]:
     """Return the path of each program; build missing ones."""
-    names = (*PROGRAMS, "coredns")
+    names = (*PROGRAMS, *OTHERS)
     missing = [name for name in names if find(name) is None]
     if missing:
         _build(missing)
@@ -105,10 +106,11 @@ def _build(names: list[str]) -> None:
     with (kept() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for name in [name for name in names if find(name) is None]:
-            say(f"building {name} {COREDNS if name == 'coredns' else VERSION} (only once)")
-            folder = kept() / "src" / ("coredns" if name == "coredns" else "kubernetes")
+            say(f"building {name} {OTHERS.get(name, VERSION)} (only once)")
+            folder = kept() / "src" / (name if name in OTHERS else "kubernetes")
             folder.mkdir(parents=True, exist_ok=True)
-            package = _coredns(folder) if name == "coredns" else _kubernetes(folder, name)
+            make = {"coredns": _coredns, "helm": _helm}.get(name)
+            package = make(folder) if make else _kubernetes(folder, name)
             _go(
                 [
                     "build",
@@ -150,6 +152,13 @@ def _coredns(folder: Path) -> str:
         wanted = f"require github.com/coredns/coredns {COREDNS}"
         (folder / "go.mod").write_text(f"module headway.dev/testdns\ngo 1.24.0\n{wanted}\n")
     return "."
+
+
+def _helm(folder: Path) -> str:
+    if not (folder / "go.mod").exists():
+        wanted = f"require helm.sh/helm/v3 {HELM}"
+        (folder / "go.mod").write_text(f"module headway.dev/testhelm\ngo 1.24.0\n{wanted}\n")
+    return "helm.sh/helm/v3/cmd/helm"
 
 
 def _go(words: list[str], folder: Path) -> str:

@@ -63,5 +63,14 @@ class Layout:
         """First three numbers of a node's addresses."""
         return f"10.{self.octet}.{i}"
 
+    @property
+    def services(self) -> str:
+        """Addresses of services; the first is that of the API server, also for pods."""
+        return f"10.{self.octet}.250.0/24"
+
+    @property
+    def api(self) -> str:
+        return f"10.{self.octet}.250.1"
+
     def address(self, i: int) -> str:
         return f"{self.subnet(i)}.1"

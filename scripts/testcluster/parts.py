@@ -52,19 +52,19 @@ ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; 
 class Cluster:
     def __init__(self, layout: Layout, programs: dict[str, Path]) -> None:
         self.layout, self.programs, self.root = layout, programs, layout.root
-        self.etcd, self.peer, self.port = free_ports(3)
-        self.image: tuple[Path, dict[str, Any]] = (Path(), {})
+        self.etcd, self.peer = free_ports(2)
+        self.images: list[images.Image] = []
 
     # -- configuration -----------------------------------------------------------------------------
 
     def write_secrets(self) -> None:
         key = ["-newkey", "rsa:2048", "-nodes", "-keyout", f"{self.root}/tls.key"]
         about = ["-subj", "/CN=headway-test", "-days", "30", "-out", f"{self.root}/tls.crt"]
-        names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+        names = ["-addext", f"subjectAltName=IP:{self.layout.api},DNS:kubernetes.default.svc"]
         _call(["openssl", "req", "-x509", *key, *about, *names])
         token = secrets.token_hex(16)
         (self.root / "tokens.csv").write_text(f"{token},admin,admin,system:masters\n")
-        here = {"server": f"https://127.0.0.1:{self.port}"}
+        here = {"server": f"https://{self.layout.api}"}
         here["certificate-authority"] = f"{self.root}/tls.crt"
         config = {
             "apiVersion": "v1",
@@ -125,14 +125,16 @@ class Cluster:
             "initial-cluster": f"default={peer}", "unsafe-no-fsync": "true", "logger": "zap",
         })  # fmt: skip
         tls = {name: self.root / f"tls.{end}" for name, end in (("cert", "crt"), ("key", "key"))}
+        # The address of the service `kubernetes`: pods reach it without kube-proxy.
+        _call(["ip", "address", "add", f"{self.layout.api}/32", "dev", self.layout.bridge(1)])
         self.start("kube-apiserver", self.programs["kube-apiserver"], {
-            "etcd-servers": url, "cert-dir": self.root / "certs", "secure-port": self.port,
-            "bind-address": "127.0.0.1", "advertise-address": self.layout.address(1),
+            "etcd-servers": url, "cert-dir": self.root / "certs", "secure-port": 443,
+            "bind-address": self.layout.api, "advertise-address": self.layout.api,
             "tls-cert-file": tls["cert"], "tls-private-key-file": tls["key"],
             "service-account-issuer": "https://kubernetes.default.svc",
             "service-account-key-file": tls["key"], "service-account-signing-key-file": tls["key"],
             "token-auth-file": self.root / "tokens.csv", "authorization-mode": "RBAC",
-            "service-cluster-ip-range": "10.96.0.0/24", "allow-privileged": "true",
+            "service-cluster-ip-range": self.layout.services, "allow-privileged": "true",
             "endpoint-reconciler-type": "none",
             "kubelet-preferred-address-types": "InternalIP",
             "kubelet-client-certificate": tls["cert"], "kubelet-client-key": tls["key"],
@@ -166,7 +168,7 @@ class Cluster:
         self.start(f"containerd-{i}", "/usr/bin/containerd", {"config": folder / "containerd.toml"})
         listens = folder / "containerd.sock"
         self.until(lambda: _answers(listens), f"containerd-{i}")
-        images.load(listens, *self.image)
+        images.load(listens, self.images)
 
     def node(self, i: int, cpu: float, nodes: int) -> None:
         folder = self.layout.folder(i)

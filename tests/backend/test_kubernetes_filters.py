@@ -1,16 +1,15 @@
-"""Which pods may go to which nodes: as kube-scheduler would say, or refused by name."""
+"""Which nodes a policy may choose for a pod."""
 
 import pytest
 
 from fake_cluster import node
-from headway.backend.kubernetes.placement.filters import Around, lacking, unfit, unsupported
+from headway.backend.kubernetes.placement.filters import unfit
 from headway.backend.kubernetes.placement.node_info import to_core
-from headway.backend.kubernetes.placement.quantities import asked
+from headway.backend.kubernetes.placement.quantities import asked, resources
 from headway.spec.quantity import parse_quantity
 
 case = pytest.param
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 TAINTED = node("t", taints=[{"key": "gpu", "value": "yes", "effect": "NoSchedule"}])
 SOFT = node("s", taints=[{"key": "gpu", "effect": "PreferNoSchedule"}])
 CLOSED = node("c", unschedulable=True)
@@ -19,8 +18,8 @@ PLAIN["metadata"]["labels"] |= {"disk": "fast", "cores": "16"}
 PLAIN["status"]["allocatable"]["example.com/card"] = "2"
 
 
-def pod(*, ports=(), wants=None, **spec):
-    inside = {"name": "c", "resources": {"limits": wants or {}}, "ports": list(ports)}
+def pod(*, wants=None, **spec):
+    inside = {"name": "c", "resources": {"limits": wants or {}}}
     return {
         "metadata": {"name": "x", "namespace": "default"},
         "spec": {"containers": [inside], **spec},
@@ -77,85 +76,8 @@ def tolerates(**what):
     ],
 )  # fmt: skip
 def test_each_filter(made, there, why):
-    found = unfit(made, there, [])
+    found = unfit(made, there)
     assert (why in found) if why else found == ""
-
-
-def test_ports_of_the_node_are_given_once():
-    web = pod(ports=[{"containerPort": 80, "hostPort": 80}])
-    inner = pod(ports=[{"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.1"}])
-    outer = pod(ports=[{"containerPort": 80, "hostPort": 80, "hostIP": "10.0.0.2"}])
-    whole = pod(ports=[{"containerPort": 80}], hostNetwork=True)
-    own = pod(ports=[{"containerPort": 80}])
-    assert "port 80" in unfit(web, PLAIN, [inner])
-    assert "port 80" in unfit(whole, PLAIN, [web])
-    assert unfit(inner, PLAIN, [outer]) == ""
-    assert unfit(web, PLAIN, [own]) == unfit(own, PLAIN, [web]) == ""
-
-
-def test_cards_that_others_hold_are_taken():
-    one = pod(wants={"example.com/card": "1"})
-    assert unfit(one, PLAIN, [one]) == ""
-    assert "example.com/card" in unfit(one, PLAIN, [one, one])
-
-
-def claimed(*, volume="", storage="late", **about):
-    claim = {"metadata": about, "spec": {"volumeName": volume, "storageClassName": storage}}
-    term = {"matchExpressions": [says("disk", "In", "fast")]}
-    at = {"nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}
-    allowed = [{"matchLabelExpressions": [{"key": "disk", "values": ["fast"]}]}]
-    return Around(
-        claims={("default", "data"): claim},
-        volumes={("", "v"): {"spec": at}, ("", "free"): {"spec": {}}},
-        classes={
-            ("", "late"): {"volumeBindingMode": "WaitForFirstConsumer"},
-            ("", "near"): {
-                "volumeBindingMode": "WaitForFirstConsumer",
-                "allowedTopologies": allowed,
-            },
-            ("", "soon"): {"volumeBindingMode": "Immediate"},
-        },
-    )
-
-
-USES = pod(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])
-
-
-@pytest.mark.parametrize(
-    ("around", "there", "lacks", "why"),
-    [
-        case(Around(), PLAIN, "create it", "no persistent", id="no claim"),
-        case(claimed(volume="v"), PLAIN, "", "", id="its volume is here"),
-        case(claimed(volume="v"), SOFT, "", "cannot be reached", id="its volume is elsewhere"),
-        case(claimed(volume="free"), SOFT, "", "", id="a volume that is everywhere"),
-        case(claimed(volume="lost"), PLAIN, "", "is not there", id="its volume is lost"),
-        case(claimed(), SOFT, "", "", id="bound late, anywhere"),
-        case(claimed(storage="near"), PLAIN, "", "", id="bound late, near"),
-        case(claimed(storage="near"), SOFT, "", "no volumes there", id="bound late, not there"),
-        case(claimed(storage="soon"), PLAIN, "no volume yet", "", id="not bound yet"),
-        case(claimed(volume="v", deletionTimestamp="t"), PLAIN, "deleted", "", id="going"),
-    ],
-)
-def test_each_claim(around, there, lacks, why):
-    for found, wanted in ((lacking(USES, around), lacks), (unfit(USES, there, [], around), why)):
-        assert (wanted in found) if wanted else found == ""
-
-
-@pytest.mark.parametrize(
-    ("made", "name"),
-    [
-        (pod(), ""),
-        (pod(affinity={"podAntiAffinity": {REQUIRED: [1]}}), "podAntiAffinity"),
-        (pod(affinity={"podAffinity": {PREFERRED: [1]}}), ""),
-        (pod(topologySpreadConstraints=[{"whenUnsatisfiable": "ScheduleAnyway"}]), ""),
-        (pod(topologySpreadConstraints=[{}]), "topologySpreadConstraints"),
-        (pod(resourceClaims=[{"name": "gpu"}]), "resourceClaims"),
-        (pod(volumes=[{"name": "x", "emptyDir": {}}]), ""),
-        (pod(volumes=[{"name": "x", "csi": {}}]), "spec.volumes[0].csi"),
-    ],
-)  # fmt: skip
-def test_what_is_beyond_us_is_named(made, name):
-    assert (name in unsupported(made)) if name else unsupported(made) == ""
 
 
 def test_amounts_are_those_of_kubernetes():
@@ -169,9 +91,29 @@ def test_amounts_are_those_of_kubernetes():
 
 def test_a_node_has_what_others_leave():
     other = pod(wants={"cpu": "300m", "memory": "1Gi"})
-    now = to_core(PLAIN, [other])
+    now = to_core(PLAIN, [resources(asked(other))])
     assert (now.capacity.cpu, now.capacity.memory, now.up) == (pytest.approx(0.7), 7 * 2**30, True)
     assert not to_core(node("x", ready=False), []).up
     going = node("x")
     going["metadata"]["deletionTimestamp"] = "t"
     assert not to_core(going, []).up
+
+
+def test_an_init_container_needs_its_room_beside_the_sidecars_before_it():
+    sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "2"}}}
+    first = {"name": "i", "resources": {"requests": {"cpu": "1"}}}
+    assert asked(pod(wants={"cpu": "500m"}, initContainers=[sidecar, first])) == {"cpu": 3}
+    assert asked(pod(wants={"cpu": "500m"}, initContainers=[first, sidecar])) == {"cpu": 2.5}
+
+
+def test_what_a_pod_requests_as_a_whole_counts():
+    whole = {"requests": {"cpu": "3"}}
+    assert asked(pod(wants={"cpu": "1", "memory": "5"}, resources=whole)) == {"cpu": 3, "memory": 5}
+
+
+@pytest.mark.parametrize("key", ["allocatedResources", "resources"])
+def test_during_a_resize_the_largest_amount_counts(key):
+    made = pod(wants={"cpu": "500m"})
+    held = {"cpu": "2"} if key == "allocatedResources" else {"requests": {"cpu": "2"}}
+    made["status"] = {"containerStatuses": [{"name": "c", key: held}]}
+    assert asked(made) == {"cpu": 2}

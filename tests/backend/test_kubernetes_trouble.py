@@ -109,25 +109,10 @@ def test_a_limit_without_a_request_is_room_too(fake, leader):
     """Node a has less left than it would take, and looks emptier by requests alone."""
     fake.put("pods", other("full", "a", cpu="700m"))
     fake.put("pods", other("busy", "b", cpu="100m"))
-    leader.until(lambda: leader.backend.platform.cluster.others("a"))
+    leader.until(lambda: leader.backend.platform.cluster.on_node.get("a"))
     asks = {"name": "worker", "image": "x:1", "command": ["x"]}
     fake.submit("x", spec={"tasks": [{**asks, "resources": {"limits": {"cpu": "500m"}}}]})
     leader.until(lambda: bound(fake).get("x-worker-0-1") == "b")
-
-
-def test_a_node_that_takes_no_more_pods_is_passed_by(fake, leader):
-    fake.change("nodes", "a", {"status": {"allocatable": {"pods": "1"}}}, "")
-    fake.put("pods", other("small", "a", cpu="1m"))
-    fake.put("pods", other("large", "b", cpu="400m"))
-    seen = leader.backend.platform.cluster
-    leader.until(lambda: seen.is_crowded("a") and seen.others("a") and seen.others("b"))
-    fake.submit("x")
-    leader.until(lambda: bound(fake).get("x-worker-0-1") == "b")
-    fake.submit("y")
-    leader.calm(0.3)
-    assert "y-worker-0-1" not in bound(fake)
-    fake.drop("pods", "small")
-    leader.until(lambda: bound(fake).get("y-worker-0-1") == "a")
 
 
 def test_a_new_leader_counts_our_own_pods_once(fake, backends):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.backend.kubernetes.platform.pod_builder import FOLDER, to_pod, to_service
+from headway.backend.kubernetes.platform.pod_builder import FOLDER, placed, to_pod, to_service
 from headway.core.model.units import ReplicaId
 from headway.spec.manifest import TrainingJob
 from manifests import JOB, WHOLE, changed
@@ -24,14 +24,17 @@ def test_a_small_job_is_a_small_pod():
     made = pod(JOB)
     assert made["metadata"]["name"] == "vae-worker-1-2"
     assert made["metadata"]["labels"] == {
+        "app.kubernetes.io/name": "trainingjob",
+        "app.kubernetes.io/instance": "vae",
+        "app.kubernetes.io/component": "worker",
+        "app.kubernetes.io/managed-by": "headway",
         "headway.dev/job": "vae",
         "headway.dev/task": "worker",
         "headway.dev/replica": "worker-1",
-        "headway.dev/gang": "vae",
         "headway.dev/attempt": "2",
     }
     assert made["metadata"]["ownerReferences"][0]["uid"] == "1-2-3"
-    assert made["spec"]["schedulerName"] == "headway"
+    assert "schedulerName" not in made["spec"], "kube-scheduler binds it"
     assert made["spec"]["restartPolicy"] == "Never"
     assert training(made)["command"] == ["python", "train.py"]
     assert {"name": "HEADWAY_JOB", "value": "vae"} in training(made)["env"]
@@ -117,3 +120,55 @@ def test_replicas_find_each_other_by_name():
     assert found["metadata"]["name"] == "vae-1-2-3"
     assert found["spec"]["clusterIP"] == "None"
     assert found["spec"]["selector"].items() <= made["metadata"]["labels"].items()
+
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+ON_B = {"key": "metadata.name", "operator": "In", "values": ["b"]}
+
+
+def terms(made):
+    return made["spec"]["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+
+
+def test_a_pod_names_its_node():
+    alone = placed(pod(JOB), "b", "")
+    assert terms(alone) == [{"matchFields": [ON_B]}]
+    assert not {"schedulingGates", "initContainers", "priorityClassName"} & alone["spec"].keys()
+
+
+def test_its_node_is_added_to_each_term_that_the_user_gave():
+    expressions = [{"key": "disk", "operator": "Exists"}]
+    not_c = {"key": "metadata.name", "operator": "NotIn", "values": ["c"]}
+    given = [{"matchExpressions": expressions}, {"matchFields": [not_c]}, {}]
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}
+    affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": given}, **preferred}}
+    affinity["podAntiAffinity"] = {"some": "thing"}
+    template = {"spec": {"affinity": affinity}}
+    made = placed(pod(changed("spec.tasks.0.podTemplate", template)), "b", "")
+    assert terms(made) == [
+        {"matchExpressions": expressions, "matchFields": [ON_B]},
+        {"matchFields": [not_c, ON_B]},
+    ]
+    assert made["spec"]["affinity"]["podAntiAffinity"] == {"some": "thing"}
+    assert made["spec"]["affinity"]["nodeAffinity"].items() >= preferred.items()
+
+
+def test_a_pod_of_a_gang_is_gated_and_waits_with_the_resources_of_its_training():
+    template = {"spec": {"initContainers": [{"name": "data"}]}}
+    made = placed(pod(changed("spec.tasks.1.podTemplate", template, WHOLE), 1), "b", "headway:1")
+    assert made["spec"]["schedulingGates"] == [{"name": "headway.dev/gang"}]
+    first, second = made["spec"]["initContainers"]
+    assert (first["image"], second["name"]) == ("headway:1", "data")
+    assert first["resources"] == {
+        "requests": {"cpu": "500m", "memory": "536870912"},
+        "limits": {"cpu": "500m", "memory": "1073741824"},
+    }
+    mounted = {m["name"] for m in first["volumeMounts"]}
+    assert mounted <= {v["name"] for v in made["spec"]["volumes"]}
+    assert made["spec"]["priorityClassName"] == "headway-gang"
+
+
+def test_a_gang_keeps_the_priority_class_that_it_names():
+    template = {"spec": {"priorityClassName": "batch"}}
+    made = placed(pod(changed("spec.tasks.0.podTemplate", template)), "b", "headway:1")
+    assert made["spec"]["priorityClassName"] == "batch"

@@ -229,7 +229,13 @@ class World(Machine):
     def waits(self, i):
         key = self.some_process(i)
         if key:
-            self.events.append(e.ReplicaWaiting(*key, ("", "ImagePullBackOff")[i % 2]))
+            why = ("", "ImagePullBackOff", "Unschedulable")[i % 3]
+            self.events.append(e.ReplicaWaiting(*key, why, why == "Unschedulable"))
+
+    def prepares(self, i):
+        key = self.some_process(i)
+        if key:
+            self.events.append(e.ReplicaPrepared(*key))
 
     def deliver(self, _=0):
         if self.events:
@@ -340,5 +346,5 @@ STEPS = (
     World.execute, World.execute, World.execute, World.deliver, World.deliver, World.deliver,
     World.decides, World.decides, World.decides, World.calm, World.calm, World.tick, World.exits,
     World.saves_itself, World.reports, World.requests, World.fail, World.deliver_again,
-    World.node_changes, World.crash, World.waits,
+    World.node_changes, World.crash, World.waits, World.prepares,
 )  # fmt: skip

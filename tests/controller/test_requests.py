@@ -287,3 +287,26 @@ def test_a_job_that_appears_with_a_state_continues():
     del y.controller.jobs["x"]
     y.event(e.JobSeen(new("x"), x.disk["x"]))
     assert y.phase is Phase.BACKOFF, "its replica is gone"
+
+
+def test_a_suspension_by_the_spec_stops_what_runs_and_needs_no_checkpoint():
+    x = Driver(checkpoint=Mode.NONE)
+    x.start()
+    x.event(e.JobSuspended("x", suspended=True))
+    assert (x.phase, x.stopped) == (Phase.STOPPING, ["main-0"])
+    x.event(e.JobSuspended("x", suspended=True))
+    x.exit("main-0", 143)
+    x.tick(1.0)
+    assert (x.phase, x.job.failures) == (Phase.PAUSED, 0)
+    x.event(e.JobSuspended("x", suspended=False))
+    assert x.phase is Phase.PENDING
+
+
+def test_a_job_that_is_stopping_anyway_is_suspended_when_it_has_stopped():
+    x = Driver()
+    x.start()
+    x.exit("main-0", 1)
+    assert x.phase is Phase.BACKOFF
+    x.event(e.JobSuspended("x", suspended=True))
+    x.tick(1.0)
+    assert x.phase is Phase.PAUSED

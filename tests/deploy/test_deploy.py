@@ -26,28 +26,42 @@ def test_generated_files_are_up_to_date():
 
 
 def rendered(chart, values, namespace):
-    """Render like helm, for the expressions of our chart: values, the namespace and `quote`."""
+    """Render like helm, for the expressions of our chart: values, the namespace, and whole files
+    that only some releases have.
+    """
     chosen = yaml.safe_load(chart["values.yaml"]) | values
 
     def word(found):
-        path, quoted = found[1].split("."), found[2]
+        path, how = found[1].split("."), found[2]
         tree = {"Values": chosen, "Release": {"Namespace": namespace}}
         for part in path[1:]:
             tree = tree[part]
-        return json.dumps(str(tree)) if quoted else str(tree)
+        return json.dumps(tree if how == "toJson" else str(tree))
 
-    bodies = [chart["crds/trainingjobs.yaml"]]
-    bodies += [body for name, body in chart.items() if name.startswith("templates/")]
-    plain = [re.sub(r"\{\{ (\S+)( \| quote)? \}\}", word, body) for body in bodies]
+    def wanted(body):
+        only = re.match(r"\{\{- if (not )?.Values.watchNamespace \}\}\n", body)
+        return only is None or bool(chosen["watchNamespace"]) != bool(only[1])
+
+    bodies = [chart["crds/trainingjobs.yaml"]] if not chosen["watchNamespace"] else []
+    files = [n for n in chart if n.startswith("templates/") and n.endswith(".yaml")]
+    bodies += [chart[name] for name in files if name != "templates/hook.yaml"]
+    plain = [re.sub(r"\{\{- .* \}\}\n", "", body) for body in bodies if wanted(body)]
+    plain = [re.sub(r"\{\{ (\S+) \| (quote|toJson) \}\}", word, body) for body in plain]
     assert not any("{{" in body for body in plain)
     return [made for body in plain for made in yaml.safe_load_all(body)]
 
 
 @pytest.mark.parametrize(
-    "values", [Values(), Values(namespace="123", image="registry.example/h:2", replicas=3)]
+    "values",
+    [
+        Values(),
+        Values(namespace="123", image="registry.example/h:2", replicas=3),
+        Values(watch_namespace="team", tolerations=[{"operator": "Exists"}], policy="spread"),
+    ],
 )
 def test_chart_and_base_have_the_same_objects(values):
-    chosen = {"image": values.image, "replicas": values.replicas}
+    chosen = {"image": values.image, "replicas": values.replicas, "policy": values.policy}
+    chosen |= {"watchNamespace": values.watch_namespace, "tolerations": values.tolerations}
     chart = rendered(render.chart(Values()), chosen, values.namespace)
     base = [
         made
@@ -56,7 +70,8 @@ def test_chart_and_base_have_the_same_objects(values):
         for made in yaml.safe_load_all(body)
     ]
     assert chart == base
-    assert render.stream(values) == render.objects("namespace", values) + base
+    own = [] if values.watch_namespace else render.objects("namespace", values)
+    assert render.stream(values) == own + base
 
 
 def test_every_value_of_the_chart_is_used():
@@ -82,7 +97,7 @@ def granted(rules):
 
 
 def rules(kind):
-    made = render.objects("rbac", Values())
+    made = [*render.objects("rbac", Values()), *render.objects("rbac-cluster", Values())]
     return next(o["rules"] for o in made if (o["kind"], o["metadata"]["name"]) == (kind, "headway"))
 
 
@@ -90,15 +105,9 @@ def test_the_operator_has_exactly_these_permissions():
     read = {"get", "list", "watch"}
     assert granted(rules("ClusterRole")) == {
         ("", "pods"): read | {"create", "delete", "patch"},
-        ("", "pods/binding"): {"create"},
-        ("", "pods/resize"): {"patch"},
-        ("", "pods/status"): {"patch"},
         ("", "nodes"): read,
-        ("", "persistentvolumes"): read,
-        ("storage.k8s.io", "storageclasses"): read,
-        ("", "persistentvolumeclaims"): read | {"patch"},
-        ("", "services"): {"create", "delete"},
-        ("", "events"): {"create"},
+        ("", "services"): {"create"},
+        ("", "events"): {"create", "patch"},
         ("headway.dev", "trainingjobs"): read | {"delete"},
         ("headway.dev", "trainingjobs/status"): {"patch"},
         ("headway.dev", "trainingjobs/finalizers"): {"update"},
@@ -107,15 +116,39 @@ def test_the_operator_has_exactly_these_permissions():
 
 
 def test_no_role_grants_secrets_proxies_or_wildcards():
-    for made in render.objects("rbac", Values()):
+    parts = ("cluster", "rbac", "rbac-cluster", "rbac-namespace")
+    for made in [o for part in parts for o in render.objects(part, Values())]:
         for (group, resource), verbs in granted(made.get("rules", ())).items():
             assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log", "configmaps")
             assert "*" not in {group, resource, *verbs}
-            assert not verbs & {"escalate", "bind", "impersonate"}
+            only = made["metadata"]["name"] == "headway-admin"  # binds one role, by name
+            assert not verbs & {"escalate", "impersonate", *([] if only else ["bind"])}
+
+
+def test_an_operator_of_one_namespace_has_the_same_rights_there_and_reads_nodes():
+    named = {o["metadata"]["name"]: o.get("rules") for o in render.objects("cluster", Values())}
+    both = granted(named["headway-operator"]) | granted(named["headway-nodes"])
+    assert both == granted(rules("ClusterRole"))
+    kinds = {o["kind"] for o in render.stream(Values(watch_namespace="team"))}
+    assert not kinds & {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"}
+    cluster = render.stream(Values(), only_cluster=True)
+    assert {o["kind"] for o in cluster} == {
+        "CustomResourceDefinition",
+        "PriorityClass",
+        "ClusterRole",
+    }
+
+
+def test_the_schema_of_the_values_knows_each_of_them():
+    chart = render.chart(Values())
+    schema, values = json.loads(chart["values.schema.json"]), yaml.safe_load(chart["values.yaml"])
+    assert schema["properties"].keys() - {"global"} == values.keys()
+    assert schema["properties"]["resources"]["properties"].keys() == values["resources"].keys()
+    assert schema["additionalProperties"] is False
 
 
 def test_the_operator_runs_without_privileges():
-    (deployment,) = render.objects("operator", Values())
+    deployment, *_ = render.objects("operator", Values())
     assert deployment["spec"]["replicas"] == 2
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -137,7 +170,7 @@ def test_manifests_are_printed(headway):
     assert [made["kind"] for made in found][:3] == [
         "Namespace",
         "CustomResourceDefinition",
-        "ServiceAccount",
+        "PriorityClass",
     ]
     assert found == render.stream(Values(namespace="ours", image="i:1"))
     as_json = json.loads(headway("kubernetes", "manifests", "--json").out)
@@ -160,6 +193,7 @@ def test_manifests_are_written_to_a_directory(headway, tmp_path, more, there):
     [
         (["--namespace", "Ours"], "--namespace"),
         (["--image", "two words"], "--image"),
+        (["--watch-namespace", "Team"], "--watch-namespace"),
         (["--helm"], "--helm"),
     ],
 )

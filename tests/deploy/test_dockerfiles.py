@@ -69,3 +69,9 @@ def test_the_compose_example_labels_the_jobs_to_adopt():
     assert labelled == {"vae", "gru", "cnn"}
     assert services["headway"]["command"][:3] == ["adopt", "--label", JOB]
     assert {s["image"] for s in services.values()} == {"headway", "headway-workloads"}
+
+
+def test_the_image_of_headway_can_run_what_the_manifests_start():
+    """The operator needs the Kubernetes client, which is an extra."""
+    (build,) = [w for w in lines(ROOT / "deploy" / "docker" / "headway.Dockerfile") if "venv" in w]
+    assert '".[kubernetes]"' in build

@@ -14,10 +14,14 @@ from pathlib import Path
 import engines as private
 import image
 import kube
+import operators
 import pytest
 from campaign.places import LosesPower, able
 
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
+from headway.deploy import render
+from headway.deploy.render import Values
+from headway.spec.manifest import NAME
 
 TURNS = Path(__file__).parents[2] / ".pytest_cache"
 KINDS = {"cgroup1": Cgroup1, "cgroup2": Cgroup2}
@@ -231,12 +235,50 @@ def kubectl(cluster):
     return kube.Kubectl(cluster)
 
 
+@pytest.fixture(scope="module")
+def installed_operator(cluster):
+    """All that we ship but the Deployment: the operator runs here, where its image is."""
+    made = [o for o in render.stream(Values(namespace=operators.HOME)) if o["kind"] != "Deployment"]
+    cluster.apply(*made)
+    cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=120s")
+    cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
+    token = cluster(
+        "create", "token", "headway", "--namespace", operators.HOME, "--duration", "1h"
+    ).strip()
+    yield token
+    cluster("delete", "crd", NAME)
+    for each in made:
+        if each["kind"] in ("ClusterRole", "ClusterRoleBinding", "PriorityClass"):
+            cluster("delete", each["kind"], each["metadata"]["name"])
+    cluster("delete", "namespace", operators.HOME, "--timeout=60s")  # others may use its name
+
+
+@pytest.fixture(scope="module")
+def operator(cluster, installed_operator, tmp_path_factory):
+    made = operators.Operator(
+        cluster, tmp_path_factory.mktemp("operator"), installed_operator
+    ).start()
+    cluster.until(lambda: " leads" in made.log())
+    yield made
+    assert made.end() == 0, made.log()
+
+
+@pytest.fixture
+def jobs(cluster, operator):
+    """Submit and look; what a test made goes with it."""
+    found = operators.Jobs(cluster, operator)
+    yield found
+    cluster("delete", "tj", "--all", "--wait=true", "--timeout=120s")
+    cluster("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=true")
+    cluster.until(lambda: not cluster.get("pods")["items"])
+
+
 @pytest.fixture(scope="session")
 def helm():
-    """The program, which is not needed for anything but to see that our chart is one."""
+    """The program; with a cluster of somebody else's it may be missing."""
     found = kube.binaries.find("helm")
     if found is None:
-        pytest.skip("tool not installed: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
+        pytest.skip("tool not installed: scripts/cluster up builds it, once")
     return str(found)
 
 

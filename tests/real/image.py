@@ -8,20 +8,30 @@ Every file keeps the path that it has on this machine, so that nothing must be f
 import hashlib
 import io
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 import tarfile
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
+from time import time
 
 import numpy as np
 
 NAME = "headway-workloads:test"
+OPERATOR = "headway:test"
+DAY = 86400.0
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = (ROOT / "deploy" / "docker" / "workloads.Dockerfile").read_text().splitlines()
 COPIED = dict(line.split()[1:] for line in RECIPE if line.startswith("COPY src/"))
 """From here, to where below SITE."""
 SITE = "/opt/headway"
+OPERATOR_SITE, BIN = "/opt/operator", "/usr/bin:/bin"
+SCRIPT = "#!/usr/local/bin/python3\nfrom headway.cli import main\n\nmain()\n"
+UNUSED = re.compile(r"^kubernetes/(aio|client/(models|api)/(?!__init__))|/__pycache__/.*\.opt-")
 LEFT_OUT = {
     "site-packages", "test", "tests", "idlelib", "tkinter", "ensurepip", "lib2to3", "turtledemo",
     "distutils", "pydoc_data", "lib-tk", "curses", "dbm",
@@ -31,22 +41,69 @@ CHANGES = tuple(line for line in RECIPE if line.split(" ")[0] in ("USER", "ENV",
 
 def archive() -> Path:
     """The root file system as a tar file, kept until what it is made of changes."""
+    return _kept("image", _key(), _fill)
+
+
+def _kept(kind: str, key: str, fill: Callable[[tarfile.TarFile], None]) -> Path:
     home = os.environ.get("HEADWAY_CACHE") or Path.home() / ".cache" / "headway"
-    there = Path(home) / f"image-{_key()}.tar"
+    there = Path(home) / f"{kind}-{key}.tar"
     if not there.exists():
         there.parent.mkdir(parents=True, exist_ok=True)
         part = there.with_suffix(f".{os.getpid()}")
         with tarfile.open(part, "w") as tar:
-            _fill(tar)
+            fill(tar)
         part.rename(there)
-        for old in {*there.parent.glob("image-*.tar")} - {there}:
-            old.unlink(missing_ok=True)
+    os.utime(there)
+    for old in there.parent.glob(f"{kind}-*.tar"):  # another checkout may be using a fresh one
+        with suppress(FileNotFoundError):
+            if old.stat().st_mtime < time() - DAY:
+                old.unlink()
     return there
 
 
-def _key() -> str:
+def operator_archive() -> Path:
+    """A second layer, for the operator: all of Headway, and what it depends on. Without the parts
+    of the Kubernetes client that it never imports.
+    """
+    return _kept("operator", _key(ROOT / "src" / "headway"), _fill_operator)
+
+
+def _fill_operator(tar: tarfile.TarFile) -> None:
+    tar.add(ROOT / "src" / "headway", f"{OPERATOR_SITE}/headway", filter=_plain)
+    _file(tar, "usr/local/bin/headway", SCRIPT.encode(), 0o755)
+    objects: list[Path] = []
+    for name in sorted(_required("headway", "kubernetes") - {"headway", "numpy"}):
+        there = metadata.distribution(name)
+        for file in there.files or ():
+            path = Path(str(there.locate_file(file)))
+            if path.is_file() and ".." not in file.parts and not UNUSED.search(str(file)):
+                tar.add(path, f"{OPERATOR_SITE}/{file}", filter=_plain)
+                objects += [path] if ".so" in path.suffixes else []
+    for library in sorted(_libraries(objects)):
+        tar.add(os.path.realpath(library), library, filter=_plain)
+
+
+def _required(name: str, *extras: str) -> set[str]:
+    """Names of the installed distributions that this one requires, and its own."""
+    found, left = {name}, [(name, extras)]
+    while left:
+        each, wanted = left.pop()
+        for line in metadata.requires(each) or ():
+            requirement, _, condition = line.partition(";")
+            needs = re.findall(r"extra == ['\"]([^'\"]+)", condition)
+            other = re.split(r"[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0]
+            other = other.lower().replace("_", "-")
+            known = {d.name.lower().replace("_", "-") for d in metadata.distributions()}
+            if other in known and other not in found and (not needs or set(needs) & set(wanted)):
+                found.add(other)
+                left.append((other, ()))
+    return found
+
+
+def _key(*more: Path) -> str:
     """Changes with the interpreter, numpy, Headway's own files, and this file."""
-    ours = [p for source in COPIED for p in (ROOT / source, *(ROOT / source).rglob("*.py"))]
+    sources = [*(ROOT / source for source in COPIED), *more]
+    ours = [p for source in sources for p in (source, *source.rglob("*.py"))]
     files = [Path(__file__), *sorted(p for p in ours if p.is_file())]
     text = sys.version + np.__version__ + os.path.realpath(sys.executable)
     seen = b"".join(p.read_bytes() for p in files)
@@ -102,9 +159,9 @@ def _folder(tar: tarfile.TarFile, name: str, mode: int) -> None:
     tar.addfile(info)
 
 
-def _file(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def _file(tar: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
     info = tarfile.TarInfo(name)
-    info.size, info.mode = len(data), 0o644
+    info.size, info.mode = len(data), mode
     tar.addfile(info, io.BytesIO(data))
 
 

@@ -22,7 +22,8 @@ def missing():
     if why:
         return why
     required = "kubernetes" in os.environ.get("HEADWAY_REQUIRE", "").split(",")
-    lacking = [name for name in (*binaries.PROGRAMS, "coredns") if binaries.find(name) is None]
+    names = (*binaries.PROGRAMS, *binaries.OTHERS)
+    lacking = [name for name in names if binaries.find(name) is None]
     if lacking and not required:
         return f"not built yet: {', '.join(lacking)}; scripts/cluster up builds them, once"
     return ""

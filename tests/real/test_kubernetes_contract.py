@@ -29,12 +29,14 @@ KILLED = 137
 
 @pytest.fixture(scope="module")
 def crd(cluster):
-    made = [o for o in render.stream(Values()) if o["kind"] == "CustomResourceDefinition"]
+    kinds = ("CustomResourceDefinition", "PriorityClass")
+    made = [o for o in render.stream(Values()) if o["kind"] in kinds]
     cluster.apply(*made)
     cluster("wait", "--for=condition=Established", f"crd/{NAME}", f"--timeout={PATIENCE:.0f}s")
     cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
     yield
     cluster("delete", "crd", NAME)
+    cluster("delete", "priorityclass", "headway-gang")
 
 
 class Renamed:
@@ -65,7 +67,12 @@ class RealHands(LiveHands):
         self.cluster, self.folder, self.run, self.clock = cluster, folder, run, Clock()
         self.jobs = {} if jobs is None else jobs
         self.platform = KubernetesPlatform(
-            connect(cluster.kubeconfig), self.jobs, self.clock, namespace="default", run=run
+            connect(cluster.kubeconfig),
+            self.jobs,
+            self.clock,
+            namespace="default",
+            run=run,
+            image=image.NAME,
         )
         made = LiveBackend(self.platform, folder, self.jobs, self.clock, config=CONFIG)
         self.backend = Renamed(made, sorted(made.controller.nodes))

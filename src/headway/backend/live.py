@@ -155,7 +155,7 @@ class LiveBackend:
             at=now,
             complete=complete,
             nodes=tuple(controller.nodes[n] for n in nodes),
-            jobs=tuple(controller.jobs[j].to_core() for j in jobs),
+            jobs=tuple(controller.records.to_core(j) for j in jobs),
             replicas=tuple(r.to_core() for r in replicas),
             reports=tuple(reports),
             requests=tuple(news.requests),

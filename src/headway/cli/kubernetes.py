@@ -1,4 +1,4 @@
-"""`headway kubernetes manifests`."""
+"""`headway kubernetes`: manifests and clean-up."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +19,14 @@ def manifests(
     replicas: Annotated[
         int, typer.Option(min=1, help="Replicas of the operator: one leader, the others standby.")
     ] = 2,
+    policy: Annotated[str, typer.Option(help="Policy that places the jobs.")] = "headway",
+    watch_namespace: Annotated[
+        str, typer.Option(help="Manage the jobs of this namespace only.", show_default="all")
+    ] = "",
+    only_cluster: Annotated[
+        bool,
+        typer.Option("--only-cluster", help="Print only the objects of the whole cluster."),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="Write a Kustomize base into this directory.", show_default="print"),
@@ -39,8 +47,18 @@ def manifests(
     """
     from headway.cli.output import print_json
     from headway.deploy import render
+    from headway.policy.registry import build
 
-    values = render.check(render.Values(namespace=namespace, image=image, replicas=replicas))
+    build(policy)
+    values = render.Values(
+        namespace=namespace,
+        image=image,
+        replicas=replicas,
+        policy=policy,
+        watch_namespace=watch_namespace,
+    )
+    render.check(values)
+    listed = render.stream(values, only_cluster=only_cluster)
     if helm and out is None:
         raise ConfigError("--helm writes several files", where="--helm", hint="add --out DIRECTORY")
     if out is not None:
@@ -48,6 +66,30 @@ def manifests(
         written = [str(path) for path in render.write(files, out)]
         print_json(written) if as_json else echo("\n".join(written))
     elif as_json:
-        print_json({"apiVersion": "v1", "kind": "List", "items": render.stream(values)})
+        print_json({"apiVersion": "v1", "kind": "List", "items": listed})
     else:
-        echo(render.text(render.stream(values)), nl=False)
+        echo(render.text(listed), nl=False)
+
+
+@app.command()
+def cleanup(
+    kubeconfig: Annotated[
+        str, typer.Option(help="Path of the kubeconfig.", show_default="as kubectl")
+    ] = "",
+    namespace: Annotated[
+        str, typer.Option(help="Only pods of this namespace.", show_default="all")
+    ] = "",
+) -> None:
+    """Remove the finalizers of Headway's pods, so that they can be deleted without an operator.
+
+    Run it after the operator was removed. Exit codes that are not recorded yet are lost.
+
+        headway kubernetes cleanup
+    """
+    from headway.runtime.targets import api
+
+    there = api(kubeconfig)  # first: without the client it says what to install
+    from headway.backend.kubernetes.platform.cleanup import remove_finalizers
+
+    count = remove_finalizers(there, namespace)
+    echo(f"removed the finalizers of {count} pods")

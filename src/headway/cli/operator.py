@@ -14,7 +14,13 @@ def operator(
     ] = "",
     home: Annotated[
         str, typer.Option(help="The namespace of the lease.", envvar="POD_NAMESPACE")
-    ] = "default",
+    ] = "headway",
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65535, help="Serve /healthz, /readyz and /metrics here.", show_default="none"
+        ),
+    ] = 0,
     data: Data = None,
     kubeconfig: Annotated[
         str, typer.Option(help="Path of the kubeconfig.", show_default="as kubectl")
@@ -36,4 +42,4 @@ def operator(
     from headway.runtime.operator import Operator
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    Operator(policy, data_folder(data), namespace, home).go(there)
+    Operator(policy, data_folder(data), namespace, home, port).go(there)

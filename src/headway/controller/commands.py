@@ -63,6 +63,15 @@ class Start(OfJob):
 
 
 @dataclass(frozen=True, slots=True)
+class Proceed(OfJob):
+    """Each replica of the gang holds its node: let the training begin. Sent only to platforms that
+    report `ReplicaPrepared`. Answered by `ReplicaRunning` for each, or `CommandFailed`.
+    """
+
+    replicas: tuple[Assignment, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop(Attempt):
     """Ask a replica to exit (SIGTERM). Answered, in time, by `ReplicaExited`."""
 
@@ -110,6 +119,6 @@ class DeleteJob(OfJob):
 ReplicaCommand: TypeAlias = (
     Stop | Kill | Release | Remove | RequestCheckpoint | CancelCheckpoint | ApplyShare
 )
-JobCommand: TypeAlias = Admit | Persist | DeleteJob
+JobCommand: TypeAlias = Admit | Persist | Proceed | DeleteJob
 Command: TypeAlias = JobCommand | Start | ReplicaCommand
 Commands: TypeAlias = list[Command]

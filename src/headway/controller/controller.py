@@ -143,6 +143,8 @@ class Controller:
                 return []
             case events.JobRejected(reason=reason):
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, reason, now)
+            case events.JobSuspended(suspended=suspended):
+                return decisions.suspend_by_spec(job, suspended, now)
             case events.JobDeleted(reason=reason):
                 return lifecycle.cancel(job, reason, now)
             case _:
@@ -174,14 +176,16 @@ class Controller:
             orphan = isinstance(event, events.ReplicaRunning)
             return [cmd.Remove(event.replica, event.attempt)] if orphan else []
         match event:
+            case events.ReplicaPrepared():
+                return lifecycle.prepared(job, r, now)
             case events.ReplicaRunning():
                 return lifecycle.running(job, r, now)
             case events.ReplicaExited():
                 return self._exited(job, r, event, now)
             case events.ReplicaReported():
                 return transfer.arrived(job, r)
-            case events.ReplicaWaiting(reason=reason):
-                lifecycle.waits(r, reason, now, self.config)
+            case events.ReplicaWaiting():
+                lifecycle.waits(r, event, now, self.config)
             case events.CheckpointRead(checkpoint=checkpoint):
                 return transfer.checkpoint_read(job, r, checkpoint, now)
             case events.ShareInEffect(limit=limit, weight=weight):
@@ -219,7 +223,7 @@ class Controller:
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, event.reason, now)
             case cmd.Admit():
                 job.admit_at = retry_at
-            case cmd.Start(replicas=replicas):
+            case cmd.Start(replicas=replicas) | cmd.Proceed(replicas=replicas):
                 return lifecycle.start_failed(job, replicas, event, now)
             case cmd.DeleteJob():
                 job.delete_at = inf if job.deleted else retry_at

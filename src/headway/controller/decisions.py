@@ -162,6 +162,14 @@ def _pause(job: JobRecord, paused: bool) -> Commands:
     return job.persist()
 
 
+def suspend_by_spec(job: JobRecord, suspended: bool, now: Seconds) -> Commands:
+    """Replicas that run are stopped, with their grace period."""
+    if suspended and not job.paused and job.replicas and allows(job.phase, Cause.REQUEUE):
+        job.paused = True
+        return lifecycle.end(job, Cause.REQUEUE, Phase.BACKOFF, "suspended", now)
+    return _pause(job, suspended)
+
+
 def _can_pause(job: JobRecord) -> bool:
     """Without replicas any job can wait; with replicas it must be suspended."""
     can_suspend = job.checkpoints and job.config.can_suspend

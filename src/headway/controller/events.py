@@ -66,6 +66,15 @@ class JobDeleted(OfJob):
 
 
 @dataclass(frozen=True, slots=True)
+class JobSuspended(OfJob):
+    """Its spec says that it is not to run, or is to run again. Unlike a request to pause, that
+    needs no checkpoint: the user has decided.
+    """
+
+    suspended: bool
+
+
+@dataclass(frozen=True, slots=True)
 class NodeChanged:
     """A node joined or changed. A lost node has `up=False`."""
 
@@ -77,6 +86,10 @@ class Persisted(OfJob):
     version: int
 
 
+class ReplicaPrepared(Attempt):
+    """It holds its node, and waits for `Proceed`."""
+
+
 class ReplicaRunning(Attempt):
     """It runs."""
 
@@ -86,6 +99,8 @@ class ReplicaWaiting(Attempt):
     """The platform cannot start it yet, and says why; "": that has passed."""
 
     reason: str
+    unschedulable: bool = False
+    """Its node has no room for it, or does not accept it: not the job's own fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +181,10 @@ class Loaded:
     replicas: tuple[ReplicaFound, ...]
 
 
-JobEvent: TypeAlias = Admitted | JobChanged | JobRejected | JobDeleted
+JobEvent: TypeAlias = Admitted | JobChanged | JobRejected | JobSuspended | JobDeleted
 ReplicaEvent: TypeAlias = (
-    ReplicaRunning
+    ReplicaPrepared
+    | ReplicaRunning
     | ReplicaWaiting
     | ReplicaNotice
     | ReplicaExited

@@ -10,7 +10,7 @@ from math import inf
 
 from headway.controller import commands as cmd
 from headway.controller.commands import Command, Commands
-from headway.controller.events import CommandFailed, ReplicaExited
+from headway.controller.events import CommandFailed, ReplicaExited, ReplicaWaiting
 from headway.controller.phases import Cause, allows
 from headway.controller.records import Config, JobRecord, ReplicaRecord
 from headway.core.model.job import Elastic, Phase
@@ -25,7 +25,7 @@ def arrive(job: JobRecord) -> Commands:
     job.arrived, job.admit_at = True, inf
     job.go(Cause.ADMIT, job.queued)
     job.news.triggers.append(Trigger.ARRIVED)
-    return []
+    return job.persist() if job.paused else []
 
 
 def place(
@@ -41,6 +41,18 @@ def place(
     job.started_at = now if job.started_at is None else job.started_at
     job.news.triggers.append(Trigger.STARTED)
     return job.persist(*then, job.start(where, now))
+
+
+def prepared(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
+    """The training begins when the last replica of the gang holds its node."""
+    if r.prepared or r.running or r.phase is Phase.STOPPING:
+        return []
+    r.prepared, r.waiting_for, r.unschedulable = True, "", False
+    r.deadline = now + job.config.start_timeout
+    waiting = [each for each in job.replicas.values() if not each.running]
+    if not all(each.prepared for each in waiting):
+        return []
+    return [cmd.Proceed(job.id, job.start_command(waiting).replicas)]
 
 
 def running(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
@@ -269,7 +281,7 @@ def cancel(job: JobRecord, reason: str, now: Seconds) -> Commands:
 def next_deadline(job: JobRecord) -> Seconds:
     """When something of this job is due."""
     first = min(job.retry_at, job.persist_at, job.admit_at, job.delete_at, _limit_at(job))
-    return min([first, *(r.deadline for r in job.replicas.values())])
+    return min([first, *job.avoided.values(), *(r.deadline for r in job.replicas.values())])
 
 
 def due(job: JobRecord, now: Seconds) -> Commands:
@@ -286,6 +298,10 @@ def due(job: JobRecord, now: Seconds) -> Commands:
     if job.delete_at <= now:
         job.delete_at = inf
         commands.append(cmd.DeleteJob(job.id))
+    if any(until <= now for until in job.avoided.values()):
+        job.avoided = {node: until for node, until in job.avoided.items() if until > now}
+        job.mark_dirty()
+        job.news.triggers.append(Trigger.NODE)
     if _limit_at(job) <= now:
         why = f"exceeded its time limit of {job.new.time_limit:g} s"
         commands += end(job, Cause.FAIL, Phase.FAILED, why, now)
@@ -298,15 +314,16 @@ def _limit_at(job: JobRecord) -> Seconds:
     return job.started_at + job.new.time_limit
 
 
-def waits(r: ReplicaRecord, reason: str, now: Seconds, config: Config) -> None:
+def waits(r: ReplicaRecord, event: ReplicaWaiting, now: Seconds, config: Config) -> None:
     """The platform says why it cannot start it yet; "": that has passed."""
     if r.running or r.phase is Phase.STOPPING:
         return
-    if reason and not r.waiting_for:
-        r.deadline = now + config.stuck_timeout
-    elif not reason:
+    if not event.reason:
         r.deadline = now + config.start_timeout
-    r.waiting_for = reason
+    elif not r.waiting_for or r.unschedulable != event.unschedulable:
+        patience = config.unschedulable_timeout if event.unschedulable else config.stuck_timeout
+        r.deadline = now + patience
+    r.waiting_for, r.unschedulable = event.reason, event.unschedulable
 
 
 def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
@@ -320,6 +337,9 @@ def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
             return [cmd.Stop(r.id, r.attempt, job.spec.grace)]
         return [cmd.Release(r.id, r.attempt) if job.new.foreign else cmd.Kill(r.id, r.attempt)]
     r.deadline = inf
+    if r.unschedulable:
+        job.avoided[r.node] = now + job.config.avoid_node
+        return requeue(job, _named(job, r, f"unschedulable: {r.waiting_for}"), now)
     why = r.waiting_for or f"not running after {job.config.start_timeout:g} s"
     if _continues_without(job, r):
         job.failures += 1

@@ -1,6 +1,6 @@
 """What the controller keeps of each job and replica."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, auto
 from math import inf
@@ -18,7 +18,7 @@ from headway.controller.job_state import (
 from headway.controller.phases import Cause, check
 from headway.core.estimate.step_rate import SERVER
 from headway.core.model.capabilities import Capabilities
-from headway.core.model.job import Job, Mode, Phase, Replica
+from headway.core.model.job import Job, JobSpec, Mode, Phase, Replica, Task
 from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 
@@ -42,6 +42,10 @@ class Config:
     """For a replica to run after its start; large images take their time."""
     stuck_timeout: Seconds = 30.0
     """For a replica to run after the platform has said why it cannot."""
+    unschedulable_timeout: Seconds = 10.0
+    """For a replica to get its node after the platform has said that it does not."""
+    avoid_node: Seconds = 60.0
+    """A node on which a replica was unschedulable is not used for its job for this time."""
     kill_interval: Seconds = 1.0
     """Between two kills of a replica that has not exited within its grace period."""
     first_backoff: Seconds = 1.0
@@ -124,6 +128,8 @@ class ReplicaRecord:
     """The share that the platform has confirmed."""
     started: bool = False
     """`Start` was sent."""
+    prepared: bool = False
+    """It holds its node and waits for the others of its gang."""
     running: bool = False
     stop_failed: bool = False
     """`Stop` was not carried out; it is sent again at the deadline."""
@@ -134,6 +140,8 @@ class ReplicaRecord:
     """When to act if nothing happens; what to do follows from `phase` and `transfer`."""
     waiting_for: str = ""
     """Why the platform cannot run it yet."""
+    unschedulable: bool = False
+    """`waiting_for` is about its node."""
 
     @property
     def arriving(self) -> bool:
@@ -191,6 +199,8 @@ class JobRecord(JobFields):
         """When to send `DeleteJob`."""
         self.deleted = False
         """The platform no longer has it."""
+        self.avoided: dict[NodeId, Seconds] = {}
+        """Nodes that it does not use, and until when."""
         self.replicas: dict[ReplicaId, ReplicaRecord] = {}
         self.version = self.persisted = 0
         self.persist_at: Seconds = inf
@@ -329,15 +339,27 @@ class JobRecord(JobFields):
         self.spec = replace(self.spec, checkpoint=Mode.NONE)
         self.mark_dirty()
 
-    def to_core(self) -> Job:
+    def to_core(self, nodes: Iterable[NodeId] = ()) -> Job:
+        """`nodes`: those that exist."""
         return Job(
             id=self.id,
-            spec=self.spec,
+            spec=_without(self.spec, nodes, self.avoided) if self.avoided else self.spec,
             submitted_at=self.new.submitted_at,
             phase=self.phase,
             reason=self.reason,
             capabilities=FOREIGN if self.new.foreign else None,
         )
+
+
+def _without(spec: JobSpec, nodes: Iterable[NodeId], avoided: Collection[NodeId]) -> JobSpec:
+    """With only those nodes for its tasks that it does not avoid."""
+    known = tuple(nodes)
+
+    def usable(task: Task) -> Task:
+        allowed = known if task.nodes is None else task.nodes
+        return replace(task, nodes=tuple(n for n in allowed if n not in avoided))
+
+    return replace(spec, tasks=tuple(usable(t) for t in spec.tasks))
 
 
 class Records:
@@ -352,6 +374,9 @@ class Records:
         """A job that is about to change."""
         self.touched.add(name)
         return self.jobs.get(name)
+
+    def to_core(self, name: JobId) -> Job:
+        return self.jobs[name].to_core(self.nodes)
 
     def replica(self, name: ReplicaId) -> ReplicaRecord | None:
         job = self.job(name.job)

@@ -4,9 +4,10 @@ All three have the same objects, from the templates beside this file. In the cha
 a user can choose are template expressions.
 """
 
+import json
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -19,8 +20,8 @@ from headway.deploy.crd import schema
 from headway.errors import ConfigError
 
 Plain = dict[str, Any]
-PARTS = ("namespace", "crd", "rbac", "operator")
-"""In the order in which to apply them."""
+CLUSTER = ("crd", "cluster")
+"""Objects of the whole cluster, which an administrator installs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,13 @@ class Values:
     cpu: str = "100m"
     memory: str = "128Mi"
     most_memory: str = "512Mi"
+    policy: str = "headway"
+    watch_namespace: str = ""
+    """Only the jobs of this namespace; "": of all."""
+    pull_secrets: Any = field(default_factory=list)
+    node_selector: Any = field(default_factory=dict)
+    tolerations: Any = field(default_factory=list)
+    affinity: Any = field(default_factory=dict)
 
 
 CHOICES = {
@@ -42,12 +50,25 @@ CHOICES = {
     "cpu": "resources.cpu",
     "memory": "resources.memory",
     "most_memory": "resources.mostMemory",
+    "policy": "policy",
+    "watch_namespace": "watchNamespace",
+    "pull_secrets": "imagePullSecrets",
+    "node_selector": "nodeSelector",
+    "tolerations": "tolerations",
+    "affinity": "affinity",
 }
 """Values of the chart: field of `Values`, and name in the chart."""
+ONLY_IF = {
+    "cluster": "not .Values.watchNamespace",
+    "rbac-cluster": "not .Values.watchNamespace",
+    "rbac-namespace": ".Values.watchNamespace",
+}
+"""Files of the chart that not every release has."""
 NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 RULES = (
     ("namespace", NAMESPACE, "use at most 63 lower-case letters, digits and '-'"),
     ("image", r"\S+", "for example registry.example/headway:1"),
+    ("watch_namespace", f"({NAMESPACE})?", "use at most 63 lower-case letters, digits and '-'"),
 )
 
 
@@ -70,31 +91,72 @@ def _filled(node: Any, known: Plain) -> Any:
     return known.get(node, node)
 
 
-def stream(values: Values) -> list[Plain]:
-    """Return every object, in the order in which to apply them."""
-    return [each for part in PARTS for each in objects(part, values)]
+def _parts(values: Values) -> tuple[str, ...]:
+    """In the order in which to apply them."""
+    if values.watch_namespace:
+        return ("rbac", "rbac-namespace", "operator")
+    return ("namespace", *CLUSTER, "rbac", "rbac-cluster", "operator")
+
+
+def stream(values: Values, *, only_cluster: bool = False) -> list[Plain]:
+    """Return every object, or those of the whole cluster, in the order in which to apply them."""
+    parts = CLUSTER if only_cluster else _parts(values)
+    return [each for part in parts for each in objects(part, values)]
 
 
 def kustomize(values: Values) -> dict[str, str]:
     """Return the files of a Kustomize base, by name."""
-    return {f"{part}.yaml": text(objects(part, values)) for part in (*PARTS, "kustomization")}
+    found = {f"{part}.yaml": text(objects(part, values)) for part in _parts(values)}
+    (base,) = objects("kustomization", values)
+    return found | {"kustomization.yaml": text([base | {"resources": list(found)}])}
 
 
 def chart(values: Values) -> dict[str, str]:
     """Return the files of a Helm chart, by name, with these defaults."""
-    words = {field: f"{{{{ .Values.{name} | quote }}}}" for field, name in CHOICES.items()}
-    words["replicas"] = "{{ .Values.replicas }}"  # a number
+    plain, words = asdict(values), {}
+    for own, name in CHOICES.items():
+        how = "quote" if isinstance(plain[own], str) else "toJson"
+        words[own] = f"{{{{ .Values.{name} | {how} }}}}"
     templates = Values(namespace="{{ .Release.Namespace | quote }}", **words)
-    given = {k: yaml.safe_dump(v).partition("\n")[0] for k, v in asdict(values).items()}
+    given = {
+        k: yaml.safe_dump(v, default_flow_style=True).partition("\n")[0] for k, v in plain.items()
+    }
+    parts = ("cluster", "rbac", "rbac-cluster", "rbac-namespace", "operator", "hook")
     return {
         "Chart.yaml": text(objects("Chart", values)),
         "values.yaml": Template(_template("values")).substitute(given),
+        "values.schema.json": json.dumps(_values_schema(plain), indent=2) + "\n",
         "crds/trainingjobs.yaml": text(objects("crd", templates)),
-        **{
-            f"templates/{part}.yaml": _unquoted(text(objects(part, templates)))
-            for part in ("rbac", "operator")  # Helm creates the namespace
-        },
+        "templates/NOTES.txt": (files("headway.deploy") / "templates" / "NOTES.txt").read_text(),
+        **{f"templates/{part}.yaml": _conditional(part, templates) for part in parts},
     }
+
+
+def _conditional(part: str, templates: Values) -> str:
+    """A file of the chart. Helm creates the namespace."""
+    body = _unquoted(text(objects(part, templates)))
+    return f"{{{{- if {ONLY_IF[part]} }}}}\n{body}{{{{- end }}}}\n" if part in ONLY_IF else body
+
+
+_TYPES = {str: "string", int: "integer", list: "array", dict: "object"}
+
+
+def _values_schema(plain: Plain) -> Plain:
+    """A misspelt value of the chart is refused."""
+    top: Plain = {}
+    for own, name in CHOICES.items():
+        inner, place = name.split("."), top
+        for part in inner[:-1]:
+            place = place.setdefault(part, _closed({}))["properties"]
+        place[inner[-1]] = {"type": _TYPES[type(plain[own])]}
+    top["replicas"]["minimum"] = 1
+    top["image"]["minLength"] = 1
+    top["global"] = {"type": "object"}  # Helm passes it to every chart
+    return {"$schema": "https://json-schema.org/draft-07/schema#", **_closed(top)}
+
+
+def _closed(properties: Plain) -> Plain:
+    return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
 def write(files: dict[str, str], folder: Path) -> list[Path]:
@@ -111,7 +173,8 @@ def check(values: Values) -> Values:
     for name, pattern, hint in RULES:
         value = getattr(values, name)
         if not re.fullmatch(pattern, value):
-            raise ConfigError(f"{value!r} is not a valid {name}", where=f"--{name}", hint=hint)
+            where = "--" + name.replace("_", "-")
+            raise ConfigError(f"{value!r} is not a valid {name}", where=where, hint=hint)
     return values
 
 

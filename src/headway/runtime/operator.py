@@ -4,10 +4,13 @@ import logging
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from socket import gethostname
 from threading import Event
+from time import monotonic
+from typing import cast
 from uuid import uuid4
 
 from headway import __version__
@@ -15,13 +18,14 @@ from headway.backend.clock import Clock
 from headway.backend.kubernetes.client import fatal_thread
 from headway.backend.kubernetes.client.api import Api
 from headway.backend.kubernetes.client.leader_election import LeaderElection
-from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform
+from headway.backend.kubernetes.platform.platform import CONFIG, IMAGE, KubernetesPlatform
 from headway.backend.live import LiveBackend
 from headway.core.model.units import JobId
 from headway.policy.registry import build
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
+from headway.runtime.operator_metrics import Measured, Metrics, serve
 from headway.runtime.run_directory import RunDirectory
 from headway.spec.runnable import RunnableJob
 
@@ -39,19 +43,35 @@ class Operator:
     """Only its jobs; "": those of every namespace."""
     home: str = "default"
     """Namespace of the lease."""
+    port: int = 0
+    """Of probes and metrics; 0: none."""
     stop: Event = field(default_factory=Event)
+    metrics: Metrics = field(default_factory=Metrics)
 
     def go(self, there: Api) -> None:
         """Wait to become the leader; then lead, until stopped. Jobs continue."""
         build(self.policy)
+        self.metrics.api = lambda: dict(there.calls)
+        probes = serve(self.metrics, self.port) if self.port else None
+        try:
+            self._go(there)
+        finally:
+            if probes is not None:
+                probes.shutdown()
+                probes.server_close()
+
+    def _go(self, there: Api) -> None:
         identity = f"{os.environ.get('POD_NAME') or gethostname()}_{uuid4().hex[:8]}"
         lease = LeaderElection(there, self.home, LEASE, identity)
         with signal_pipe(self.stop.set) as heard:  # they end the operator, not the jobs
             log.info("%s waits for the lease %s/%s", identity, self.home, LEASE)
+            lease.stands_by = partial(setattr, self.metrics, "ready", True)
             if not lease.acquire(self.stop):
                 return
             log.info("%s leads", identity)
+            self.metrics.ready = False  # until it knows the cluster
             lease.hold(lost=_give_up)
+            there.may_write = lease.is_valid
             try:
                 self._lead(there, heard)
             finally:
@@ -66,8 +86,11 @@ class Operator:
         folder.lock()
         _sweep(self.data)
         jobs = dict[JobId, RunnableJob]()
-        platform = KubernetesPlatform(there, jobs, clock, namespace=self.namespace)
-        backend = LiveBackend(platform, folder.path, jobs, clock, endless=True, config=CONFIG)
+        image = os.environ.get("HEADWAY_IMAGE") or IMAGE
+        platform = KubernetesPlatform(there, jobs, clock, namespace=self.namespace, image=image)
+        live = LiveBackend(platform, folder.path, jobs, clock, endless=True, config=CONFIG)
+        backend = cast("LiveBackend", Measured(live, self.metrics))
+        self.metrics.beat, self.metrics.leads = monotonic(), True
         policy = f"@{self.policy}"
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
         backend.wake_by(heard, backend.stop)

@@ -139,10 +139,15 @@ class OnCluster:
 
     def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
         there = api()  # raises an error that says what to install
-        from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform  # noqa: PLC0415 - an extra
+        from headway.backend.kubernetes.platform.platform import (  # noqa: PLC0415 - an extra
+            CONFIG,
+            IMAGE,
+            KubernetesPlatform,
+        )
 
         space = self.namespace or there.namespace
-        platform = KubernetesPlatform(there, jobs, clock, namespace=space, run=folder.id)
+        own = os.environ.get("HEADWAY_IMAGE") or IMAGE
+        platform = KubernetesPlatform(there, jobs, clock, namespace=space, run=folder.id, image=own)
         return LiveBackend(platform, folder.path, jobs, clock, config=CONFIG)
 
 

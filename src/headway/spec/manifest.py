@@ -214,6 +214,8 @@ _MOST = "(has(t.maxReplicas) ? t.maxReplicas : t.replicas)"
 _SCALABLE = f"self.tasks.filter(t, {_LEAST} < {_MOST})"
 
 
+MOST_ON_A_CLUSTER = 1000
+"""Replicas of a job on a cluster: each of them is told the addresses of all."""
 _USER = r"^([a-z0-9_][-a-z0-9_.]*(:[a-z0-9_][-a-z0-9_.]*)?)?$"
 Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]*$", max_length=32)]
 DEFAULT_CAPABILITIES = "DEFAULT"
@@ -239,6 +241,9 @@ class TrainingJobSpec(Manifest):
     elastic_replicas: Count | None = None
     """Overrides `replicas` of the one scalable task (minReplicas less than maxReplicas).
     `kubectl scale` sets it."""
+    suspend: bool = False
+    """If true, the job is not started, and stopped if it runs; each replica gets its grace period.
+    `tasks` can be changed while it is suspended."""
     backoff_limit: Annotated[int, Field(ge=0)] = 3
     """Number of retries before the job fails."""
     active_deadline_seconds: Time | None = None
@@ -263,8 +268,13 @@ class TrainingJobSpec(Manifest):
         ),
         Rule(
             field="tasks",
-            message="cannot be changed: delete the job and create it again",
-            cel="self.tasks == oldSelf.tasks",
+            message=f"must not have more than {MOST_ON_A_CLUSTER} replicas in all, on a cluster",
+            cel=f"self.tasks.map(t, {_MOST}).sum() <= {MOST_ON_A_CLUSTER}",
+        ),
+        Rule(
+            field="tasks",
+            message="can be changed only while the job is suspended",
+            cel="self.tasks == oldSelf.tasks || (has(oldSelf.suspend) && oldSelf.suspend)",
         ),
         Rule(
             field="elasticReplicas",

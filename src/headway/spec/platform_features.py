@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 from headway.errors import ConfigError
 from headway.spec.manifest import TaskSpec, TrainingJobSpec
 
-JOB_FEATURES = frozenset({"active_deadline_seconds", "ttl_seconds_after_finished"})
+JOB_FEATURES = frozenset({"active_deadline_seconds", "suspend", "ttl_seconds_after_finished"})
 TASK_FEATURES = frozenset({"env_from", "mounts", "node_selector", "pod_template"})
 """Tolerations are supported everywhere: they permit nodes and require none."""
 ALL_FEATURES = frozenset(to_camel(name) for name in JOB_FEATURES | TASK_FEATURES)
@@ -33,5 +33,6 @@ def refuse_unsupported(
 
 def _given(model: TrainingJobSpec | TaskSpec, of: frozenset[str]) -> Iterator[str]:
     for name in sorted(of & model.model_fields_set):
-        if getattr(model, name) not in (None, (), {}):
+        given = getattr(model, name)
+        if given not in (None, (), {}) and given is not False:
             yield to_camel(name)

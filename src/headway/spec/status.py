@@ -20,7 +20,8 @@ class Condition(Manifest):
     """One aspect of the job that is true, false or unknown."""
 
     type: Word
-    """Accepted (it can run here), Placed (each replica has a node), Running, or Succeeded."""
+    """Accepted (it can run here), Suspended, Placed (each replica has a node), Running, Complete
+    (it has succeeded), or Failed (it has failed or was cancelled)."""
     status: Literal["True", "False", "Unknown"]
     """Whether it is true."""
     reason: Word
@@ -53,6 +54,8 @@ class TrainingJobStatus(Manifest):
     placement: dict[str, str] = {}
     """The node of each replica, by replica (`worker-0`). Written before the first pod is
     created."""
+    nodes: str = ""
+    """The nodes of its replicas, each once."""
     attempt: Annotated[int, Field(ge=0)] | None = None
     """Number of its last start; part of the names of its pods."""
     failures: Annotated[int, Field(ge=0)] | None = None

@@ -6,8 +6,12 @@ as Headway's own.
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
+from time import sleep
 from typing import Any
 from urllib.parse import urlencode
 
@@ -25,6 +29,9 @@ Plain = dict[str, Any]
 RULES = ("exceeded quota", "violates PodSecurity", "admission webhook")
 """In messages of a 403 that come from a rule of the namespace, not from a missing permission."""
 TIMEOUT: Seconds = 10.0
+BUSY, LONGEST_WAIT = 5, 10.0
+"""How often a call is repeated that the API server asks to repeat later, and after how long at
+most."""
 PAGE = 500
 
 
@@ -42,6 +49,10 @@ class Api:
     def __init__(self, client: ApiClient, namespace: str = "default") -> None:
         self._client, self.namespace = client, namespace
         self.url = str(client.configuration.host)
+        self.calls: Counter[tuple[str, str]] = Counter()
+        """Answers by verb and class of status, such as 2xx."""
+        self.may_write: Callable[[], bool] = lambda: True
+        """Asked before each write but those of a lease: a leader that was paused may not."""
 
     def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
         return self._read(self._request("GET", path, query=query, timeout=timeout))
@@ -120,6 +131,8 @@ class Api:
     ) -> urllib3.BaseHTTPResponse:
         if method != "GET":
             failpoint.hit("kubernetes.write")
+            if "/leases" not in path and not self.may_write():
+                raise Unreachable("another process leads: nothing is written", where=path)
         timeout = timeout or TIMEOUT
         headers = {"Accept": "application/json", "User-Agent": "headway"}
         if body is not None:
@@ -129,7 +142,8 @@ class Api:
             auth = self._client.configuration.auth_settings().get("BearerToken")
             if auth:
                 headers[str(auth["key"])] = str(auth["value"])
-            answer = self._client.rest_client.pool_manager.request(
+            send = partial(
+                self._client.rest_client.pool_manager.request,
                 method,
                 asked,
                 body=None if body is None else json.dumps(body),
@@ -138,6 +152,15 @@ class Api:
                 retries=False,
                 preload_content=False,
             )
+            answer = send()
+            for _ in range(BUSY):
+                wait = _retry_after(answer)
+                if wait is None:
+                    break
+                answer.drain_conn()
+                sleep(wait)
+                answer = send()
+            self.calls[method, f"{answer.status // 100}xx"] += 1
             if answer.status >= 400:
                 self._decline(answer, f"{method} {path}")
         except config.ConfigException as error:  # tokens expire, and their files change
@@ -165,7 +188,26 @@ class Api:
         return Unreachable(f"invalid response from {self.url}; is it a Kubernetes API server?")
 
     def _unreachable(self, error: Exception) -> Unreachable:
+        self.calls["any", "unreachable"] += 1
         return Unreachable(f"the API server at {self.url} does not answer: {error}")
+
+
+def _retry_after(answer: urllib3.BaseHTTPResponse) -> Seconds | None:
+    """How long to wait before the same call; None: it is not to be repeated."""
+    said = answer.headers.get("Retry-After", "")
+    if answer.status != HTTPStatus.TOO_MANY_REQUESTS or not said.isdecimal():
+        return None
+    return min(float(said), LONGEST_WAIT)
+
+
+@contextmanager
+def suppressed(*statuses: HTTPStatus) -> Iterator[None]:
+    """Ignore these answers of the API server."""
+    try:
+        yield
+    except Declined as error:
+        if error.status not in statuses:
+            raise
 
 
 def connect(kubeconfig: str | None = None) -> Api:

@@ -7,9 +7,7 @@ from time import monotonic
 from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
 from headway.backend.kubernetes.client.fatal_thread import exit_process
 from headway.backend.kubernetes.client.informer import Changed, Key, Reflector, Store, key_of
-from headway.backend.kubernetes.placement.filters import Around, crowded
-from headway.backend.kubernetes.placement.node_info import ready, takes_room
-from headway.backend.kubernetes.placement.quantities import allocatable, asked
+from headway.backend.kubernetes.placement.node_info import holds, ready
 from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.worker import EventQueue, Worker
 from headway.controller.events import Event
@@ -27,27 +25,22 @@ class ClusterCache:
         self._queue = queue
         self.worker = Worker("kubernetes", queue, crashed=exit_process)
         self.on_node: dict[str, dict[Key, Plain]] = {}
-        self._assumed: dict[Key, tuple[str, Plain]] = {}
-        """Pods that are being bound, until they are observed on their node."""
+        """Pods that hold room on a node."""
+        self.of_job: dict[str, dict[Key, Plain]] = {}
+        """Pods by the uid of the TrainingJob that controls them."""
         self.trouble: BackendError | None = None
         self._down: Callable[[BackendError], None] = lambda error: None
         self._changed: dict[str, Changed] = {}
-        within = f"/namespaces/{namespace}" if namespace else ""
-        paths = {
-            "nodes": "/api/v1/nodes",
-            "pods": "/api/v1/pods",
-            "jobs": jobs_path(namespace),
-            "claims": f"/api/v1{within}/persistentvolumeclaims",
-            "volumes": "/api/v1/persistentvolumes",
-            "classes": "/apis/storage.k8s.io/v1/storageclasses",
-        }
+        # An operator of one namespace has rights in it only; kube-scheduler knows all pods.
+        within = f"/namespaces/{namespace}" if namespace and not run else ""
+        pods = f"/api/v1{within}/pods"
+        paths = {"nodes": "/api/v1/nodes", "pods": pods, "jobs": jobs_path(namespace)}
         labels = {"jobs": f"{pod_builder.RUN}={run}" if run else f"!{pod_builder.RUN}"}
         self._stores = {
             name: Store(path, partial(self._news, name), labels.get(name, ""))
             for name, path in paths.items()
         }
-        self.nodes, self.pods, self.jobs, *others = (s.objects for s in self._stores.values())
-        self.around = Around(*others)
+        self.nodes, self.pods, self.jobs = (s.objects for s in self._stores.values())
         self._watchers = [Reflector(api, s, queue, self._heard) for s in self._stores.values()]
 
     def begin(self) -> None:
@@ -85,24 +78,15 @@ class ClusterCache:
         return () if then is None else list(then(before, new))
 
     def _index(self, before: Plain | None, new: Plain | None) -> None:
-        if before is not None and takes_room(before):
-            self.on_node.get(before["spec"]["nodeName"], {}).pop(key_of(before), None)
-        if new is not None and takes_room(new):
-            self.on_node.setdefault(new["spec"]["nodeName"], {})[key_of(new)] = new
-            self._assumed.pop(key_of(new), None)
-
-    def others(self, node: str) -> list[Plain]:
-        """The pods that use capacity there, or are about to."""
-        coming = [pod for to, pod in self._assumed.values() if to == node]
-        return [*self.on_node.get(node, {}).values(), *coming]
-
-    def assume(self, pod: Plain, node: str) -> None:
-        """Count it on this node while it is being bound."""
-        if not takes_room(pod):
-            self._assumed[key_of(pod)] = node, pod
-
-    def assume_not(self, key: Key) -> None:
-        self._assumed.pop(key, None)
+        for pod in filter(None, (before, new)):
+            for index, name in ((self.on_node, holds(pod)), (self.of_job, owner_uid(pod))):
+                if name and pod is new:
+                    index.setdefault(name, {})[key_of(pod)] = pod
+                elif name:
+                    there = index.get(name, {})
+                    there.pop(key_of(pod), None)
+                    if not there:
+                        index.pop(name, None)
 
     def job_id(self, namespace: str, name: str) -> JobId:
         return JobId(name if self.namespace else f"{namespace}/{name}")
@@ -111,23 +95,18 @@ class ClusterCache:
         found = self.nodes.get(("", node))
         return found is not None and ready(found)
 
-    def is_crowded(self, node: str) -> bool:
-        """It has reached its number of pods, or lacks one."""
-        found = self.nodes.get(("", node))
-        return found is not None and crowded(found, len(self.others(node)) + 1)
-
-    def short_of(self, node: str, wanted: list[Plain]) -> str:
-        """Which resource the node has too little of for these pods; "": none."""
-        there = allocatable(self.nodes["", node])
-        amounts = [asked(pod) for pod in (*self.others(node), *wanted)]
-        for name in ("cpu", "memory", "nvidia.com/gpu"):
-            if sum(a.get(name, 0.0) for a in amounts) > there.get(name, 0.0) * (1 + 1e-9):
-                return f"too little {name} is left on {node}"
-        if crowded(self.nodes["", node], len(amounts) - 1):
-            return f"{node} takes no more pods"
-        return ""
+    def owned(self, pod: Plain) -> bool:
+        """By a TrainingJob of a namespace that is managed here."""
+        return bool(owner_uid(pod)) and self.namespace in ("", pod["metadata"]["namespace"])
 
     def close(self) -> None:
         for each in self._watchers:
             each.close()
         self.worker.close()
+
+
+def owner_uid(pod: Plain) -> str:
+    """Of the TrainingJob that controls it; "": none does."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    ours = (o for o in owners if o.get("controller") and o.get("kind") == pod_builder.KIND["kind"])
+    return next((str(o.get("uid", "")) for o in ours), "")

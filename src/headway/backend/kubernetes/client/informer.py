@@ -54,6 +54,7 @@ class Store:
         return found
 
     def put(self, new: Plain) -> list[events.Event]:
+        new["metadata"].pop("managedFields", None)  # half of an object, and never used
         key, found = key_of(new), list[events.Event]()
         before = self.objects.get(key)
         if before is not None:

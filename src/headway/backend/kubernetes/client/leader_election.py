@@ -40,6 +40,8 @@ class LeaderElection:
         """The version that was seen last, and when it was seen first."""
         self._renewed = -inf
         """Start of the last successful renewal."""
+        self.stands_by: Callable[[], None] = lambda: None
+        """Called when another process holds the lease."""
         self._stopped = Event()
         self._thread: Thread | None = None
 
@@ -50,6 +52,7 @@ class LeaderElection:
             try:
                 if self.take():
                     return True
+                self.stands_by()
             except Denied:
                 raise  # permissions do not appear by waiting
             except BackendError as error:
@@ -113,6 +116,10 @@ class LeaderElection:
         self._thread = start_fatal(self._renew, "lease")
         start_fatal(partial(self._guard, lost), "lease-guard")
 
+    def is_valid(self) -> bool:
+        """By this process's own clock, which goes on while the process is paused."""
+        return monotonic() - self._renewed <= DEADLINE
+
     def _renew(self) -> None:
         while not self._stopped.wait(RETRY):
             with suppress(BackendError):
@@ -123,7 +130,7 @@ class LeaderElection:
     def _guard(self, lost: Callable[[], None]) -> None:
         """In a thread of its own, because calls may hang."""
         while not self._stopped.wait(LOOK):
-            if monotonic() - self._renewed > DEADLINE:
+            if not self.is_valid():
                 lost()
                 return
 

@@ -1,1 +1,1 @@
-"""Which pods fit on which nodes, and how gangs are bound."""
+"""Which nodes a policy may choose for a pod, and how much room they have."""

@@ -1,9 +1,9 @@
-"""The cluster's nodes as the core sees them: what is left of each beside the pods of others."""
+"""The cluster's nodes as the core sees them: the room that other pods leave on each."""
 
 from collections.abc import Iterable
 
 from headway.backend.kubernetes.client.api import Plain
-from headway.backend.kubernetes.placement.quantities import allocatable, asked, resources
+from headway.backend.kubernetes.placement.quantities import allocatable, resources
 from headway.core.model.node import Node
 from headway.core.model.units import NodeId, Resources
 
@@ -11,14 +11,13 @@ RACK = "topology.kubernetes.io/zone"
 OVER = ("Succeeded", "Failed")
 
 
-def to_core(node: Plain, foreign: Iterable[Plain]) -> Node:
-    """`foreign`: the pods there that are not for us to place."""
-    there = resources(allocatable(node))
-    taken = [resources(asked(pod)) for pod in foreign]
+def to_core(node: Plain, taken: Iterable[Resources]) -> Node:
+    """`taken`: what is not free there, beside the requests that the controller counts itself."""
+    there, used = resources(allocatable(node)), list(taken)
     room = Resources(
-        cpu=max(0.0, there.cpu - sum(t.cpu for t in taken)),
-        memory=max(0.0, there.memory - sum(t.memory for t in taken)),
-        gpu=max(0.0, there.gpu - sum(t.gpu for t in taken)),
+        cpu=max(0.0, there.cpu - sum(t.cpu for t in used)),
+        memory=max(0.0, there.memory - sum(t.memory for t in used)),
+        gpu=max(0.0, there.gpu - sum(t.gpu for t in used)),
     )
     labels = node["metadata"].get("labels") or {}
     return Node(
@@ -36,11 +35,16 @@ def ready(node: Plain) -> bool:
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
-def takes_room(pod: Plain) -> bool:
-    """Is it on a node, and not over?"""
-    return bool(pod["spec"].get("nodeName")) and pod.get("status", {}).get("phase") not in OVER
-
-
 def node_of(pod: Plain | None) -> str:
-    """Where it is bound to; "": nowhere."""
+    """The node to which it is bound; "": none."""
     return str(pod["spec"].get("nodeName", "")) if pod else ""
+
+
+def holds(pod: Plain) -> str:
+    """The node on which it holds room; "": none. kube-scheduler nominates a node for a pod that
+    waits for the end of those that it preempts.
+    """
+    status = pod.get("status", {})
+    if status.get("phase") in OVER:
+        return ""
+    return node_of(pod) or str(status.get("nominatedNodeName", ""))

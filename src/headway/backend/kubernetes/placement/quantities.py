@@ -1,4 +1,4 @@
-"""What pods ask for and nodes have, in our units."""
+"""What pods request and nodes have, in our units."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,39 +7,67 @@ from headway.core.model.units import Resources
 from headway.spec.quantity import parse_quantity
 
 GPU = "nvidia.com/gpu"
-PLAIN = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
-"""Resources that every node has; all others are extended ones."""
 
 Amounts = dict[str, float]
 
 
 def asked(pod: Plain) -> Amounts:
-    """What a pod asks for: its containers together, or more where that is needed to begin."""
-    spec = pod["spec"]
-    begin = spec.get("initContainers", ())
-    beside = [c for c in begin if c.get("restartPolicy") == "Always"]
-    steady = _sum([*spec["containers"], *beside])
-    first = [_requests(c) for c in begin if c not in beside]
-    names = dict.fromkeys(name for each in (steady, *first) for name in each)
-    most = {k: max(each.get(k, 0.0) for each in (steady, *first)) for k in names}
-    for name, amount in spec.get("overhead", {}).items():
-        most[name] = most.get(name, 0.0) + parse_quantity(amount)
-    return most
+    """What kube-scheduler counts for a pod: its containers and sidecars together, or what an init
+    container needs beside the sidecars that precede it, if that is more; or what the pod as a whole
+    requests. During a resize, the largest of the amounts wanted, allocated and in use.
+    """
+    spec, told = pod["spec"], _told(pod)
+    steady = _sum(_requests(c, told) for c in spec["containers"])
+    sidecars: Amounts = {}
+    begin: list[Amounts] = []
+    for each in spec.get("initContainers") or ():
+        own = _requests(each, told)
+        if each.get("restartPolicy") == "Always":
+            sidecars = _sum((sidecars, own))
+        else:
+            begin.append(_sum((sidecars, own)))
+    found = _most((_sum((steady, sidecars)), *begin))
+    found |= _parsed(_both(spec.get("resources") or {}))
+    return _sum((found, _parsed(spec.get("overhead") or {})))
 
 
-def _requests(container: Plain) -> Amounts:
+def _told(pod: Plain) -> dict[str, Plain]:
+    """Statuses of its containers by name."""
+    status = pod.get("status") or {}
+    listed = (status.get("containerStatuses"), status.get("initContainerStatuses"))
+    return {each["name"]: each for some in listed for each in some or ()}
+
+
+def _requests(container: Plain, told: Mapping[str, Plain]) -> Amounts:
+    wanted = _parsed(_both(container.get("resources") or {}))
+    status = told.get(container["name"], {})
+    used = (status.get("resources") or {}).get("requests") or {}
+    return _most((wanted, _parsed(used), _parsed(status.get("allocatedResources") or {})))
+
+
+def _both(given: Plain) -> Plain:
     """A limit is a request too, where none is given."""
-    given = container.get("resources", {})
-    both = {**(given.get("limits") or {}), **(given.get("requests") or {})}
-    return {name: parse_quantity(amount) for name, amount in both.items()}
+    return {**(given.get("limits") or {}), **(given.get("requests") or {})}
 
 
-def _sum(containers: Iterable[Plain]) -> Amounts:
+def _parsed(amounts: Plain) -> Amounts:
+    return {name: parse_quantity(amount) for name, amount in amounts.items()}
+
+
+def _sum(several: Iterable[Amounts]) -> Amounts:
     total: Amounts = {}
-    for each in containers:
-        for name, amount in _requests(each).items():
+    for each in several:
+        for name, amount in each.items():
             total[name] = total.get(name, 0.0) + amount
     return total
+
+
+def _most(several: Iterable[Amounts]) -> Amounts:
+    most: Amounts = {}
+    for each in several:
+        for name, amount in each.items():
+            most[name] = max(most.get(name, 0.0), amount)
+    return most
 
 
 def resources(amounts: Mapping[str, float]) -> Resources:
@@ -49,4 +77,4 @@ def resources(amounts: Mapping[str, float]) -> Resources:
 
 
 def allocatable(node: Plain) -> Amounts:
-    return {k: parse_quantity(v) for k, v in node["status"].get("allocatable", {}).items()}
+    return _parsed(node["status"].get("allocatable", {}))

@@ -2,28 +2,27 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from math import inf
 
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.placement import feasibility, filters
-from headway.backend.kubernetes.placement.node_info import node_of, to_core
-from headway.backend.kubernetes.placement.quantities import allocatable, asked
+from headway.backend.kubernetes.placement import filters
+from headway.backend.kubernetes.placement.node_info import holds, to_core
+from headway.backend.kubernetes.placement.quantities import asked, resources
 from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.kubernetes.platform.job_status import JobStatus
 from headway.controller.events import Event, NodeChanged
-from headway.core.model.job import JobSpec
+from headway.core.model.job import JobSpec, Task
 from headway.core.model.node import Node
-from headway.core.model.units import NodeId
+from headway.core.model.units import NOTHING, NodeId, Resources
 
 SHOWN = 3
 """Reasons in one message."""
 
 
 class Capacity:
-    def __init__(self, cluster: ClusterCache, is_replica: Callable[[Plain], bool]) -> None:
-        """`is_replica`: whether a pod is a replica of the controller, which counts it itself."""
-        self._cluster, self._is_replica = cluster, is_replica
+    def __init__(self, cluster: ClusterCache, counted: Callable[[Plain], Resources | None]) -> None:
+        """`counted`: what the controller counts for a pod; None: it is not one of its replicas."""
+        self._cluster, self._counted = cluster, counted
         self.nodes: dict[NodeId, Node] = {}
         """As last reported."""
         self.dirty = True
@@ -41,16 +40,24 @@ class Capacity:
             node = self._cluster.nodes.get(("", name))
             if node is None:
                 continue
-            foreign = [p for p in self._cluster.others(name) if not self._is_replica(p)]
-            now = to_core(node, foreign)
+            now = to_core(node, map(self._taken, self._cluster.on_node.get(name, {}).values()))
             if self.nodes.get(now.id) != now:
                 self.nodes[now.id] = now
                 found.append(NodeChanged(now))
         return found
 
+    def _taken(self, pod: Plain) -> Resources:
+        """What a pod holds beyond what the controller counts: admission may add to its requests."""
+        real, counted = resources(asked(pod)), self._counted(pod) or NOTHING
+        return Resources(
+            cpu=max(0.0, real.cpu - counted.cpu),
+            memory=max(0.0, real.memory - counted.memory),
+            gpu=max(0.0, real.gpu - counted.gpu),
+        )
+
     def node_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
         name = NodeId((new or before or {})["metadata"]["name"])
-        if new is None or before is None or feasibility.said(before) != feasibility.said(new):
+        if new is None or before is None or _offers(before) != _offers(new):
             self.dirty = True
         if new is not None:
             return self.renew(name)
@@ -61,36 +68,28 @@ class Capacity:
         return [NodeChanged(self.nodes[name])]
 
     def pod_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
-        """A pod came, changed or went: what of that matters to other pods."""
-        pod, nodes = new or before or {}, [n for n in (node_of(before), node_of(new)) if n]
-        if filters.exclusive(pod) or any(self._cluster.is_crowded(n) for n in nodes):
-            self.dirty = True
-        return [] if self._is_replica(pod) else self.renew(*nodes)
-
-    def something_changed(self, *_: Plain | None) -> list[Event]:
-        """A volume, claim or storage class."""
-        self.dirty = True
-        return []
+        return self.renew(*(n for n in (holds(p) for p in (before, new) if p) if n))
 
     def fitted(self, spec: JobSpec, record: JobStatus) -> JobSpec:
         """With the requests of its pods, and the nodes that each task may use."""
         pods = record.sample_pods()
-        tasks = (feasibility.fitting(self._cluster, t, pods[t.name]) for t in spec.tasks)
-        return replace(spec, tasks=tuple(tasks))
+        return replace(spec, tasks=tuple(self._fitted(t, pods[t.name]) for t in spec.tasks))
+
+    def _fitted(self, task: Task, pod: Plain) -> Task:
+        """Sidecars, and limits without requests, count too."""
+        nodes = self._cluster.nodes
+        good = tuple(NodeId(n) for (_, n), node in nodes.items() if not filters.unfit(pod, node))
+        usable = None if len(good) == len(nodes) else good
+        return replace(task, request=resources(asked(pod)), nodes=usable)
 
     def unschedulable(self, pods: Iterable[Plain]) -> str:
         """Why one of these pods fits no node even if the cluster were empty; "": all do."""
         return next((why for pod in pods if (why := self._unschedulable(pod))), "")
 
     def _unschedulable(self, pod: Plain) -> str:
-        around = self._cluster.around
-        lacking = filters.lacking(pod, around)
-        if lacking:
-            return lacking
         counts: dict[str, int] = {}
-        for (_, name), node in self._cluster.nodes.items():
-            others = self._cluster.others(name)
-            why = filters.unfit(pod, node, others, around) or _too_small(pod, node)
+        for node in self._cluster.nodes.values():
+            why = filters.unfit(pod, node)
             if not why:
                 return ""
             counts[why] = counts.get(why, 0) + 1
@@ -99,14 +98,11 @@ class Capacity:
         most = sorted(counts.items(), key=lambda item: -item[1])[:SHOWN]
         total = len(self._cluster.nodes)
         listed = "; ".join(f"{count} of {total} nodes: {why}" for why, count in most)
-        about = pod["metadata"]
-        which = (about.get("labels") or {}).get(pod_builder.TASK) or about["name"]
-        return f"no node fits {which}: {listed}"
+        return f"no node fits {pod['metadata']['labels'][pod_builder.TASK]}: {listed}"
 
 
-def _too_small(pod: Plain, node: Plain) -> str:
-    there = allocatable(node)
-    for name, amount in asked(pod).items():
-        if amount > there.get(name, inf if name == "ephemeral-storage" else 0.0):
-            return f"it requests more {name} than the node has"
-    return ""
+def _offers(node: Plain) -> tuple[object, ...]:
+    """What decides which pods may use a node."""
+    spec, about = node["spec"], node["metadata"]
+    amounts = node["status"].get("allocatable")
+    return spec.get("taints"), spec.get("unschedulable"), about.get("labels"), amounts

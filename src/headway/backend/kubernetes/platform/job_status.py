@@ -14,6 +14,10 @@ from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.spec.load import parse
 from headway.spec.manifest import TrainingJob, TrainingJobSpec
 
+Leader = tuple[int, str]
+"""A number that is larger than that of each leader before, and a random word."""
+NOBODY: Leader = (0, "")
+BY = "by"
 MESSAGE = 1024
 """The longest message of a condition or an event."""
 
@@ -37,16 +41,31 @@ class JobStatus:
     """Why it cannot run here: a reason and a message."""
     settled: bool = False
     """Its end is durable."""
+    suspended: bool = False
+    """As its spec was last reported to the controller."""
+    leaving: bool = False
+    """It is being deleted, perhaps slowly: foreground deletion waits for its pods."""
     gone: bool = False
     """It was deleted from the cluster and has not ended yet."""
     successor: Plain | None = None
     """A job of the same name that was created after it was deleted."""
+    version: str = ""
+    """The newest known version of the object. A status is written only over this one: a leader that
+    was paused, and has been replaced, cannot write."""
+    unwritten: bool = False
+    """Conditions that could not be written; they are when the object is seen again."""
     conditions: dict[str, Plain] = field(default_factory=dict)
     enqueued: str = ""
 
     @property
     def uid(self) -> str:
         return str(self.job["metadata"]["uid"])
+
+    def saw(self, job: Plain) -> None:
+        """A version of the object, by a watch or by the answer to a write."""
+        new = str(job["metadata"].get("resourceVersion", ""))
+        if not self.version.isdecimal() or not new.isdecimal() or int(new) > int(self.version):
+            self.version = new
 
     @property
     def name(self) -> str:
@@ -64,7 +83,8 @@ class JobStatus:
     def waiting(self) -> bool:
         """Its spec may change and its tasks may be fitted to nodes."""
         ended = self.state.phase.ended or self.rejected[0]
-        return self.admitted and not (self.gone or ended or self.state.replicas)
+        leaves = self.leaving or self.gone
+        return self.admitted and not (leaves or ended or self.state.replicas)
 
     def holds(self, replica: ReplicaId, attempt: int) -> bool:
         """Whether the job's state has this attempt; pods of other attempts are orphans."""
@@ -78,10 +98,12 @@ class JobStatus:
         first = {t.name: ReplicaId.of(self.id, t.name, 0) for t in self.spec.tasks}
         return {task: self.pod(name, 1, (name,)) for task, name in first.items()}
 
-    def set_condition(self, kind: str, holds: bool, reason: str, message: str) -> bool:
-        """Whether that is a change. The transition time is that of the last change of status."""
+    def set_condition(self, kind: str, holds: bool | None, reason: str, message: str) -> bool:
+        """Whether that is a change; None: unknown. The transition time is that of the last change
+        of status.
+        """
         before = self.conditions.get(kind)
-        status, message = "True" if holds else "False", message[:MESSAGE]
+        status, message = "Unknown" if holds is None else str(holds), message[:MESSAGE]
         since = before["lastTransitionTime"] if before and before["status"] == status else now()
         self.conditions[kind] = {
             "type": kind,
@@ -89,10 +111,11 @@ class JobStatus:
             "reason": reason,
             "message": message,
             "lastTransitionTime": since,
+            "observedGeneration": self.generation,
         }
         return before != self.conditions[kind]
 
-    def to_plain(self, began: float) -> Plain:
+    def to_plain(self, began: float, leader: Leader = NOBODY) -> Plain:
         """The whole status; `began`: time of day at which the controller's clock was 0."""
         s = self.state
         scalable = [t.name for t in self.spec.tasks if t.scalable]
@@ -102,14 +125,18 @@ class JobStatus:
             "attempt": s.attempt,
             "failures": s.failures,
             "placement": {r.replica.name: r.node for r in s.replicas},
+            "nodes": ",".join(dict.fromkeys(r.node for r in s.replicas)),
             "replicas": sum(r.replica.task in scalable or not scalable for r in s.replicas),
-            "selector": f"{pod_builder.JOB}={self.name}",
+            "selector": ",".join(
+                [f"{pod_builder.JOB}={self.name}"]
+                + [f"{pod_builder.TASK}={name}" for name in scalable[:1]]
+            ),
             "conditions": list(self.conditions.values()),
             "enqueueTime": self.enqueued,
             "startTime": _timestamp(_shift(s.started_at, began)),
             "finishTime": _timestamp(_shift(s.finished_at, began)),
             "observedGeneration": self.generation,
-            "state": encode(s, began),
+            "state": encode(s, began, leader),
         }
         return {k: v for k, v in found.items() if v not in ("", {})}
 
@@ -121,13 +148,14 @@ class JobStatus:
         if "phase" in status:
             self.state = decode(status, self.id, began)
             self.admitted, self.settled = True, self.state.phase.ended
+            self.suspended = self.state.paused
 
 
 _JOB = to_plain(JobState())
 _REPLICA = asdict(ReplicaState(replica=ReplicaId(""), node="", attempt=0))  # type: ignore[arg-type]
 
 
-def encode(state: JobState, began: float) -> str:
+def encode(state: JobState, began: float, leader: Leader = NOBODY) -> str:
     """Compact: without defaults, replicas by their names within the job, times of day."""
     plain = to_plain(state)
     plain["started_at"] = _shift(state.started_at, began)
@@ -139,13 +167,23 @@ def encode(state: JobState, began: float) -> str:
         for each, r in zip(plain["replicas"], state.replicas, strict=True)
     )
     changed = {k: v for k, v in plain.items() if v != _JOB[k]}
-    return json.dumps(changed, separators=(",", ":"))
+    return json.dumps({**changed, BY: leader}, separators=(",", ":"))
+
+
+def leader_of(job: Plain) -> Leader:
+    """The leader that wrote the status of a job."""
+    try:
+        number, nonce = json.loads((job.get("status") or {})["state"])[BY]
+        return int(number), str(nonce)
+    except (KeyError, ValueError, TypeError):
+        return NOBODY
 
 
 def decode(status: Plain, job: JobId, began: float) -> JobState:
     """The state in a status. If it cannot be read, what the status says for people is used."""
     try:
         plain = {**_JOB, **json.loads(status["state"])}
+        plain.pop(BY, None)
         named = [{**_REPLICA, **r} for r in plain["replicas"]]
         plain["gang"] = [f"{job}/{name}" for name in plain["gang"]]
         plain["restart_as"] = [(f"{job}/{name}", node) for name, node in plain["restart_as"]]

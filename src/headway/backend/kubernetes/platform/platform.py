@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
+from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
+from headway.backend.kubernetes.placement.node_info import ready
 from headway.backend.kubernetes.platform.capacity import Capacity
-from headway.backend.kubernetes.platform.foreign_pods import ForeignPods
-from headway.backend.kubernetes.platform.pod_runner import PodRunner
+from headway.backend.kubernetes.platform.pod_runner import PodRunner, unfinalize
+from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.kubernetes.platform.training_jobs import TrainingJobs
 from headway.backend.usage import UsageSample
@@ -23,12 +25,15 @@ from headway.controller import commands, events
 from headway.controller.records import Config
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
-from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import JobId, NodeId, ReplicaId, Resources, Seconds
 from headway.errors import BackendError, HeadwayError
 from headway.spec.runnable import RunnableJob
 
 CONFIG = Config(retry_removal=1.0, removal_timeout=600.0)
 """For a controller on this platform: a removal is a call to the API server."""
+
+
+IMAGE = f"headway:{__version__}"
 
 
 class KubernetesPlatform:
@@ -44,21 +49,21 @@ class KubernetesPlatform:
         *,
         namespace: str = "",
         run: str = "",
+        image: str = IMAGE,
     ) -> None:
         """With `run`: only its jobs, which are created when they are due. Without: every job in
-        the cluster, or in `namespace`; they are added to `jobs`.
+        the cluster, or in `namespace`; they are added to `jobs`. `image`: Headway's own.
         """
         self.events, self.clock, self.run = EventQueue(), clock, run
         self.cluster = ClusterCache(api, namespace, run, self.events)
         self.writer = StatusWriter(self.cluster, clock)
-        self.capacity = Capacity(self.cluster, self._is_replica)
+        self.capacity = Capacity(self.cluster, self._counted)
         self.training_jobs = TrainingJobs(self.cluster, jobs, clock, self.writer, self.capacity)
         self.records = self.training_jobs.records
-        self.pods = PodRunner(self.cluster, self.records, self.writer)
-        self.foreign = ForeignPods(self.cluster, clock, self.capacity, self.writer)
+        self.pods = PodRunner(self.cluster, self.records, self.writer, image)
 
-    def _is_replica(self, pod: Plain) -> bool:
-        return self.foreign.is_replica(pod) or self.pods.is_replica(pod)
+    def _counted(self, pod: Plain) -> Resources | None:
+        return self.pods.counted(pod)
 
     def load(self) -> events.Loaded:
         try:
@@ -69,16 +74,13 @@ class KubernetesPlatform:
         later = self.training_jobs.load()
         self.cluster.tell(
             self.writer.log_once,
-            nodes=self.capacity.node_changed,
+            nodes=self._node_changed,
             pods=self._pod_changed,
             jobs=self.training_jobs.changed,
-            claims=self.capacity.something_changed,
-            volumes=self.capacity.something_changed,
-            classes=self.capacity.something_changed,
         )
         for pod in self.cluster.pods.values():
-            if self.foreign.wants(pod):
-                later += self.foreign.changed(pod, there=True)
+            if self.pods.attempt_of(pod) is None and self.cluster.owned(pod):
+                self.pods.release(pod)
         self.events.put(lambda: later)
         states = {name: r.state for name, r in self.records.items() if r.admitted}
         return events.Loaded(states, tuple(self.pods.found()))
@@ -87,36 +89,35 @@ class KubernetesPlatform:
         return self.capacity.all()
 
     def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
-        named = {replica.name: str(node) for replica, node in where}
-        if job in self.foreign.jobs:
-            return self.foreign.refusal(job, named)
         record = self.records.get(job)
+        named = [replica for replica, _ in where]
         return self.training_jobs.refusal(record, named) if record is not None else ""
 
     def execute(self, command: commands.Command) -> Sequence[events.Event]:
         match command:
-            case commands.Admit(job=job):
-                foreign = job in self.foreign.jobs
-                return [events.Admitted(job)] if foreign else self.training_jobs.admit(command)
+            case commands.Admit():
+                return self.training_jobs.admit(command)
             case commands.Persist():
                 return self._persist(command)
             case commands.Start():
                 return self._start(command)
+            case commands.Proceed():
+                return self.pods.proceed(command)
             case commands.Stop() | commands.Kill():
                 return self.pods.stop(command)
-            case commands.Release():
-                return self.foreign.release(command)
-            case commands.Remove(replica=replica, attempt=attempt):
-                foreign = replica.job in self.foreign.jobs
-                return [events.Removed(replica, attempt)] if foreign else self.pods.remove(command)
+            case commands.Remove():
+                return self.pods.remove(command)
             case commands.DeleteJob():
                 return self.training_jobs.delete(command)
-            case commands.ApplyShare() | commands.RequestCheckpoint() | commands.CancelCheckpoint():
+            case (
+                commands.ApplyShare()
+                | commands.RequestCheckpoint()
+                | commands.CancelCheckpoint()
+                | commands.Release()
+            ):
                 return [events.CommandFailed(command, "not supported on Kubernetes")]
 
     def _persist(self, command: commands.Persist) -> list[events.Event]:
-        if command.job in self.foreign.jobs:
-            return self.foreign.persist(command)
         record = self.records.get(command.job)
         if record is None:
             return [events.Persisted(command.job, command.version)]
@@ -135,23 +136,29 @@ class KubernetesPlatform:
             found += persisted()
         else:
             self.writer.persist(record, before, persisted, failed)
-        return [*found, *self.capacity.renew(*self.pods.reserve(record, before))]
+        held = {r.node for r in (*before.replicas, *record.state.replicas)}
+        return [*found, *self.capacity.renew(*sorted(held))]
 
     def _start(self, command: commands.Start) -> Sequence[events.Event]:
-        if command.job in self.foreign.jobs:
-            return self.foreign.start(command)
         record = self.records.get(command.job)
         if record is None:
             return [events.CommandFailed(command, "its TrainingJob does not exist", disrupted=True)]
         return self.pods.start(command, record)
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
-        wait = min(timeout, self.foreign.due() - self.clock())
-        found = [*self.events.wait(wait), *self.foreign.complete()]
+        found = self.events.wait(timeout)
         if self.capacity.dirty:
             self.capacity.dirty = False
-            found += [*self.training_jobs.fit(), *self.foreign.fit()]
+            found += self.training_jobs.fit()
         return found
+
+    def _node_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
+        name = (new or before or {})["metadata"]["name"]
+        was, up = (node is not None and ready(node) for node in (before, new))
+        for record in self.records.values() if was != up else ():
+            if any(r.node == name for r in record.state.replicas):
+                self.writer.node_changed(record, name, up=up)
+        return self.capacity.node_changed(before, new)
 
     def _pod_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
         pod = new or before or {}
@@ -159,8 +166,8 @@ class KubernetesPlatform:
         known = self.pods.attempt_of(pod)
         if known is not None:
             found += self.pods.changed(known, before, new)
-        elif self.foreign.wants(pod):
-            found += self.foreign.changed(pod, there=new is not None)
+        elif new is not None and self.cluster.owned(new):
+            self.pods.release(new)
         return [*found, *self.capacity.pod_changed(before, new)]
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
@@ -170,8 +177,12 @@ class KubernetesPlatform:
 
     def close(self) -> None:
         """The jobs of a run are deleted with it: their results are in its folder."""
+        do, api = self.cluster.worker.do, self.cluster.api
         for record in self.records.values() if self.run else ():
-            self.cluster.worker.do(partial(self.cluster.api.delete, record.path, uid=record.uid))
+            for pod in list(self.cluster.of_job.get(record.uid, {}).values()):
+                if has_finalizer(pod):
+                    do(partial(unfinalize, api, pod))
+            do(partial(api.delete, record.path, uid=record.uid))
         self._close()
 
     def _close(self) -> None:

@@ -15,12 +15,33 @@ from headway.spec.pod_fields import TRAINING, Mount
 from headway.spec.runnable import POOLS
 
 KIND = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "TrainingJob"}
+STANDARD = {
+    "app.kubernetes.io/name": "trainingjob",
+    "app.kubernetes.io/managed-by": "headway",
+}
 RUN, JOB, TASK = f"{GROUP}/run", f"{GROUP}/job", f"{GROUP}/task"
-REPLICA, ATTEMPT, GANG = f"{GROUP}/replica", f"{GROUP}/attempt", f"{GROUP}/gang"
-SCHEDULER = "headway"
+REPLICA, ATTEMPT = f"{GROUP}/replica", f"{GROUP}/attempt"
+FINALIZER = f"{GROUP}/exit-code"
+"""Keeps a deleted pod until its end is recorded."""
+GATE = f"{GROUP}/gang"
+"""Scheduling gate of the pods of a gang, until all of them exist."""
+PROCEED = f"{GROUP}/proceed"
+"""Annotation of the pods of a gang when all of them are bound."""
+WAITER, WAITS_AT = "headway-gang", "/headway-gang"
+WAIT = f"""\
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+while "true" not in open("{WAITS_AT}/proceed").read():
+    time.sleep(0.1)
+"""
+"""What the init container of a gang's pod runs."""
+GANG_PRIORITY = "headway-gang"
+"""PriorityClass of gangs that name none: it does not preempt, because a pod that another one
+makes room for would only wait for the rest of its gang."""
 FOLDER = "/headway"
 """`HEADWAY_DIR` in a pod: an emptyDir, unless the task mounts something there."""
 GPU = "nvidia.com/gpu"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 RENDEZVOUS, SERVICE = 29500, 2222
 """Default ports: of PyTorch's rendezvous, and of each TensorFlow process."""
 
@@ -49,10 +70,12 @@ def to_pod(
     given = template.spec if template else {}
     labels = {
         **(template.metadata.labels if template else {}),
+        **STANDARD,
+        "app.kubernetes.io/instance": name,
+        "app.kubernetes.io/component": task.name,
         JOB: name,
         TASK: task.name,
         REPLICA: replica.name,
-        GANG: name,
         ATTEMPT: str(attempt),
         **({RUN: run} if run else {}),
     }
@@ -78,6 +101,57 @@ def to_pod(
     }
 
 
+def placed(pod: Plain, node: str, waiter: str) -> Plain:
+    """The pod as it is created for this node; kube-scheduler binds it there.
+
+    `waiter`: image of the container in which a pod of a gang waits until all of them are bound;
+    "": it is alone.
+    """
+    spec, about = pod["spec"], {**pod["metadata"], "finalizers": [FINALIZER]}
+    found = {**spec, "affinity": _only_on(node, spec.get("affinity") or {})}
+    if waiter:
+        found |= {
+            "schedulingGates": [{"name": GATE}],
+            "initContainers": [_waiter(waiter, spec), *spec.get("initContainers", ())],
+            "volumes": [*spec["volumes"], {"name": WAITER, "downwardAPI": {"items": [_PROCEED]}}],
+        }
+        if not spec.get("priorityClassName"):
+            found["priorityClassName"] = GANG_PRIORITY
+    return {**pod, "metadata": about, "spec": found}
+
+
+_PROCEED = {"path": "proceed", "fieldRef": {"fieldPath": f"metadata.annotations['{PROCEED}']"}}
+
+
+def _only_on(node: str, given: Plain) -> Plain:
+    """Added to each term that the user gave: one of them must match, and the node."""
+    by_name = {"key": "metadata.name", "operator": "In", "values": [node]}
+    affinity = given.get("nodeAffinity") or {}
+    required = affinity.get(REQUIRED) or {}
+    terms = [term for term in required.get("nodeSelectorTerms") or () if term] or [{}]
+    named = [{**t, "matchFields": [*(t.get("matchFields") or ()), by_name]} for t in terms]
+    return {**given, "nodeAffinity": {**affinity, REQUIRED: {"nodeSelectorTerms": named}}}
+
+
+def _waiter(image: str, spec: Plain) -> Plain:
+    """With the CPU and memory of the training, which start later: so the pod keeps its requests and
+    its quality of service, and a quota that requires limits accepts it.
+    """
+    resources = spec["containers"][0]["resources"]
+    plain = ("cpu", "memory", "ephemeral-storage")
+    return {
+        "name": WAITER,
+        "image": image,
+        "command": ["python3", "-c", WAIT],
+        "securityContext": SAFE_CONTAINER,
+        "resources": {
+            kind: {name: amount for name, amount in resources[kind].items() if name in plain}
+            for kind in ("requests", "limits")
+        },
+        "volumeMounts": [{"name": WAITER, "mountPath": WAITS_AT, "readOnly": True}],
+    }
+
+
 def pod_name(job: str, replica: ReplicaId, attempt: int) -> str:
     return f"{job}-{replica.name}-{attempt}"
 
@@ -88,7 +162,7 @@ def to_service(job: Plain) -> Plain:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {**_owned(job, _domain(job)), "labels": selector},
+        "metadata": {**_owned(job, _domain(job)), "labels": {**STANDARD, **selector}},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,  # replicas wait for each other before they are ready
@@ -133,7 +207,6 @@ def _env(
 
 def _scheduling(spec: TrainingJobSpec, task: TaskSpec) -> Plain:
     found: Plain = {
-        "schedulerName": SCHEDULER,
         "restartPolicy": "Never",  # the controller decides about retries
         "terminationGracePeriodSeconds": ceil(spec.checkpoint.grace_seconds),
     }

@@ -1,24 +1,31 @@
-"""Replicas as pods: starts and deletes them, and reports what happens to them."""
+"""Replicas as pods: creates and deletes them, and reports what happens to them.
+
+Each pod names the node that was chosen for it; kube-scheduler binds it there, or says why not. The
+pods of a gang are gated until all of them exist, and wait in an init container until all are bound.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
+from typing import TypeVar
 
 from headway.backend.exit_reason import KILLED, NOT_STARTABLE
-from headway.backend.kubernetes.client.api import Api, Plain, pod_path
-from headway.backend.kubernetes.client.cache import ClusterCache
+from headway.backend.kubernetes.client.api import Api, Plain, pod_path, suppressed
+from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
 from headway.backend.kubernetes.client.informer import Key, key_of
-from headway.backend.kubernetes.placement.filters import Around, claims_of, late
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
 from headway.backend.kubernetes.platform import pod_builder, pod_status
 from headway.backend.kubernetes.platform.job_status import JobStatus
-from headway.backend.kubernetes.platform.status_writer import StatusWriter, outcome
+from headway.backend.kubernetes.platform.status_writer import (
+    UNSCHEDULABLE,
+    StatusWriter,
+    outcome,
+)
 from headway.controller import events
-from headway.controller.commands import Kill, Remove, Start, Stop
-from headway.controller.job_state import JobState
+from headway.controller.commands import Assignment, Kill, Proceed, Remove, Start, Stop
 from headway.core.model.job import Phase
-from headway.core.model.units import JobId, ReplicaId, Seconds
+from headway.core.model.units import JobId, ReplicaId, Resources, Seconds
 from headway.errors import BackendError, Declined
 
 KEPT = 2
@@ -28,8 +35,8 @@ AFTER_SUCCESS: Seconds = 2.0
 INVALID = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 AT_ONCE = 8
 """Calls under way at the same time for one gang."""
-SELECTED = "volume.kubernetes.io/selected-node"
 
+T = TypeVar("T")
 Attempt = tuple[ReplicaId, int]
 Known = tuple[JobStatus, ReplicaId, int]
 """The attempt that a pod is, with the record of its job."""
@@ -37,9 +44,15 @@ Known = tuple[JobStatus, ReplicaId, int]
 
 class PodRunner:
     def __init__(
-        self, cluster: ClusterCache, records: Mapping[JobId, JobStatus], writer: StatusWriter
+        self,
+        cluster: ClusterCache,
+        records: Mapping[JobId, JobStatus],
+        writer: StatusWriter,
+        image: str,
     ) -> None:
+        """`image`: Headway's own, in which the pods of a gang wait for each other."""
         self._cluster, self._records, self._writer = cluster, records, writer
+        self._image = image
         self._waiting: dict[Attempt, str] = {}
         """Reasons that were reported for attempts that do not run yet."""
         self._in_flight: set[Attempt] = set()
@@ -53,7 +66,7 @@ class PodRunner:
             return None
         name = self._cluster.job_id(about["namespace"], labels.get(pod_builder.JOB, ""))
         record = self._records.get(name)
-        if record is None or not pod_status.is_owned_by(pod, record.uid):
+        if record is None or owner_uid(pod) != record.uid:
             return None
         replica, attempt = (
             ReplicaId.named(name, labels[pod_builder.REPLICA]),
@@ -61,62 +74,62 @@ class PodRunner:
         )
         return record, replica, int(attempt) if attempt.isdigit() else 0
 
-    def is_replica(self, pod: Plain) -> bool:
+    def counted(self, pod: Plain) -> Resources | None:
+        """What the controller counts for it; None: it is not one of its replicas."""
         found = self.attempt_of(pod)
-        return found is not None and found[0].holds(*found[1:])
+        if found is None or not found[0].holds(*found[1:]):
+            return None
+        return found[0].core.task(found[1].task).request
 
     def _key(self, replica: ReplicaId, attempt: int) -> Key:
         namespace, _, job = replica.job.rpartition("/")
         return self._cluster.namespace or namespace, pod_builder.pod_name(job, replica, attempt)
 
-    def reserve(self, record: JobStatus, before: JobState) -> list[str]:
-        """Count the pods of new attempts on their nodes from now on, and those of attempts that
-        the job no longer has as foreign. Returns the nodes concerned.
-        """
-        old = {(r.replica, r.attempt): r.node for r in before.replicas}
-        new = {(r.replica, r.attempt): r.node for r in record.state.replicas}
-        for replica, attempt in old.keys() - new.keys():
-            self._cluster.assume_not(self._key(replica, attempt))
-        for (replica, attempt), node in new.items():
-            if (replica, attempt) not in old:
-                pod = record.pod(replica, attempt, record.state.gang)
-                self._cluster.assume(pod, node)
-        return [node for key, node in {**old, **new}.items() if (key in old) != (key in new)]
-
     def start(self, command: Start, record: JobStatus) -> Sequence[events.Event]:
         where = {a.replica.name: str(a.node) for a in command.replicas}
         down = next((n for n in where.values() if not self._cluster.is_up(n)), "")
-        if down or record.gone:
+        if down or record.leaving or record.gone:
             why = f"node {down} is not ready" if down else "the job was deleted"
             return [events.CommandFailed(command, why, disrupted=True)]
-        pods = {}
-        for a in command.replicas:
-            key = self._key(a.replica, a.attempt)
-            there = self._cluster.pods.get(key)
-            if there is not None and not pod_status.is_owned_by(there, record.uid):
-                why = f"pod {key[1]} of an earlier job of this name still exists"
-                return [events.CommandFailed(command, why, disrupted=True)]
-            pods[a.replica.name] = there or record.pod(a.replica, a.attempt, command.gang)
-        for name, pod in pods.items():
-            self._cluster.assume(pod, where[name])
+        gang = command.gang if len(command.gang) > 1 else ()
+        builders = [partial(self._build, record, a, command.gang) for a in command.replicas]
         self._cluster.worker.do(
-            partial(_launch, self._cluster.api, record.job, pods, where, self._cluster.around),
+            partial(_launch, self._cluster.api, record.job, builders, service=bool(gang)),
             failed=partial(self._start_failed, command),
         )
-        return ()
+        there = [
+            (a, self._cluster.pods.get(self._key(a.replica, a.attempt))) for a in command.replicas
+        ]
+        return [
+            events.ReplicaPrepared(a.replica, a.attempt)
+            for a, pod in there
+            if pod is not None and pod_status.is_prepared(pod)
+        ]
 
-    def _start_failed(self, command: Start, error: BackendError) -> list[events.Event]:
-        for a in command.replicas:
-            self._cluster.assume_not(self._key(a.replica, a.attempt))
+    def _build(self, record: JobStatus, a: Assignment, gang: tuple[ReplicaId, ...]) -> Plain:
+        pod = record.pod(a.replica, a.attempt, gang)
+        return pod_builder.placed(pod, a.node, self._image if len(gang) > 1 else "")
+
+    def _start_failed(self, command: Start | Proceed, error: BackendError) -> list[events.Event]:
         why = "; ".join(filter(None, (error.message, error.hint)))
         invalid = isinstance(error, Declined) and error.status in INVALID
         return [events.CommandFailed(command, why, permanent=invalid, disrupted=not invalid)]
+
+    def proceed(self, command: Proceed) -> Sequence[events.Event]:
+        pods = [self._cluster.pods.get(self._key(a.replica, a.attempt)) for a in command.replicas]
+        if None in pods:
+            return [events.CommandFailed(command, "a pod was deleted", disrupted=True)]
+        calls = [partial(_proceed, self._cluster.api, pod) for pod in pods if pod is not None]
+        self._cluster.worker.do(
+            partial(_in_parallel, calls), failed=partial(self._start_failed, command)
+        )
+        return ()
 
     def stop(self, command: Stop | Kill) -> Sequence[events.Event]:
         """A pod is not signalled but deleted; its kubelet does the rest."""
         replica, attempt = command.replica, command.attempt
         pod = self._cluster.pods.get(self._key(replica, attempt))
-        if pod is not None and pod["status"].get("phase") in OVER:
+        if pod is not None and self._is_over(pod):
             return [self._exited(replica, attempt, pod)]
         grace = max(1.0, command.grace) if isinstance(command, Stop) else 1.0
         record = self._records.get(replica.job)
@@ -130,7 +143,9 @@ class PodRunner:
         return ()
 
     def remove(self, command: Remove) -> Sequence[events.Event]:
-        """Delete it unless it has ended lately, and delete pods of older attempts."""
+        """Delete it unless it has ended lately, and delete pods of older attempts. Its end is
+        recorded, or of no interest.
+        """
         replica, attempt = command.replica, command.attempt
         if (replica, attempt) in self._in_flight:
             return ()
@@ -139,14 +154,26 @@ class PodRunner:
             self._remove_old(record)
         pod = self._cluster.pods.get(self._key(replica, attempt))
         ended = pod is not None and pod["status"].get("phase") in OVER
-        if ended or (pod is None and (record is None or record.gone)):
+        kept = pod is not None and pod_status.has_finalizer(pod)
+        if (ended and not kept) or (pod is None and (record is None or record.gone)):
             return [events.Removed(replica, attempt)]
-        self._cluster.assume_not(self._key(replica, attempt))
-        self._delete(command, pod, 1.0, lambda there: [events.Removed(replica, attempt)])
+        runs = pod is not None and pod["status"].get("phase") == "Running"
+        # An orphan may be saving a checkpoint: it gets the grace period of its own pod.
+        grace = None if runs else 1.0
+        self._delete(
+            command, pod, grace, lambda there: [events.Removed(replica, attempt)], keep=ended
+        )
         return ()
 
+    def release(self, pod: Plain) -> None:
+        """Of a job that no longer exists: its end is of no interest."""
+        labels = pod["metadata"].get("labels") or {}
+        ours = labels.get(pod_builder.RUN, "") == self._cluster.run
+        if ours and pod["metadata"].get("deletionTimestamp") and pod_status.has_finalizer(pod):
+            self._cluster.worker.do(partial(unfinalize, self._cluster.api, pod))
+
     def _remove_old(self, record: JobStatus) -> None:
-        for pod in self._cluster.pods.values():
+        for pod in list(self._cluster.of_job.get(record.uid, {}).values()):
             known, oldest = self.attempt_of(pod), record.state.attempt - KEPT
             old = known is not None and known[0] is record and known[2] <= oldest
             if old and pod["status"].get("phase") in OVER:
@@ -157,10 +184,14 @@ class PodRunner:
         self,
         command: Stop | Kill | Remove,
         pod: Plain | None,
-        grace: Seconds,
+        grace: Seconds | None,
         then: Callable[[bool], list[events.Event]],
+        *,
+        keep: bool = False,
     ) -> None:
-        """`then` learns whether the pod still existed."""
+        """`then` learns whether the pod still existed. A pod that is removed loses its finalizer;
+        `keep`: it is not deleted.
+        """
         attempt = command.replica, command.attempt
         if attempt in self._in_flight:
             return
@@ -177,12 +208,16 @@ class PodRunner:
             self._in_flight.discard(attempt)
             return [events.CommandFailed(command, error.message)]
 
-        call = partial(self._cluster.api.delete, path, grace=grace, uid=uid)
+        def call() -> bool:
+            if isinstance(command, Remove) and pod is not None and pod_status.has_finalizer(pod):
+                unfinalize(self._cluster.api, pod)
+            return keep or self._cluster.api.delete(path, grace=grace, uid=uid)
+
         self._cluster.worker.do(call, deleted, failed)
 
     def _may_run(self, pod: Plain | None) -> bool:
         """Only a pod that cannot be running is deleted without its kubelet's confirmation. One
-        that is not bound yet may be bound by a call that is under way.
+        that is not bound yet may be bound meanwhile.
         """
         if pod is None or not node_of(pod):
             return True
@@ -196,7 +231,7 @@ class PodRunner:
             if known is None:
                 continue
             record, replica, attempt = known
-            over, phase = pod["status"].get("phase") in OVER, pod["status"].get("phase")
+            over, phase = self._is_over(pod), pod["status"].get("phase")
             if record.holds(replica, attempt) or not over:
                 exited = self._exited(replica, attempt, pod) if over else None
                 found.append(events.ReplicaFound(replica, attempt, phase == "Running", exited))
@@ -206,24 +241,39 @@ class PodRunner:
         record, replica, attempt = known
         if new is None:
             return [self._vanished(replica, attempt, before)]
+        if before is None and attempt > record.state.attempt:
+            self._writer.give_way()  # attempts are persisted first: it was not this process
+            return []
         phase = new["status"].get("phase")
-        if phase in OVER:
+        if self._is_over(new):
             return [self._exited(replica, attempt, new)]
         current = record.holds(replica, attempt)
         if phase == "Running" or not current:
             self._waiting.pop((replica, attempt), None)
             leaving = new["metadata"].get("deletionTimestamp") and not current
             return [] if leaving else [events.ReplicaRunning(replica, attempt)]
-        reason, message = pod_status.stuck(new)
+        return [*self._waits(known, new), *self._prepared(known, new)]
+
+    def _prepared(self, known: Known, pod: Plain) -> list[events.Event]:
+        prepared = pod_status.is_prepared(pod) and not pod["metadata"].get("deletionTimestamp")
+        return [events.ReplicaPrepared(*known[1:])] if prepared else []
+
+    def _waits(self, known: Known, pod: Plain) -> list[events.Event]:
+        """Report why it does not start, if that has changed."""
+        record, replica, attempt = known
+        message = pod_status.unschedulable(pod)
+        reason, unschedulable = (UNSCHEDULABLE if message else ""), bool(message)
+        if not message:
+            reason, message = pod_status.stuck(pod)
         if self._waiting.get((replica, attempt), "") == reason:
             return []
         self._waiting[replica, attempt] = reason
         if reason:
             self._writer.stuck(record, replica, reason, message)
-        return [events.ReplicaWaiting(replica, attempt, message)]
+        return [events.ReplicaWaiting(replica, attempt, message, unschedulable)]
 
     def _vanished(self, replica: ReplicaId, attempt: int, last: Plain | None) -> events.Event:
-        if last is not None and last["status"].get("phase") in OVER:
+        if last is not None and self._is_over(last):
             return self._exited(replica, attempt, last)
         self._forget(replica, attempt)
         why = pod_status.disrupted(last) if last is not None else ""
@@ -233,82 +283,87 @@ class PodRunner:
         )
 
     def _exited(self, replica: ReplicaId, attempt: int, pod: Plain) -> events.ReplicaExited:
-        """The exit code of a pod that is being deleted says nothing about success."""
         self._forget(replica, attempt)
-        deleted = bool(pod["metadata"].get("deletionTimestamp"))
-        succeeded = pod["status"]["phase"] == "Succeeded"
-        if succeeded and not deleted:
+        if pod_status.succeeded(pod):
             return events.ReplicaExited(replica, attempt, code=0)
-        rejected, disrupted = pod_status.rejected(pod), pod_status.disrupted(pod)
+        code, disrupted = pod_status.exit_code(pod), pod_status.disrupted(pod)
+        rejected = pod_status.rejected(pod)
         if rejected:
             rejected = f"node {node_of(pod)} rejected the pod: {rejected}"
-        code = KILLED if succeeded else pod_status.exit_code(pod)
+        deleted = pod_status.interrupted(pod)
         failure = "its pod was deleted" if deleted else pod_status.failure(pod)
         return events.ReplicaExited(
             replica,
             attempt,
-            code=code,
+            code=code or KILLED,
             reason=rejected or disrupted or failure,
             permanent=code in NOT_STARTABLE,
             disrupted=bool(rejected or disrupted),
         )
 
+    def _is_over(self, pod: Plain) -> bool:
+        return pod_status.is_over(pod, self._cluster.is_up(node_of(pod)))
+
     def _forget(self, replica: ReplicaId, attempt: int) -> None:
         self._waiting.pop((replica, attempt), None)
-        self._cluster.assume_not(self._key(replica, attempt))
 
 
 # -- calls of the worker ---------------------------------------------------------------------------
 
 
 def _launch(
-    api: Api, job: Plain, pods: Mapping[str, Plain], where: Mapping[str, str], around: Around
+    api: Api, job: Plain, builders: Sequence[Callable[[], Plain]], *, service: bool
 ) -> None:
-    """Create a gang, whose placement is persisted, and bind it. Pods that exist are kept: an
-    earlier leader may have created them. If a call fails, the controller removes all of them.
+    """Create a gang, whose placement is persisted; then remove the gates. Pods that exist are kept:
+    an earlier leader may have created them. If a call fails, the controller removes all of them.
     """
     path = f"/api/v1/namespaces/{job['metadata']['namespace']}"
-    if len(pods) > 1:
-        _create(api, f"{path}/services", pod_builder.to_service(job))
-    new = [pod for pod in pods.values() if "uid" not in pod["metadata"]]
-    _in_parallel([partial(_create, api, f"{path}/pods", pod) for pod in new])
-    bind(api, pods, where, around)
+    if service:
+        with suppressed(HTTPStatus.CONFLICT):
+            api.create(f"{path}/services", pod_builder.to_service(job))
+    uid = job["metadata"]["uid"]
+    pods = _in_parallel([partial(_create, api, f"{path}/pods", build, uid) for build in builders])
+    _in_parallel([partial(_ungate, api, pod) for pod in pods if pod_status.is_gated(pod)])
 
 
-def bind(api: Api, pods: Mapping[str, Plain], where: Mapping[str, str], around: Around) -> None:
-    """Bind pods that are not bound yet, after the node is selected for claims that wait for it."""
-    for name, pod in pods.items():
-        namespace = pod["metadata"]["namespace"]
-        for each in claims_of(pod):
-            claim = around.claims.get((namespace, each))
-            if claim is not None and not claim["spec"].get("volumeName") and late(claim, around):
-                path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{each}"
-                api.patch(path, {"metadata": {"annotations": {SELECTED: where[name]}}})
-    unbound = [name for name, pod in pods.items() if node_of(pod) != where[name]]
-    _in_parallel([partial(_bind, api, key_of(pods[name]), where[name]) for name in unbound])
+def _create(api: Api, path: str, build: Callable[[], Plain], uid: str) -> Plain:
+    """Built here, one by one: each pod of a large gang names all its hosts."""
+    pod = build()
+    with suppressed(HTTPStatus.CONFLICT):
+        return api.create(path, pod)
+    name = pod["metadata"]["name"]
+    there = api.get(f"{path}/{name}")
+    if owner_uid(there) != uid:
+        why = f"pod {name} exists and does not belong to this job: delete it"
+        raise Declined(why, status=HTTPStatus.CONFLICT)
+    return there
 
 
-def _bind(api: Api, key: Key, node: str) -> None:
-    body = {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {"namespace": key[0], "name": key[1]},
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-    }
-    api.create(f"{pod_path(*key)}/binding", body)
+def _ungate(api: Api, pod: Plain) -> Plain:
+    """By uid, as all writes to a pod: another one of the same name is left alone."""
+    gate = {"name": pod_builder.GATE, "$patch": "delete"}
+    return _change(api, pod, {"spec": {"schedulingGates": [gate]}})
 
 
-def _create(api: Api, path: str, body: Plain) -> None:
-    try:
-        api.create(path, body)
-    except Declined as error:
-        if error.status != HTTPStatus.CONFLICT:
-            raise
+def _proceed(api: Api, pod: Plain) -> Plain:
+    return _change(api, pod, {"metadata": {"annotations": {pod_builder.PROCEED: "true"}}})
 
 
-def _in_parallel(calls: Sequence[Callable[[], None]]) -> None:
+def unfinalize(api: Api, pod: Plain) -> None:
+    """Its deletion need not wait for Headway."""
+    with suppressed(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+        _change(
+            api, pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [pod_builder.FINALIZER]}}
+        )
+
+
+def _change(api: Api, pod: Plain, change: Plain) -> Plain:
+    about = {**change.get("metadata", {}), "uid": pod["metadata"]["uid"]}
+    return api.patch(pod_path(*key_of(pod)), {**change, "metadata": about}, kind="strategic-merge")
+
+
+def _in_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:
     """All are tried; the first error, if there was one, is raised when all are done."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         submitted = [pool.submit(call) for call in calls]
-    for each in submitted:
-        each.result()
+    return [each.result() for each in submitted]

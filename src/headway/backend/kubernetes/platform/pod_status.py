@@ -1,6 +1,10 @@
 """What the status of a pod says about its replica."""
 
+from datetime import datetime, timedelta
+
 from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.placement.node_info import OVER, node_of
+from headway.backend.kubernetes.platform.pod_builder import FINALIZER, GATE, WAITER
 from headway.spec.pod_fields import TRAINING
 
 STUCK = {
@@ -19,14 +23,57 @@ ran: the node rejected it.
 """
 
 
-def is_owned_by(pod: Plain, uid: str) -> bool:
-    return any(o.get("uid") == uid for o in pod["metadata"].get("ownerReferences") or ())
+def is_prepared(pod: Plain) -> bool:
+    """It is bound, and waits for the rest of its gang."""
+    waits = any(c["name"] == WAITER for c in pod["spec"].get("initContainers") or ())
+    return waits and bool(node_of(pod)) and pod["status"].get("phase") == "Pending"
+
+
+def has_finalizer(pod: Plain) -> bool:
+    return FINALIZER in (pod["metadata"].get("finalizers") or ())
+
+
+def is_gated(pod: Plain) -> bool:
+    return any(g["name"] == GATE for g in pod["spec"].get("schedulingGates") or ())
+
+
+def is_over(pod: Plain, node_up: bool) -> bool:
+    """No container of it runs, or will."""
+    if pod["status"].get("phase") in OVER:
+        return True
+    about = pod["metadata"]
+    forced = about.get("deletionGracePeriodSeconds") == 0 and not node_up
+    return bool(about.get("deletionTimestamp")) and (not node_of(pod) or forced)
 
 
 def exit_code(pod: Plain) -> int:
-    """Of the training container of a failed pod; 1: unknown."""
-    ended = _state(pod).get("terminated") or {}
-    return int(ended.get("exitCode", 1)) or 1
+    """Of its training container, whatever became of the others; 1: unknown."""
+    ended = _state(pod).get("terminated")
+    if ended is None:
+        return 0 if pod["status"].get("phase") == "Succeeded" else 1
+    return int(ended.get("exitCode", 1))
+
+
+def succeeded(pod: Plain) -> bool:
+    """Its training exited with 0 of its own accord, whatever became of its sidecars. A pod that its
+    node ended has a reason (Evicted, DeadlineExceeded, ...); it may have exited with 0 on SIGTERM.
+    """
+    if exit_code(pod) or interrupted(pod):
+        return False
+    ended_by_node = pod["status"].get("phase") == "Failed" and pod["status"].get("reason")
+    deleted = pod["metadata"].get("deletionTimestamp")  # later: it was not interrupted
+    return not ended_by_node and bool(deleted or not disrupted(pod))
+
+
+def interrupted(pod: Plain) -> bool:
+    """It was asked to stop before it ended: its exit code says nothing about success."""
+    about = pod["metadata"]
+    if not about.get("deletionTimestamp"):
+        return False
+    ended = (_state(pod).get("terminated") or {}).get("finishedAt")
+    grace = timedelta(seconds=int(about.get("deletionGracePeriodSeconds") or 0))
+    asked = datetime.fromisoformat(about["deletionTimestamp"]) - grace
+    return ended is None or datetime.fromisoformat(ended) >= asked
 
 
 def stuck(pod: Plain) -> tuple[str, str]:
@@ -36,6 +83,16 @@ def stuck(pod: Plain) -> tuple[str, str]:
     if reason not in STUCK:
         return "", ""
     return reason, f"{waits.get('message') or reason}: {STUCK[reason]}"
+
+
+def unschedulable(pod: Plain) -> str:
+    """Why kube-scheduler cannot bind it; "": it can, or is making room for it."""
+    if pod["status"].get("nominatedNodeName"):
+        return ""
+    for each in pod["status"].get("conditions") or ():
+        if each["type"] == "PodScheduled" and each.get("reason") == "Unschedulable":
+            return str(each.get("message") or "Unschedulable")
+    return ""
 
 
 def rejected(pod: Plain) -> str:
@@ -58,7 +115,7 @@ def disrupted(pod: Plain) -> str:
 def failure(pod: Plain) -> str:
     """Why it failed."""
     status, ended = pod["status"], _state(pod).get("terminated") or {}
-    if status.get("reason") and not ended:
+    if status.get("reason") and not ended.get("exitCode"):
         return f"{status['reason']}: {status.get('message', '')}"
     if ended.get("reason") == "OOMKilled":
         return "OOMKilled: exceeded its memory limit"

@@ -7,14 +7,23 @@ reported to the caller; nothing is repeated here.
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
+from hashlib import sha256
 from http import HTTPStatus
+from typing import Any
+from uuid import uuid4
 
 from headway.backend.clock import Clock
-from headway.backend.kubernetes.client.api import Plain, pod_path
+from headway.backend.kubernetes.client.api import Api, Plain, suppressed
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.platform import pod_builder
-from headway.backend.kubernetes.platform.job_status import MESSAGE, JobStatus, now
+from headway.backend.kubernetes.platform.job_status import (
+    MESSAGE,
+    NOBODY,
+    JobStatus,
+    Leader,
+    leader_of,
+    now,
+)
 from headway.backend.worker import Then
 from headway.controller.events import Event
 from headway.controller.job_state import JobState
@@ -22,7 +31,9 @@ from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId
 from headway.errors import BackendError, Declined
 
-UID = "/metadata/uid"
+UID, VERSION = "/metadata/uid", "/metadata/resourceVersion"
+EVENTS = 1000
+"""Events that are counted when they repeat."""
 WAITING, UNSCHEDULABLE = "WaitingForCapacity", "Unschedulable"
 log = logging.getLogger("headway")
 
@@ -35,23 +46,61 @@ class StatusWriter:
     def __init__(self, cluster: ClusterCache, clock: Clock) -> None:
         self._cluster, self._clock = cluster, clock
         self._logged = ""
+        self._events: dict[str, int] = {}
+        """How often each event was recorded, by name; of the newest ones."""
+        self._leader: Leader = NOBODY
+        self._outdated = False
+
+    def lead(self, jobs: Iterable[Plain]) -> None:
+        """From now on, this process writes: after each leader that wrote one of these."""
+        last = max((leader_of(job)[0] for job in jobs), default=0)
+        self._leader = last + 1, uuid4().hex[:8]
+
+    def saw(self, job: Plain) -> None:
+        """If a later leader has written a job, this process was paused, and writes no more."""
+        by = leader_of(job)
+        if by != self._leader and by[0] >= self._leader[0]:
+            self.give_way()
+
+    def give_way(self) -> None:
+        """Another process leads: write nothing more."""
+        if not self._outdated:
+            self._outdated = True
+            self._cluster.api.may_write = lambda: False
+            log.error("another process leads: no further writes")
 
     def write(
         self, record: JobStatus, then: Then = lambda: (), failed: Failed = lambda error: ()
     ) -> None:
-        """`then` follows when the API server has confirmed it, or the job no longer exists."""
-        status = record.to_plain(self._clock.began)
-        same: Plain = {"op": "test", "path": UID, "value": record.uid}
-        body = [same, {"op": "add", "path": "/status", "value": status}]
+        """`then` follows when the API server has confirmed it, or the job no longer exists. The
+        write is refused if the object is newer than what is known of it.
+        """
+        status = record.to_plain(self._clock.began, self._leader)
+
+        def call() -> None:
+            body: list[dict[str, Any]] = [
+                {"op": "test", "path": UID, "value": record.uid},
+                {"op": "test", "path": VERSION, "value": record.version},
+                {"op": "add", "path": "/status", "value": status},
+            ]
+            path = f"{record.path}/status"
+            record.saw(self._cluster.api.patch(path, body, kind="json"))
 
         def not_written(error: BackendError) -> Iterable[Event]:
             if is_gone(error):
                 return then()
-            self.log_once(error)
+            record.unwritten = True
+            if not is_newer(error):
+                self.log_once(error)
             return failed(error)
 
-        call = partial(self._cluster.api.patch, f"{record.path}/status", body, kind="json")
         self._cluster.worker.do(call, lambda _: then(), not_written)
+
+    def write_again(self, record: JobStatus) -> None:
+        """What was refused because the object was newer."""
+        if record.unwritten:
+            record.unwritten = False
+            self.write(record)
 
     def log_once(self, error: BackendError) -> None:
         """Log each distinct error once."""
@@ -85,12 +134,32 @@ class StatusWriter:
             self.write(record)
             self.event(record, reason, message, warning=True)
 
+    def node_changed(self, record: JobStatus, node: str, *, up: bool) -> None:
+        """Replicas that run on a lost node may or may not run."""
+        before = record.conditions.get("Running") or {}
+        if before.get("status") != ("Unknown" if up else "True"):
+            return
+        if up:
+            changed = record.set_condition("Running", True, "Started", "all replicas run")
+        else:
+            why = f"node {node} is not ready: its replicas may have stopped"
+            changed = record.set_condition("Running", None, "NodeNotReady", why)
+        if changed:
+            self.write(record)
+
     def event(self, record: JobStatus, reason: str, message: str, *, warning: bool) -> None:
-        at = now()
+        """The same event of the same job is counted, not repeated."""
+        at, message = now(), message[:MESSAGE]
+        digest = sha256(f"{record.uid} {reason} {message}".encode()).hexdigest()[:16]
+        name = f"{record.name}.{digest}"
+        count = self._events.pop(name, 0) + 1
+        self._events[name] = count  # the newest last
+        if len(self._events) > EVENTS:
+            del self._events[next(iter(self._events))]
         body = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"generateName": f"{record.name}-", "namespace": record.namespace},
+            "metadata": {"name": name, "namespace": record.namespace},
             "involvedObject": {
                 **pod_builder.KIND,
                 "name": record.name,
@@ -98,7 +167,7 @@ class StatusWriter:
                 "uid": record.uid,
             },
             "reason": reason,
-            "message": message[:MESSAGE],
+            "message": message,
             "type": "Warning" if warning else "Normal",
             "source": {"component": "headway"},
             "firstTimestamp": at,
@@ -106,15 +175,23 @@ class StatusWriter:
             "count": 1,
         }
         path = f"/api/v1/namespaces/{record.namespace}/events"
-        self._cluster.worker.do(partial(self._cluster.api.create, path, body))
+        self._cluster.worker.do(partial(_record, self._cluster.api, path, body, count))
 
-    def pod_unschedulable(self, pod: Plain, why: str) -> None:
-        """The condition that kube-scheduler sets, which people and autoscalers read."""
-        found = {"type": "PodScheduled", "status": "False", "reason": UNSCHEDULABLE}
-        found |= {"message": why[:MESSAGE], "lastTransitionTime": now()}
-        path, body = f"{pod_path(*key_of(pod))}/status", {"status": {"conditions": [found]}}
-        call = partial(self._cluster.api.patch, path, body, kind="strategic-merge")
-        self._cluster.worker.do(call)
+
+def _record(api: Api, path: str, body: Plain, count: int) -> None:
+    """Create an event, or count it once more. The API server forgets events after an hour."""
+    again = {"lastTimestamp": body["lastTimestamp"], "count": count}
+    there = f"{path}/{body['metadata']['name']}"
+    if count > 1:
+        with suppressed(HTTPStatus.NOT_FOUND):
+            api.patch(there, again)
+            return
+    try:
+        api.create(path, body)
+    except Declined as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+        api.patch(there, again)  # an earlier leader has created it
 
 
 def is_gone(error: BackendError) -> bool:
@@ -126,6 +203,11 @@ def is_gone(error: BackendError) -> bool:
     )
 
 
+def is_newer(error: BackendError) -> bool:
+    """The object has changed since it was seen."""
+    return isinstance(error, Declined) and VERSION in error.message
+
+
 def outcome(state: JobState) -> Phase:
     """What a job is, or becomes when its replicas have stopped."""
     return state.target or state.phase
@@ -135,6 +217,9 @@ def describe(record: JobStatus, before: JobState) -> list[Notice]:
     """Set conditions for a change of state, and return the events."""
     if record.rejected[0]:
         record.set_condition("Accepted", False, *record.rejected)
+    if record.state.paused or "Suspended" in record.conditions:
+        word = "Suspended" if record.state.paused else "Resumed"
+        record.set_condition("Suspended", record.state.paused, word, "by spec.suspend")
     if record.state.phase.ended:
         return _ended(record, before)
     if record.state.phase is Phase.RUNNING:
@@ -179,5 +264,5 @@ def _ended(record: JobStatus, before: JobState) -> list[Notice]:
     success, word = record.state.phase is Phase.SUCCEEDED, record.state.phase.value.capitalize()
     message = record.state.reason or ("chief exited with code 0" if success else word)
     record.set_condition("Running", False, word, message)
-    record.set_condition("Succeeded", success, word, message)
+    record.set_condition("Complete" if success else "Failed", True, word, message)
     return [(word, message, not success)]

@@ -15,7 +15,7 @@ from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
 from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import key_of
-from headway.backend.kubernetes.placement import feasibility, filters
+from headway.backend.kubernetes.placement import filters
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, now, seconds, spec_of
 from headway.backend.kubernetes.platform.pod_builder import KIND, RUN
@@ -24,9 +24,9 @@ from headway.backend.new_job import new_job
 from headway.controller import events
 from headway.controller.commands import Admit, DeleteJob
 from headway.core.model.job import JobSpec, Phase
-from headway.core.model.units import JobId
+from headway.core.model.units import JobId, ReplicaId
 from headway.errors import BackendError, Declined, HeadwayError
-from headway.spec.manifest import TrainingJobSpec
+from headway.spec.manifest import MOST_ON_A_CLUSTER, TrainingJobSpec
 from headway.spec.runnable import RunnableJob
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
@@ -34,6 +34,8 @@ MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 AMOUNTS = (
     "cpu", "memory", "scratch", "graceSeconds", "activeDeadlineSeconds", "ttlSecondsAfterFinished",
 )  # fmt: skip
+LARGEST_TEMPLATE = 1 << 16
+"""Bytes: it becomes part of each pod."""
 DELETED = "its TrainingJob was deleted"
 
 
@@ -52,16 +54,18 @@ class TrainingJobs:
 
     def load(self) -> list[events.Event]:
         """Records of all jobs that exist. Returns what to report after the controller is loaded."""
+        self._writer.lead(self._cluster.jobs.values())
         for each in sorted(self._cluster.jobs.values(), key=arrival):
             name = self._cluster.job_id(*key_of(each))
             if not self._cluster.run or name in self._jobs:
                 self._add(each)
-        return [e for r in self.records.values() for e in self._rejection(r)]
+        return [e for r in self.records.values() for e in self._about(r)]
 
     def _add(self, job: Plain) -> JobStatus | None:
         """None: it has ended and nothing remains to be done."""
         name = self._cluster.job_id(*key_of(job))
         record = JobStatus(name, job, TrainingJobSpec(), JobSpec())
+        record.saw(job)
         record.restore(self._clock.began)
         self._parse(record, self._jobs[name].spec if self._cluster.run else None)
         expires = record.spec.ttl_seconds_after_finished is not None and not record.rejected[0]
@@ -98,20 +102,18 @@ class TrainingJobs:
         except HeadwayError as error:
             record.rejected = "Invalid", f"{error.where}: {error.message}"
             return
+        large = _too_large(record.spec)
+        if large:
+            record.rejected = "Invalid", large
+            return
         core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
         try:
-            pods = record.sample_pods().values()
-            for pod in pods:
+            for pod in record.sample_pods().values():
                 filters.understand(pod)
-            bad = next((why for pod in pods if (why := filters.unsupported(pod))), "")
             record.core = self._capacity.fitted(core, record)
         except MALFORMED as error:
             why = f"podTemplate is not a valid pod: {type(error).__name__} {error}"
             record.rejected = "Invalid", why
-            return
-        if bad:
-            why = f"{bad} is not supported: remove it, or use another scheduler"
-            record.rejected = "Unsupported", why
 
     @staticmethod
     def _rejection(record: JobStatus) -> list[events.Event]:
@@ -124,7 +126,23 @@ class TrainingJobs:
         if record is None:
             return []
         state = record.state if record.admitted else None
-        return [events.JobSeen(new_job(self._jobs[record.id]), state), *self._rejection(record)]
+        seen = events.JobSeen(new_job(self._jobs[record.id]), state)
+        return [seen, *self._about(record)]
+
+    def _about(self, record: JobStatus) -> list[events.Event]:
+        """What the object says, beside its tasks."""
+        wanted, found = bool(record.job["spec"].get("suspend")), list[events.Event]()
+        if wanted != record.suspended:
+            record.suspended = wanted
+            found.append(events.JobSuspended(record.id, wanted))
+        return [*found, *self._rejection(record), *self._leaving(record)]
+
+    @staticmethod
+    def _leaving(record: JobStatus) -> list[events.Event]:
+        if record.leaving or not record.job["metadata"].get("deletionTimestamp"):
+            return []
+        record.leaving = True
+        return [events.JobDeleted(record.id, DELETED)]
 
     def admit(self, command: Admit) -> Sequence[events.Event]:
         """Create it, if it is a run's; then write its first status."""
@@ -202,8 +220,19 @@ class TrainingJobs:
             return [events.JobDeleted(record.id, DELETED), *forgotten]
         if _generation(new) != record.generation:
             self._capacity.dirty = True
+            self._warn_of_scale(record, new)
         record.job = new
-        return []
+        record.saw(new)
+        self._writer.saw(new)
+        if record.admitted:
+            self._writer.write_again(record)
+        return self._about(record)
+
+    def _warn_of_scale(self, record: JobStatus, new: Plain) -> None:
+        before, wanted = (j["spec"].get("elasticReplicas") for j in (record.job, new))
+        if wanted != before and record.state.replicas:
+            why = "a running job is not scaled yet: the number counts from its next start"
+            self._writer.event(record, "NotScaled", why, warning=True)
 
     def settle(self, record: JobStatus) -> list[events.Event]:
         """Its end is durable."""
@@ -244,11 +273,25 @@ class TrainingJobs:
         if record.rejected[0] == "Invalid":
             record.spec, record.core, record.rejected = spec, core, ("", "")
 
-    def refusal(self, record: JobStatus, where: dict[str, str]) -> str:
-        pods = record.sample_pods()
-        made = {name: pods[name.rpartition("-")[0]] for name in where}
-        short = feasibility.partial(record.core.tasks, where)
-        return short or feasibility.cannot(self._cluster, made, where)
+    @staticmethod
+    def refusal(record: JobStatus, where: Sequence[ReplicaId]) -> str:
+        """Whatever the policy decides, no gang is started in part."""
+        named = [replica.task for replica in where]
+        short = next((t.name for t in record.core.tasks if named.count(t.name) < t.least), "")
+        return f"a gang is started whole: too few of {short}" if short else ""
+
+
+def _too_large(spec: TrainingJobSpec) -> str:
+    """The API server refuses most of it, if its schema is of this version."""
+    count = sum(task.most for task in spec.tasks)
+    if count > MOST_ON_A_CLUSTER:
+        return f"spec.tasks: {count} replicas; at most {MOST_ON_A_CLUSTER} on a cluster"
+    for i, task in enumerate(spec.tasks):
+        template = task.pod_template
+        size = 0 if template is None else len(template.model_dump_json())
+        if size > LARGEST_TEMPLATE:
+            return f"spec.tasks[{i}].podTemplate: {size} bytes; at most {LARGEST_TEMPLATE}"
+    return ""
 
 
 def _written(spec: TrainingJobSpec) -> Plain:

@@ -1,0 +1,146 @@
+"""What an operator tells its cluster: probes and metrics over HTTP.
+
+/healthz   the loop runs; 503: it has been stuck for a minute
+/readyz    it leads, or stands by
+/metrics   counters in the text format of Prometheus
+"""
+
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from headway.backend.live import LiveBackend
+from headway.core.model.decision import Decision, Outcome
+from headway.core.model.snapshot import Observation, Trigger
+from headway.core.model.units import NodeId, Seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from headway.controller.records import JobRecord
+
+STUCK: Seconds = 60.0
+"""A loop that has not waited for events for this long is stuck."""
+
+
+class Metrics:
+    """Written by the loop's thread, read by those of the server."""
+
+    def __init__(self) -> None:
+        self.ready = self.leads = False
+        self.beat = monotonic()
+        self.decisions: Counter[tuple[str, str]] = Counter()
+        self.cycles, self.seconds = 0, 0.0
+        self.jobs: Counter[str] = Counter()
+        self.api: Callable[[], dict[tuple[str, str], int]] = dict
+        """Calls to the API server by verb and result."""
+
+    @property
+    def healthy(self) -> bool:
+        return not self.leads or monotonic() - self.beat < STUCK
+
+    def text(self) -> str:
+        lines = [
+            *_family("headway_leader", "gauge", "Whether this process leads.", {(): self.leads}),
+            *_family("headway_jobs", "gauge", "Jobs by phase.", _by(self.jobs, "phase")),
+            *_family(
+                "headway_decisions_total",
+                "counter",
+                "Decisions by kind and outcome.",
+                {(("kind", k), ("outcome", o)): n for (k, o), n in self.decisions.items()},
+            ),
+            *_family("headway_cycles_total", "counter", "Decision cycles.", {(): self.cycles}),
+            *_family(
+                "headway_cycle_seconds_total", "counter", "Time in cycles.", {(): self.seconds}
+            ),
+            *_family(
+                "headway_api_requests_total",
+                "counter",
+                "Calls to the API server by verb and result.",
+                {(("verb", v), ("result", r)): n for (v, r), n in self.api().items()},
+            ),
+        ]
+        return "\n".join(lines) + "\n"
+
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def _by(counts: Counter[str], label: str) -> dict[Labels, float]:
+    return {((label, name),): count for name, count in sorted(counts.items())}
+
+
+def _family(name: str, kind: str, about: str, values: dict[Labels, float]) -> list[str]:
+    found = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+    for labels, value in values.items():
+        inside = ",".join(f'{key}="{text}"' for key, text in labels)
+        found.append(
+            f"{name}{{{inside}}} {float(value):g}" if inside else f"{name} {float(value):g}"
+        )
+    return found
+
+
+class Measured:
+    """A live backend whose cycles and decisions are counted."""
+
+    def __init__(self, backend: LiveBackend, metrics: Metrics) -> None:
+        self._backend, self._metrics, self._began = backend, metrics, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def wait(self, timeout: Seconds) -> Trigger | None:
+        metrics, now = self._metrics, monotonic()
+        if self._began:
+            metrics.cycles, metrics.seconds = (
+                metrics.cycles + 1,
+                metrics.seconds + now - self._began,
+            )
+            self._began = 0.0
+            jobs: list[JobRecord] = list(self._backend.controller.jobs.values())
+            metrics.jobs = Counter(job.phase.value for job in jobs)
+        metrics.beat, metrics.ready = now, True
+        return self._backend.wait(timeout)
+
+    def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
+        self._began = monotonic()
+        return self._backend.observe(look)
+
+    def act(self, decision: Decision) -> Outcome:
+        outcome = self._backend.act(decision)
+        kind = type(decision).__name__, type(outcome).__name__
+        self._metrics.decisions[kind] += 1
+        return outcome
+
+
+def serve(metrics: Metrics, port: int) -> ThreadingHTTPServer:
+    """Answer in threads of its own, until it is shut down."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            fine = {"/healthz": metrics.healthy, "/readyz": metrics.ready, "/metrics": True}
+            if self.path not in fine:
+                self._say(404, "not found\n")
+            elif self.path == "/metrics":
+                self._say(200, metrics.text())
+            else:
+                ok = fine[self.path]
+                self._say(200 if ok else 503, "ok\n" if ok else "not ok\n")
+
+        def _say(self, status: int, text: str) -> None:
+            data = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args: object) -> None:
+            """Probes are no news."""
+
+    server = ThreadingHTTPServer(("", port), Handler)
+    server.daemon_threads = True
+    Thread(target=server.serve_forever, name="probes", daemon=True).start()
+    return server

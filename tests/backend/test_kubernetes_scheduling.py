@@ -1,0 +1,102 @@
+"""kube-scheduler binds: pods name their node, gangs wait for their last member or are released."""
+
+import pytest
+
+from fake_cluster import Headway, all_bound, begins, bound, condition, node, status, task
+
+GANG = {"tasks": [task("ps", cpu="200m"), task("worker", 2)]}
+
+
+def test_the_gates_are_removed_when_the_whole_gang_exists(fake, leader):
+    fake.submit("g", spec=GANG)
+    leader.until(lambda: all_bound(fake, 3))
+    pods = [(what, each) for _, kind, what, each in fake.log if kind == "pods"]
+    last = max(i for i, (what, _) in enumerate(pods) if what == "ADDED")
+    free = min(i for i, (_, each) in enumerate(pods) if not each["spec"].get("schedulingGates"))
+    assert last < free, "a pod could be bound before the last of its gang existed"
+    fake.submit("single", spec={"tasks": [task(cpu="100m")]})
+    pod = leader.until(lambda: fake.get("pods", "single-worker-0-1"))
+    assert "schedulingGates" not in pod["spec"]
+    assert "initContainers" not in pod["spec"]
+
+
+def test_the_training_of_a_gang_begins_when_the_last_of_it_is_bound(fake, leader):
+    fake.unschedulable = {"a": "no room"}
+    fake.submit("g", spec={"tasks": [task("worker", 4)]})
+    leader.until(lambda: len([n for n in bound(fake).values() if n]) == 2)
+    leader.calm(0.3)
+    assert not any(begins(pod) for pod in fake.all("pods"))
+    fake.unschedulable.clear()
+    for name in bound(fake):
+        fake.schedule("default", name)
+    leader.until(lambda: all(begins(pod) for pod in fake.all("pods")))
+    assert all(pod["spec"]["initContainers"][0]["image"] for pod in fake.all("pods"))
+
+
+def test_a_gang_with_an_unschedulable_member_is_released_whole_and_avoids_its_node(fake, backends):
+    leader = Headway(backends(unschedulable_timeout=0.5, avoid_node=60.0))
+    fake.put("nodes", node("c"))
+    fake.unschedulable = {"a": "0/3 nodes are available: 1 node(s) didn't have free ports"}
+    fake.submit("g", spec={"tasks": [task("worker", 3, cpu="600m")]})
+    leader.until(lambda: condition(fake, "g", "Running").get("reason") == "Unschedulable")
+    leader.until(lambda: "didn't have free ports" in condition(fake, "g", "Placed")["message"])
+    leader.until(lambda: not bound(fake))
+    assert status(fake, "g")["failures"] == 0
+    job = leader.backend.controller.records.to_core("default/g")
+    assert job.spec.tasks[0].nodes == ("b", "c")
+    fake.put("nodes", node("d"))
+    where = leader.until(lambda: all_bound(fake, 3))
+    assert set(where.values()) == {"b", "c", "d"}
+
+
+def test_a_member_for_which_room_is_being_made_is_waited_for(fake, backends):
+    leader = Headway(backends(unschedulable_timeout=0.3))
+    fake.unschedulable = {"a": "too little cpu", "b": "too little cpu"}
+    fake.submit("x")
+    name = leader.until(lambda: next(iter(bound(fake)), None))
+    fake.change("pods", name, {"status": {"nominatedNodeName": "a"}})
+    leader.calm(0.8)
+    assert bound(fake) == {name: None}
+    fake.change("pods", name, {"status": {"nominatedNodeName": None}})
+    leader.until(lambda: name not in bound(fake))
+
+
+def test_room_that_is_nominated_to_a_foreign_pod_is_not_taken(fake, leader):
+    inside = [{"name": "c", "resources": {"requests": {"cpu": "900m"}}}]
+    for where in ("a", "b"):
+        about = {"name": f"preemptor-{where}", "namespace": "default"}
+        pod = {"metadata": about, "spec": {"containers": inside}}
+        fake.put("pods", {**pod, "status": {"phase": "Pending", "nominatedNodeName": where}})
+    leader.until(lambda: len(leader.backend.platform.cluster.on_node) == 2)
+    fake.submit("x")
+    leader.until(lambda: condition(fake, "x", "Placed").get("reason") == "WaitingForCapacity")
+    leader.calm(0.3)
+    assert fake.get("pods", "x-worker-0-1") is None
+
+
+def test_a_pod_of_the_same_name_that_is_not_ours_is_not_used(fake, leader):
+    about = {"name": "x-worker-0-1", "namespace": "default", "labels": {"headway.dev/job": "x"}}
+    about["labels"]["headway.dev/replica"] = "worker-0"
+    inside = {"containers": [{"name": "training"}], "nodeName": "b"}
+    fake.put("pods", {"metadata": about, "spec": inside, "status": {"phase": "Succeeded"}})
+    fake.submit("x")
+    leader.until(lambda: "does not belong to this job" in status(fake, "x").get("reason", ""))
+    assert status(fake, "x")["failures"] == 0
+    leader.until(lambda: fake.get("pods", "x-worker-0-2"))
+    assert fake.get("pods", "x-worker-0-1")["metadata"]["uid"] == about["uid"]
+
+
+def test_what_admission_adds_to_a_pod_is_not_given_to_others(fake, leader):
+    fake.drop("nodes", "b", "")
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    fake.pod("x-worker-0-1", "Running")
+    pod = fake.get("pods", "x-worker-0-1")
+    sidecar = {"name": "injected", "resources": {"requests": {"cpu": "300m"}}}
+    pod["spec"]["containers"].append(sidecar)
+    fake.put("pods", pod)
+    leader.until(lambda: leader.backend.controller.nodes["a"].capacity.cpu == pytest.approx(0.7))
+    fake.submit("y")
+    leader.until(lambda: condition(fake, "y", "Placed").get("reason") == "WaitingForCapacity")
+    leader.calm(0.3)
+    assert fake.get("pods", "y-worker-0-1") is None
