@@ -53,6 +53,16 @@ def test_a_replica_that_does_not_report_has_arrived_after_its_grace_period():
     assert (x.phase, x.job.moves) == (Phase.RUNNING, 1)
 
 
+def test_a_replica_that_ends_before_it_reports_has_been_moved():
+    """Also if its end is found only by the next process."""
+    x = moving()
+    x.save("main-0")
+    x.exit("main-0", 143)
+    x.runs("main-0")
+    x.exit("main-0", 0)
+    assert (x.phase, x.job.moves) == (Phase.SUCCEEDED, 1)
+
+
 def test_the_same_checkpoint_is_no_reason_to_stop():
     x = moving()
     due = x.controller.next_deadline()

@@ -158,6 +158,8 @@ def _tell(job: JobRecord, notice: str) -> None:
 def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
     """Forget an exited replica; the loop is told once. What it left is to be removed."""
     del job.replicas[r.id]
+    if event.code == 0 and r.came_from is not None:  # its end came before its first report
+        job.moves += 1
     job.set_replica(r, Phase.SUCCEEDED if event.code == 0 else Phase.FAILED)
     job.news.triggers.append(Trigger.FINISHED)
     return [] if job.new.foreign else [cmd.Remove(r.id, r.attempt)]
