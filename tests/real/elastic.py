@@ -7,7 +7,8 @@ import sys
 from contextlib import contextmanager, suppress
 from functools import cache
 
-from local import start, wait_for
+from local import start
+from patience import wait_for
 from typer.testing import CliRunner
 
 from headway.cli import app

@@ -4,7 +4,8 @@ from contextlib import suppress
 
 import image
 from elastic import Training, digests, running, spec, undisturbed, words
-from local import wait_for, workload
+from local import workload
+from patience import wait_for
 
 from headway.backend import inbox
 from headway.backend.job_store import JobStore

@@ -16,6 +16,8 @@ from headway.controller import events
 from headway.core.model.units import Bytes, Cores, Seconds
 from headway.errors import Declined
 
+LOOKS = 5
+"""How often a container that was killed is looked at, to see why."""
 REMOVAL: Seconds = 0.2
 """Until a container that is removed by force is gone, once it has been killed."""
 LAST_OUTPUT: Seconds = 1.0
@@ -97,7 +99,9 @@ def examine(c: ContainerRecord) -> ContainerState | None:
             follow(c, seen)
         return seen
     fetch_rest(c, seen)
-    if seen.code == KILLED and not c.stopping and not seen.oom:
+    for _ in range(LOOKS):  # the engine may say only later that it was removed, or out of memory
+        if seen is None or seen.code != KILLED or c.stopping or seen.oom:
+            break
         sleep(REMOVAL)  # `docker rm --force` kills first
         seen = c.engine.container(c.name)
     return None if seen is not None and seen.state == "removing" else seen
