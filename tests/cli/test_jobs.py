@@ -194,6 +194,15 @@ def test_what_a_job_has_not_printed_yet_is_said(headway, tmp_path, monkeypatch):
     assert headway("wait").out == "nothing runs\n"
 
 
+def test_a_progress_bar_that_overwrites_itself_has_many_lines(tmp_path):
+    folder = tmp_path / "jobs" / "x" / "main-0"
+    folder.mkdir(parents=True)
+    (folder / "out.log").write_bytes(b"a\r\n 1%\r 2%\r 3%\nb\n")
+    run = RunDirectory(tmp_path)
+    assert list(read_log(run, "x", follow=False)) == ["a", " 1%", " 2%", " 3%", "b"]
+    assert list(read_log(run, "x", last=2, follow=False)) == [" 3%", "b"]
+
+
 @pytest.mark.parametrize("last", [None, 0, 1, 2, 5000, 100000])
 def test_the_last_lines_of_a_long_log_are_found_from_its_end(tmp_path, last):
     lines = [f"line {i}" for i in range(BLOCK // 4)]

@@ -19,7 +19,7 @@ def job(name, **more):
 @pytest.fixture
 def screen(tmp_path, monkeypatch):
     jobs = [job("a", eta_s=9.0, cores=0.1), job("b", eta_s=5.0, cores=0.2, submitted_s=1.0)]
-    monkeypatch.setattr(top_screen, "active_runs", lambda data: [None])
+    monkeypatch.setattr(top_screen, "known_runs", lambda data, run: [None])
     monkeypatch.setattr(top_screen, "run_status", lambda folder: jobs)
     monkeypatch.setattr(top_screen.RunDirectory, "find", lambda data, run: run)
     made = Top(tmp_path)

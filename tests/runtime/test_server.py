@@ -12,7 +12,7 @@ from headway.errors import BackendError
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.server import start_server
 from headway.runtime.server import submit as submit_jobs
-from headway.runtime.submissions import Submissions
+from headway.runtime.submissions import End, Submission, Submissions
 from headway.spec.runnable import single_job
 
 WORKS = """
@@ -160,10 +160,65 @@ def test_the_end_of_a_job_that_cannot_be_stored_now_is_stored_later(tmp_path, mo
     assert (job.outcome, len(refused)) == ("succeeded", 3)
 
 
+def test_what_cannot_be_remembered_or_sampled_does_not_end_the_server(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    server = start_server(tmp_path / "data", "fair")
+    (tmp_path / "data" / "earlier-runs.part").mkdir()
+    server.run.folder.usage.mkdir()
+    submit_jobs(tmp_path / "data", single_job([sys.executable, "-c", "pass"]), tmp_path / "w")
+    ended = []
+
+    def stop(record):
+        ended.append(record.id)
+        server.run.backend.stop()
+
+    server.go(ended=stop)
+    assert len(ended) == 1
+    [job] = Submissions(server.run.folder.path).last(1)
+    assert (job.outcome, job.env) == ("succeeded", {})
+
+
+def test_a_job_that_ended_long_ago_is_still_found(serve, headway, tmp_path):
+    serve()
+    submit(headway, "--name", "first", "--", sys.executable, "-c", "import nosuchmodule")
+    assert headway("wait", "first").code == 1
+    [run] = RunDirectory.all(tmp_path / "data")
+    store = Submissions(run.path)
+    many = store.add([Submission(entry={"name": f"j{i}"}, directory="/") for i in range(1100)])
+    for name in many:
+        store.finish(name, End(outcome="succeeded", finished=1e6))
+    assert headway("wait", "first").code == 1
+    assert "nosuchmodule" in headway("logs", "first").out
+    told = headway("cancel", "first")
+    assert (told.code, "it has ended" in told.out) == (1, True)
+    unknown = headway("wait", "nosuch")
+    assert (unknown.code, len(unknown.err) < 1000) == (2, True)
+
+
+def test_a_stopped_server_is_named_with_how_to_start_it(serve, headway, tmp_path):
+    child = serve()
+    submit(headway, "--", sys.executable, "train.py", "a", 0.01)
+    until(lambda: ledger(tmp_path) == ["a began"])
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=60)
+    assert listed(headway)["train"]["phase"] == "running"
+    for words in (("wait", "train"), ("wait",), ("cancel", "train")):
+        ran = headway(*words)
+        assert (ran.code, "headway serve" in ran.err) == (4, True), ran.err
+    assert "the server is stopped" in headway("ps").err
+    assert json.loads(headway("history", "--json").out)[0]["state"] == "stopped"
+    resumed = headway("run", "--resume", "latest")
+    assert (resumed.code, "headway serve" in resumed.err) == (2, True)
+    (tmp_path / "go").touch()
+    serve()
+    assert headway("wait", "train").code == 0
+    assert headway("wait").code == 0
+
+
 def test_one_server_for_a_directory_with_one_policy(serve, headway):
     serve()
     ran = headway("serve")
-    assert (ran.code, "another Headway" in ran.err) == (2, True)
+    assert (ran.code, "already active" in ran.err) == (2, True)
 
 
 def test_a_job_that_cannot_run_any_more_fails_and_harms_no_other(serve, headway, tmp_path):
@@ -198,9 +253,10 @@ def test_what_a_server_cannot_run_is_refused_at_once(serve, headway, tmp_path):
     head = "apiVersion: headway.dev/v1alpha1\nkind: Workload\n"
     workload.write_text(head + "nodes: [{cpu: 1}]\njobs: [{name: x, model: vae-torch}]\n")
     own = headway("submit", str(workload))
-    assert (own.code, "its own nodes" in own.err) == (2, True)
-    workload.write_text(head + "jobs: [{name: x, model: vae-torch}]\n")
-    assert submit(headway, str(workload)) == ["x"]
+    assert (own.out, "the server has its own" in own.err) == ("x\n", True)
+    for bad in ("NO_SUCH_VARIABLE", "=x"):
+        refused = headway("submit", "--env", bad, "--", "true")
+        assert (refused.code, "no such variable" in refused.err) == (2, True)
     until(lambda: listed(headway)["x"]["phase"] == "running")
     assert headway("cancel", "x").code == 0
     until(lambda: listed(headway, "--all")["x"]["phase"] == "cancelled")

@@ -36,6 +36,11 @@ def test_a_job_keeps_its_name_and_the_next_of_that_name_gets_a_number(tmp_path):
     assert [job.id for job in store.after(3)] == ["x-3", "x-4"]
 
 
+def test_a_long_name_is_shortened_for_its_number(tmp_path):
+    store, name = Submissions(tmp_path), "n" * 63
+    assert store.add([named(name)] * 2) == [name, "n" * 61 + "-2"]
+
+
 def test_a_submission_with_a_known_key_adds_nothing(tmp_path):
     store = Submissions(tmp_path)
     assert store.add([named("x"), named("y")], key="k") == ["x", "y"]

@@ -3,6 +3,7 @@
 Without rich: a table of rich costs 20 ms, and Headway may use 10 ms per second in all.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from shutil import get_terminal_size
@@ -55,7 +56,6 @@ class Display:
         self.run, self.quiet, self.patience, self._above = run, quiet, patience, above
         self.question = ""
         """Shown above the rows until it is answered."""
-        self._live = sys.stderr.isatty() and not quiet
         self._began = run.folder.about.get("began")
         self._drawn = 0
         self._told: set[str] = set()
@@ -65,6 +65,16 @@ class Display:
         """The category of each replica, and the metric history that it was computed from."""
         self._reasons: tuple[Seconds, dict[ReplicaId, str]] = (-1.0, {})
         """The reasons of the shares, and the cycle that they are from."""
+
+    @property
+    def _live(self) -> bool:
+        """Whether there is a terminal that it may draw on: not in the background of a shell."""
+        if self.quiet or not sys.stderr.isatty():
+            return False
+        try:
+            return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
+        except (OSError, ValueError):  # not the terminal of a shell
+            return True
 
     def __enter__(self) -> Self:
         run = self.run

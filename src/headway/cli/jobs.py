@@ -25,11 +25,10 @@ def ps(
     """
     from headway.cli.job_tables import show_jobs
     from headway.cli.output import print_json
-    from headway.runtime.run_directory import RunDirectory, data_folder
-    from headway.runtime.run_status import active_runs, run_status
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.run_status import known_runs, run_status
 
-    where = data_folder(data)
-    folders = [RunDirectory.find(where, run)] if run else active_runs(where)
+    folders = known_runs(data_folder(data), run)
     found = [
         job
         for folder in folders
@@ -41,7 +40,9 @@ def ps(
     elif found:
         show_jobs(found, several=len(folders) > 1)
     else:
-        echo("nothing runs; see headway history, or start with headway run")
+        echo("nothing runs; see headway history, or start: headway run -- COMMAND")
+    if not run and any(not folder.locked for folder in folders) and not as_json:
+        echo("the server is stopped; its jobs continue. Start it again: headway serve", err=True)
 
 
 def logs(
@@ -77,7 +78,8 @@ def logs(
 
 def wait(
     jobs: Annotated[
-        list[str] | None, typer.Argument(help="Names of jobs.", show_default="all jobs")
+        list[str] | None,
+        typer.Argument(help="Names of jobs.", show_default="all that have not ended"),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0, help="Seconds to wait at most.", show_default="no limit")
@@ -86,10 +88,11 @@ def wait(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Wait until JOBS have ended. The exit code is 0 if all succeeded, and 1 otherwise.
+    """Wait until JOBS have ended. The exit code is 0 if all succeeded, and 1 otherwise; 4 if the
+    server is stopped.
 
-    headway wait && echo done
-    headway wait train eval --timeout 3600
+        headway wait && echo done
+        headway wait train eval --timeout 3600
     """
     from headway.cli.job_tables import show_jobs
     from headway.cli.output import print_json
@@ -112,7 +115,8 @@ def history(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the last one first: when, what, under which policy, and how it ended.
+    """List runs, the last one first: what, under which policy, how it ended, and the mean time
+    from submission to end. The name of a run is when it began.
 
     headway history
     """

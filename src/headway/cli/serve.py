@@ -16,7 +16,7 @@ def serve(policy: Policy = "headway", data: Data = None) -> None:
     The jobs continue when the server ends, and the next one manages them again. One server for
     each data directory.
 
-        headway serve &
+        nohup headway serve 2> serve.log &
         headway submit -- python train.py
     """
     from headway.cli.display import Display
@@ -70,9 +70,10 @@ def submit(
     if (workload is None) == (not command):
         raise ConfigError("give a workload, or a command after --", hint="headway submit --help")
     if workload is not None:
-        found = submit_jobs(
-            data_folder(data), read_workload(workload), workload, env=env or (), key=key
-        )
+        listed = read_workload(workload)
+        if "nodes" in listed.model_fields_set:
+            echo("the nodes of the workload are ignored: the server has its own", err=True)
+        found = submit_jobs(data_folder(data), listed, workload, env=env or (), key=key)
     else:
         job, path = single_job(command, name), Path(COMMAND_LINE)
         found = submit_jobs(data_folder(data), job, path, env=env or (), key=key)

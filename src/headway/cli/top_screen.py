@@ -1,6 +1,7 @@
 """The screen of `headway top`: the jobs that run, and keys to change them."""
 
 import os
+import re
 import select
 import sys
 import termios
@@ -24,7 +25,7 @@ from headway.errors import ConfigError, HeadwayError
 from headway.report.explain import explain_job
 from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
-from headway.runtime.run_status import JobStatus, active_runs, run_status
+from headway.runtime.run_status import JobStatus, known_runs, run_status
 
 HELP = "↑ ↓ select   p pause or resume   c cancel   e explain   s sort   q quit"
 UP, DOWN, QUIT = "\x1b[A", "\x1b[B", "q"
@@ -56,15 +57,22 @@ class Top:
     """The selected row."""
     order: str = ORDERS[0]
     message: str = ""
-    asked: str = ""
+    asked: tuple[str, str] | None = None
     """The job that is cancelled if the user confirms it."""
     told: list[str] = field(default_factory=list)
     """What is explained of a job."""
 
     def look(self) -> None:
-        folders = [RunDirectory.find(self.data, self.run)] if self.run else active_runs(self.data)
         selected = self.selected
-        jobs = [job for folder in folders for job in run_status(folder) if not job.ended]
+        try:
+            folders = known_runs(self.data, self.run)
+            jobs = [job for folder in folders for job in run_status(folder) if not job.ended]
+        except (
+            HeadwayError,
+            OSError,
+        ) as error:  # a file was replaced: it is there at the next look
+            self.message = str(error)
+            return
         self.jobs = sorted(jobs, key=self._key)
         same = [i for i, job in enumerate(self.jobs) if selected and _id(job) == _id(selected)]
         self.at = same[0] if same else max(0, min(self.at, len(self.jobs) - 1))
@@ -85,7 +93,7 @@ class Top:
 
     def press(self, key: str) -> None:
         job, confirmed = self.selected, self.asked
-        self.message, self.asked, self.told = "", "", []
+        self.message, self.asked, self.told = "", None, []
         if key == "s":
             self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
             self.jobs.sort(key=self._key)
@@ -98,8 +106,8 @@ class Top:
         elif key == "p":
             self._request(job, "resume" if job.phase == "paused" else "pause")
         elif key == "c":
-            self.asked, self.message = job.job, f"Cancel {job.job}? y: yes"
-        elif key == "y" and confirmed == job.job:
+            self.asked, self.message = _id(job), f"Cancel {job.job}? y: yes"
+        elif key == "y" and confirmed == _id(job):
             self._request(job, "cancel")
         elif key == "e":
             self._explain(job)
@@ -162,4 +170,4 @@ def _pressed(seconds: float) -> Sequence[str]:
     text = os.read(sys.stdin.fileno(), 64).decode(errors="ignore")
     if not text:
         return (QUIT,)  # the terminal is gone
-    return (text,) if text.startswith("\x1b") else tuple(text)
+    return re.findall("\x1b\\[[A-D]|[^\x1b]", text)

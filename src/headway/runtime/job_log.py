@@ -1,6 +1,8 @@
 """The output of a replica, from its `out.log`."""
 
 import os
+import re
+from collections import deque
 from collections.abc import Iterator
 from time import sleep
 from typing import IO
@@ -14,6 +16,8 @@ from headway.runtime.run_directory import RunDirectory
 AGAIN = 0.2
 """Seconds between two looks for new output."""
 BLOCK = 2**16
+_ENDS = re.compile(rb"\r\n|\n|\r(?!\Z)")
+"""Of lines. A carriage return at the very end may be followed by a newline."""
 MAX_LINE = 2**20
 """Bytes after which a line is printed although it has not ended."""
 
@@ -27,12 +31,17 @@ def read_log(
     if file is None:
         return
     with os.fdopen(file, "rb") as log:
+        if last is not None and not follow:
+            log.seek(_start_of(log, last))
+            text = log.read().removesuffix(b"\n")
+            yield from deque(_lines(text) if text else (), maxlen=last)
+            return
         log.seek(0 if last is None else _start_of(log, last))
         rest = b""
         while True:
             over = not follow or _over(folder, JobId(job))  # asked before the last read
             while block := log.read(BLOCK):
-                *whole, rest = (rest + block).split(b"\n")
+                *whole, rest = _ENDS.split(rest + block)
                 yield from (line.decode(errors="replace") for line in whole)
                 if len(rest) > MAX_LINE:
                     yield rest.decode(errors="replace")
@@ -44,6 +53,11 @@ def read_log(
             sleep(AGAIN)
         if rest:
             yield rest.decode(errors="replace")
+
+
+def _lines(text: bytes) -> list[str]:
+    """The lines of a text; a progress bar that overwrites itself has many."""
+    return [line.decode(errors="replace") for line in _ENDS.split(text)]
 
 
 def _replica(folder: RunDirectory, job: JobId, name: str) -> ReplicaId:

@@ -14,6 +14,7 @@ from headway.core.model.snapshot import Request
 from headway.errors import NoServer, UnknownName, Unreachable
 from headway.runtime import journal
 from headway.runtime.run_directory import RunDirectory
+from headway.runtime.run_status import stopped
 
 PATIENCE = 10.0
 
@@ -23,19 +24,18 @@ def ask(folder: RunDirectory, request: Request) -> str:
     if folder.ended:
         raise NoServer(f"run {folder.id} has ended", hint="headway ps lists the active runs")
     if not folder.locked:
-        raise NoServer(
-            f"run {folder.id} has no active process",
-            where=str(folder.path),
-            hint=f"headway run --resume {folder.id}",
-        )
+        raise stopped(folder)
     state = JobStore(folder.path).load([request.job]).get(request.job)
+    if state is not None and state.phase.ended:
+        return "it has ended"
     written = folder.journal.stat().st_size if folder.journal.exists() else 0
     there = inbox.put(folder.path, request)
     until = monotonic() + PATIENCE
     while there.exists():
         if monotonic() > until:
             raise Unreachable(
-                f"run {folder.id} does not answer", hint="its Headway process may be stopped"
+                f"run {folder.id} does not answer",
+                hint="its Headway process may be stopped; it handles the request when it goes on",
             )
         sleep(0.05)
     answer = inbox.take_answer(there)

@@ -14,12 +14,16 @@ from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
 from shutil import rmtree
+from time import monotonic, sleep
 from typing import Any
 
 from headway import private_files
 from headway.backend import durable
 from headway.errors import ConfigError, UnknownName
 from headway.runtime.journal import FORMAT, refuse_format
+
+PROBED = 0.5
+"""Seconds in which a lock that others only probe becomes free."""
 
 
 def data_folder(given: Path | None = None) -> Path:
@@ -30,7 +34,9 @@ def data_folder(given: Path | None = None) -> Path:
     return Path(os.environ.get("HEADWAY_DATA") or Path(home) / "headway").resolve()
 
 
-OURS = frozenset({"runs", "earlier-runs.json", "earlier-runs.lock", "demo.yaml", "demo.html"})
+OURS = frozenset(
+    {"runs", "server.lock", "earlier-runs.json", "earlier-runs.lock", "demo.yaml", "demo.html"}
+)
 """What Headway keeps in the data folder."""
 
 
@@ -125,14 +131,12 @@ class RunDirectory:
         for folder in (self.path.parent, self.path):
             private_files.tighten(folder)
         self._lock = private_files.opener(str(self.path / "lock"), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock(self._lock):
             raise ConfigError(
                 f"run {self.id} is looked after by another Headway",
                 where=str(self.path),
                 hint="wait until it has ended, or stop it first",
-            ) from None
+            )
 
     def unlock(self) -> None:
         if self._lock >= 0:
@@ -151,13 +155,27 @@ class RunDirectory:
         except OSError:
             return False
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         else:
             return False
         finally:
             os.close(file)
+
+
+def _lock(file: int) -> bool:
+    """Take a lock. Others hold it for an instant, to see whether it is taken."""
+    until = monotonic() + PROBED
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if monotonic() > until:
+                return False
+            sleep(0.01)
+        else:
+            return True
 
 
 def _all(runs: Path) -> list[str]:

@@ -20,7 +20,8 @@ class PastRun:
     began: float
     """Time of day."""
     state: str
-    """active, ended, or interrupted: its process has died, and it can be resumed."""
+    """active, ended, stopped (a server), or interrupted: its process has died, and it can be
+    resumed."""
     what: str = ""
     """Its workload file, or its command."""
     policy: str = ""
@@ -42,7 +43,8 @@ def _past(run: RunDirectory) -> PastRun:
         about = run.about
     except (ConfigError, OSError):
         return PastRun(run=run.id, began=0.0, state="damaged")
-    state = "active" if run.locked else "ended" if run.ended else "interrupted"
+    stopped = "stopped" if "server" in about else "interrupted"
+    state = "active" if run.locked else "ended" if run.ended else stopped
     result = _result(run) if state == "ended" else {}
     return PastRun(
         run=run.id,

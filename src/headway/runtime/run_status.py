@@ -1,6 +1,7 @@
 """The jobs of a run as they are now, from the files of the run: also if its process has died."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic, sleep
@@ -11,7 +12,7 @@ from headway.controller.job_state import JobState
 from headway.core.cycle.policy import Policy
 from headway.core.model.job import Phase
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
-from headway.errors import ConfigError, UnknownName, Unreachable
+from headway.errors import ConfigError, NoServer, UnknownName, Unreachable
 from headway.policy.registry import build
 from headway.runtime import journal
 from headway.runtime.job_facts import JobFacts, Samples, job_facts
@@ -23,6 +24,8 @@ from headway.spec.load import read_workload
 
 ENDED = 1000
 """Number of ended jobs of a server that are listed."""
+NAMED = 20
+"""Number of names that a message lists."""
 AGAIN = 0.5
 """Seconds between two looks while waiting."""
 
@@ -65,53 +68,94 @@ def active_runs(data: Path) -> list[RunDirectory]:
     return [run for run in RunDirectory.all(data) if run.locked]
 
 
+def known_runs(data: Path, run: str = "") -> list[RunDirectory]:
+    """The run of this name; without a name, the active runs, and a server that is stopped: its jobs
+    may go on.
+    """
+    if run:
+        return [RunDirectory.find(data, run)]
+    runs = RunDirectory.all(data)
+    servers = [run for run in runs if (run.path / FILE).exists()]
+    return [run for run in runs if run.locked or run in servers[-1:]]
+
+
 def find_job(data: Path, job: str, run: str = "") -> RunDirectory:
-    """The run of a job; without the name of the run, one of the active runs, else the latest."""
-    folders = [RunDirectory.find(data, run)] if run else active_runs(data)
-    folders = folders or [RunDirectory.find(data, "latest")]
-    names = {folder.id: _names(folder) for folder in folders}
-    found = [folder for folder in folders if job in names[folder.id]]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        runs = ", ".join(folder.id for folder in found)
-        raise ConfigError(f"several runs have a job {job!r}: {runs}", hint="name one with --run")
-    known = [name for folder in folders for name in names[folder.id]]
-    raise UnknownName("job", job, known, where=", ".join(f"run {f.id}" for f in folders))
+    """The run of a job; without the name of the run, one of the active runs or the server, else
+    the latest run.
+    """
+    for folders in (known_runs(data, run), [RunDirectory.find(data, run or "latest")]):
+        found = [folder for folder in folders if _has(folder, job)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            runs = ", ".join(folder.id for folder in found)
+            raise ConfigError(f"several runs have a job {job!r}: {runs}", hint="name one: --run")
+    known = [s.job for folder in known_runs(data, run) or folders for s in run_status(folder)]
+    raise UnknownName("job", job, known[-NAMED:], where=", ".join(f"run {f.id}" for f in folders))
 
 
-def _names(folder: RunDirectory) -> list[str]:
-    submitted, ended = _submitted(folder, 0.0)
-    return [*submitted, *(job.job for job in ended)]
+def _has(folder: RunDirectory, job: str) -> bool:
+    if (folder.path / FILE).exists():
+        with _submissions(folder) as submissions:
+            return submissions.find(job) is not None
+    return job in _submitted(folder, 0.0)[0]
 
 
 def wait_for(
     data: Path, names: Sequence[str], run: str = "", timeout: Seconds | None = None
 ) -> list[JobStatus]:
-    """Wait until jobs have ended, or their run has no process any more; without names, all jobs
-    of the active runs.
+    """Wait until jobs have ended; without names, all that have not. Raise if their run has no
+    process: only a new one sees their end.
     """
-    folders = [RunDirectory.find(data, run)] if run else active_runs(data)
+    folders = known_runs(data, run)
     if names:
         folders = list({f.id: f for f in (find_job(data, n, run) for n in names)}.values())
+    wanted = set(names)
+    if not names:
+        wanted = {s.job for f in folders for s in run_status(f) if run or not s.ended}
     until = None if timeout is None else monotonic() + timeout
     while True:
         alive = [folder.locked for folder in folders]  # asked before the states are read
-        found = [s for f in folders for s in run_status(f) if not names or s.job in names]
-        if not any(alive) or all(job.ended for job in found):
+        found = [s for f in folders for s in run_status(f, wanted) if s.job in wanted]
+        left = [job.job for job in found if not job.ended]
+        if not left:
             return found
+        for folder, active in zip(folders, alive, strict=True):
+            if not active and any(job.run == folder.id and not job.ended for job in found):
+                raise stopped(folder)
         if until is not None and monotonic() >= until:
-            left = ", ".join(job.job for job in found if not job.ended)
-            raise Unreachable(f"after {timeout:g} s these jobs have not ended: {left}")
+            raise Unreachable(f"after {timeout:g} s these jobs have not ended: {', '.join(left)}")
         sleep(AGAIN)
 
 
-def run_status(folder: RunDirectory) -> list[JobStatus]:
-    """All jobs of a run, in the order of their submission."""
+def stopped(folder: RunDirectory) -> NoServer:
+    """The error of a run whose process has ended while its jobs have not."""
+    server = "server" in folder.about
+    return NoServer(
+        "the server is stopped; its jobs continue" if server else
+        f"run {folder.id} has no active process",
+        where=str(folder.path),
+        hint="headway serve" if server else f"headway run --resume {folder.id}",
+    )  # fmt: skip
+
+
+@contextmanager
+def _submissions(folder: RunDirectory) -> Iterator[Submissions]:
+    submissions = Submissions(folder.path)
+    try:
+        yield submissions
+    finally:
+        submissions.close()
+
+
+def run_status(folder: RunDirectory, names: Collection[str] = ()) -> list[JobStatus]:
+    """The jobs of a run, in the order of their submission. Of the ended jobs of a server, those
+    with these names, or the last.
+    """
     folder.check_format()
     about = folder.about
     began = float(about.get("began", 0.0))
-    submitted, ended = _submitted(folder, began)
+    submitted, ended = _submitted(folder, began, names)
     states = JobStore(folder.path).load(submitted)
     with journal.intact(str(folder.journal)):
         lines = journal.read_to_resume(folder.journal) if journal.exists(folder.journal) else []
@@ -125,7 +169,9 @@ def run_status(folder: RunDirectory) -> list[JobStatus]:
     return sorted([*ended, *found], key=lambda job: job.submitted_s)
 
 
-def _submitted(folder: RunDirectory, began: float) -> tuple[dict[JobId, Seconds], list[JobStatus]]:
+def _submitted(
+    folder: RunDirectory, began: float, names: Collection[str] = ()
+) -> tuple[dict[JobId, Seconds], list[JobStatus]]:
     """The jobs of a run, and when each is submitted; of a server those that have not ended, and
     the last that have.
     """
@@ -134,11 +180,11 @@ def _submitted(folder: RunDirectory, began: float) -> tuple[dict[JobId, Seconds]
         return {JobId(job.name): job.at for job in read_workload(workload).jobs}, []
     if not (folder.path / FILE).exists():
         return {JobId(path.name): 0.0 for path in sorted((folder.path / "jobs").glob("*"))}, []
-    submissions = Submissions(folder.path)
-    try:
+    with _submissions(folder) as submissions:
         waiting, ended = submissions.unfinished(), submissions.last(ENDED)
-    finally:
-        submissions.close()
+        if names:
+            asked = [submissions.find(name) for name in names]
+            ended = [job for job in asked if job and job.outcome is not None]
     return (
         {job.id: max(0.0, job.submitted - began) for job in waiting},
         [_ended(folder.id, job, began) for job in ended],

@@ -1,12 +1,15 @@
 """`headway serve`: a run that never ends and takes jobs at any time."""
 
+import fcntl
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headway import private_files
+from headway.backend.clock import Clock
 from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
 from headway.core.model.job import Phase
@@ -16,7 +19,7 @@ from headway.policy.registry import build
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, keys
 from headway.runtime.run import Run
-from headway.runtime.run_directory import RunDirectory
+from headway.runtime.run_directory import RunDirectory, private_runs
 from headway.runtime.start import begin_run, put_together
 from headway.runtime.submissions import End, Submission, Submissions, Submitted, wake_file
 from headway.runtime.targets import Machine
@@ -30,6 +33,9 @@ from headway.spec.workload import JobEntry, Workload, make_workload
 
 PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables of the user's shell that a submitted job gets; also those that begin with CONDA_."""
+LOCK = "server.lock"
+PATIENCE: Seconds = 0.1
+"""How long the server waits for a client that holds the file; then it tries again later."""
 SLOWEST: Seconds = 5.0
 """Longest interval between two samples."""
 log = logging.getLogger("headway")
@@ -37,7 +43,14 @@ log = logging.getLogger("headway")
 
 def find_server(data: Path) -> RunDirectory | None:
     """The run of the server of this data directory, active or not."""
-    return next((r for r in reversed(RunDirectory.all(data)) if "server" in r.about), None)
+    return next((r for r in reversed(RunDirectory.all(data)) if _is_server(r)), None)
+
+
+def _is_server(run: RunDirectory) -> bool:
+    try:
+        return "server" in run.about
+    except (ConfigError, OSError):  # damaged
+        return False
 
 
 def active_server(data: Path) -> RunDirectory:
@@ -49,12 +62,30 @@ def active_server(data: Path) -> RunDirectory:
 
 def start_server(data: Path, policy: str) -> "Server":
     """Start a server, or continue the one that was stopped; its jobs may have gone on."""
+    private_runs(data)
+    lock = private_files.opener(str(data / LOCK), os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        server = _start(data, policy)
+    except BlockingIOError:
+        os.close(lock)
+        raise ConfigError(
+            "a server is already active", where=str(data), hint="headway submit -- COMMAND"
+        ) from None
+    except BaseException:
+        os.close(lock)
+        raise
+    server.lock = lock
+    return server
+
+
+def _start(data: Path, policy: str) -> "Server":
     folder = find_server(data)
     if folder is None:
         build(policy)  # an unknown policy leaves nothing behind
         fields = {"server": True, "observe_only": False}
         run = begin_run([], policy, data, fields, Machine.of(None))
-        return Server(run, Submissions(run.folder.path))
+        return Server(run, Submissions(run.folder.path, PATIENCE))
     folder.check_format()
     folder.lock()
     about = folder.about
@@ -65,13 +96,14 @@ def start_server(data: Path, policy: str) -> "Server":
             where=str(data),
             hint=f"headway serve --policy {about['policy']}, or another --data directory",
         )
-    submissions = Submissions(folder.path)
+    submissions = Submissions(folder.path, PATIENCE)
     known = submissions.unfinished()
-    began = float(about["began"])
-    jobs = [job for made in known if isinstance(job := _runnable(made, began, data), RunnableJob)]
+    clock = Clock(float(about["began"]), about.get("boot"))
+    found = {made.id: _runnable(made, clock, data) for made in known}
+    jobs = [job for job in found.values() if isinstance(job, RunnableJob)]
     run = put_together(folder, jobs, about, Machine.of(None, about.get("enforcement", "")))
     server = Server(run, submissions, max((job.number for job in known), default=0))
-    server.refuse(known, began)
+    server.refuse({name: why for name, why in found.items() if isinstance(why, str)})
     return server
 
 
@@ -85,17 +117,10 @@ def submit(
 ) -> list[JobId]:
     """Submit the jobs of a workload to the active server. They are stored when this returns."""
     folder = active_server(data)
-    if "nodes" in workload.model_fields_set:
-        raise ConfigError(
-            "a server has its own nodes", where=str(path), hint="remove `nodes` from the workload"
-        )
     listed = expand(workload, where=str(path))
     jobs = to_jobs(listed, path, supported=LIVE_FEATURES)  # raises if one is invalid
     refuse_too_large({job.id: job.spec for job in jobs}, Machine.of(None).nodes, str(path))
-    passed = {n: v for n, v in os.environ.items() if n in PASSED_ON or n.startswith("CONDA_")}
-    for name in env:
-        word, sign, value = name.partition("=")
-        passed[word] = value if sign else os.environ.get(word, "")
+    passed = _environment(env)
     directory = str(path.absolute().parent)
     made = [
         Submission(entry=_plain(job, listed), directory=directory, env=passed)
@@ -110,6 +135,17 @@ def submit(
         submissions.close()
 
 
+def _environment(named: Sequence[str]) -> dict[str, str]:
+    """What a job gets of the environment of its user."""
+    passed = {n: v for n, v in os.environ.items() if n in PASSED_ON or n.startswith("CONDA_")}
+    for word in named:
+        name, sign, value = word.partition("=")
+        if not name or not (sign or name in os.environ):
+            raise ConfigError(f"--env {word}: no such variable", hint="--env NAME=VALUE")
+        passed[name] = value if sign else os.environ[name]
+    return passed
+
+
 def _plain(job: JobEntry, workload: Workload) -> dict[str, Any]:
     """A job without its workload."""
     if job.model and job.profile is None:
@@ -117,21 +153,21 @@ def _plain(job: JobEntry, workload: Workload) -> dict[str, Any]:
     return job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
 
 
-def _runnable(job: Submitted, began: float, data: Path) -> RunnableJob | str:
-    """The job of a submission, or why it cannot run: a file of its may be gone by now."""
+def _runnable(job: Submitted, clock: Clock, data: Path) -> RunnableJob | str:
+    """The job of a submission, or why it cannot run: one of its files may be gone by now."""
     try:
         workload = make_workload(jobs=[{**job.entry, "name": job.id}])
         [found] = to_jobs(workload, Path(job.directory, "submitted"), supported=LIVE_FEATURES)
         [known] = EarlierRuns(data).fill_in([found])
     except HeadwayError as error:
         return f"{error.message} ({error.where})" if error.where else error.message
-    except (ValueError, OSError) as error:
-        return str(error)
+    except Exception as error:  # noqa: BLE001 - no submission ends the server
+        return f"cannot be run: {str(error).partition(chr(10))[0]}"
     commands = {
         task: replace(command, env={**job.env, **command.env})
         for task, command in known.commands.items()
     }
-    return replace(known, at=max(0.0, job.submitted - began) + known.at, commands=commands)
+    return replace(known, at=clock.at(job.submitted) + known.at, commands=commands)
 
 
 @dataclass(slots=True)
@@ -140,10 +176,13 @@ class Server:
     submissions: Submissions
     last: int = 0
     """Number of the last submission that was taken."""
+    lock: int = -1
+    """Held while the server runs: one for each data directory."""
     _kinds: dict[JobId, tuple[str, str]] = field(default_factory=dict)
     _ends: dict[JobId, End] = field(default_factory=dict)
     """Ends that are not stored yet."""
     _ended: Callable[[JobRecord], None] = lambda job: None
+    _meter: UsageSampler | None = None
 
     def go(
         self,
@@ -164,7 +203,7 @@ class Server:
             self._take()  # a client may have been killed before it woke us
             then(meter, now)
 
-        meter = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
+        meter = self._meter = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
         wake = wake_file(run.folder.path)
         with signal_pipe() as heard:
             backend.wake_by(heard, backend.stop)
@@ -179,14 +218,15 @@ class Server:
                 run.book.close()
                 self.submissions.close()
                 run.folder.unlock()
+                os.close(self.lock)
         return sum(not job.phase.ended for job in backend.controller.jobs.values())
 
-    def refuse(self, jobs: Sequence[Submitted], began: float) -> None:
-        """End those that cannot run any more."""
-        for job in jobs:
-            if job.id not in self.run.backend.jobs:
-                why = _runnable(job, began, self._data)
-                self.submissions.finish(job.id, End(outcome="failed", reason=str(why)))
+    def refuse(self, jobs: Mapping[JobId, str]) -> None:
+        """End those that cannot run."""
+        for job, why in jobs.items():
+            log.warning("job %s %s", job, why)
+            self._ends[job] = End(outcome="failed", reason=why, finished=self.run.clock())
+        self._store_ends()
 
     @property
     def _data(self) -> Path:
@@ -207,16 +247,14 @@ class Server:
             self.last = job.number
             if job.outcome is not None or job.id in self.run.backend.jobs:
                 continue
-            found = _runnable(job, self.run.clock.began, self._data)
+            found = _runnable(job, self.run.clock, self._data)
             if isinstance(found, str):
-                self._ends[job.id] = End(outcome="failed", reason=found)
+                self.refuse({job.id: found})
                 continue
             self._kinds |= keys([found])
             self.run.backend.submit(found)
-        self._store_ends()
 
     def _end(self, job: JobRecord, totals: Totals) -> None:
-        self.run.learn(job, totals, self._kinds.pop(job.id, None))
         end = End(
             outcome=job.outcome,
             reason=job.reason if job.phase is not Phase.SUCCEEDED else "",
@@ -226,8 +264,19 @@ class Server:
         )
         self._ends[job.id] = end
         self._store_ends()
-        self.run.backend.jobs.pop(job.id, None)
+        try:
+            self.run.learn(job, totals, self._kinds.pop(job.id, None))
+        except OSError as error:
+            log.warning("what job %s showed is not remembered: %s", job.id, error)
+        self._forget(job.id)
         self._ended(job)
+
+    def _forget(self, job: JobId) -> None:
+        """A server runs for months: it keeps nothing of a job that has ended."""
+        self.run.backend.jobs.pop(job, None)
+        self.run.demand.demand.pop(job, None)
+        if self._meter is not None:
+            self._meter.forget(job)
 
     def _store_ends(self) -> None:
         """If that fails, for example because the disk is full, it is tried again."""

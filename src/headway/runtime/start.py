@@ -133,6 +133,8 @@ def resume(data: Path, name: str) -> Run:
     folder = RunDirectory.find(data, name)
     folder.check_format()
     about = folder.about
+    if "server" in about:
+        raise ConfigError("this is the run of a server", hint="headway serve")
     if "workload" not in about:
         raise ConfigError("a run of adopted jobs cannot be resumed", hint="adopt it again")
     folder.lock()

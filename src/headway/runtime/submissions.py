@@ -22,7 +22,8 @@ from headway.errors import BackendError, ConfigError
 FILE, WAKE = "jobs.db", "wake"
 VERSION = 1
 PATIENCE: Seconds = 30.0
-"""How long to wait for another process that writes."""
+LONGEST = 63
+"""Characters of a name."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -88,15 +89,16 @@ def _errors(path: Path) -> Iterator[None]:
 
 
 class Submissions:
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: Path, patience: Seconds = PATIENCE) -> None:
+        """`patience`: how long to wait for another process that writes."""
         self.path = run / FILE
         with _errors(self.path):
-            self._open(run, self.path)
+            self._open(run, self.path, patience)
 
-    def _open(self, run: Path, path: Path) -> None:
+    def _open(self, run: Path, path: Path, patience: Seconds) -> None:
         os.close(private_files.opener(str(path), os.O_RDWR | os.O_CREAT))
         self._run = run
-        self._db = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        self._db = sqlite3.connect(path, timeout=patience, isolation_level=None)
         self._db.row_factory = sqlite3.Row
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
         if version not in (0, VERSION):
@@ -143,9 +145,9 @@ class Submissions:
             return name
         same = "SELECT count(*) FROM jobs WHERE id GLOB ? || '-[0-9]*'"
         number = self._db.execute(same, (name,)).fetchone()[0] + 2
-        while self._db.execute(taken, (f"{name}-{number}",)).fetchone():
+        while self._db.execute(taken, (_numbered(name, number),)).fetchone():
             number += 1
-        return f"{name}-{number}"
+        return _numbered(name, number)
 
     def after(self, number: int) -> list[Submitted]:
         """What was submitted after this number."""
@@ -156,18 +158,19 @@ class Submissions:
 
     def last(self, count: int) -> list[Submitted]:
         """The last that have ended, the first of them first."""
-        ended = "WHERE outcome IS NOT NULL ORDER BY number DESC LIMIT ?"
+        ended = "WHERE outcome IS NOT NULL ORDER BY finished DESC, number DESC LIMIT ?"
         return self._select(ended, count)[::-1]
 
     def find(self, job: str) -> Submitted | None:
         return next(iter(self._select("WHERE id = ?", job)), None)
 
     def finish(self, job: JobId, end: End) -> None:
-        """Store how a job has ended."""
+        """Store how a job has ended. Its environment, which may hold secrets, is not needed now."""
         values = (end.outcome, end.reason, end.started, end.finished, end.steps, job)
         with _errors(self.path):
             self._db.execute(
-                "UPDATE jobs SET outcome=?, reason=?, started=?, finished=?, steps=? WHERE id=?",
+                "UPDATE jobs SET outcome=?, reason=?, started=?, finished=?, steps=?, env='{}' "
+                "WHERE id=?",
                 values,
             )
 
@@ -207,6 +210,11 @@ class Submissions:
             )
             for row in rows
         ]
+
+
+def _numbered(name: str, number: int) -> str:
+    end = f"-{number}"
+    return name[: LONGEST - len(end)].rstrip("-.") + end
 
 
 def wake_file(run: Path) -> int:

@@ -5,6 +5,7 @@ the logarithm of time.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -15,8 +16,9 @@ from headway import failpoint, private_files
 from headway.backend.live import LiveBackend
 from headway.backend.monitor import Watched
 from headway.backend.usage import UsageSample
-from headway.core.model.units import CoreSeconds, Seconds
+from headway.core.model.units import CoreSeconds, JobId, ReplicaId, Seconds
 
+log = logging.getLogger("headway")
 FIRST: Seconds = 0.2
 EVERY: Seconds = 1.0
 """Short at first, for jobs of a second; then once a second."""
@@ -72,6 +74,7 @@ class UsageSampler:
     said: dict[str, list[float]] = field(default_factory=dict)
     """Values of each replica, oldest first; every second one is dropped when there are many."""
     _looks: int = 0
+    _full: bool = False
     _before: dict[tuple[str, int], tuple[Seconds, UsageSample]] = field(default_factory=dict)
     _found: dict[str, str] = field(default_factory=dict)
     """Where each metric was found, as far as written to the file."""
@@ -98,6 +101,12 @@ class UsageSampler:
             if new:
                 self._found |= new
                 line["found"] = new
+            self._append(line)
+        self.then(self, now)
+
+    def _append(self, line: dict[str, Any]) -> None:
+        """Samples are for people: a disk that is full stops nothing."""
+        try:
             failpoint.hit("usage.append")
             if self.slowest < inf and self.path.exists() and self.path.stat().st_size > MOST:
                 self.path.unlink()
@@ -105,7 +114,18 @@ class UsageSampler:
                 line["found"] = self._found
             with open(self.path, "a", encoding="utf-8", opener=private_files.opener) as file:
                 file.write(json.dumps(line) + "\n")
-        self.then(self, now)
+        except OSError as error:
+            if not self._full:
+                log.warning("samples are not stored: %s", error)
+            self._full = True
+        else:
+            self._full = False
+
+    def forget(self, job: JobId) -> None:
+        """Keep nothing of a job that has ended."""
+        for kept in (self.said, self._found):
+            for name in [name for name in kept if ReplicaId(name).job == job]:
+                del kept[name]
 
     def _one(self, w: Watched, now: Seconds) -> Now:
         w.reader.listen()
