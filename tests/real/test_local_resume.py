@@ -61,7 +61,9 @@ def test_a_closed_terminal_does_not_freeze_paced_jobs(tmp_path, enforcement):
     spin = "print('here', flush=True)\nwhile True: pass"
     jobs = [job(f"j{i}", script(tmp_path, spin)) for i in range(2)]
     path = workload(tmp_path, *jobs, nodes=[{"name": "tenth", "cpu": 0.1}])
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored
     running = start("run", path, data=tmp_path, start_new_session=True)
+    signal.signal(signal.SIGHUP, before)
     try:
         wait_for(lambda: any(state(p) == "T" for p in processes(tmp_path)))
         os.killpg(running.pid, signal.SIGHUP)  # as the kernel does when a terminal is closed

@@ -25,13 +25,17 @@ def explain(
         headway simulate w.yaml --journal j.jsonl && headway explain vae --run j.jsonl
     """
     from headway.cli.output import print_json, show_story
+    from headway.errors import UnknownName
     from headway.report.explain import explain_job
     from headway.runtime.replay import find_journal
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
 
     where = data_folder(data)
-    path = find_journal(run, where) if run else find_job(where, job).journal
+    try:
+        path = find_journal(run, where) if run else find_job(where, job).journal
+    except UnknownName:  # of a run on a cluster only the journal knows the jobs
+        path = find_journal("latest", where)
     found = explain_job(path, job)
     if as_json:
         print_json(found.plain())
