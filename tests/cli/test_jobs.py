@@ -175,8 +175,12 @@ def test_ctrl_c_on_a_terminal_asks_and_a_user_can_detach(start, headway):
     ],
 )
 def test_a_command_that_can_never_succeed_is_not_retried(start, command, tmp_path):
-    child = start(*command)
-    out, _ = child.communicate(timeout=60)
+    del start  # for its directory and its environment
+    job = {"name": "x", "spec": {"backoffLimit": 3, "tasks": [{"command": list(command)}]}}
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
+    (tmp_path / "w.json").write_text(json.dumps({**head, "jobs": [job]}))
+    words = [sys.executable, "-m", "headway", "run", "w.json", "--json"]
+    out = subprocess.run(words, capture_output=True, text=True, check=False).stdout
     assert json.loads(out)[0]["per_job"][0]["outcome"] == "failed"
     [run] = RunDirectory.all(tmp_path / "data")
     assert json.loads(next(run.path.glob("jobs/*/state.json")).read_text())["attempt"] == 1

@@ -215,6 +215,22 @@ def test_a_stopped_server_is_named_with_how_to_start_it(serve, headway, tmp_path
     assert headway("wait").code == 0
 
 
+def test_a_command_is_retried_only_as_often_as_its_user_says(serve, headway, tmp_path):
+    serve()
+    fails = (
+        "--",
+        sys.executable,
+        "-c",
+        "open('ledger', 'a').write('x began\\n'); raise SystemExit(3)",
+    )
+    submit(headway, "--name", "once", *fails)
+    assert headway("wait", "once").code == 1
+    assert len(ledger(tmp_path)) == 1
+    submit(headway, "--name", "twice", "--retries", "1", *fails)
+    assert headway("wait", "twice").code == 1
+    assert len(ledger(tmp_path)) == 3
+
+
 def test_one_server_for_a_directory_with_one_policy(serve, headway):
     serve()
     ran = headway("serve")

@@ -94,13 +94,15 @@ def run(
     if html:
         check_writable(html)
     if options.command and not as_json:
-        echo(_program(options.command[0]), err=True)
+        echo(program(options.command[0]), err=True)
     follow(lambda: start_run(options, data_folder(data)), html=html, as_json=as_json)
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     """Say which program a job runs: often it is another Python than intended."""
-    path = which(name) or name
+    path = which(name)
+    if path is None:
+        return f"{name}: no such program here"
     ours = sys.prefix != sys.base_prefix and Path(path).is_relative_to(sys.prefix)
     return f"runs {path}" + (" (in the environment of Headway itself)" if ours else "")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data, Policy
-from headway.cli.run import COMMAND
+from headway.cli.run import COMMAND, program
 from headway.cli.terminal import echo
 
 
@@ -37,6 +37,9 @@ def submit(
         Path | None, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the job.", show_default="the script's")] = "",
+    retries: Annotated[
+        int, typer.Option(min=0, help="How often a command that fails is started again.")
+    ] = 0,
     env: Annotated[
         list[str] | None,
         typer.Option(help="A variable to pass on, NAME or NAME=VALUE; may be repeated."),
@@ -75,7 +78,9 @@ def submit(
             echo("the nodes of the workload are ignored: the server has its own", err=True)
         found = submit_jobs(data_folder(data), listed, workload, env=env or (), key=key)
     else:
-        job, path = single_job(command, name), Path(COMMAND_LINE)
+        job, path = single_job(command, name, retries), Path(COMMAND_LINE)
+        if not as_json:
+            echo(program(command[0]), err=True)
         found = submit_jobs(data_folder(data), job, path, env=env or (), key=key)
     if as_json:
         print_json({"jobs": found})

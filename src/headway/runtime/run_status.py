@@ -112,11 +112,12 @@ def wait_for(
         folders = list({f.id: f for f in (find_job(data, n, run) for n in names)}.values())
     wanted = set(names)
     if not names:
-        wanted = {s.job for f in folders for s in run_status(f) if run or not s.ended}
+        every = [s for f in folders for s in run_status(f, brief=True)]
+        wanted = {s.job for s in every if run or not s.ended}
     until = None if timeout is None else monotonic() + timeout
     while True:
         alive = [folder.locked for folder in folders]  # asked before the states are read
-        found = [s for f in folders for s in run_status(f, wanted) if s.job in wanted]
+        found = [s for f in folders for s in run_status(f, wanted, brief=True) if s.job in wanted]
         left = [job.job for job in found if not job.ended]
         if not left:
             return found
@@ -148,9 +149,12 @@ def _submissions(folder: RunDirectory) -> Iterator[Submissions]:
         submissions.close()
 
 
-def run_status(folder: RunDirectory, names: Collection[str] = ()) -> list[JobStatus]:
+def run_status(
+    folder: RunDirectory, names: Collection[str] = (), *, brief: bool = False
+) -> list[JobStatus]:
     """The jobs of a run, in the order of their submission. Of the ended jobs of a server, those
-    with these names, or the last.
+    with these names, or the last. `brief`: without what only the journal and the samples show,
+    which take long to read.
     """
     folder.check_format()
     about = folder.about
@@ -158,8 +162,9 @@ def run_status(folder: RunDirectory, names: Collection[str] = ()) -> list[JobSta
     submitted, ended = _submitted(folder, began, names)
     states = JobStore(folder.path).load(submitted)
     with journal.intact(str(folder.journal)):
-        lines = journal.read_to_resume(folder.journal) if journal.exists(folder.journal) else []
-    now = _samples(folder)
+        there = not brief and journal.exists(folder.journal)
+        lines = journal.read_to_resume(folder.journal) if there else []
+    now = None if brief else _samples(folder)
     facts = _facts(lines, build(f"@{about['policy']}"), now) if lines else {}
     at = now.at if now else (lines[-1]["at_s"] if lines else 0.0)
     found = [

@@ -104,15 +104,17 @@ def to_jobs(
     return jobs
 
 
-def single_job(command: Sequence[str], name: str = "") -> Workload:
-    """Return a workload of one job. Without a name, it is that of the script of its command.
+def single_job(command: Sequence[str], name: str = "", retries: int = 0) -> Workload:
+    """Return a workload of one job. Without a name, it is that of the script of its command. A
+    command that a user types is not retried unless the user says so.
 
     >>> [job.name for job in single_job(["python", "-u", "src/Train_1.py", "--lr=1"]).jobs]
     ['train-1']
     """
     scripts = (word for word in command if not word.startswith("-") and "." in Path(word).name)
     found = re.sub("[^a-z0-9]+", "-", Path(next(scripts, command[0])).stem.lower()).strip("-")[:63]
-    job = {"name": name or found or "job", "spec": {"tasks": [{"command": list(command)}]}}
+    spec = {"tasks": [{"command": list(command)}], "backoffLimit": retries}
+    job = {"name": name or found or "job", "spec": spec}
     try:
         return make_workload(jobs=[job])
     except ValidationError:
