@@ -29,7 +29,8 @@ def repository(tmp_path):
         shutil.copy(ROOT / "scripts" / script, root / "scripts")
     (root / "bin" / "headway").write_text(BENCH.format(python=sys.executable))
     (root / "bin" / "headway").chmod(0o755)
-    (root / ".gitignore").write_text("__pycache__\n/value\n")
+    (root / ".gitignore").write_text("__pycache__\n.pytest_cache\n/value\n")
+    (root / "pytest.ini").write_text("[pytest]\n")  # otherwise the cache is in a folder above
     (root / "src/headway/core/code.py").write_text("first = 1\n")
     git(root, "init", "--quiet")
     commit(root)
