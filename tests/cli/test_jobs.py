@@ -7,9 +7,9 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from time import monotonic, sleep
 
 import pytest
+from patience import wait_for as until
 
 from headway.cli.job_tables import show_history
 from headway.runtime.job_log import BLOCK, read_log
@@ -28,14 +28,6 @@ for step in range(1, total + 1):
     end = time.process_time() + 0.01
     while time.process_time() < end: pass
 """
-
-
-def until(claim):
-    end = monotonic() + 60
-    while not (found := claim()):
-        assert monotonic() < end, "it did not happen within a minute"
-        sleep(0.05)
-    return found
 
 
 @pytest.fixture

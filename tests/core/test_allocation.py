@@ -144,7 +144,7 @@ def test_a_set_that_is_late_already_is_urgent_although_a_larger_set_is_delayed_w
     assert found.urgent >= {"narrow"}
 
 
-def test_if_guarantees_are_infeasible_only_the_last_is_delayed():
+def test_if_guarantees_are_infeasible_only_one_is_delayed():
     """Measured in a demo: together they lacked 1.3 s, and the narrow job waited for ten seconds."""
     needs = {
         "vae": need(5.924, 25.06),

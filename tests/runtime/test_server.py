@@ -4,9 +4,9 @@ import json
 import signal
 import subprocess
 import sys
-from time import monotonic, sleep
 
 import pytest
+from patience import wait_for as until
 
 from headway.errors import BackendError
 from headway.runtime.run_directory import RunDirectory
@@ -27,14 +27,6 @@ while not os.path.exists("go"):
 with open("ledger", "a") as file:
     file.write(sys.argv[1] + " ended " + os.environ.get("COLOUR", "") + "\\n")
 """
-
-
-def until(claim):
-    end = monotonic() + 90
-    while not (found := claim()):
-        assert monotonic() < end, "it did not happen in time"
-        sleep(0.05)
-    return found
 
 
 @pytest.fixture

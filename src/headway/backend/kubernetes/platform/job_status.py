@@ -16,7 +16,7 @@ from headway.spec.manifest import TrainingJob, TrainingJobSpec
 
 Leader = tuple[int, str]
 """A number that is larger than that of each leader before, and a random word."""
-NOBODY: Leader = (0, "")
+NO_LEADER: Leader = (0, "")
 BY = "by"
 MESSAGE = 1024
 """The longest message of a condition or an event."""
@@ -115,7 +115,7 @@ class JobStatus:
         }
         return before != self.conditions[kind]
 
-    def to_plain(self, began: float, leader: Leader = NOBODY) -> Plain:
+    def to_plain(self, began: float, leader: Leader = NO_LEADER) -> Plain:
         """The whole status; `began`: time of day at which the controller's clock was 0."""
         s = self.state
         scalable = [t.name for t in self.spec.tasks if t.scalable]
@@ -155,7 +155,7 @@ _JOB = to_plain(JobState())
 _REPLICA = asdict(ReplicaState(replica=ReplicaId(""), node="", attempt=0))  # type: ignore[arg-type]
 
 
-def encode(state: JobState, began: float, leader: Leader = NOBODY) -> str:
+def encode(state: JobState, began: float, leader: Leader = NO_LEADER) -> str:
     """Compact: without defaults, replicas by their names within the job, times of day."""
     plain = to_plain(state)
     plain["started_at"] = _shift(state.started_at, began)
@@ -176,7 +176,7 @@ def leader_of(job: Plain) -> Leader:
         number, nonce = json.loads((job.get("status") or {})["state"])[BY]
         return int(number), str(nonce)
     except (KeyError, ValueError, TypeError):
-        return NOBODY
+        return NO_LEADER
 
 
 def decode(status: Plain, job: JobId, began: float) -> JobState:

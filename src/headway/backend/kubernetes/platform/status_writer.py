@@ -18,7 +18,7 @@ from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.kubernetes.platform.job_status import (
     MESSAGE,
-    NOBODY,
+    NO_LEADER,
     JobStatus,
     Leader,
     leader_of,
@@ -48,7 +48,7 @@ class StatusWriter:
         self._logged = ""
         self._events: dict[str, int] = {}
         """How often each event was recorded, by name; of the newest ones."""
-        self._leader: Leader = NOBODY
+        self._leader: Leader = NO_LEADER
         self._outdated = False
 
     def lead(self, jobs: Iterable[Plain]) -> None:
