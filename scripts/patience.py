@@ -42,14 +42,17 @@ def wait_for(claim: Callable[[], T], patience: float = PATIENCE, every: float = 
     return found
 
 
-def end_of(process: Popen[Any], patience: float = PATIENCE) -> CompletedProcess[Any]:
-    """Wait until a process has exited. One that does not is killed."""
+def end_of(
+    process: Popen[Any], patience: float = PATIENCE, given: str | None = None
+) -> CompletedProcess[Any]:
+    """Wait until a process has exited. One that does not is killed. `given`: its input."""
     deadline = Deadline(patience)
     while True:
         try:
-            out, err = process.communicate(timeout=1.0)
+            out, err = process.communicate(given, timeout=1.0)
             return CompletedProcess(process.args, process.returncode, out, err)
         except TimeoutExpired:
+            given = None  # it was taken
             if deadline.passed():
                 process.kill()
                 process.wait()

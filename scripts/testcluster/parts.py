@@ -117,6 +117,18 @@ class Cluster:
 
     # -- start -------------------------------------------------------------------------------------
 
+    def network(self, nodes: int) -> None:
+        """Make a bridge for each node. The first also has the address of the service `kubernetes`:
+        pods reach it without kube-proxy.
+        """
+        for i in range(1, nodes + 1):
+            bridge, address = self.layout.bridge(i), self.layout.address(i)
+            _call(["ip", "link", "add", bridge, "type", "bridge"])
+            # The CNI plugin accepts a bridge only if this is its first address.
+            _call(["ip", "address", "add", f"{address}/24", "dev", bridge])
+            _call(["ip", "link", "set", bridge, "up"])
+        _call(["ip", "address", "add", f"{self.layout.api}/32", "dev", self.layout.bridge(1)])
+
     def control_plane(self) -> None:
         url, peer = f"http://127.0.0.1:{self.etcd}", f"http://127.0.0.1:{self.peer}"
         self.start("etcd", "/usr/bin/etcd", {
@@ -125,8 +137,6 @@ class Cluster:
             "initial-cluster": f"default={peer}", "unsafe-no-fsync": "true", "logger": "zap",
         })  # fmt: skip
         tls = {name: self.root / f"tls.{end}" for name, end in (("cert", "crt"), ("key", "key"))}
-        # The address of the service `kubernetes`: pods reach it without kube-proxy.
-        _call(["ip", "address", "add", f"{self.layout.api}/32", "dev", self.layout.bridge(1)])
         self.start("kube-apiserver", self.programs["kube-apiserver"], {
             "etcd-servers": url, "cert-dir": self.root / "certs", "secure-port": 443,
             "bind-address": self.layout.api, "advertise-address": self.layout.api,
@@ -151,14 +161,10 @@ class Cluster:
         self.start("coredns", self.programs["coredns"], {"conf": self.root / "Corefile"}, dash="-")
 
     def runtime(self, i: int) -> None:
-        """Start the bridge and the containerd of a node, and import the images."""
-        folder, address = self.layout.folder(i), self.layout.address(i)
+        """Start the containerd of a node, and import the images."""
+        folder, bridge = self.layout.folder(i), self.layout.bridge(i)
         (folder / "cni").mkdir(parents=True)
         (folder / "containerd.toml").write_text(CONTAINERD.format(folder=folder, pause=PAUSE))
-        bridge = self.layout.bridge(i)
-        _call(["ip", "link", "add", bridge, "type", "bridge"])
-        _call(["ip", "address", "add", f"{address}/24", "dev", bridge])
-        _call(["ip", "link", "set", bridge, "up"])
         subnet = {"subnet": f"{self.layout.subnet(i)}.0/24", "routes": [{"dst": "0.0.0.0/0"}]}
         ipam = {"type": "host-local", "dataDir": f"{folder}/addresses", **subnet}
         plugin = {"type": "bridge", "bridge": bridge, "isGateway": True, "ipMasq": False}

@@ -7,10 +7,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from patience import PATIENCE, wait_for
+from patience import PATIENCE, end_of, wait_for
 from testcluster import binaries, leftovers
 from testcluster.layout import Layout
 
+KUBECTL = 4 * PATIENCE
+"""`kubectl delete` waits for a week."""
 SCRIPT = Path(__file__).parents[2] / "scripts" / "cluster"
 
 
@@ -92,7 +94,9 @@ class Kube:
 
     def run(self, *words, text=None):
         told = [self.program, "--kubeconfig", self.kubeconfig, *words]
-        return subprocess.run(told, input=text, capture_output=True, text=True, check=False)
+        pipe = subprocess.PIPE
+        with subprocess.Popen(told, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+            return end_of(process, KUBECTL, text)
 
     def __call__(self, *words, text=None):
         done = self.run(*words, text=text)

@@ -83,6 +83,9 @@ class ContainerRecord:
         else:
             code, disrupted = seen.code, False
             reason = exit_reason(code, self.folder, oom_killed=seen.oom)
+            if code == KILLED and not seen.oom and seen.host.get("Memory"):
+                # An engine can miss that a container ran out of memory.
+                reason += ", perhaps because it exceeded its memory limit"
         return events.ReplicaExited(
             replica=self.replica,
             attempt=self.attempt,
