@@ -201,7 +201,7 @@ def test_a_name_means_a_combination():
     assert type(build("spread")) is KubeDefault
     assert type(both.members[0]) is EvenByPod
     assert type(build("las").members[0]) is Even
-    assert build("@spread:release=1.17").members[1] == Spread(release="1.17")
+    assert build("@spread:release=1.17").members[1] == Spread(release="1.17", reserve=True)
     assert type(build("specon").members[1]) is Spread
     chain = build("spread+flowcon:paper,threshold=0.1,backoff=no,signal=range")
     inner = chain.members[1].inner

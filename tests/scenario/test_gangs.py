@@ -1,5 +1,7 @@
 """Gangs in the simulator: what others' schedulers got wrong, and knavigator's three scenarios."""
 
+from dataclasses import replace
+
 import pytest
 
 from gangs import gpus
@@ -46,6 +48,32 @@ def ran(policy, nodes, jobs, **more):
     assert all(j.phase is Phase.SUCCEEDED for j in world.finished)
     assert not any(n.replicas for n in world.nodes.values())  # nothing is held at the end
     return {j.arrival.id: (j.started_at, j.finished_at) for j in world.finished}
+
+
+REAL = ["@fair", "@headway", "@spread", "@specon", "@las", *WHOLE]
+
+
+def stream(policy, singles):
+    """Jobs of one worker arrive all the time, and at 11 s a gang that needs both nodes."""
+    nodes = [gpus("a", 2), gpus("b", 2)]
+    small = [ring(f"s{i}", 1, at=5.0 * i, work=19.0, mode=Mode.NONE) for i in range(singles)]
+    gang = ring("gang", 4, at=11.0, work=40.0, mode=Mode.NONE)
+    return ran(policy, nodes, sorted([*small, gang], key=lambda job: job.at))
+
+
+@pytest.mark.parametrize("policy", REAL)
+def test_small_jobs_do_not_overtake_a_gang_for_ever(policy):
+    """Of those that arrived before it, the last ends at 29 s or a little later."""
+    assert stream(policy, 60)["gang"][0] < 60
+
+
+@pytest.mark.parametrize("policy", REAL)
+def test_the_queue_is_by_priority_and_then_by_arrival(policy):
+    nodes = [gpus("a", 1)]
+    jobs = [ring("first", 1), ring("second", 1, at=1.0), ring("urgent", 1, at=2.0)]
+    jobs[2] = replace(jobs[2], spec=replace(jobs[2].spec, priority=1))
+    times = ran(policy, nodes, jobs)
+    assert times["first"][0] < times["urgent"][0] < times["second"][0]
 
 
 # -- the gang bugs -------------------------------------------------------------------------------
@@ -124,7 +152,7 @@ def test_room_in_all_is_not_room(policy):
     assert times["three"][0] == pytest.approx(200.0, abs=2)
 
 
-@whole
+@pytest.mark.parametrize("policy", REAL)
 def test_what_cannot_be_placed_now_does_not_block_what_can(policy):
     """scheduler-plugins 682: an unschedulable group flooded the queue."""
     nodes = [gpus("a", 2), gpus("b", 2)]

@@ -77,7 +77,7 @@ POLICIES: dict[str, Entry] = {
 
 def build(text: str) -> Policy[Any]:
     """Return the policy for a name. `@name`: as on real platforms, with user requests first, and
-    with gangs that never start partially.
+    with gangs that never start partially and are not overtaken forever.
     """
     if text.startswith("@"):
         return Chain(UserRequests(), _build(text[1:], whole=True), name=text)
@@ -88,22 +88,27 @@ def _build(text: str, *, whole: bool) -> Policy[Any]:
     parts = _joined(text.split("+"))
     members = [_member(part) for part in parts]
     if whole:
-        members = [m.whole() if isinstance(m, kube_default.EvenByPod) else m for m in members]
+        members = [_whole(m) if isinstance(m, kube_default.EvenByPod) else m for m in members]
     if len(members) > 1:
         return Chain(*members, name=text)
     level = POLICIES[parts[0].partition(":")[0]].level
     return _combined(members[0], level, text, whole=whole)
 
 
+def _whole(policy: kube_default.EvenByPod) -> even.Even:
+    return replace(policy.whole(), reserve=True)
+
+
 def _combined(policy: Policy[Any], level: str, name: str, *, whole: bool) -> Policy[Any]:
     """Return the policies that a single name stands for."""
     if isinstance(policy, PerNode) and policy.name == "headway":
-        return fair_placement.FairPlacement(policy, name=name)
+        return fair_placement.FairPlacement(policy, name=name, reserve=whole)
     if level == "shares":
         by_pod = policy.name == "fair" and not whole
-        return Chain(kube_default.EvenByPod() if by_pod else even.Even(), policy, name=name)
+        first = kube_default.EvenByPod() if by_pod else even.Even(reserve=whole)
+        return Chain(first, policy, name=name)
     if level == "moves":
-        return Chain(policy, spread.Spread(), PerNode(fair.Fair()), name=name)
+        return Chain(policy, spread.Spread(reserve=whole), PerNode(fair.Fair()), name=name)
     return replace(policy, name=name) if level == "jobs" else policy  # type: ignore[type-var]
 
 

@@ -233,7 +233,7 @@ class TrainingJobSpec(Manifest):
     reports: Reports = Reports()
     """How progress is read from the log, if Headway does not recognise its format."""
     priority: Annotated[int, Field(ge=-10, le=10)] = 0
-    """Priority; a higher number is more important."""
+    """Jobs with a higher number start first, and get a larger fair share."""
     tasks: Annotated[
         tuple[TaskSpec, ...], Field(min_length=1, max_length=16), unique_names("tasks")
     ] = (TaskSpec(),)

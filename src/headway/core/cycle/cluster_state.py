@@ -167,9 +167,17 @@ def _update_job(s: ClusterState, job: Job) -> None:
     elif s.restricted:
         s.restricted.pop(job.id, None)
     if job.phase is Phase.PENDING:
-        s.queue[job.id] = None
+        _enqueue(s, job)
     else:
         s.queue.pop(job.id, None)
+
+
+def _enqueue(s: ClusterState, job: Job) -> None:
+    """Behind the jobs of the same priority."""
+    last = next(reversed(s.queue), None)
+    s.queue[job.id] = None
+    if last is not None and s.jobs[last].priority < job.priority:
+        s.queue = dict.fromkeys(sorted(s.queue, key=lambda name: -s.jobs[name].priority))
 
 
 def _drop_job(s: ClusterState, job: JobId) -> None:

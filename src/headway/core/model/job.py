@@ -174,6 +174,11 @@ class Job:
     def priority(self) -> int:
         return self.spec.priority
 
+    @property
+    def rank(self) -> tuple[int, Seconds]:
+        """Its position in the queue, also if it was there before: the lowest rank is first."""
+        return -self.spec.priority, self.submitted_at
+
 
 @record
 class Replica:

@@ -84,7 +84,7 @@ class Snapshot:
     on_node: Mapping[NodeId, Mapping[ReplicaId, None]]
     of_job: Mapping[JobId, Mapping[ReplicaId, None]]
     queue: Mapping[JobId, None]
-    """Pending jobs, in order of arrival."""
+    """Pending jobs, by priority and then in order of arrival."""
     alike: Mapping[Alike, list[int]]
     """Indices in `names` of the nodes of each kind."""
     order: Mapping[NodeId, int]
@@ -103,7 +103,7 @@ class Snapshot:
 
     @property
     def waiting(self) -> Iterator[Job]:
-        """Pending jobs, in order of arrival."""
+        """Pending jobs, by priority and then in order of arrival."""
         return (self.jobs[j] for j in self.queue)
 
     @property

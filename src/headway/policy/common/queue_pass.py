@@ -1,7 +1,8 @@
 """One pass along the queue, shared by all policies for whole jobs.
 
-Jobs start in order of arrival. The first that does not fit is the head of the queue: capacity is
-freed for it if possible, or reserved, and jobs behind it start if they do not delay it.
+Jobs start by priority and then in order of arrival. The first that does not fit is the head of the
+queue: capacity is freed for it if possible, or reserved, and jobs behind it start if they do not
+delay it.
 """
 
 from collections.abc import Callable
@@ -48,7 +49,7 @@ class QueuePass:
         self,
         snapshot: Snapshot,
         memory: JobsMemory,
-        place: Placer,
+        place: Placer[NodeSearch],
         *,
         fewer: bool = False,
         reserve: bool = True,
@@ -96,9 +97,9 @@ class QueuePass:
     # -- the queue -------------------------------------------------------------------------------
 
     def walk(self) -> None:
-        """Start the jobs that can start, in order of arrival."""
+        """Start the jobs that can start, in the order of their ranks."""
         # A suspended job is at the end of the queue, and here in its original position.
-        for job in sorted(self.snapshot.waiting, key=lambda j: j.submitted_at):
+        for job in sorted(self.snapshot.waiting, key=lambda j: j.rank):
             key = gang_placement.shape(job, fewer=self._small(job))
             where = None if key in self.misfits else self._find(job, key)
             if where is not None:
@@ -279,12 +280,12 @@ class QueuePass:
         return Reserved(job=job.id, where=where, awaits=tuple(givers)) if givers else None
 
     def _recallable(self, head: Job) -> list[Job]:
-        """Return the backfilled jobs that arrived after the head, the latest first."""
+        """Return the backfilled jobs behind the head, the last first."""
         s = self.snapshot
         jobs = [s.jobs[name] for name in self.memory.backfilled if name in s.jobs]
-        later = [j for j in jobs if j.submitted_at >= head.submitted_at]
+        later = [j for j in jobs if j.rank >= head.rank]
         able = [j for j in later if j.phase is Phase.RUNNING and s.can(j.id).suspend]
-        return sorted(able, key=lambda job: -job.submitted_at)
+        return sorted(able, key=lambda job: job.rank, reverse=True)
 
     # -- the result ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ needed, or if they can be suspended when the rest of it is free (backfilled jobs
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from typing import TypeVar
 
 from headway.core.cycle.free_capacity import slots
 from headway.core.model.job import Job, JobSpec, Replica
@@ -14,7 +15,8 @@ from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, JobId, NodeId, ReplicaId, Resources, Seconds, Where
 from headway.policy.common.node_search import NodeSearch
 
-Placer = Callable[[NodeSearch, Job, bool], Where | None]
+Free = TypeVar("Free", bound=NodeSearch)
+Placer = Callable[[Free, Job, bool], Where | None]
 """Free capacity, job, and whether it may start with fewer replicas."""
 
 
@@ -65,7 +67,7 @@ def held_at(spec: JobSpec, where: Where) -> list[Release]:
 
 
 def until_fits(
-    free: NodeSearch, job: Job, releases: Iterable[Sequence[Release]], place: Placer
+    free: Free, job: Job, releases: Iterable[Sequence[Release]], place: Placer[Free]
 ) -> tuple[int, Where] | None:
     """Return how many of the releases are needed until the job fits, and its place then. Each
     release is the capacity that becomes free at one time.

@@ -14,6 +14,7 @@ from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NodeId, ReplicaId, Resources, Where
 from headway.policy.common.node_search import NodeSearch
+from headway.policy.common.reservation import held_at, held_by, reserved_now, until_fits
 
 WHY = "the least requested node where it fits"
 Wanted = tuple[Resources, tuple[NodeId, ...] | None]
@@ -25,6 +26,8 @@ class Even:
 
     name: str = "even"
     listens: bool = False
+    reserve: bool = False
+    """Reserve capacity for the first job that does not fit, so that it is not overtaken forever."""
 
     def begin(self) -> None:
         return None
@@ -33,7 +36,9 @@ class Even:
         return Search(snapshot)
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
-        return (self.search(snapshot).plan(WHY) if snapshot.queue else CALM), memory
+        return (
+            self.search(snapshot).plan(WHY, reserve=self.reserve) if snapshot.queue else CALM
+        ), memory
 
 
 class Search(NodeSearch):
@@ -44,11 +49,35 @@ class Search(NodeSearch):
         self.full: set[Wanted] = set()
         """What has not fitted in this cycle, and therefore will not later in it."""
 
-    def plan(self, reason: str) -> Plan:
-        """Place each pending job that fits, in order of arrival."""
-        found = ((job, self.place(job)) for job in self.snapshot.waiting)
-        places = [Place(job=job.id, where=where, reason=reason) for job, where in found if where]
+    def plan(self, reason: str, *, reserve: bool = False) -> Plan:
+        """Place each pending job that fits, in the order of the queue. `reserve`: those behind the
+        first that does not fit start only where they do not delay it.
+        """
+        places: list[Place] = []
+        for job in self.snapshot.waiting:
+            where = self.place(job)
+            if where:
+                places.append(Place(job=job.id, where=where, reason=reason))
+            elif reserve:
+                reserve = not self._reserve(job, places)
         return Plan(decisions=tuple(places)) if places else CALM
+
+    def _reserve(self, job: Job, placed: Sequence[Place]) -> bool:
+        """Take the part of its place that is free now. The rest becomes free when jobs end, which
+        is assumed to be in the order of arrival. Return whether it fits then.
+        """
+        s = self.snapshot
+        active = (held_by(s, s.placed(name)) for name in s.jobs if name not in s.queue)
+        releases = [*active, *(held_at(s.jobs[p.job].spec, p.where) for p in placed)]
+        found = until_fits(self, job, releases, _place_anew)
+        if found is None:
+            return False
+        count, where = found
+        nodes = {node for _, node in where}
+        later = [r for some in releases[:count] for r in some if r.node in nodes]
+        for node, amount in reserved_now(job.spec, where, later):
+            self.take(node, amount)
+        return True
 
     def place(self, job: Job) -> Where:
         """Return a node for each replica of the gang, or nothing."""
@@ -94,6 +123,12 @@ class Search(NodeSearch):
     def cannot_fit(self, job: Job) -> bool:
         """Return whether no replica of the job fits, by what has not fitted before."""
         return self.full.issuperset(map(_wanted, job.spec.tasks))
+
+
+def _place_anew(search: Search, job: Job, _fewer: bool) -> Where | None:
+    """Place a job in capacity that was not free before."""
+    search.full = set()
+    return search.place(job) or None
 
 
 def _wanted(task: Task) -> Wanted:

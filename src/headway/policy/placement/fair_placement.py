@@ -22,8 +22,10 @@ from headway.policy.share.headway import HeadwayMemory
 class FairPlacement:
     """Placement for `headway`, whose memory of a node contains a reference world."""
 
-    def __init__(self, inner: PerNode[Any], name: str = "") -> None:
+    def __init__(self, inner: PerNode[Any], name: str = "", *, reserve: bool = False) -> None:
+        """`reserve`: as in `Even`."""
         self.inner, self.name, self.listens = inner, name or inner.name, inner.listens
+        self.reserve = reserve
 
     def begin(self) -> PerNodeMemory:
         return self.inner.begin()
@@ -32,7 +34,7 @@ class FairPlacement:
         places = CALM
         if snapshot.queue:
             search = _ReferenceSearch(snapshot, memory.members)
-            places = search.plan("where fair sharing would place it")
+            places = search.plan("where fair sharing would place it", reserve=self.reserve)
         shares, memory = self.inner.decide(project(places, snapshot), memory)
         return join([places, shares]), memory
 
