@@ -123,12 +123,19 @@ def _backtrack(
 
 
 def shape(job: Job, *, fewer: bool) -> Shape:
-    """Return a key: gangs with the same key fit in the same places."""
-    found: list[str | float] = [
-        ";".join("*" if t.nodes is None else ",".join(t.nodes) for t in job.spec.tasks)
-    ]
+    """Return a key: gangs with the same key fit in the same places. It is computed for each pending
+    job in each cycle.
+    """
     scaled = elastic_task(job.spec) if fewer else None
+    found: list[str | float] = []
     for t in job.spec.tasks:
         r = t.request
-        found += (t.least if t is scaled else t.replicas, r.cpu, r.memory, r.gpu, t.name in FIXED)
+        found += (
+            "*" if t.nodes is None else ",".join(t.nodes),
+            t.least if t is scaled else t.replicas,
+            r.cpu,
+            r.memory,
+            r.gpu,
+            t.name in FIXED,
+        )
     return tuple(found)

@@ -7,6 +7,7 @@ delay it.
 
 from collections.abc import Callable
 from dataclasses import field
+from operator import attrgetter
 
 from headway.core.model.decision import CALM, Decision, Place, Plan, Suspend
 from headway.core.model.job import Job, Mode, Phase
@@ -98,8 +99,7 @@ class QueuePass:
 
     def walk(self) -> None:
         """Start the jobs that can start, in the order of their ranks."""
-        # A suspended job is at the end of the queue, and here in its original position.
-        for job in sorted(self.snapshot.waiting, key=lambda j: j.rank):
+        for job in self._in_order():
             key = gang_placement.shape(job, fewer=self._small(job))
             where = None if key in self.misfits else self._find(job, key)
             if where is not None:
@@ -109,6 +109,12 @@ class QueuePass:
             if self.halted:
                 break
         self.memory.misfits = sorted(self.misfits)
+
+    def _in_order(self) -> list[Job]:
+        """A suspended job is at the end of the queue, and here in its original position."""
+        jobs = list(self.snapshot.waiting)
+        alike = not jobs or jobs[0].priority == jobs[-1].priority
+        return sorted(jobs, key=attrgetter("submitted_at" if alike else "rank"))
 
     def start(self, job: Job, where: Where) -> None:
         why = f"fits without delaying {self.head.id}" if self.head else "the whole gang fits"
