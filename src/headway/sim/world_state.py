@@ -49,6 +49,12 @@ class NodeState:
 
 
 class ReplicaState:
+    __slots__ = (
+        "bound_for", "cores", "demand", "id", "job", "limit", "node", "phase", "placed_at",
+        "placed_used", "reported_at", "reported_done", "reported_used", "request", "restarted",
+        "task", "used", "weight",
+    )  # fmt: skip
+
     def __init__(self, name: ReplicaId, job: "JobState", node: NodeState, now: Seconds) -> None:
         self.id, self.job, self.task, self.phase = name, job, name.task, Phase.STARTING
         self.node: NodeState | None = node
@@ -106,6 +112,13 @@ class ReplicaState:
 
 
 class JobState:
+    __slots__ = (
+        "_costs", "_log", "accounted", "arrival", "done", "ends_at", "failures", "finished_at",
+        "gain", "held_cpu", "held_gpu", "idle", "index", "moves", "partial", "phase", "quality",
+        "quality_at", "rate", "reason", "replicas", "saved", "seed", "since", "spec", "started_at",
+        "useful_cpu", "useful_gpu", "version", "wasted",
+    )  # fmt: skip
+
     def __init__(self, arrival: Arrival, index: int, seed: int) -> None:
         self.arrival, self.index, self.seed = arrival, index, seed
         self.spec = arrival.spec

@@ -21,7 +21,7 @@ from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import NOTHING, SLACK, JobId, NodeId, Resources, Seconds, Where
 from headway.policy.placement.even import WHY, Even, Search
-from headway.policy.placement.spread import Spread
+from headway.policy.placement.spread import KubeSearch, Spread
 
 
 @memory
@@ -47,6 +47,9 @@ class EvenByPod:
         """The same placement for whole gangs."""
         return Even()
 
+    def search(self, snapshot: Snapshot) -> Search:
+        return Search(snapshot)
+
     def begin(self) -> ByPodMemory | None:
         return None
 
@@ -57,7 +60,7 @@ class EvenByPod:
         if memory is None and not snapshot.queue:
             return CALM, None
         if memory is None and all(_single(job) for job in snapshot.waiting):
-            return self.whole().search(snapshot).plan(WHY), None
+            return self.search(snapshot).plan(WHY), None
         m = memory or ByPodMemory()
         m.partial = {j: None for j in m.partial if _half_placed(j, snapshot)}
         if not m.partial:
@@ -70,7 +73,7 @@ class EvenByPod:
 
     def _places(self, s: Snapshot, m: ByPodMemory) -> tuple[Place, ...]:
         """Place the first pod of each job, then one more of each in turn until none remains."""
-        search, queues = self.whole().search(s), []
+        search, queues = self.search(s), []
         jobs = [s.jobs[j] for j in m.partial]
         jobs += [job for job in s.waiting if job.id not in m.sent_back]
         for job in jobs:
@@ -113,6 +116,9 @@ class KubeDefault(EvenByPod):
 
     def whole(self) -> Even:
         return Spread(release=self.release)
+
+    def search(self, snapshot: Snapshot) -> Search:
+        return KubeSearch(snapshot, self.release)
 
 
 class _PodQueue:
