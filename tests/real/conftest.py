@@ -274,6 +274,24 @@ def jobs(cluster, operator):
 
 
 @pytest.fixture(scope="session")
+def torch_python():
+    """An interpreter with PyTorch: Debian's, which is a small build without CUDA."""
+    python = "/usr/bin/python3"
+
+    def imports():
+        done = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)
+        return done.returncode == 0
+
+    if not imports():
+        required = "local" in os.environ.get("HEADWAY_REQUIRE", "").split(",")
+        if not required or os.getuid() or not Path("/etc/debian_version").exists():
+            pytest.skip("tool not installed: apt-get install python3-torch")
+        kube.binaries.apt_install(["python3-torch"])
+        assert imports()
+    return python
+
+
+@pytest.fixture(scope="session")
 def helm():
     """The program; with a cluster of somebody else's it may be missing."""
     found = kube.binaries.find("helm")

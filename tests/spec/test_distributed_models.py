@@ -38,6 +38,16 @@ def test_asynchronous_workers_join_and_leave_by_themselves():
     assert job.spec.task("worker").most == 1, "it is not scaled without bounds that allow it"
 
 
+def test_a_data_parallel_model_has_only_workers():
+    workload = one(model="ddp", workers={"replicas": 2, "max": 4})
+    (job,) = to_jobs(workload, PATH)
+    assert [(t.name, t.replicas, t.elastic) for t in job.spec.tasks] == [
+        ("worker", 2, Elastic.RESTART)
+    ]
+    (job,) = to_scenario(workload).jobs
+    assert job.spec.speed.kind == "ring"
+
+
 def test_the_work_of_a_profile_determines_the_size_of_a_chunk_and_of_an_epoch():
     small = training_of("ps-sync", Profile(work=1.0, steps=100))
     large = training_of("ps-sync", Profile(work=100.0, steps=100))

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+import sys
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
 from threading import Thread
@@ -388,3 +389,16 @@ def test_without_tf_config_server_and_worker_run_in_one_process(capsys, monkeypa
 def test_a_server_whose_name_is_that_of_another_interface_listens_on_all():
     with closing(listen(("203.0.113.1", 0))) as found:
         assert found.getsockname()[0] == "0.0.0.0"  # noqa: S104
+
+
+def test_without_pytorch_its_training_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    stop = __main__.signal.getsignal(__main__.signal.SIGTERM)
+    try:
+        code = __main__.main(["ddp", "--steps", "2"])
+    finally:
+        __main__.signal.signal(__main__.signal.SIGTERM, stop)
+    assert code != DONE
+    said = capsys.readouterr().err
+    assert "PyTorch cannot be imported" in said
+    assert "pip install 'headway[torch]'" in said

@@ -45,7 +45,7 @@ def all_models(workload: Workload) -> dict[str, Profile]:
 @cache
 def _distributed(model: str) -> Profile:
     """Return the profile of a built-in distributed training, as on the reference machine."""
-    kind = model.removeprefix("ps-")
+    kind = "ring" if model == "ddp" else model.removeprefix("ps-")
     speed = {"kind": kind, "compute": 0.05, "fixed": 0.001, "transfer_s": 0.0005}
     return Profile.model_validate({"steps": 400, "speed": speed})
 

@@ -180,7 +180,7 @@ class Workers(Strict):
         return self
 
     def tasks(self, model: str) -> tuple[TaskSpec, ...]:
-        """Return the tasks of the model, one parameter server and these workers."""
+        """Return the tasks of the model: these workers, and the parameter server if it has one."""
         worker = {
             "name": "worker",
             "replicas": self.replicas,
@@ -189,7 +189,8 @@ class Workers(Strict):
             "elastic": "independent" if model == "ps-async" else "restart",
             "resources": {"requests": {"cpu": self.cpu}},
         }
-        return TaskSpec(name=SERVER), TaskSpec.model_validate(worker)
+        workers = TaskSpec.model_validate(worker)
+        return (TaskSpec(name=SERVER), workers) if SERVER in DISTRIBUTED[model] else (workers,)
 
 
 class JobEntry(Strict):
@@ -199,7 +200,7 @@ class JobEntry(Strict):
     at: Time = 0.0
     model: str = ""
     workers: Workers | None = None
-    """Of a distributed model: ps-sync or ps-async."""
+    """Of a distributed model: ps-sync, ps-async or ddp."""
     manifest: str = ""
     spec: TrainingJobSpec | None = None
     profile: Profile | None = None
@@ -216,7 +217,7 @@ class JobEntry(Strict):
         if not given and self.profile is None:
             raise ValueError("give one of model, manifest, spec and profile")
         if self.workers and self.model not in DISTRIBUTED:
-            raise ValueError(f"workers needs a distributed model: {' or '.join(DISTRIBUTED)}")
+            raise ValueError(f"workers needs a distributed model: {', '.join(DISTRIBUTED)}")
         if self.profile and self.profile.speed and not self.manifest:
             tasks = self.distributed_tasks or (self.spec or TrainingJobSpec()).tasks
             self.profile.speed.check_tasks([t.name for t in tasks], self.name)

@@ -23,6 +23,9 @@ distributed, with the tasks ps and worker (by TF_CONFIG; without it, both in one
   ps-sync   classifier of digits, a parameter server, synchronous workers
   ps-async  the same, asynchronous workers, which join and leave at any time
 
+distributed, with the task worker (by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT):
+  ddp       classifier of digits in PyTorch, DistributedDataParallel (extra torch)
+
 example: 200 steps of 10 updates each, using about half a core
   python -m headway.trainings gru --steps 200 --batches 10 --demand 0.5
 """
@@ -58,7 +61,6 @@ def _single(given: argparse.Namespace, stop: Stop) -> int:
 
 
 def _distributed(given: argparse.Namespace, stop: Stop) -> int:
-    from headway.trainings.parameter_server.roles import role_of, take_part  # noqa: PLC0415
     from headway.trainings.parameter_server.shared_model import Recipe  # noqa: PLC0415
 
     recipe = Recipe(
@@ -68,18 +70,29 @@ def _distributed(given: argparse.Namespace, stop: Stop) -> int:
         epoch=given.epoch,
         seed=given.seed,
     )
+    options = {
+        "demand": given.demand,
+        "save_every": given.save_every,
+        "timeout": given.timeout,
+    }
+    if given.model == "ddp":
+        from headway.trainings import ddp  # noqa: PLC0415
+
+        chief = os.environ.get("RANK", "0") == "0"
+        run = sdk.attach(total_steps=given.steps if chief else None)
+        return ddp.take_part(recipe, run, stop, **options)
+    from headway.trainings.parameter_server.roles import role_of, take_part  # noqa: PLC0415
+
     role = role_of(os.environ)
     chief = role.task != "ps" and role.index == 0
-    return take_part(
-        role, recipe, sdk.attach(total_steps=given.steps if chief else None), stop,
-        demand=given.demand, save_every=given.save_every, timeout=given.timeout,
-    )  # fmt: skip
+    run = sdk.attach(total_steps=given.steps if chief else None)
+    return take_part(role, recipe, run, stop, **options)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m headway.trainings",
-        description="Train a small neural network in plain numpy, on data generated from a seed.",
+        description="Train a small neural network on data generated from a seed.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
