@@ -215,3 +215,28 @@ def test_dragon_takes_and_gives_workers_of_an_asynchronous_job_without_a_restart
     assert [count[f"poor/{name}"] for name in ("ps-0", "worker-0", "worker-1")] == [1, 1, 1]
     assert digests(Training(data, "rich").log())[1] == undisturbed()[1]
     assert digests(Training(data, "poor").log()) == undisturbed(20)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "gang+elastic:grow_after=0.2,restart=0.1",
+        "kips:interval=1,cool_down=1,restart=0.1",
+        "optimus:interval=1,restart=0.1",
+    ],
+)
+def test_a_policy_adds_workers_to_a_job_on_idle_nodes(tmp_path, policy):
+    """`measured`: optimus adds workers only if it can predict what they save."""
+    speed = {"kind": "async", "compute": 0.05, "fixed": 0.001, "transfer_s": 0.0005}
+    profile = {"steps": 100, "speed": speed}
+    workers = {"replicas": 1, "max": 3, "cpu": len(os.sched_getaffinity(0)) / 4}
+    job = {"name": "x", "model": "ps-async", "workers": workers}
+    path = workload(tmp_path, {**job, "profile": profile, "measured": profile})
+    with running("run", path, "--nodes", "4", "--policy", policy, data=tmp_path) as run:
+        assert run.wait(120) == 0
+    assert outcomes(tmp_path) == ({"x": "succeeded"}, {})
+    records = tmp_path / "runs" / "latest" / "records" / "x"
+    started = {p.name: len(list(p.glob("claim.*"))) for p in records.iterdir()}
+    assert set(started) == {"ps-0", "worker-0", "worker-1", "worker-2"}
+    assert (started["ps-0"], started["worker-0"]) == (1, 1), "it was not restarted"
+    assert "each once" in Training(tmp_path).log()
