@@ -76,8 +76,14 @@ def _distributed(given: argparse.Namespace, stop: Stop) -> int:
         "timeout": given.timeout,
     }
     if given.model == "ddp":
-        from headway.trainings import ddp  # noqa: PLC0415
-
+        try:
+            from headway.trainings import ddp  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigError(
+                f"PyTorch cannot be imported: {error}",
+                where=f"in {sys.executable}",
+                hint="pip install 'headway[torch]'",
+            ) from None
         chief = os.environ.get("RANK", "0") == "0"
         run = sdk.attach(total_steps=given.steps if chief else None)
         return ddp.take_part(recipe, run, stop, **options)

@@ -7,7 +7,6 @@ reports and saves; after a restart, the others get its state.
 import hashlib
 import os
 import socket
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
@@ -16,6 +15,10 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from headway.errors import ConfigError
 from headway.sdk import Run
@@ -23,18 +26,6 @@ from headway.trainings.parameter_server.server import FAILED, LINGER_S
 from headway.trainings.parameter_server.shared_model import Data, Recipe, ledger_digest
 from headway.trainings.stop import Stop
 from headway.trainings.train import DONE, TERMINATED, print_line
-
-try:
-    import torch
-    from torch import distributed as dist
-    from torch import nn
-    from torch.nn.parallel import DistributedDataParallel
-except ImportError as error:
-    raise ConfigError(
-        f"PyTorch cannot be imported: {error}",
-        where=f"in {sys.executable}",
-        hint="pip install 'headway[torch]'",
-    ) from None
 
 HIDDEN, LEARNING_RATE = 32, 1e-3
 
