@@ -44,6 +44,10 @@ class FakeCluster:
         """(method, kind): how many more calls are answered with 429 and Retry-After."""
         self.unschedulable = {}
         """Nodes to which no pod is bound, and what kube-scheduler says of them."""
+        self.resized = []
+        """Names of pods whose resizes were accepted."""
+        self.resizing = {}
+        """Names of pods whose resizes their nodes do not carry out, and the reason."""
         self.kubelets = True
         """They end what is to go, a moment later."""
         self.calls = []
@@ -128,6 +132,21 @@ class FakeCluster:
             self.change("pods", name, {"status": {"conditions": [said]}}, namespace)
         elif node:
             self.change("pods", name, {"spec": {"nodeName": node}}, namespace)
+
+    def resize(self, name, namespace, change):
+        """As the API server does with a strategic merge patch, and then the kubelet."""
+        self.resized.append(name)
+        with self.changed:
+            pod = self.get("pods", name, namespace)
+            (told,) = change["spec"]["containers"]
+            own = next(c for c in pod["spec"]["containers"] if c["name"] == told["name"])
+            before, why = own["resources"], self.resizing.get(name)
+            own["resources"] = merged(before, told["resources"])
+            pending = {"type": "PodResizePending", "status": "True", "reason": why, "message": "no"}
+            pod["status"]["conditions"] = [pending] if why else []
+            there = {"name": told["name"], "resources": before if why else own["resources"]}
+            pod["status"]["containerStatuses"] = [there]
+            return self.put("pods", pod, namespace)
 
     def delete(self, name, namespace="default", grace=30):
         """As the API server does: it is gone when its kubelet has ended it."""
@@ -369,11 +388,13 @@ class Handler(BaseHTTPRequestHandler):
                     self._no(422, f"testing value {each['path']} failed: test failed")
                     return
             self._say(200, self.fake.put(kind, {**there, "status": status["value"]}, space))
-        elif (
-            body.get("metadata", {}).get("uid", there["metadata"]["uid"])
-            != there["metadata"]["uid"]
+        elif any(
+            body.get("metadata", {}).get(name, there["metadata"][name]) != there["metadata"][name]
+            for name in ("uid", "resourceVersion")
         ):
             self._no(409, "Precondition failed: UID in precondition")
+        elif sub == "resize":
+            self._say(200, self.fake.resize(name, space, body))
         else:
             self._say(200, self.fake.change(kind, name, body, space))
             if kind == "pods":

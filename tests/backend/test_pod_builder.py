@@ -162,10 +162,16 @@ def test_a_pod_of_a_gang_is_gated_and_waits_with_the_resources_of_its_training()
     assert first["resources"] == {
         "requests": {"cpu": "500m", "memory": "536870912"},
         "limits": {"cpu": "500m", "memory": "1073741824"},
-    }
+    }, "equal ones stay equal"
     mounted = {m["name"] for m in first["volumeMounts"]}
     assert mounted <= {v["name"] for v in made["spec"]["volumes"]}
     assert made["spec"]["priorityClassName"] == "headway-gang"
+
+
+def test_a_pod_of_a_gang_waits_with_little_cpu_so_that_its_weight_can_be_lowered():
+    made = placed(pod(changed("spec.tasks.0.resources", {"requests": {"cpu": 0.5}})), "b", "w:1")
+    (first,) = made["spec"]["initContainers"]
+    assert first["resources"] == {"requests": {"cpu": "10m"}, "limits": {}}
 
 
 def test_a_gang_keeps_the_priority_class_that_it_names():

@@ -1,6 +1,7 @@
 """Kubernetes on an API server in memory; its kubelets start every pod that is bound."""
 
 import pytest
+from contract_pods import SharesOfPods, pod_share
 from live_hands import LiveHands
 
 from contract import BackendContract, Seen
@@ -8,6 +9,7 @@ from fake_cluster import FakeCluster, task
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform
 from headway.backend.live import LiveBackend
+from headway.core.model.units import ReplicaId
 from headway.spec.manifest import TrainingJobSpec
 from headway.spec.runnable import RunnableJob
 
@@ -25,9 +27,10 @@ class KubernetesHands(LiveHands):
         return KubernetesHands(self.fake, self.folder, dict(self.jobs))
 
     def submit(self, name, *, workers=1, limit=None):
-        del limit
-        least = {"minReplicas": 1, "maxReplicas": 3}
-        spec = {"tasks": [task("worker", workers, cpu="100m", **least)], "backoffLimit": 0}
+        made = task("worker", workers, cpu="100m", minReplicas=1, maxReplicas=3)
+        if limit is not None:
+            made["resources"]["limits"] = {"cpu": limit}
+        spec = {"tasks": [made], "backoffLimit": 0}
         made = TrainingJobSpec.model_validate(spec)
         core = made.to_core(kind=name)
         self.backend.submit(RunnableJob(id=name, at=0.0, spec=core, commands={}, manifest=made))
@@ -43,13 +46,20 @@ class KubernetesHands(LiveHands):
         attempt = self.record(replica.job).replicas[replica].attempt
         self.fake.pod(f"{replica.job}-{replica.name}-{attempt}", "Succeeded")
 
+    def share(self, replica):
+        """The weight is the request in comparison to what was declared."""
+        name = ReplicaId(replica)
+        attempt = self.record(name.job).replicas[name].attempt
+        pod = self.fake.get("pods", f"{name.job}-{name.name}-{attempt}")
+        return pod_share(pod, declared=0.1, most=1.0)
+
     def left_on_platform(self):
         """Ended pods stay until their job is deleted, so that their logs can be read."""
         over = ("Succeeded", "Failed")
         return [p for p in self.fake.all("pods") if p["status"]["phase"] not in over]
 
 
-class TestKubernetes(BackendContract):
+class TestKubernetes(SharesOfPods, BackendContract):
     @pytest.fixture
     def platform(self, tmp_path):
         fake = FakeCluster()

@@ -8,6 +8,7 @@ from driver import Driver, found, workers
 from headway.controller import commands as c
 from headway.controller import events as e
 from headway.controller.controller import Controller
+from headway.core.model.capabilities import Capabilities
 from headway.core.model.decision import Move, Place, Scale, SetShare, Suspend
 from headway.core.model.job import JobSpec, Mode, Phase, Task
 from headway.core.model.snapshot import Trigger
@@ -272,6 +273,35 @@ def test_a_share_that_is_not_set_returns_to_what_is_in_effect():
     assert x.controller.news.notices == {MAIN: "its share was not set: EBUSY"}
     x.exit("main-0", 1)
     x.event(e.CommandFailed(share, "late"))
+
+
+def test_a_policy_sees_the_share_in_effect_while_another_one_is_being_set():
+    x = Driver()
+    x.start()
+    x.act(SetShare(replica=MAIN, limit=0.5, weight=2.0))
+    r = x[MAIN.name].to_core()
+    assert (r.limit, r.weight) == (None, 1.0)
+    x.event(e.ShareInEffect(MAIN, 1, 0.5, 2.0))
+    r = x[MAIN.name].to_core()
+    assert (r.limit, r.weight) == (0.5, 2.0)
+
+
+def test_a_replica_starts_with_the_share_that_its_platform_gives_it():
+    x = Driver()
+    x.act(Place(job="x", where=((MAIN, "a"),)))
+    x.event(e.ShareInEffect(MAIN, 1, 0.5, 2.0))
+    x.event(e.ReplicaRunning(MAIN, 1))
+    assert not x.last(c.ApplyShare)
+    assert (x[MAIN.name].limit, x[MAIN.name].weight) == (0.5, 2.0)
+
+
+def test_a_platform_restricts_what_can_be_done_with_a_job():
+    x = Driver()
+    x.start()
+    x.event(e.JobRestricted("x", Capabilities(shares=False)))
+    assert not x.job.to_core().capabilities.shares
+    x.event(e.JobRestricted("x", None))
+    assert x.job.to_core().capabilities is None
 
 
 def test_the_same_share_is_not_set_twice():

@@ -105,6 +105,7 @@ def test_the_operator_has_exactly_these_permissions():
     read = {"get", "list", "watch"}
     assert granted(rules("ClusterRole")) == {
         ("", "pods"): read | {"create", "delete", "patch"},
+        ("", "pods/resize"): {"patch"},
         ("", "nodes"): read,
         ("", "services"): {"create"},
         ("", "events"): {"create", "patch"},

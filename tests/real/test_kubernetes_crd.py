@@ -211,7 +211,7 @@ def test_tasks_stay_as_they_are_unless_the_job_is_suspended(kubectl, namespace):
         ("get services", "no"),
         ("create pods", "yes"),
         ("create pods --subresource=binding", "no"),
-        ("patch pods --subresource=resize", "no"),
+        ("patch pods --subresource=resize", "yes"),
         ("get persistentvolumeclaims", "no"),
         ("delete services", "no"),
         ("patch pods", "yes"),

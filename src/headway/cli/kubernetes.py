@@ -80,7 +80,8 @@ def cleanup(
         str, typer.Option(help="Only pods of this namespace.", show_default="all")
     ] = "",
 ) -> None:
-    """Remove the finalizers of Headway's pods, so that they can be deleted without an operator.
+    """Undo what Headway has done to running pods: restore their declared CPU requests and limits,
+    and remove their finalizers, so that they can be deleted without an operator.
 
     Run it after the operator was removed. Exit codes that are not recorded yet are lost.
 
@@ -89,7 +90,9 @@ def cleanup(
     from headway.runtime.targets import api
 
     there = api(kubeconfig)  # first: without the client it says what to install
-    from headway.backend.kubernetes.platform.cleanup import remove_finalizers
+    from headway.backend.kubernetes.platform.cleanup import remove_finalizers, restore_shares
 
+    restored = restore_shares(there, namespace)
     count = remove_finalizers(there, namespace)
+    echo(f"restored the requests and limits of {restored} pods")
     echo(f"removed the finalizers of {count} pods")

@@ -145,6 +145,10 @@ class Controller:
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, reason, now)
             case events.JobSuspended(suspended=suspended):
                 return decisions.suspend_by_spec(job, suspended, now)
+            case events.JobRestricted(capabilities=capabilities):
+                job.capabilities = capabilities
+                job.mark_dirty()
+                return []
             case events.JobDeleted(reason=reason):
                 return lifecycle.cancel(job, reason, now)
             case _:

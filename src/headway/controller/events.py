@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from headway.controller.commands import Attempt, Command, OfJob
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint, JobState
+from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import JobSpec
 from headway.core.model.node import Node
 from headway.core.model.units import Cores, JobId, NodeId, Seconds
@@ -75,6 +76,13 @@ class JobSuspended(OfJob):
 
 
 @dataclass(frozen=True, slots=True)
+class JobRestricted(OfJob):
+    """What the platform can do with this job; None: whatever it can do with any."""
+
+    capabilities: Capabilities | None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeChanged:
     """A node joined or changed. A lost node has `up=False`."""
 
@@ -138,7 +146,9 @@ class CheckpointRead(Attempt):
 
 @dataclass(frozen=True, slots=True)
 class ShareInEffect(Attempt):
-    """Limit and weight of a replica. Before it runs: those that a foreign replica has already."""
+    """Limit and weight of a replica, whether or not they were decided. Before it runs: those that
+    it starts with.
+    """
 
     limit: Cores | None
     weight: float
@@ -181,7 +191,9 @@ class Loaded:
     replicas: tuple[ReplicaFound, ...]
 
 
-JobEvent: TypeAlias = Admitted | JobChanged | JobRejected | JobSuspended | JobDeleted
+JobEvent: TypeAlias = (
+    Admitted | JobChanged | JobRejected | JobSuspended | JobRestricted | JobDeleted
+)
 ReplicaEvent: TypeAlias = (
     ReplicaPrepared
     | ReplicaRunning

@@ -84,10 +84,11 @@ def _run_if_all_run(job: JobRecord) -> bool:
 
 
 def share_in_effect(job: JobRecord, r: ReplicaRecord, limit: Cores | None, weight: float) -> None:
-    """A foreign replica has a share already before it is seen running."""
+    """Before it is seen running, it has the share that it starts with."""
     r.in_effect = limit, weight
-    if job.new.foreign and not r.running:
+    if not r.running:
         r.limit, r.weight = limit, weight
+    job.news.replicas[r.id] = r
 
 
 def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds) -> Commands:

@@ -153,6 +153,7 @@ class ReplicaRecord:
         if self.came_from is not None:
             bound_for = self.node
         here = self.came_from or self.node
+        limit, weight = self.in_effect if self.running else (self.limit, self.weight)
         return Replica(
             id=self.id,
             job=self.id.job,
@@ -160,8 +161,8 @@ class ReplicaRecord:
             node=here,
             phase=self.phase,
             bound_for=None if bound_for == here else bound_for,
-            limit=self.limit,
-            weight=self.weight,
+            limit=limit,
+            weight=weight,
         )
 
     def state(self) -> ReplicaState:
@@ -199,6 +200,8 @@ class JobRecord(JobFields):
         """When to send `DeleteJob`."""
         self.deleted = False
         """The platform no longer has it."""
+        self.capabilities = FOREIGN if new.foreign else None
+        """What can be done with it; None: whatever the platform can do."""
         self.avoided: dict[NodeId, Seconds] = {}
         """Nodes that it does not use, and until when."""
         self.replicas: dict[ReplicaId, ReplicaRecord] = {}
@@ -347,7 +350,7 @@ class JobRecord(JobFields):
             submitted_at=self.new.submitted_at,
             phase=self.phase,
             reason=self.reason,
-            capabilities=FOREIGN if self.new.foreign else None,
+            capabilities=self.capabilities,
         )
 
 

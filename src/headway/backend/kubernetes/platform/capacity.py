@@ -10,6 +10,7 @@ from headway.backend.kubernetes.placement.node_info import holds, to_core
 from headway.backend.kubernetes.placement.quantities import asked, resources
 from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.kubernetes.platform.job_status import JobStatus
+from headway.backend.kubernetes.platform.pod_cpu import as_declared
 from headway.controller.events import Event, NodeChanged
 from headway.core.model.job import JobSpec, Task
 from headway.core.model.node import Node
@@ -47,8 +48,10 @@ class Capacity:
         return found
 
     def _taken(self, pod: Plain) -> Resources:
-        """What a pod holds beyond what the controller counts: admission may add to its requests."""
-        real, counted = resources(asked(pod)), self._counted(pod) or NOTHING
+        """What a pod holds beyond what the controller counts: admission may add to its requests.
+        What its share adds or takes is not counted, because the sum on the node stays the same.
+        """
+        real, counted = resources(asked(as_declared(pod))), self._counted(pod) or NOTHING
         return Resources(
             cpu=max(0.0, real.cpu - counted.cpu),
             memory=max(0.0, real.memory - counted.memory),

@@ -17,6 +17,7 @@ from headway.backend.kubernetes.placement.node_info import ready
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.pod_runner import PodRunner, unfinalize
 from headway.backend.kubernetes.platform.pod_status import has_finalizer
+from headway.backend.kubernetes.platform.shares import Shares
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.kubernetes.platform.training_jobs import TrainingJobs
 from headway.backend.usage import UsageSample
@@ -38,7 +39,7 @@ IMAGE = f"headway:{__version__}"
 
 class KubernetesPlatform:
     kind: ClassVar = "kubernetes"
-    capabilities: ClassVar = Capabilities(shares=False, migrate=False, suspend=False, scale=False)
+    capabilities: ClassVar = Capabilities(migrate=False, suspend=False, scale=False)
     enforcement: ClassVar = ("kubernetes", "Kubernetes (requests and limits of each pod)")
 
     def __init__(
@@ -60,7 +61,8 @@ class KubernetesPlatform:
         self.capacity = Capacity(self.cluster, self._counted)
         self.training_jobs = TrainingJobs(self.cluster, jobs, clock, self.writer, self.capacity)
         self.records = self.training_jobs.records
-        self.pods = PodRunner(self.cluster, self.records, self.writer, image)
+        self.shares = Shares(self.cluster, self.writer, clock)
+        self.pods = PodRunner(self.cluster, self.records, self.writer, image, self.shares.share)
 
     def _counted(self, pod: Plain) -> Resources | None:
         return self.pods.counted(pod)
@@ -81,6 +83,7 @@ class KubernetesPlatform:
         for pod in self.cluster.pods.values():
             if self.pods.attempt_of(pod) is None and self.cluster.owned(pod):
                 self.pods.release(pod)
+        later += self.shares.load(self.pods.running())
         self.events.put(lambda: later)
         states = {name: r.state for name, r in self.records.items() if r.admitted}
         return events.Loaded(states, tuple(self.pods.found()))
@@ -109,12 +112,9 @@ class KubernetesPlatform:
                 return self.pods.remove(command)
             case commands.DeleteJob():
                 return self.training_jobs.delete(command)
-            case (
-                commands.ApplyShare()
-                | commands.RequestCheckpoint()
-                | commands.CancelCheckpoint()
-                | commands.Release()
-            ):
+            case commands.ApplyShare():
+                return self.shares.apply(command)
+            case commands.RequestCheckpoint() | commands.CancelCheckpoint() | commands.Release():
                 return [events.CommandFailed(command, "not supported on Kubernetes")]
 
     def _persist(self, command: commands.Persist) -> list[events.Event]:
@@ -146,7 +146,8 @@ class KubernetesPlatform:
         return self.pods.start(command, record)
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
-        found = self.events.wait(timeout)
+        found = self.events.wait(min(timeout, self.shares.due - self.clock()))
+        found += self.shares.advance()
         if self.capacity.dirty:
             self.capacity.dirty = False
             found += self.training_jobs.fit()
@@ -164,6 +165,10 @@ class KubernetesPlatform:
         pod = new or before or {}
         found: list[events.Event] = []
         known = self.pods.attempt_of(pod)
+        if new is None:
+            found += self.shares.left(pod)
+        elif known is not None:
+            found += self.shares.changed(*known, new)
         if known is not None:
             found += self.pods.changed(known, before, new)
         elif new is not None and self.cluster.owned(new):

@@ -12,6 +12,7 @@ from headway.backend.replica_env import replica_env
 from headway.core.model.units import ReplicaId
 from headway.spec.manifest import GROUP, VERSION, ResourceSpec, TaskSpec, TrainingJobSpec
 from headway.spec.pod_fields import TRAINING, Mount
+from headway.spec.quantity import parse_quantity
 from headway.spec.runnable import POOLS
 
 KIND = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "TrainingJob"}
@@ -28,6 +29,7 @@ GATE = f"{GROUP}/gang"
 PROCEED = f"{GROUP}/proceed"
 """Annotation of the pods of a gang when all of them are bound."""
 WAITER, WAITS_AT = "headway-gang", "/headway-gang"
+WAITER_CPU = "10m"
 WAIT = f"""\
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -134,20 +136,25 @@ def _only_on(node: str, given: Plain) -> Plain:
 
 
 def _waiter(image: str, spec: Plain) -> Plain:
-    """With the CPU and memory of the training, which start later: so the pod keeps its requests and
-    its quality of service, and a quota that requires limits accepts it.
+    """With the amounts of the training, which starts later: so the pod keeps its requests and its
+    quality of service, and a quota that requires limits accepts it. Of CPU it requests little,
+    because the largest request of an init container is the least weight that a pod can get.
     """
     resources = spec["containers"][0]["resources"]
     plain = ("cpu", "memory", "ephemeral-storage")
+    found = {
+        kind: {name: amount for name, amount in resources[kind].items() if name in plain}
+        for kind in ("requests", "limits")
+    }
+    asked, most = (found[kind].get("cpu") for kind in ("requests", "limits"))
+    if asked and asked != most and parse_quantity(asked) > parse_quantity(WAITER_CPU):
+        found["requests"]["cpu"] = WAITER_CPU
     return {
         "name": WAITER,
         "image": image,
         "command": ["python3", "-c", WAIT],
         "securityContext": SAFE_CONTAINER,
-        "resources": {
-            kind: {name: amount for name, amount in resources[kind].items() if name in plain}
-            for kind in ("requests", "limits")
-        },
+        "resources": found,
         "volumeMounts": [{"name": WAITER, "mountPath": WAITS_AT, "readOnly": True}],
     }
 

@@ -25,7 +25,7 @@ from headway.backend.kubernetes.platform.status_writer import (
 from headway.controller import events
 from headway.controller.commands import Assignment, Kill, Proceed, Remove, Start, Stop
 from headway.core.model.job import Phase
-from headway.core.model.units import JobId, ReplicaId, Resources, Seconds
+from headway.core.model.units import Cores, JobId, ReplicaId, Resources, Seconds
 from headway.errors import BackendError, Declined
 
 KEPT = 2
@@ -49,8 +49,12 @@ class PodRunner:
         records: Mapping[JobId, JobStatus],
         writer: StatusWriter,
         image: str,
+        share: Callable[[ReplicaId, int], tuple[Cores | None, float]] = lambda r, a: (None, 1.0),
     ) -> None:
-        """`image`: Headway's own, in which the pods of a gang wait for each other."""
+        """`image`: Headway's own, in which the pods of a gang wait for each other. `share`: of an
+        attempt that runs.
+        """
+        self._share = share
         self._cluster, self._records, self._writer = cluster, records, writer
         self._image = image
         self._waiting: dict[Attempt, str] = {}
@@ -234,8 +238,16 @@ class PodRunner:
             over, phase = self._is_over(pod), pod["status"].get("phase")
             if record.holds(replica, attempt) or not over:
                 exited = self._exited(replica, attempt, pod) if over else None
-                found.append(events.ReplicaFound(replica, attempt, phase == "Running", exited))
+                share = self._share(replica, attempt)
+                runs = phase == "Running"
+                found.append(events.ReplicaFound(replica, attempt, runs, exited, *share))
         return found
+
+    def running(self) -> list[tuple[JobStatus, ReplicaId, int, Plain]]:
+        """Pods of present attempts that run."""
+        pods = ((self.attempt_of(p), p) for p in self._cluster.pods.values())
+        known = [(*k, p) for k, p in pods if k is not None and k[0].holds(*k[1:])]
+        return [each for each in known if each[-1]["status"].get("phase") == "Running"]
 
     def changed(self, known: Known, before: Plain | None, new: Plain | None) -> list[events.Event]:
         record, replica, attempt = known

@@ -134,6 +134,11 @@ class StatusWriter:
             self.write(record)
             self.event(record, reason, message, warning=True)
 
+    def resizable(self, record: JobStatus, reason: str, message: str, *, holds: bool) -> None:
+        """Whether the shares of its pods can be changed."""
+        if record.set_condition("Resizable", holds, reason, message):
+            self.write(record)
+
     def node_changed(self, record: JobStatus, node: str, *, up: bool) -> None:
         """Replicas that run on a lost node may or may not run."""
         before = record.conditions.get("Running") or {}

@@ -1,0 +1,32 @@
+"""CPU of a node that is free, and the pods that wait for it. In thousandths of a core."""
+
+from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.client.cache import ClusterCache
+from headway.backend.kubernetes.placement.filters import unfit
+from headway.backend.kubernetes.placement.node_info import node_of
+from headway.backend.kubernetes.placement.quantities import asked
+from headway.backend.kubernetes.platform.pod_cpu import milli, whole
+
+
+def free_cpu(cluster: ClusterCache, name: str) -> int:
+    """What no pod on the node requests; 0 for an operator of one namespace, which does not know."""
+    if cluster.namespace and not cluster.run:
+        return 0
+    taken = sum(asked(pod).get("cpu", 0.0) for pod in cluster.on_node.get(name, {}).values())
+    return whole(cluster.nodes.get(("", name))) - milli(taken)
+
+
+def pending_pod(cluster: ClusterCache, name: str, free: int, room: int) -> str:
+    """A pending pod that does not fit what is free on a node, but would fit `room`; "": none."""
+    node = cluster.nodes.get(("", name))
+    for key, pod in cluster.pods.items() if node is not None else ():
+        cpu = milli(asked(pod).get("cpu", 0.0)) if _waits(pod) else 0
+        if node is not None and free < cpu <= room and not unfit(pod, node):
+            return "/".join(key)
+    return ""
+
+
+def _waits(pod: Plain) -> bool:
+    """For kube-scheduler."""
+    gated = pod["spec"].get("schedulingGates")
+    return pod["status"].get("phase") == "Pending" and not node_of(pod) and not gated

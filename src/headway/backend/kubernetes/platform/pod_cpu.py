@@ -1,0 +1,171 @@
+"""CPU request and limit of a pod's training container: declared, wanted and in effect.
+
+Amounts are in thousandths of a core, as Kubernetes counts them. Compared as numbers: `2000m` is
+returned as `2`.
+"""
+
+import json
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.placement.quantities import allocatable
+from headway.spec.manifest import GROUP
+from headway.spec.pod_fields import TRAINING
+from headway.spec.quantity import parse_quantity
+
+DECLARED = f"{GROUP}/declared-cpu"
+"""Annotation of a pod that was resized: what it had before, so that any process can restore it."""
+RESIZE = f"{GROUP}/resize"
+"""Annotation of a podTemplate: "false" if its owner does not want its pods resized."""
+PENDING = "PodResizePending"
+
+
+@dataclass(frozen=True, slots=True)
+class Cpu:
+    request: int
+    limit: int | None = None
+
+
+def milli(cores: float) -> int:
+    """Cores in thousandths, rounded up.
+
+    >>> milli(0.1), milli(0.0001), milli(1.2345)
+    (100, 1, 1235)
+    """
+    return ceil(cores * 1000 - 1e-6)
+
+
+def spec_of(pod: Plain) -> Cpu:
+    """What the pod asks for."""
+    return _cpu(_training(pod["spec"].get("containers")).get("resources") or {})
+
+
+def in_effect(pod: Plain) -> Cpu:
+    """What its node has confirmed; a node that says nothing about resources has what was asked."""
+    told = _training((pod.get("status") or {}).get("containerStatuses")).get("resources")
+    return _cpu(told) if told else spec_of(pod)
+
+
+def declared(pod: Plain) -> Cpu:
+    """What its owner and the admission of the cluster have set."""
+    kept = (pod["metadata"].get("annotations") or {}).get(DECLARED)
+    try:
+        plain = json.loads(kept) if kept else None
+        return spec_of(pod) if plain is None else _cpu(plain)
+    except (ValueError, AttributeError):  # changed by another
+        return spec_of(pod)
+
+
+def is_noted(pod: Plain) -> bool:
+    """What it declares is noted on it: it was resized."""
+    return DECLARED in (pod["metadata"].get("annotations") or {})
+
+
+def annotation(pod: Plain) -> str:
+    return json.dumps(_resources(declared(pod)), separators=(",", ":"))
+
+
+def as_declared(pod: Plain) -> Plain:
+    """The pod with its declared amounts, as if it had never been resized."""
+    if not is_noted(pod):
+        return pod
+    own = _resources(declared(pod))
+    listed = [
+        {**c, "resources": _merged(c.get("resources") or {}, own)} if c["name"] == TRAINING else c
+        for c in pod["spec"]["containers"]
+    ]
+    told = pod.get("status") or {}
+    others = [c for c in told.get("containerStatuses") or () if c["name"] != TRAINING]
+    return {
+        **pod,
+        "spec": {**pod["spec"], "containers": listed},
+        "status": {**told, "containerStatuses": others},
+    }
+
+
+def restored(pod: Plain, node: Plain | None) -> Cpu:
+    """What a pod gets back. A limit cannot be removed: one that was added becomes that of the node,
+    which has no effect.
+    """
+    own, now = declared(pod), spec_of(pod)
+    return own if own.limit or now.limit is None else Cpu(own.request, whole(node) or now.limit)
+
+
+def whole(node: Plain | None) -> int:
+    """All of a node's CPU; 0: unknown."""
+    return int(allocatable(node).get("cpu", 0.0) * 1000 + 1e-6) if node else 0
+
+
+def least_request(pod: Plain) -> int:
+    """Below this, a smaller request of the training has no effect: the node and the scheduler count
+    what an init container requests, if that is more.
+    """
+    begin = [c for c in pod["spec"].get("initContainers") or () if not _sidecar(c)]
+    most = max((_cpu(c.get("resources") or {}).request for c in begin), default=0)
+    rest = [c for c in pod["spec"].get("initContainers") or () if _sidecar(c)]
+    rest += [c for c in pod["spec"]["containers"] if c["name"] != TRAINING]
+    return most - sum(_cpu(c.get("resources") or {}).request for c in rest)
+
+
+def fixed(pod: Plain) -> tuple[str, str]:
+    """Why its share cannot be changed: a reason and a message; "": it can."""
+    if (pod["metadata"].get("annotations") or {}).get(RESIZE) == "false":
+        return "NotWanted", f"its podTemplate has the annotation {RESIZE}: false"
+    if (pod.get("status") or {}).get("qosClass") == "Guaranteed":
+        return "Guaranteed", "its pods are Guaranteed: requests and limits are equal"
+    if pod["spec"].get("resources"):
+        return "PodLevelResources", "its pods have resources at the level of the pod"
+    if not spec_of(pod).request:
+        return "NoCpuRequest", "it requests no CPU, and a weight is a CPU request"
+    rules = _training(pod["spec"]["containers"]).get("resizePolicy") or ()
+    restarts = [r for r in rules if r.get("restartPolicy") == "RestartContainer"]
+    if any(r.get("resourceName") == "cpu" for r in restarts):
+        return "RestartContainer", "its resizePolicy restarts the container if the CPU changes"
+    return "", ""
+
+
+def refused(pod: Plain) -> tuple[str, str]:
+    """Why its node has not accepted a resize: `Deferred` or `Infeasible`, and a message."""
+    for each in (pod.get("status") or {}).get("conditions") or ():
+        if each["type"] == PENDING and each["status"] == "True":
+            return str(each.get("reason", "")), str(each.get("message", ""))
+    return "", ""
+
+
+def resize(cpu: Cpu) -> Plain:
+    """A strategic merge patch for `pods/resize`; a plain one would replace all containers."""
+    return {"spec": {"containers": [{"name": TRAINING, "resources": _resources(cpu)}]}}
+
+
+def _resources(cpu: Cpu) -> Plain:
+    found: Plain = {"requests": {"cpu": f"{cpu.request}m"}}
+    return found if cpu.limit is None else {**found, "limits": {"cpu": f"{cpu.limit}m"}}
+
+
+def _merged(given: Plain, own: Plain) -> Plain:
+    without = {
+        kind: {name: v for name, v in (given.get(kind) or {}).items() if name != "cpu"}
+        for kind in ("requests", "limits")
+    }
+    return {**given, **{k: {**v, **own.get(k, {})} for k, v in without.items()}}
+
+
+def _cpu(resources: Any) -> Cpu:
+    limit = (resources.get("limits") or {}).get("cpu")
+    request = (resources.get("requests") or {}).get("cpu", limit)
+    return Cpu(_amount(request) or 0, _amount(limit))
+
+
+def _amount(given: Any) -> int | None:
+    return None if given is None else milli(parse_quantity(given))
+
+
+def _training(containers: Any) -> Plain:
+    found: Plain = next((c for c in containers or () if c["name"] == TRAINING), {})
+    return found
+
+
+def _sidecar(container: Plain) -> bool:
+    return container.get("restartPolicy") == "Always"

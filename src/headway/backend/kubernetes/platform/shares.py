@@ -1,0 +1,367 @@
+"""Shares of running pods, by in-place resize: a limit is the CPU limit, a weight the CPU request.
+
+The pods of a namespace on a node share the sum of what they declare, so that no quota breaks and no
+room is given to others. Decisions that arrive together are carried out together, at most once in
+ten seconds; the newest one counts. Nothing is repeated: a resize that was refused is an outcome.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from http import HTTPStatus
+from math import inf
+
+from headway.backend.clock import Clock
+from headway.backend.kubernetes.client.api import Api, Plain, pod_path
+from headway.backend.kubernetes.client.cache import ClusterCache
+from headway.backend.kubernetes.client.informer import key_of
+from headway.backend.kubernetes.placement.node_info import OVER, node_of
+from headway.backend.kubernetes.platform import pod_cpu
+from headway.backend.kubernetes.platform.job_status import JobStatus
+from headway.backend.kubernetes.platform.node_cpu import free_cpu, pending_pod
+from headway.backend.kubernetes.platform.pod_cpu import Cpu
+from headway.backend.kubernetes.platform.share_group import (
+    Group,
+    Key,
+    Share,
+    SharedPod,
+    shares_in_effect,
+)
+from headway.backend.kubernetes.platform.status_writer import StatusWriter
+from headway.controller.commands import ApplyShare
+from headway.controller.events import CommandFailed, Event, JobRestricted, ShareInEffect
+from headway.core.model.capabilities import ALL
+from headway.core.model.units import JobId, ReplicaId, Seconds
+from headway.errors import BackendError, Declined, Unreachable
+
+INFEASIBLE, DEFERRED = "Infeasible", "Deferred"
+QUOTA = "exceeded quota"
+NOT_RESIZED = "NotResized"
+NO_SHARES = replace(ALL, shares=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareTimes:
+    interval: Seconds = 10.0
+    """Between two plans of a group, and so between two resizes of a pod."""
+    gather: Seconds = 0.1
+    """Decisions of one cycle arrive one by one."""
+    patience: Seconds = 5.0
+    """For a resize to take effect."""
+    hold: Seconds = 60.0
+    """A pod whose resize was refused is not resized for this time."""
+    conflict: Seconds = 1.0
+    """Until a pod that has changed meanwhile is resized."""
+
+
+TIMES = ShareTimes()
+
+
+class Shares:
+    def __init__(
+        self,
+        cluster: ClusterCache,
+        writer: StatusWriter,
+        clock: Clock,
+        times: ShareTimes = TIMES,
+    ) -> None:
+        self._cluster, self._writer, self._clock, self._times = cluster, writer, clock, times
+        self._groups: dict[tuple[str, str], Group] = {}
+        self._pods: dict[Key, Group] = {}
+        self._keys: dict[str, Key] = {}
+        """By the uid of the pod."""
+        self._fixed: dict[JobId, tuple[int, str]] = {}
+        """Jobs whose pods cannot be resized: the attempt, and why."""
+        self.restore = False
+        """Declared values return; decisions have no effect."""
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def load(self, found: Iterable[tuple[JobStatus, ReplicaId, int, Plain]]) -> list[Event]:
+        """Pods of an earlier leader, whose weights follow from their requests: 1.0 on average."""
+        running, later = list(found), list[Event]()
+        here = [pod for *_, pod in running if not pod_cpu.fixed(pod)[0]]
+        for record, replica, attempt, pod in running:
+            near = [pod_cpu.spec_of(p).request for p in here if node_of(p) == node_of(pod)]
+            unit = sum(near) / len(near) if near else 0.0
+            later += self._join(record, replica, attempt, pod, unit)
+        for group in self._groups.values():
+            group.due = self._clock()  # an earlier leader may have stopped between two resizes
+        return later
+
+    def share(self, replica: ReplicaId, attempt: int) -> Share:
+        """In effect."""
+        group = self._pods.get((replica, attempt))
+        return (group.pods[replica, attempt].told if group else None) or (None, 1.0)
+
+    def changed(
+        self, record: JobStatus, replica: ReplicaId, attempt: int, pod: Plain
+    ) -> list[Event]:
+        key, phase = (replica, attempt), pod["status"].get("phase")
+        if phase in OVER:
+            return self.left(pod)
+        group = self._pods.get(key)
+        if group is None:
+            runs = phase == "Running" and bool(node_of(pod)) and record.holds(replica, attempt)
+            return self._join(record, replica, attempt, pod) if runs else []
+        return self._update(group.pods[key], pod)
+
+    def _join(
+        self, record: JobStatus, replica: ReplicaId, attempt: int, pod: Plain, unit: float = 0.0
+    ) -> list[Event]:
+        """Its weight follows from its request, in comparison to the others on the node."""
+        key, node, own = (replica, attempt), node_of(pod), pod_cpu.spec_of(pod)
+        reason, why = pod_cpu.fixed(pod)
+        others = self._on(node)
+        total = sum(g.total for g in others)
+        unit = unit or (total / sum(g.weight for g in others) if total else own.request)
+        weight = round(own.request / unit, 9) if unit else 1.0
+        limit = None if own.limit is None else own.limit / 1000
+        if reason:
+            return [
+                *self._restrict(record, attempt, reason, why),
+                ShareInEffect(*key, limit, weight),
+            ]
+        if limit is not None and pod_cpu.declared(pod).limit is None:
+            limit = None if own.limit == pod_cpu.whole(self._node(node)) else limit
+        place = pod["metadata"]["namespace"], node
+        group = self._groups.setdefault(place, Group(*place, restore=self.restore))
+        joined = SharedPod(replica, attempt, record, pod, limit, weight, told=(limit, weight))
+        group.pods[key], group.targets[key], self._pods[key] = joined, own, group
+        self._keys[pod["metadata"]["uid"]] = key
+        found: list[Event] = [ShareInEffect(*key, limit, weight)]
+        known = self._fixed.get(record.id)
+        if known is not None and known[0] < attempt:
+            del self._fixed[record.id]
+            self._writer.resizable(record, "Resizable", "", holds=True)
+            found.append(JobRestricted(record.id, None))
+        return found
+
+    def _restrict(self, record: JobStatus, attempt: int, reason: str, why: str) -> list[Event]:
+        known = self._fixed.get(record.id)
+        self._fixed[record.id] = attempt, why
+        if known is not None:
+            return []
+        self._writer.resizable(record, reason, f"its shares are not changed: {why}", holds=False)
+        return [JobRestricted(record.id, NO_SHARES)]
+
+    def left(self, pod: Plain) -> list[Event]:
+        """It has ended, or was deleted: what it had beyond its own request returns to the others,
+        at once.
+        """
+        key = self._keys.pop(pod["metadata"]["uid"], None)
+        if key is None:
+            return []
+        group = self._pods.pop(key)
+        del group.pods[key]
+        group.targets.pop(key, None)
+        if not group.pods:
+            del self._groups[group.namespace, group.node]
+            return self._report(group.node)
+        group.due = self._clock() + self._times.gather
+        return self._report(group.node)
+
+    def _update(self, p: SharedPod, pod: Plain) -> list[Event]:
+        if pod_cpu.is_noted(p.pod) and not pod_cpu.is_noted(pod):
+            self._leave_alone(self._pods[p.key])
+        p.pod, (reason, message) = pod, pod_cpu.refused(pod)
+        found: list[Event] = []
+        if reason == INFEASIBLE and not p.infeasible:
+            p.infeasible = True
+            found += self._hold(p, f"{INFEASIBLE}: {message}")
+        elif reason == DEFERRED:
+            p.deferred_at = min(p.deferred_at, self._clock() + self._times.patience)
+        elif not reason:
+            p.infeasible, p.deferred_at = False, inf
+        return [*self._report(node_of(pod)), *found]
+
+    def _hold(self, p: SharedPod, why: str) -> list[Event]:
+        """It was refused: what is in effect stays."""
+        p.held_until, p.held_because = self._clock() + self._times.hold, why
+        group = self._pods[p.key]
+        group.steps.clear()
+        group.due = group.planned_at + self._times.interval
+        if not p.infeasible:  # it asks for what it had: the others must not give or take
+            group.due = self._clock() + self._times.gather
+        (p.limit, p.weight), p.wish = p.told or (p.limit, p.weight), None
+        return self._refuse(p, why)
+
+    def _leave_alone(self, group: Group) -> None:
+        """Another process has restored declared values: Headway is about to be removed."""
+        group.steps.clear()
+        group.due = inf
+        for p in group.pods.values():
+            p.held_until, p.wish = self._clock() + self._times.hold, None
+            p.held_because = "its declared CPU was restored by `headway kubernetes cleanup`"
+
+    def _refuse(self, p: SharedPod, why: str) -> list[Event]:
+        """The decision has not had its effect; an event of the job says why, once."""
+        if why != p.said:
+            p.said = why
+            message = f"{p.replica.name}: its share was not set: {why}"
+            self._writer.event(p.record, NOT_RESIZED, message, warning=True)
+        command, p.command = p.command, None
+        return [] if command is None else [CommandFailed(command, why)]
+
+    def _report(self, node: str) -> list[Event]:
+        """Shares in effect that have changed, and decisions that were carried out in part."""
+        found: list[Event] = []
+        there = self._on(node)
+        for key, share in shares_in_effect(there, self._node(node)).items():
+            p = self._pods[key].pods[key]
+            if share != p.told:
+                p.told = share
+                found.append(ShareInEffect(*key, *share))
+            found += self._carried_out(p, self._pods[key], share)
+        return found
+
+    def _carried_out(self, p: SharedPod, group: Group, share: Share) -> list[Event]:
+        command, target = p.command, group.targets.get(p.key)
+        busy = group.calls or group.steps or group.due < inf
+        if command is None or busy or target != pod_cpu.in_effect(p.pod):
+            return []
+        if share == (command.limit, command.weight):
+            p.command, p.said = None, ""
+            return []
+        limit = "no limit" if share[0] is None else f"limit {share[0]:g} cores"
+        why = (
+            f"in effect are {limit} and weight {share[1]:.3g}: CPU requests of a namespace on a "
+            "node add up to what its pods declare, and a limit is not below the request"
+        )
+        return self._refuse(p, why)
+
+    def _on(self, node: str) -> list[Group]:
+        return [g for g in self._groups.values() if g.node == node]
+
+    def _node(self, name: str) -> Plain | None:
+        return self._cluster.nodes.get(("", name))
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def apply(self, command: ApplyShare) -> list[Event]:
+        """It is carried out together with others that arrive now, or when the pods may be resized
+        again; a newer one replaces it.
+        """
+        key, now = (command.replica, command.attempt), self._clock()
+        group = self._pods.get(key)
+        if group is None:
+            _, why = self._fixed.get(command.job, (0, "its pod does not run"))
+            return [CommandFailed(command, why)]
+        p = group.pods[key]
+        if now < p.held_until:
+            return [CommandFailed(command, p.held_because)]
+        p.wish, p.command = (command.limit, command.weight), command
+        at = max(now + self._times.gather, group.planned_at + self._times.interval)
+        group.due = min(group.due, at)
+        return []
+
+    def restore_declared(self) -> None:
+        """From now on, declared values return."""
+        self.restore = True
+        for group in self._groups.values():
+            group.restore, group.due = True, self._clock()
+
+    @property
+    def due(self) -> Seconds:
+        """When `advance` has something to do."""
+        return min((g.next for g in self._groups.values()), default=inf)
+
+    def advance(self) -> list[Event]:
+        """Continue what was decided, as far as that is possible now."""
+        now, found = self._clock(), list[Event]()
+        for group in list(self._groups.values()):
+            for p in group.pods.values():
+                found += self._deferred(p, now)
+            if not group.calls:
+                found += self._advance(group, now)
+        return found
+
+    def _deferred(self, p: SharedPod, now: Seconds) -> list[Event]:
+        """The node may still carry it out; the decision has not had its effect."""
+        if p.command is None or p.deferred_at > now:
+            return []
+        return self._refuse(p, f"{DEFERRED}: {pod_cpu.refused(p.pod)[1]}")
+
+    def _advance(self, group: Group, now: Seconds) -> list[Event]:
+        due = group.steps or group.due <= now
+        if not due or not group.settled(now):
+            return []
+        if not group.steps:
+            group.due = inf
+            group.targets = group.plan(now, self._node(group.node))
+            changes = group.changes()
+            if not changes:
+                return self._report(group.node)
+            free, taker = free_cpu(self._cluster, group.node), ""
+            if not group.raises_first(changes, free):
+                room = free + group.lowered(changes)
+                taker = pending_pod(self._cluster, group.node, free, room)
+            if taker:
+                return self._wait(group, taker)
+            group.planned_at = now
+            group.steps = group.ordered(changes, free)
+        step = group.steps.pop(0)
+        group.sent, group.wait_until = set(step), now + self._times.patience
+        for key, cpu in step.items():
+            if key in group.pods:
+                self._resize(group, group.pods[key], cpu)
+        return []
+
+    def _wait(self, group: Group, taker: str) -> list[Event]:
+        """What is lowered first could be taken by a pending pod: later."""
+        group.planned_at = self._clock()
+        for key, p in group.pods.items():
+            group.targets[key] = pod_cpu.spec_of(p.pod)
+            p.limit, p.weight = p.told or (p.limit, p.weight)
+        why = f"the pending pod {taker} could take the CPU that one pod gives to another"
+        return [e for p in group.pods.values() if p.command for e in self._refuse(p, why)]
+
+    def _resize(self, group: Group, p: SharedPod, cpu: Cpu) -> None:
+        group.calls += 1
+
+        def done(pod: Plain) -> list[Event]:
+            group.calls -= 1
+            newer = _number(pod) > _number(p.pod)  # the watch may have been faster
+            return self._update(p, pod if newer else p.pod) if p.key in group.pods else []
+
+        def failed(error: BackendError) -> list[Event]:
+            group.calls -= 1
+            return self._failed(group, p, error) if p.key in group.pods else []
+
+        self._cluster.worker.do(partial(_resize, self._cluster.api, p.pod, cpu), done, failed)
+
+    def _failed(self, group: Group, p: SharedPod, error: BackendError) -> list[Event]:
+        now = self._clock()
+        status = error.status if isinstance(error, Declined) else None
+        if status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+            group.steps.clear()
+            group.due = now + self._times.conflict
+            return []
+        if isinstance(error, Unreachable):
+            group.steps.clear()
+            group.due = now + self._times.interval
+            return []
+        if QUOTA in error.message and not group.tight:
+            group.tight = True
+            group.steps.clear()
+            group.due = now + self._times.interval
+            return self._refuse(p, error.message)
+        return self._hold(p, error.message)
+
+
+def _resize(api: Api, pod: Plain, cpu: Cpu) -> Plain:
+    """Only this version of this pod. What it declares is noted on it first."""
+    path = pod_path(*key_of(pod))
+    if not pod_cpu.is_noted(pod):
+        noted = {"annotations": {pod_cpu.DECLARED: pod_cpu.annotation(pod)}}
+        pod = api.patch(path, {"metadata": {**_version(pod), **noted}}, kind="strategic-merge")
+    body = {**pod_cpu.resize(cpu), "metadata": _version(pod)}
+    return api.patch(f"{path}/resize", body, kind="strategic-merge")
+
+
+def _number(pod: Plain) -> int:
+    return int(pod["metadata"]["resourceVersion"])
+
+
+def _version(pod: Plain) -> Plain:
+    return {name: pod["metadata"][name] for name in ("uid", "resourceVersion")}
