@@ -48,6 +48,8 @@ class FakeCluster:
         """Names of pods whose resizes were accepted."""
         self.resizing = {}
         """Names of pods whose resizes their nodes do not carry out, and the reason."""
+        self.tokens = {}
+        """Tokens: audience, service account, uid and node of the pod that each is bound to."""
         self.kubelets = True
         """They end what is to go, a moment later."""
         self.calls = []
@@ -366,7 +368,19 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
         self.wfile.flush()
 
+    def _review(self, asked):
+        audience, account, pod, node = self.fake.tokens.get(asked["token"], ("", "", "", ""))
+        if audience not in asked["audiences"]:
+            return {"error": "invalid"}
+        extra = {"pod-uid": [pod], "node-name": [node]} if pod else {}
+        extra = {f"authentication.kubernetes.io/{k}": v for k, v in extra.items()}
+        user = {"username": f"system:serviceaccount:{account}", "extra": extra}
+        return {"authenticated": True, "audiences": [audience], "user": user}
+
     def _post(self, kind, space, name, sub, query, body):  # noqa: ARG002
+        if kind == "tokenreviews":
+            self._say(201, {**body, "status": self._review(body["spec"])})
+            return
         about = body["metadata"]
         about.setdefault("namespace", space)
         if self.fake.get(kind, about["name"], space):

@@ -103,6 +103,8 @@ class Cluster:
             "clusterDNS": [self.layout.address(1)],
             "clusterDomain": "cluster.local",
             "resolvConf": "",
+            "containerLogMaxSize": "1Mi",
+            "containerLogMonitorInterval": "3s",
             "imageGCHighThresholdPercent": 100,
             "evictionHard": {"memory.available": "100Mi"},
             "systemReserved": {

@@ -39,8 +39,14 @@ def rendered(chart, values, namespace):
         return json.dumps(tree if how == "toJson" else str(tree))
 
     def wanted(body):
-        only = re.match(r"\{\{- if (not )?.Values.watchNamespace \}\}\n", body)
-        return only is None or bool(chosen["watchNamespace"]) != bool(only[1])
+        only = re.match(r"\{\{- if (.*) \}\}\n", body)
+        watched, agent = bool(chosen["watchNamespace"]), bool(chosen["agent"]["namespace"])
+        cases = {
+            "not .Values.watchNamespace": not watched,
+            ".Values.watchNamespace": watched,
+            "and .Values.agent.namespace (not .Values.watchNamespace)": agent and not watched,
+        }
+        return only is None or cases[only[1]]
 
     bodies = [chart["crds/trainingjobs.yaml"]] if not chosen["watchNamespace"] else []
     files = [n for n in chart if n.startswith("templates/") and n.endswith(".yaml")]
@@ -107,17 +113,46 @@ def test_the_operator_has_exactly_these_permissions():
         ("", "pods"): read | {"create", "delete", "patch"},
         ("", "pods/resize"): {"patch"},
         ("", "nodes"): read,
+        ("authentication.k8s.io", "tokenreviews"): {"create"},
         ("", "services"): {"create"},
         ("", "events"): {"create", "patch"},
         ("headway.dev", "trainingjobs"): read | {"delete"},
         ("headway.dev", "trainingjobs/status"): {"patch"},
         ("headway.dev", "trainingjobs/finalizers"): {"update"},
     }
-    assert {resource for _, resource in granted(rules("Role"))} == {"leases"}
+    own = {resource for _, resource in granted(rules("Role"))}
+    assert own == {"leases", "pods", "secrets", "configmaps"}
+    assert granted(rules("Role"))["", "pods"] == {"patch"}
+
+
+def test_the_operator_reads_one_secret_by_name_and_creates_none():
+    made = [o for part in ("rbac", "agent") for o in render.objects(part, Values())]
+    found = [rule for o in made for rule in o.get("rules", ())]
+    named = [r for r in found if set(r["resources"]) & {"secrets", "configmaps"}]
+    assert len(named) == 3
+    assert all(r["resourceNames"] == ["headway-reports"] for r in named)
+    assert all(set(r["verbs"]) <= {"get", "patch"} for r in named)
+
+
+def test_the_agent_has_no_rights_and_changes_nothing_on_its_node():
+    objects = {o["kind"]: o for o in render.objects("agent", Values())}
+    bound = [s["name"] for s in objects["RoleBinding"]["subjects"]]
+    assert bound == ["headway"], "the operator, not the agent"
+    pod = objects["DaemonSet"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["automountServiceAccountToken"] is False
+    assert all(mount["readOnly"] for mount in container["volumeMounts"])
+    assert [v["hostPath"]["path"] for v in pod["volumes"] if "hostPath" in v] == [
+        "/var/log/pods",
+        "/sys/fs/cgroup",
+    ]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert "agent.yaml" not in render.kustomize(Values(agent_namespace=""))
 
 
 def test_no_role_grants_secrets_proxies_or_wildcards():
-    parts = ("cluster", "rbac", "rbac-cluster", "rbac-namespace")
+    parts = ("cluster", "rbac-cluster", "rbac-namespace")
     for made in [o for part in parts for o in render.objects(part, Values())]:
         for (group, resource), verbs in granted(made.get("rules", ())).items():
             assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log", "configmaps")

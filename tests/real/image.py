@@ -65,7 +65,8 @@ def operator_archive() -> Path:
     """A second layer, for the operator: all of Headway, and what it depends on. Without the parts
     of the Kubernetes client that it never imports.
     """
-    return _kept("operator", _key(ROOT / "src" / "headway"), _fill_operator)
+    needs = " ".join(sorted(_required("headway", "kubernetes")))
+    return _kept("operator", _key(ROOT / "src" / "headway", more=needs), _fill_operator)
 
 
 def _fill_operator(tar: tarfile.TarFile) -> None:
@@ -100,12 +101,12 @@ def _required(name: str, *extras: str) -> set[str]:
     return found
 
 
-def _key(*more: Path) -> str:
+def _key(*folders: Path, more: str = "") -> str:
     """Changes with the interpreter, numpy, Headway's own files, and this file."""
-    sources = [*(ROOT / source for source in COPIED), *more]
+    sources = [*(ROOT / source for source in COPIED), *folders]
     ours = [p for source in sources for p in (source, *source.rglob("*.py"))]
     files = [Path(__file__), *sorted(p for p in ours if p.is_file())]
-    text = sys.version + np.__version__ + os.path.realpath(sys.executable)
+    text = sys.version + np.__version__ + os.path.realpath(sys.executable) + more
     seen = b"".join(p.read_bytes() for p in files)
     return hashlib.sha256("".join((text, *RECIPE)).encode() + seen).hexdigest()[:12]
 

@@ -35,8 +35,8 @@ class Release:
         assert done.returncode == 0, done.stderr + self.logs()
         return done.stdout
 
-    def install(self, **values):
-        words = ["--wait", "--timeout", "90s", "--skip-crds"]
+    def install(self, *, wait=True, **values):
+        words = ["--timeout", "90s", "--skip-crds", *(["--wait"] if wait else [])]
         words += [] if self.words else ["--create-namespace"]
         chosen = [f"{key}={json.dumps(value)}" for key, value in {**CHOSEN, **values}.items()]
         for each in chosen:

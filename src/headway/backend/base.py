@@ -12,6 +12,7 @@ from headway.core.model.decision import Decision, Outcome
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Observation
 from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.metrics.reader import ReplicaMetrics
 
 
 class Backend(Protocol):
@@ -70,4 +71,15 @@ class Platform(Protocol):
         """What a running replica has used; None: unknown. `before`: read only the CPU anew."""
         ...
 
+    def metrics(self, replica: ReplicaId, attempt: int) -> ReplicaMetrics | None:
+        """What this attempt reports; None: it is read from the files in its folder."""
+        ...
+
     def close(self) -> None: ...
+
+
+class MetricsInFiles:
+    """A platform whose replicas have folders here."""
+
+    def metrics(self, replica: ReplicaId, attempt: int) -> None:
+        """In files."""

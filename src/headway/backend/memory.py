@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from headway.backend.base import MetricsInFiles
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue
 from headway.controller import commands, events
@@ -35,7 +36,7 @@ class _Process:
 
 
 @dataclass(slots=True)
-class MemoryPlatform:
+class MemoryPlatform(MetricsInFiles):
     """Its fields are its world: a second one made from them is what survives a crash."""
 
     machines: dict[NodeId, Node]

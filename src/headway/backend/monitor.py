@@ -10,7 +10,7 @@ from headway.backend.base import Platform
 from headway.backend.usage import UsageSample
 from headway.core.model.report import Report, Usage
 from headway.core.model.units import Bytes, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
-from headway.metrics.reader import MetricsReader
+from headway.metrics.reader import MetricsReader, ReplicaMetrics
 from headway.spec.runnable import RunnableJob
 
 REREAD = 64 * 2**10
@@ -25,7 +25,7 @@ class Watched:
     id: ReplicaId
     attempt: int
     node: NodeId
-    reader: MetricsReader
+    reader: ReplicaMetrics
     since: Seconds
     """When it was first seen."""
     reported_at: Seconds
@@ -56,11 +56,11 @@ class Monitor:
         self.replicas: dict[ReplicaId, Watched] = {}
         self.totals: dict[JobId, Totals] = {}
         self._bounded_at: Seconds = 0.0
-        self._expected: dict[ReplicaId, tuple[int, MetricsReader]] = {}
+        self._expected: dict[ReplicaId, tuple[int, ReplicaMetrics]] = {}
 
     def expect(self, replica: ReplicaId, attempt: int) -> None:
         """It is about to start: what is written from now on belongs to this attempt."""
-        self._expected[replica] = attempt, self._reader(replica, 0)
+        self._expected[replica] = attempt, self._reader(replica, attempt, 0)
 
     def open(
         self, replica: ReplicaId, attempt: int, node: NodeId, now: Seconds, *, resumed: bool
@@ -71,12 +71,15 @@ class Monitor:
             return
         expected, reader = self._expected.pop(replica, (None, None))
         if reader is None or expected != attempt:
-            reader = self._reader(replica, REREAD if resumed else 0)
+            reader = self._reader(replica, attempt, REREAD if resumed else 0)
         w = self.replicas[replica] = Watched(replica, attempt, node, reader, now, now)
         self.measure(w)
         w.first = w.reported = w.last
 
-    def _reader(self, replica: ReplicaId, back: int) -> MetricsReader:
+    def _reader(self, replica: ReplicaId, attempt: int, back: int) -> ReplicaMetrics:
+        remote = self._platform.metrics(replica, attempt)
+        if remote is not None:
+            return remote
         folder = self._folder / replica
         job = self._jobs.get(replica.job)
         if job is None:
@@ -117,6 +120,8 @@ class Monitor:
         with suppress(OSError):  # its cgroup may be gone: the last sample stays
             sample = self._platform.read(w.id, w.last if cpu_only else None)
             w.known = sample is not None
+            if w.last is NONE_YET and sample is not None:
+                w.first = sample
             w.last = sample or w.last
         totals = self.totals.setdefault(w.id.job, Totals())
         totals.peak = max(totals.peak, w.last.memory)
@@ -128,8 +133,9 @@ class Monitor:
             return None
         w.reader.listen()
         before, since, after = w.reported, w.reported_at, self.measure(w)
-        if not w.known:
+        if not (w.known or w.reader.heard.count):
             return None
+        measured = w.known and before is not NONE_YET  # otherwise since when is unknown
         w.reported, w.reported_at = after, now
         heard, elapsed = w.reader.report(), now - since
         restarted, w.restarted = w.restarted, False
@@ -147,7 +153,9 @@ class Monitor:
                 block_io=max(0, after.block_io - before.block_io) / elapsed,
                 network_io=_rate(before.network_io, after.network_io, elapsed),
                 throttled=(after.throttled - before.throttled) / periods if periods > 0 else 0.0,
-            ),
+            )
+            if measured
+            else None,
             trouble=heard.trouble or notice,
             restarted=restarted,
         )

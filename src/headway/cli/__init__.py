@@ -7,6 +7,7 @@ import typer
 
 from headway import __version__
 from headway.cli import (
+    agent,
     ask,
     bench,
     calibrate,
@@ -60,7 +61,8 @@ for taking_a_command in (run.run, serve.submit):
 for command in (
     serve.serve, jobs.ps, top.top, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.pause,
     ask.resume, ask.move, ask.scale, explain.explain, explain.report, explain.replay, run.adopt,
-    operator.operator, simulate.simulate, calibrate.calibrate, policies.policies, doctor.doctor,
+    operator.operator, agent.agent, simulate.simulate, calibrate.calibrate, policies.policies,
+    doctor.doctor,
     forget.forget, clean.clean, bench.bench, reproduce.reproduce,
 ):  # fmt: skip
     app.command()(command)

@@ -23,6 +23,9 @@ def manifests(
     watch_namespace: Annotated[
         str, typer.Option(help="Manage the jobs of this namespace only.", show_default="all")
     ] = "",
+    agent_namespace: Annotated[
+        str, typer.Option(help='Namespace of the node agents; "": no agents.')
+    ] = "headway-agent",
     only_cluster: Annotated[
         bool,
         typer.Option("--only-cluster", help="Print only the objects of the whole cluster."),
@@ -56,6 +59,7 @@ def manifests(
         replicas=replicas,
         policy=policy,
         watch_namespace=watch_namespace,
+        agent_namespace=agent_namespace,
     )
     render.check(values)
     listed = render.stream(values, only_cluster=only_cluster)

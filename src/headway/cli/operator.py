@@ -21,6 +21,15 @@ def operator(
             min=0, max=65535, help="Serve /healthz, /readyz and /metrics here.", show_default="none"
         ),
     ] = 0,
+    report_port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65535, help="Pods report here, over HTTPS.", show_default="nowhere"
+        ),
+    ] = 0,
+    agent_namespace: Annotated[
+        str, typer.Option(help="The namespace of the node agents.", show_default="none")
+    ] = "",
     data: Data = None,
     kubeconfig: Annotated[
         str, typer.Option(help="Path of the kubeconfig.", show_default="as kubectl")
@@ -42,4 +51,12 @@ def operator(
     from headway.runtime.operator import Operator
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    Operator(policy, data_folder(data), namespace, home, port).go(there)
+    Operator(
+        policy,
+        data_folder(data),
+        namespace,
+        home,
+        port,
+        report_port=report_port,
+        agents=agent_namespace,
+    ).go(there)

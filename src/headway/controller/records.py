@@ -299,10 +299,7 @@ class JobRecord(JobFields):
         self.news.triggers.append(Trigger.ARRIVED)
 
     def chief(self) -> ReplicaId:
-        """The replica whose success is the job's: `chief`, else `main`, else `worker` 0."""
-        names = [t.name for t in self.spec.tasks]
-        lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
-        return ReplicaId.of(self.id, lead, 0)
+        return chief(self.id, self.spec)
 
     def by_rank(self, gang: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
         """Parameter servers first, then the chief, then in the order of the job's tasks."""
@@ -387,3 +384,10 @@ class Records:
 
     def is_up(self, node: NodeId) -> bool:
         return node in self.nodes and self.nodes[node].up
+
+
+def chief(job: JobId, spec: JobSpec) -> ReplicaId:
+    """The replica whose success is the job's: `chief`, else `main`, else `worker` 0."""
+    names = [t.name for t in spec.tasks]
+    lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
+    return ReplicaId.of(job, lead, 0)

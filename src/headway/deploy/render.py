@@ -42,6 +42,13 @@ class Values:
     node_selector: Any = field(default_factory=dict)
     tolerations: Any = field(default_factory=list)
     affinity: Any = field(default_factory=dict)
+    agent_namespace: str = "headway-agent"
+    """Of the node agents; "": there are none. An operator of one namespace has none."""
+    agent_logs: str = "/var/log/pods"
+    agent_cpu: str = "10m"
+    agent_memory: str = "48Mi"
+    agent_most_memory: str = "128Mi"
+    agent_tolerations: Any = field(default_factory=lambda: [{"operator": "Exists"}])
 
 
 CHOICES = {
@@ -56,18 +63,26 @@ CHOICES = {
     "node_selector": "nodeSelector",
     "tolerations": "tolerations",
     "affinity": "affinity",
+    "agent_namespace": "agent.namespace",
+    "agent_logs": "agent.logs",
+    "agent_cpu": "agent.cpu",
+    "agent_memory": "agent.memory",
+    "agent_most_memory": "agent.mostMemory",
+    "agent_tolerations": "agent.tolerations",
 }
 """Values of the chart: field of `Values`, and name in the chart."""
 ONLY_IF = {
     "cluster": "not .Values.watchNamespace",
     "rbac-cluster": "not .Values.watchNamespace",
     "rbac-namespace": ".Values.watchNamespace",
+    "agent": "and .Values.agent.namespace (not .Values.watchNamespace)",
 }
 """Files of the chart that not every release has."""
 NAMESPACE = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
 RULES = (
     ("namespace", NAMESPACE, "use at most 63 lower-case letters, digits and '-'"),
     ("image", r"\S+", "for example registry.example/headway:1"),
+    ("agent_namespace", f"({NAMESPACE})?", "use at most 63 lower-case letters, digits and '-'"),
     ("watch_namespace", f"({NAMESPACE})?", "use at most 63 lower-case letters, digits and '-'"),
 )
 
@@ -95,7 +110,8 @@ def _parts(values: Values) -> tuple[str, ...]:
     """In the order in which to apply them."""
     if values.watch_namespace:
         return ("rbac", "rbac-namespace", "operator")
-    return ("namespace", *CLUSTER, "rbac", "rbac-cluster", "operator")
+    agent = ("agent",) if values.agent_namespace else ()
+    return ("namespace", *CLUSTER, "rbac", "rbac-cluster", "operator", *agent)
 
 
 def stream(values: Values, *, only_cluster: bool = False) -> list[Plain]:
@@ -121,7 +137,7 @@ def chart(values: Values) -> dict[str, str]:
     given = {
         k: yaml.safe_dump(v, default_flow_style=True).partition("\n")[0] for k, v in plain.items()
     }
-    parts = ("cluster", "rbac", "rbac-cluster", "rbac-namespace", "operator", "hook")
+    parts = ("cluster", "rbac", "rbac-cluster", "rbac-namespace", "operator", "agent", "hook")
     return {
         "Chart.yaml": text(objects("Chart", values)),
         "values.yaml": Template(_template("values")).substitute(given),

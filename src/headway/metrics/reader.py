@@ -7,9 +7,10 @@ script continues at the new end); of the bytes between two reads, only the last 
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from headway.core.model.report import bounded
 from headway.metrics import job_files
@@ -29,6 +30,7 @@ MAX_MESSAGE = 200
 """Characters of a message from a job."""
 MAX_EXAMPLE = 60
 """Characters of a line that is shown as an example."""
+INVALID = "invalid line in reports.jsonl"
 
 
 class Tail:
@@ -104,68 +106,39 @@ class Heard:
         self.mean += (value - self.mean) / self.count
         self.high = value if self.high is None else max(self.high, value)
 
+    def merge(self, other: "Heard") -> None:
+        self.trouble = other.trouble or self.trouble
+        if other.count:
+            self.count += other.count
+            self.mean += (other.mean - self.mean) * other.count / self.count
+            highs = [high for high in (self.high, other.high) if high is not None]
+            self.high = max(highs, default=None)
 
-@dataclass(slots=True)
-class MetricsReader:
-    folder: Path
-    metric: str = "loss"
-    pattern: str | None = None
-    log: Path | None = None
-    """Log file, if not `out.log` in the replica's directory."""
-    back: int = 0
-    """Number of bytes written earlier that are read again."""
-    heard: Heard = field(default_factory=Heard)
-    step: float | None = None
-    value: float | None = None
-    """The last reported value."""
-    total: float | None = None
-    spoke: bool = False
-    """Whether it has reported anything yet."""
-    _sdk: bool = False
-    _rest: bytes = b""
-    _out: Tail = field(init=False)
-    _reports: Tail = field(init=False)
-    _parser: LogParser = field(init=False)
 
-    def __post_init__(self) -> None:
-        if self.log is None:
-            self._out = Tail(self.folder, "out.log", back=self.back)
-        else:
-            self._out = Tail(self.log.parent, self.log.name, back=self.back, truncates=False)
-        self._reports = Tail(self.folder, "reports.jsonl", back=self.back)
-        self._parser = LogParser(self.metric, self.pattern)
+class ReplicaMetrics:
+    """Metrics of a replica, as they arrive."""
 
-    def listen(self) -> None:
-        """Read what is new. The log of a replica that uses the SDK is not parsed."""
-        *lines, rest = (self._rest + self._reports.read()).split(b"\n")
-        self._rest = rest[-MAX_LINE:]  # a longer line is invalid in any case
-        for line in lines:
-            self._read_report(line)
-        printed = self._out.read()
-        if printed and not self._sdk:
-            for metric in self._parser.feed(printed):
-                self._record(metric)
+    too_long = flooded = False
 
-    @property
-    def too_long(self) -> bool:
-        """Whether a file must be truncated, also if its reports are not needed now."""
-        return self._out.too_long or self._reports.too_long
-
-    @property
-    def flooded(self) -> bool:
-        return self._out.flooded
+    def __init__(self, metric: str = "loss") -> None:
+        self.metric = metric
+        self.heard = Heard()
+        self.step: float | None = None
+        self.value: float | None = None
+        """The last reported value."""
+        self.total: float | None = None
+        self.spoke = False
+        """Whether it has reported anything yet."""
+        self.sdk = False
+        """Whether it reports by itself: what it prints is then not parsed."""
 
     @property
     def found(self) -> str:
         """Where the metric was found; empty: nowhere yet."""
-        if self._sdk:
-            return f"{self.metric} in reports.jsonl, by the SDK"
-        if not self._parser.example:
-            return ""
-        by = " by reports.pattern" if self.pattern else ""
-        words = " ".join(self._parser.example.split())
-        line = "".join(c for c in words if c.isprintable())[:MAX_EXAMPLE]
-        return f'{self.metric} in {self.log.name if self.log else "out.log"}{by}, line "{line}"'
+        return ""
+
+    def listen(self) -> None:
+        """Take in what is new."""
 
     def report(self) -> Heard:
         """Return the metrics since the last call."""
@@ -173,27 +146,27 @@ class MetricsReader:
         return heard
 
     def close(self) -> None:
-        self._out.close()
-        self._reports.close()
+        """Release files."""
 
-    def _read_report(self, line: bytes) -> None:
+    def read_report(self, fields: Any) -> None:
+        """A report of the SDK; a job may write anything."""
         try:
-            fields = json.loads(line)
+            fields = dict(fields)
             step, total = fields.pop("step", None), fields.pop("total_steps", None)
             trouble = _printable(fields.pop("trouble", ""))
             value = fields.get(self.metric)
             if value is None and len(fields) == 1:
                 (value,) = fields.values()  # the only metric, whatever its name
             metric = ParsedMetric(*(None if x is None else float(x) for x in (step, value, total)))
-        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
-            self.heard.trouble = "invalid line in reports.jsonl"
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            self.heard.trouble = INVALID
             return
-        self._sdk = True
+        self.sdk = True
         if trouble:
             self.heard.trouble = trouble
-        self._record(metric)
+        self.record(metric)
 
-    def _record(self, metric: ParsedMetric) -> None:
+    def record(self, metric: ParsedMetric) -> None:
         self.spoke = True
         if metric.total is not None and isfinite(metric.total) and bounded(metric.total) > 0:
             self.total = bounded(metric.total)
@@ -203,6 +176,75 @@ class MetricsReader:
             self.heard.add(metric.value)
             if isfinite(metric.value):
                 self.value = bounded(metric.value)
+
+
+class MetricsReader(ReplicaMetrics):
+    """Reads the files of a replica."""
+
+    def __init__(
+        self,
+        folder: Path,
+        metric: str = "loss",
+        pattern: str | None = None,
+        log: Path | None = None,
+        *,
+        back: int = 0,
+    ) -> None:
+        """`log`: the log file, if not `out.log` in the replica's directory. `back`: number of bytes
+        written earlier that are read again.
+        """
+        super().__init__(metric)
+        self.pattern, self.log = pattern, log
+        self._rest = b""
+        if log is None:
+            self._out = Tail(folder, "out.log", back=back)
+        else:
+            self._out = Tail(log.parent, log.name, back=back, truncates=False)
+        self._reports = Tail(folder, "reports.jsonl", back=back)
+        self._parser = LogParser(metric, pattern)
+
+    def listen(self) -> None:
+        """Read what is new. The log of a replica that uses the SDK is not parsed."""
+        *lines, rest = (self._rest + self._reports.read()).split(b"\n")
+        self._rest = rest[-MAX_LINE:]  # a longer line is invalid in any case
+        for line in lines:
+            try:
+                fields = json.loads(line)
+            except (ValueError, RecursionError):
+                self.heard.trouble = INVALID
+            else:
+                self.read_report(fields)
+        printed = self._out.read()
+        if printed and not self.sdk:
+            for metric in self._parser.feed(printed):
+                self.record(metric)
+
+    @property
+    def too_long(self) -> bool:  # type: ignore[override]
+        """Whether a file must be truncated, also if its reports are not needed now."""
+        return self._out.too_long or self._reports.too_long
+
+    @property
+    def flooded(self) -> bool:  # type: ignore[override]
+        return self._out.flooded
+
+    @property
+    def found(self) -> str:
+        if self.sdk:
+            return f"{self.metric} in reports.jsonl, by the SDK"
+        by = " by reports.pattern" if self.pattern else ""
+        where = self.log.name if self.log else "out.log"
+        return example(self.metric, f"{where}{by}", self._parser.example)
+
+    def close(self) -> None:
+        self._out.close()
+        self._reports.close()
+
+
+def example(metric: str, where: str, line: str) -> str:
+    """Say where a metric was found, by the first line that had it; empty: nowhere yet."""
+    words = "".join(c for c in " ".join(line.split()) if c.isprintable())[:MAX_EXAMPLE]
+    return f'{metric} in {where}, line "{words}"' if line else ""
 
 
 def _printable(text: object) -> str:

@@ -19,6 +19,7 @@ from headway.backend.kubernetes.client import fatal_thread
 from headway.backend.kubernetes.client.api import Api
 from headway.backend.kubernetes.client.leader_election import LeaderElection
 from headway.backend.kubernetes.platform.platform import CONFIG, IMAGE, KubernetesPlatform
+from headway.backend.kubernetes.reports.service import ReportService
 from headway.backend.live import LiveBackend
 from headway.core.model.units import JobId
 from headway.policy.registry import build
@@ -45,6 +46,10 @@ class Operator:
     """Namespace of the lease."""
     port: int = 0
     """Of probes and metrics; 0: none."""
+    report_port: int = 0
+    """Where pods report, over HTTPS; 0: nowhere."""
+    agents: str = ""
+    """Namespace of the node agents; "": there are none."""
     stop: Event = field(default_factory=Event)
     metrics: Metrics = field(default_factory=Metrics)
 
@@ -60,7 +65,17 @@ class Operator:
                 probes.shutdown()
                 probes.server_close()
 
+    def _reports(self, there: Api) -> ReportService | None:
+        pod = os.environ.get("POD_NAME", "")
+        if not self.report_port:
+            return None
+        agents = "" if self.namespace else self.agents  # they are of the whole cluster
+        return ReportService(there, self.home, agents, pod, self.report_port)
+
     def _go(self, there: Api) -> None:
+        reports = self._reports(there)
+        if reports is not None:
+            reports.stand_by()
         identity = f"{os.environ.get('POD_NAME') or gethostname()}_{uuid4().hex[:8]}"
         lease = LeaderElection(there, self.home, LEASE, identity)
         with signal_pipe(self.stop.set) as heard:  # they end the operator, not the jobs
@@ -73,11 +88,11 @@ class Operator:
             lease.hold(lost=_give_up)
             there.may_write = lease.is_valid
             try:
-                self._lead(there, heard)
+                self._lead(there, heard, reports)
             finally:
                 lease.release()
 
-    def _lead(self, there: Api, heard: int) -> None:
+    def _lead(self, there: Api, heard: int, reports: ReportService | None) -> None:
         clock = Clock()
         about = {"headway": __version__, "policy": self.policy, "began": clock.began}
         about |= {"operator": {"namespace": self.namespace}, "observe_only": False}
@@ -88,6 +103,9 @@ class Operator:
         jobs = dict[JobId, RunnableJob]()
         image = os.environ.get("HEADWAY_IMAGE") or IMAGE
         platform = KubernetesPlatform(there, jobs, clock, namespace=self.namespace, image=image)
+        if reports is not None:
+            reports.prepare(platform)
+            self.metrics.reports = platform.receiver.counts
         live = LiveBackend(platform, folder.path, jobs, clock, endless=True, config=CONFIG)
         backend = cast("LiveBackend", Measured(live, self.metrics))
         self.metrics.beat, self.metrics.leads = monotonic(), True
@@ -95,9 +113,13 @@ class Operator:
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
         backend.wake_by(heard, backend.stop)
         try:
+            if reports is not None:
+                reports.start(platform, folder.path)
             drive(backend, Loop(backend, build(policy), book))
         finally:
             backend.stop_waking(heard)
+            if reports is not None:
+                reports.close()
             backend.close()
             book.close()
             folder.unlock()

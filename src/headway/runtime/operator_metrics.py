@@ -34,6 +34,8 @@ class Metrics:
         self.decisions: Counter[tuple[str, str]] = Counter()
         self.cycles, self.seconds = 0, 0.0
         self.jobs: Counter[str] = Counter()
+        self.reports: Counter[str] = Counter()
+        """Reports of jobs by source."""
         self.api: Callable[[], dict[tuple[str, str], int]] = dict
         """Calls to the API server by verb and result."""
 
@@ -50,6 +52,12 @@ class Metrics:
                 "counter",
                 "Decisions by kind and outcome.",
                 {(("kind", k), ("outcome", o)): n for (k, o), n in self.decisions.items()},
+            ),
+            *_family(
+                "headway_reports_total",
+                "counter",
+                "Reports of jobs by source.",
+                _by(self.reports, "source"),
             ),
             *_family("headway_cycles_total", "counter", "Decision cycles.", {(): self.cycles}),
             *_family(

@@ -8,7 +8,7 @@
 
 Outside Headway every call does nothing. Inside, a report is a line appended to `reports.jsonl` in
 the replica's directory, at most ten per second; a line holds the means of the reports since the
-last one.
+last one. In a pod, the same lines are sent to the operator.
 """
 
 import atexit
@@ -19,7 +19,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, time_ns
-from typing import NamedTuple, SupportsFloat
+from typing import TYPE_CHECKING, NamedTuple, SupportsFloat
+
+if TYPE_CHECKING:
+    from headway.sdk.http_sender import HttpSender
 
 PAUSE = 0.1
 """Seconds between two lines of `reports.jsonl`."""
@@ -38,6 +41,7 @@ class Run:
     def __init__(self, folder: Path | None, total_steps: float | None = None) -> None:
         self._folder = folder
         self._file = -1
+        self._sender: HttpSender | None = None
         self._step: float = 0
         self._means: dict[str, tuple[float, int]] = {}
         self._due = 0.0
@@ -45,12 +49,14 @@ class Run:
         if folder is None:
             return
         self._ask = str(folder / "ask")
+        self._sender = _sender()
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._file = os.open(folder / "reports.jsonl", flags, 0o644)
+            if self._sender is None:
+                self._file = os.open(folder / "reports.jsonl", flags, 0o644)
             if total_steps:
                 self._write({"total_steps": total_steps})
-        atexit.register(self.flush)
+        atexit.register(self._finish)
 
     @property
     def managed(self) -> bool:
@@ -59,7 +65,7 @@ class Run:
 
     def report(self, step: float, **metrics: SupportsFloat) -> None:
         """Report the progress of the training: `report(12, loss=0.43)`."""
-        if self._file < 0:
+        if self._file < 0 and self._sender is None:
             return
         with suppress(Exception):  # an invalid report must not end the training
             values, means = {name: float(value) for name, value in metrics.items()}, self._means
@@ -72,6 +78,8 @@ class Run:
 
     def should_checkpoint(self) -> bool:
         """Whether Headway requests a checkpoint; if so, `save` one soon."""
+        if self._sender is not None and self._sender.checkpoint:
+            return True
         return bool(self._ask) and os.path.exists(self._ask)  # noqa: PTH110 - twice as fast
 
     @property
@@ -124,6 +132,8 @@ class Run:
         _sync(note)
         note.rename(folder / "LATEST")
         _sync(folder)
+        if self._sender is not None:
+            self._sender.checkpoint = False
         with suppress(OSError):
             os.unlink(self._ask)  # noqa: PTH108
         done = [p for p in folder.iterdir() if p.name.startswith("step-") and p.suffix != ".part"]
@@ -146,8 +156,16 @@ class Run:
             self._due = monotonic() + PAUSE
             self._write({"step": self._step, **{name: mean for name, (mean, _) in means.items()}})
 
+    def _finish(self) -> None:
+        self.flush()
+        if self._sender is not None:
+            self._sender.close()
+
     def _write(self, line: dict[str, object]) -> None:
         with suppress(OSError, ValueError, TypeError):
+            if self._sender is not None:
+                self._sender.put(line)
+                return
             os.write(self._file, (json.dumps(line) + "\n").encode())
 
 
@@ -155,6 +173,17 @@ def attach(total_steps: float | None = None) -> Run:
     """Return the run of this process. `total_steps`: the number of steps, if known."""
     folder = os.environ.get("HEADWAY_DIR")
     return Run(Path(folder) if folder else None, total_steps)
+
+
+def _sender() -> "HttpSender | None":
+    """What a pod is told; None: reports are lines of a file."""
+    names = ("HEADWAY_REPORTS_URL", "HEADWAY_REPORTS_TOKEN", "HEADWAY_REPORTS_CA")
+    url, token, certificate = (os.environ.get(name, "") for name in names)
+    if not url:
+        return None
+    from headway.sdk.http_sender import HttpSender  # noqa: PLC0415 - 30 ms that only pods need
+
+    return HttpSender(url, token, certificate)
 
 
 def _attempt() -> str:

@@ -34,6 +34,29 @@ class Condition(Manifest):
     """The generation of the job that it describes."""
 
 
+class Progress(Manifest):
+    """What the job has last reported. Written every ten seconds, if it has changed."""
+
+    done: str = ""
+    """How far it is: a percentage if the number of steps is known, else the step."""
+    step: float | None = None
+    """The last step."""
+    total_steps: float | None = None
+    """The number of steps, as declared or as the job has announced."""
+    metric: str = ""
+    """Name of the metric."""
+    value: str = ""
+    """The last value of the metric."""
+    remaining: str = ""
+    """Estimated time to the last step, by the speed of the last one or two minutes."""
+    cpu: str = ""
+    """CPU that its chief uses."""
+    memory: str = ""
+    """Memory that its chief uses, without the page cache."""
+    update_time: datetime | None = None
+    """When it last reported."""
+
+
 class TrainingJobStatus(Manifest):
     """The observed state. Only Headway writes it."""
 
@@ -51,6 +74,8 @@ class TrainingJobStatus(Manifest):
     """When it was first started."""
     finish_time: datetime | None = None
     """Time when the job ended."""
+    progress: Progress | None = None
+    """What the job has last reported."""
     placement: dict[str, str] = {}
     """The node of each replica, by replica (`worker-0`). Written before the first pod is
     created."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
 
+from headway.backend.base import MetricsInFiles
 from headway.backend.checkpoints import CheckpointWatch
 from headway.backend.claims import Claims, Ports, ports_of
 from headway.backend.clock import Clock
@@ -37,7 +38,7 @@ PERMANENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 """A container that the engine declines for one of these is declined again."""
 
 
-class DockerPlatform:
+class DockerPlatform(MetricsInFiles):
     kind: ClassVar = "docker"
     capabilities: ClassVar = Capabilities(adopt=True)
     foreign: ForeignLoad | None = None

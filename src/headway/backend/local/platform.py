@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from headway.backend import memory_admission
+from headway.backend.base import MetricsInFiles
 from headway.backend.checkpoints import CheckpointWatch, newest
 from headway.backend.claims import Claims, Ports, ports_of
 from headway.backend.clock import Clock
@@ -71,7 +72,7 @@ class Process:
             self.pidfd = -1
 
 
-class LocalPlatform:
+class LocalPlatform(MetricsInFiles):
     kind: ClassVar = "local"
     capabilities = Capabilities(adopt=True)
 

@@ -56,6 +56,7 @@ class JobStatus:
     """Conditions that could not be written; they are when the object is seen again."""
     conditions: dict[str, Plain] = field(default_factory=dict)
     enqueued: str = ""
+    progress: Plain = field(default_factory=dict)
 
     @property
     def uid(self) -> str:
@@ -131,6 +132,9 @@ class JobStatus:
                 [f"{pod_builder.JOB}={self.name}"]
                 + [f"{pod_builder.TASK}={name}" for name in scalable[:1]]
             ),
+            "progress": {
+                k: v for k, v in self.progress.items() if k != "remaining" or not s.phase.ended
+            },
             "conditions": list(self.conditions.values()),
             "enqueueTime": self.enqueued,
             "startTime": _timestamp(_shift(s.started_at, began)),
@@ -145,6 +149,7 @@ class JobStatus:
         status = self.job.get("status") or {}
         self.conditions = {c["type"]: c for c in status.get("conditions") or ()}
         self.enqueued = status.get("enqueueTime", "")
+        self.progress = status.get("progress") or {}
         if "phase" in status:
             self.state = decode(status, self.id, began)
             self.admitted, self.settled = True, self.state.phase.ended

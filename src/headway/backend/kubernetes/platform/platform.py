@@ -13,13 +13,16 @@ from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.placement.node_info import ready
+from headway.backend.kubernetes.placement.node_info import OVER, ready
 from headway.backend.kubernetes.platform.capacity import Capacity
+from headway.backend.kubernetes.platform.job_progress import JobProgress
 from headway.backend.kubernetes.platform.pod_runner import PodRunner, unfinalize
 from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.backend.kubernetes.platform.shares import Shares
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.kubernetes.platform.training_jobs import TrainingJobs
+from headway.backend.kubernetes.reports.pod_metrics import PodReader
+from headway.backend.kubernetes.reports.receiver import ReportReceiver
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue
 from headway.controller import commands, events
@@ -63,6 +66,9 @@ class KubernetesPlatform:
         self.records = self.training_jobs.records
         self.shares = Shares(self.cluster, self.writer, clock)
         self.pods = PodRunner(self.cluster, self.records, self.writer, image, self.shares.share)
+        self.receiver = ReportReceiver(self.cluster, self.events, clock)
+        self._progress = JobProgress(self.records, self.writer, clock, self.pods.attempt_of)
+        self.receiver.heard = self._progress.heard
 
     def _counted(self, pod: Plain) -> Resources | None:
         return self.pods.counted(pod)
@@ -81,6 +87,7 @@ class KubernetesPlatform:
             jobs=self.training_jobs.changed,
         )
         for pod in self.cluster.pods.values():
+            self.receiver.pod_changed(None, pod)
             if self.pods.attempt_of(pod) is None and self.cluster.owned(pod):
                 self.pods.release(pod)
         later += self.shares.load(self.pods.running())
@@ -151,6 +158,7 @@ class KubernetesPlatform:
         if self.capacity.dirty:
             self.capacity.dirty = False
             found += self.training_jobs.fit()
+        self._progress.flush()
         return found
 
     def _node_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
@@ -163,6 +171,7 @@ class KubernetesPlatform:
 
     def _pod_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
         pod = new or before or {}
+        self.receiver.pod_changed(before, new)
         found: list[events.Event] = []
         known = self.pods.attempt_of(pod)
         if new is None:
@@ -176,9 +185,22 @@ class KubernetesPlatform:
         return [*found, *self.capacity.pod_changed(before, new)]
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
-        """None: the usage of pods is not known here."""
-        del replica, before
-        return None
+        """None: no agent has reported it lately."""
+        del before
+        record = self.records.get(replica.job)
+        states = record.state.replicas if record is not None else ()
+        attempt = next((r.attempt for r in states if r.replica == replica), None)
+        if attempt is None:
+            return None
+        key = self.pods.key(replica, attempt)
+        found, pod = self.receiver.of(key), self.cluster.pods.get(key)
+        over = pod is None or pod["status"].get("phase") in OVER
+        return None if found is None else found.usage(None if over else self.clock())
+
+    def metrics(self, replica: ReplicaId, attempt: int) -> PodReader:
+        record = self.records.get(replica.job)
+        metric = record.spec.metric.name if record is not None else "loss"
+        return PodReader(metric, partial(self.receiver.of, self.pods.key(replica, attempt)))
 
     def close(self) -> None:
         """The jobs of a run are deleted with it: their results are in its folder."""

@@ -17,6 +17,7 @@ from headway.backend.kubernetes.client.informer import Key, key_of
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
 from headway.backend.kubernetes.platform import pod_builder, pod_status
 from headway.backend.kubernetes.platform.job_status import JobStatus
+from headway.backend.kubernetes.platform.pod_reports import Endpoint, reporting
 from headway.backend.kubernetes.platform.status_writer import (
     UNSCHEDULABLE,
     StatusWriter,
@@ -57,6 +58,8 @@ class PodRunner:
         self._share = share
         self._cluster, self._records, self._writer = cluster, records, writer
         self._image = image
+        self.endpoint: Endpoint | None = None
+        """Where pods report; None: nowhere."""
         self._waiting: dict[Attempt, str] = {}
         """Reasons that were reported for attempts that do not run yet."""
         self._in_flight: set[Attempt] = set()
@@ -85,7 +88,7 @@ class PodRunner:
             return None
         return found[0].core.task(found[1].task).request
 
-    def _key(self, replica: ReplicaId, attempt: int) -> Key:
+    def key(self, replica: ReplicaId, attempt: int) -> Key:
         namespace, _, job = replica.job.rpartition("/")
         return self._cluster.namespace or namespace, pod_builder.pod_name(job, replica, attempt)
 
@@ -102,7 +105,7 @@ class PodRunner:
             failed=partial(self._start_failed, command),
         )
         there = [
-            (a, self._cluster.pods.get(self._key(a.replica, a.attempt))) for a in command.replicas
+            (a, self._cluster.pods.get(self.key(a.replica, a.attempt))) for a in command.replicas
         ]
         return [
             events.ReplicaPrepared(a.replica, a.attempt)
@@ -112,6 +115,8 @@ class PodRunner:
 
     def _build(self, record: JobStatus, a: Assignment, gang: tuple[ReplicaId, ...]) -> Plain:
         pod = record.pod(a.replica, a.attempt, gang)
+        if self.endpoint is not None:
+            pod = reporting(pod, self.endpoint, record.spec)
         return pod_builder.placed(pod, a.node, self._image if len(gang) > 1 else "")
 
     def _start_failed(self, command: Start | Proceed, error: BackendError) -> list[events.Event]:
@@ -120,7 +125,7 @@ class PodRunner:
         return [events.CommandFailed(command, why, permanent=invalid, disrupted=not invalid)]
 
     def proceed(self, command: Proceed) -> Sequence[events.Event]:
-        pods = [self._cluster.pods.get(self._key(a.replica, a.attempt)) for a in command.replicas]
+        pods = [self._cluster.pods.get(self.key(a.replica, a.attempt)) for a in command.replicas]
         if None in pods:
             return [events.CommandFailed(command, "a pod was deleted", disrupted=True)]
         calls = [partial(_proceed, self._cluster.api, pod) for pod in pods if pod is not None]
@@ -132,7 +137,7 @@ class PodRunner:
     def stop(self, command: Stop | Kill) -> Sequence[events.Event]:
         """A pod is not signalled but deleted; its kubelet does the rest."""
         replica, attempt = command.replica, command.attempt
-        pod = self._cluster.pods.get(self._key(replica, attempt))
+        pod = self._cluster.pods.get(self.key(replica, attempt))
         if pod is not None and self._is_over(pod):
             return [self._exited(replica, attempt, pod)]
         grace = max(1.0, command.grace) if isinstance(command, Stop) else 1.0
@@ -156,7 +161,7 @@ class PodRunner:
         record = self._records.get(replica.job)
         if record is not None:
             self._remove_old(record)
-        pod = self._cluster.pods.get(self._key(replica, attempt))
+        pod = self._cluster.pods.get(self.key(replica, attempt))
         ended = pod is not None and pod["status"].get("phase") in OVER
         kept = pod is not None and pod_status.has_finalizer(pod)
         if (ended and not kept) or (pod is None and (record is None or record.gone)):
@@ -200,7 +205,7 @@ class PodRunner:
         if attempt in self._in_flight:
             return
         self._in_flight.add(attempt)
-        path = pod_path(*self._key(*attempt))
+        path = pod_path(*self.key(*attempt))
         uid = pod["metadata"]["uid"] if pod is not None else ""
         grace = grace if self._may_run(pod) else 0.0
 

@@ -1,0 +1,259 @@
+"""The agent of one node. It has no rights in the cluster: the operator tells it what to read.
+
+Each cycle sends what was read since the last acknowledged one. What is not acknowledged is sent
+again, and nothing more is read while much of it waits; the logs themselves are the buffer.
+"""
+
+import json
+import logging
+import re
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from http.client import HTTPException, HTTPSConnection
+from math import isfinite
+from pathlib import Path
+from threading import Event
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+from headway.backend.kubernetes.agent import pod_cgroups
+from headway.backend.kubernetes.agent.cri_log import CriLog, Line, nanoseconds
+from headway.backend.kubernetes.agent.pod_cgroups import PodCgroup
+from headway.backend.usage import UsageSample
+from headway.core.model.units import Seconds
+from headway.metrics.log_parser import LogParser, ParsedMetric
+from headway.spec.pod_fields import TRAINING
+
+EVERY: Seconds = 2.0
+DUTY = 0.2
+"""At most this part of a core is used, however much the pods print."""
+MOST_BYTES = 2 * 2**20
+"""Of the log of one pod that are read in one cycle."""
+MOST_WAITING = 1000
+"""Entries of a pod that wait; with more, its log is not read."""
+MOST_SENT = 5000
+"""Entries of one request."""
+LOOKS = 30
+"""How often a cgroup is looked for."""
+ANSWER: Seconds = 10.0
+UID = re.compile(r"[0-9A-Za-z-]{1,64}")
+log = logging.getLogger("headway")
+
+Entry = tuple[float | None, float | None, float | None, int, float | None]
+"""Step, mean value, highest value, number of lines, number of steps in total."""
+
+
+@dataclass(slots=True)
+class WatchedPod:
+    log: CriLog | None
+    """None: it does not exist yet."""
+    parser: LogParser
+    after: int
+    """Lines up to this time were acknowledged to an earlier agent."""
+    entries: list[Entry] = field(default_factory=list)
+    position: int = 0
+    trouble: str = ""
+    cgroup: PodCgroup | None = None
+    looks: int = 0
+    """How often its cgroup was not found."""
+    behind: bool = False
+    """Whether there is more to read, or to send."""
+    silent: bool = False
+    """It reports by itself: its log is not read."""
+
+    def read(self) -> None:
+        self.behind = False
+        if self.log is None or self.silent or len(self.entries) >= MOST_WAITING:
+            return
+        text, count, last = list[bytes](), 0, b""
+        for line in self.log.read(MOST_BYTES):
+            count += len(line.text)
+            if self.after:
+                self._skip(line)
+                if self.after:
+                    continue
+            text.append(line.text)
+            last = line.time
+        if text:
+            self.position = nanoseconds(last)
+            self._parsed(self.parser.feed(b"".join(text)))
+        self.behind = count >= MOST_BYTES // 2
+
+    def _skip(self, line: Line) -> None:
+        """The parser remembers epochs: it sees also lines that were reported before."""
+        if nanoseconds(line.time) <= self.after:
+            self.parser.feed(line.text)
+        else:
+            self.after = 0
+
+    def _parsed(self, metrics: list[ParsedMetric]) -> None:
+        for metric in metrics:
+            value = metric.value
+            if value is not None and not isfinite(value):
+                self.trouble, value = f"reported the value {value}", None
+            self.entries.append((metric.step, value, value, int(value is not None), metric.total))
+        while len(self.entries) > MOST_WAITING:
+            self.entries = halved(self.entries)
+
+    def measure(self, root: str, uid: str) -> UsageSample | None:
+        """None: unknown. The cgroup of a pod that has ended is gone."""
+        if self.cgroup is None and self.looks < LOOKS:
+            self.cgroup = pod_cgroups.find(root, uid)
+            self.looks += self.cgroup is None
+        usage = self.cgroup.read() if self.cgroup is not None else None
+        if usage is None and self.cgroup is not None:
+            self.cgroup.close()
+            self.cgroup, self.looks = None, LOOKS
+        return usage
+
+    def silence(self) -> None:
+        self.entries.clear()
+        self.silent = True
+
+    def close(self) -> None:
+        if self.log is not None:
+            self.log.close()
+        if self.cgroup is not None:
+            self.cgroup.close()
+
+
+def halved(entries: list[Entry]) -> list[Entry]:
+    """Two neighbours become one: the mean of their values, and the last step."""
+    pairs = zip(entries[::2], entries[1::2], strict=False)
+    return [_joined(a, b) for a, b in pairs] + (entries[-1:] if len(entries) % 2 else [])
+
+
+def _joined(a: Entry, b: Entry) -> Entry:
+    count = a[3] + b[3]
+    values = [(e[1], e[3]) for e in (a, b) if e[1] is not None]
+    highs = [e[2] for e in (a, b) if e[2] is not None]
+    return (
+        a[0] if b[0] is None else b[0],
+        sum(mean * n for mean, n in values) / count if count else None,
+        max(highs, default=None),
+        count,
+        a[4] if b[4] is None else b[4],
+    )
+
+
+@dataclass(slots=True)
+class Agent:
+    send: Callable[[dict[str, Any]], dict[str, Any]]
+    """Sends a body and returns the answer; an OSError if it is not acknowledged."""
+    logs: Path
+    cgroups: str
+    pods: dict[str, WatchedPod] = field(default_factory=dict)
+    _said: str = ""
+
+    def run(self, stop: Event) -> None:
+        while not stop.is_set():
+            began = monotonic()
+            self.cycle()
+            spent = monotonic() - began
+            least = spent * (1 / DUTY - 1)
+            busy = any(pod.behind for pod in self.pods.values())
+            stop.wait(least if busy else max(least, EVERY - spent))
+        self.close()
+
+    def cycle(self) -> None:
+        for uid, pod in self.pods.items():
+            if pod.log is None:
+                pod.log = self._log(uid)
+            pod.read()
+        body, counts = self._body()
+        try:
+            wanted = self.send({"pods": body}).get("pods") or {}
+        except (OSError, HTTPException, ValueError, AttributeError) as error:
+            if str(error) != self._said:
+                self._said = str(error)
+                log.warning("the operator does not acknowledge reports: %s", error)
+            return
+        self._said = ""
+        for uid, count in counts.items():
+            pod = self.pods[uid]
+            del pod.entries[:count]
+            pod.behind = pod.behind or bool(pod.entries)
+            pod.trouble = ""
+        self._watch(wanted)
+
+    def close(self) -> None:
+        for pod in self.pods.values():
+            pod.close()
+
+    def _body(self) -> tuple[dict[str, Any], dict[str, int]]:
+        body, counts, room = dict[str, Any](), dict[str, int](), MOST_SENT
+        for uid, pod in self.pods.items():
+            count = counts[uid] = min(room, len(pod.entries))
+            room -= count
+            said: dict[str, Any] = {"log": pod.entries[:count]}
+            if count == len(pod.entries) and pod.position:
+                said["position"] = str(pod.position)
+            said |= {"line": " ".join(pod.parser.example.split())[:60], "trouble": pod.trouble}
+            usage, at = pod.measure(self.cgroups, uid), monotonic()
+            body[uid] = said | ({"usage": asdict(usage), "at": at} if usage else {})
+        return body, counts
+
+    def _watch(self, wanted: dict[str, Any]) -> None:
+        for uid in self.pods.keys() - wanted.keys():
+            self.pods.pop(uid).close()
+        for uid, about in wanted.items():
+            if uid not in self.pods and UID.fullmatch(uid):
+                self.pods[uid] = self._watched(about)
+            if uid in self.pods and about.get("sdk"):
+                self.pods[uid].silence()
+
+    @staticmethod
+    def _watched(about: dict[str, Any]) -> WatchedPod:
+        after, trouble = int(about.get("position") or 0), ""
+        metric = str(about.get("metric") or "loss")
+        try:
+            parser = LogParser(metric, about.get("pattern") or None)
+        except ValueError as error:
+            parser, trouble = LogParser(metric), f"reports.pattern: {error}"
+        return WatchedPod(None, parser, after, trouble=trouble)
+
+    def _log(self, uid: str) -> CriLog | None:
+        """Its folder is NAMESPACE_NAME_UID."""
+        with suppress(OSError):
+            there = next((p for p in self.logs.iterdir() if p.name.endswith(f"_{uid}")), None)
+            if there is not None and (there / TRAINING).is_dir():
+                return CriLog(there / TRAINING)
+        return None
+
+
+class HttpsClient:
+    """One connection, which is opened again when it breaks."""
+
+    def __init__(self, url: str, token: Path, certificate: Path) -> None:
+        self._to, self._token, self._certificate = urlsplit(url), token, certificate
+        self._connection: HTTPSConnection | None = None
+
+    def __call__(self, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._post(json.dumps(body).encode())
+        except BaseException:
+            self.close()
+            raise
+
+    def _post(self, body: bytes) -> dict[str, Any]:
+        if self._connection is None:
+            trusted = ssl.create_default_context(cafile=self._certificate)
+            host, port = self._to.hostname or "", self._to.port
+            self._connection = HTTPSConnection(host, port, timeout=ANSWER, context=trusted)
+        token = self._token.read_text(encoding="ascii").strip()  # the kubelet renews it
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._connection.request("POST", f"{self._to.path}/v1/node", body, headers)
+        answer = self._connection.getresponse()
+        data = answer.read()
+        if answer.status != 200:
+            raise OSError(f"status {answer.status}: {data[:200].decode(errors='replace')}")
+        found: dict[str, Any] = json.loads(data)
+        return found
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,1 @@
+"""Reports from pods over HTTPS: certificate, identity, server, and what becomes of them."""

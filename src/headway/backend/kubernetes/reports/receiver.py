@@ -1,0 +1,223 @@
+"""Takes in the reports of pods and node agents, in the loop's thread.
+
+A pod reports for itself only, and an agent for the pods of its own node: both are known by their
+tokens. The answer to a pod says whether a checkpoint is requested; the answer to an agent lists the
+pods of its node that it is to read.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswer
+from datetime import datetime
+from functools import partial
+from http import HTTPStatus
+from time import time
+from typing import Any
+
+from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
+from headway.backend.kubernetes.client.informer import Key
+from headway.backend.kubernetes.placement.node_info import OVER, node_of
+from headway.backend.kubernetes.platform import pod_reports
+from headway.backend.kubernetes.reports.pod_metrics import PodMetrics
+from headway.backend.kubernetes.reports.server import Refusal, Route
+from headway.backend.kubernetes.reports.token_review import Client
+from headway.backend.usage import UsageSample
+from headway.backend.worker import EventQueue
+from headway.controller.events import Event
+from headway.core.model.units import Seconds
+
+LAST_WORDS: Seconds = 600.0
+"""For so long after its end, the log of a pod is read."""
+ANSWER: Seconds = 5.0
+"""A loop that is busy for longer makes the client try again."""
+MOST_REPORTS = 1000
+MOST_METRICS = 256
+"""Of Kubeflow's protocol."""
+AGENT = "headway-agent"
+"""Service account of the node agents."""
+MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, IndexError)
+
+
+class ReportReceiver:
+    def __init__(
+        self, cluster: ClusterCache, queue: EventQueue, clock: Callable[[], Seconds]
+    ) -> None:
+        self._cluster, self._queue, self._clock = cluster, queue, clock
+        self.agents = ""
+        """Namespace of the node agents; "": there are none."""
+        self._pods: dict[str, Plain] = {}
+        """Pods of training jobs by uid,"""
+        self._on_node: dict[str, set[str]] = {}
+        """and their uids by node."""
+        self._metrics: dict[str, PodMetrics] = {}
+        self.checkpoints: set[str] = set()
+        """Uids of pods that are asked for a checkpoint. Nothing asks yet: a job on Kubernetes is
+        not moved."""
+        self.counts: Counter[str] = Counter()
+        """Reports by source."""
+        self.heard: Callable[[Plain, PodMetrics], None] = lambda pod, metrics: None
+        """Called when a pod has reported."""
+
+    # -- in the loop's thread ----------------------------------------------------------------------
+
+    def pod_changed(self, before: Plain | None, new: Plain | None) -> None:
+        pod = new or before or {}
+        uid, node = str(pod["metadata"].get("uid", "")), node_of(pod)
+        if not owner_uid(pod):
+            return
+        if new is None:
+            self._pods.pop(uid, None)
+            self._metrics.pop(uid, None)
+            self.checkpoints.discard(uid)
+            self._on_node.get(node, set()).discard(uid)
+            return
+        self._pods[uid] = new
+        if node:
+            self._on_node.setdefault(node, set()).add(uid)
+
+    def of(self, key: Key) -> PodMetrics | None:
+        """What the pod of this name has reported, if anything."""
+        pod = self._cluster.pods.get(key)
+        return None if pod is None else self._metrics.get(str(pod["metadata"].get("uid", "")))
+
+    def _of(self, uid: str) -> PodMetrics:
+        found = self._metrics.get(uid)
+        if found is None:
+            metric = about(self._pods[uid]).get("metric") or "loss"
+            found = self._metrics[uid] = PodMetrics(metric)
+        return found
+
+    def from_pod(self, uid: str, reports: list[Any], source: str) -> Plain:
+        if uid not in self._pods:
+            raise Refusal(HTTPStatus.NOT_FOUND, "this pod is not known as one of a training job")
+        metrics = self._of(uid)
+        metrics.hear(reports, self._clock())
+        self.counts[source] += len(reports)
+        self.heard(self._pods[uid], metrics)
+        return {"checkpoint": uid in self.checkpoints}
+
+    def kubeflow(self, uid: str, status: Mapping[str, Any]) -> Plain:
+        if uid not in self._pods:
+            raise Refusal(HTTPStatus.NOT_FOUND, "this pod is not known as one of a training job")
+        return self.from_pod(uid, [from_kubeflow(status, self._of(uid).metric)], "kubeflow")
+
+    def from_node(self, node: str, pods: Mapping[str, Any]) -> Plain:
+        now, here = self._clock(), self._on_node.get(node, set())
+        for uid in here & set(pods):
+            said, metrics = pods[uid], self._of(uid)
+            before = metrics.reports
+            if "usage" in said:
+                metrics.measured(UsageSample(**said["usage"]), float(said["at"]), now)
+            metrics.parsed(said.get("log") or [], now)
+            metrics.noted(str(said.get("trouble", "")))
+            metrics.line = metrics.line or str(said.get("line", ""))
+            metrics.position = str(said.get("position") or metrics.position)
+            self.counts["log"] += metrics.reports - before
+            self.heard(self._pods[uid], metrics)
+        known = {uid: self._pods[uid] for uid in sorted(here) if _is_read(self._pods[uid])}
+        return {"pods": {uid: self._wanted(uid, pod) for uid, pod in known.items()}}
+
+    def _wanted(self, uid: str, pod: Plain) -> Plain:
+        metrics = self._metrics.get(uid)
+        return {
+            **about(pod),
+            "position": metrics.position if metrics else "",
+            "sdk": bool(metrics and metrics.sdk),
+        }
+
+    # -- in the threads of the server --------------------------------------------------------------
+
+    def routes(self) -> dict[str, Route]:
+        return {"/v1/reports": self._sdk, "/v1/node": self._node, "/kubeflow": self._kubeflow}
+
+    def _sdk(self, client: Client, body: Any) -> Plain:
+        uid = _pod(client)
+        reports = body.get("reports") if isinstance(body, dict) else None
+        if not isinstance(reports, list) or len(reports) > MOST_REPORTS:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"reports: a list of at most {MOST_REPORTS}")
+        return self._in_loop(partial(self.from_pod, uid, reports, "sdk"))
+
+    def _kubeflow(self, client: Client, body: Any) -> Plain:
+        uid = _pod(client)
+        status = body.get("trainerStatus") if isinstance(body, dict) else None
+        if not isinstance(status, dict):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "trainerStatus is required")
+        return self._in_loop(partial(self.kubeflow, uid, status))
+
+    def _node(self, client: Client, body: Any) -> Plain:
+        if not self.agents or client.account != f"{self.agents}:{AGENT}" or not client.node:
+            raise Refusal(HTTPStatus.FORBIDDEN, "only for the node agents of Headway")
+        pods = body.get("pods") if isinstance(body, dict) else None
+        if not isinstance(pods, dict):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "pods is required")
+        return self._in_loop(partial(self.from_node, client.node, pods))
+
+    def _in_loop(self, call: Callable[[], Plain]) -> Plain:
+        """Acknowledged when the loop has taken it in."""
+        done: Future[Plain] = Future()
+
+        def run() -> Iterable[Event]:
+            if done.set_running_or_notify_cancel():
+                try:
+                    done.set_result(call())
+                except Exception as error:  # noqa: BLE001 - the sender's, not the loop's
+                    done.set_exception(error)
+            return ()
+
+        self._queue.put(run)
+        try:
+            return done.result(ANSWER)
+        except NoAnswer:
+            if done.cancel():
+                raise Refusal(HTTPStatus.SERVICE_UNAVAILABLE, "busy: try again") from None
+            return done.result()
+        except MALFORMED as error:
+            raise Refusal(HTTPStatus.BAD_REQUEST, f"invalid report: {error!r}"[:200]) from None
+
+
+def _pod(client: Client) -> str:
+    if not client.pod:
+        raise Refusal(HTTPStatus.FORBIDDEN, "the token is not bound to a pod")
+    return client.pod
+
+
+def about(pod: Plain) -> dict[str, str]:
+    """What to look for in the log of a pod."""
+    notes = pod["metadata"].get("annotations") or {}
+    found = {"metric": notes.get(pod_reports.METRIC), "pattern": notes.get(pod_reports.PATTERN)}
+    return {name: str(text) for name, text in found.items() if text}
+
+
+def _is_read(pod: Plain) -> bool:
+    """Whether its agent is to read its log: it has not ended long ago."""
+    if pod["status"].get("phase") not in OVER:
+        return True
+    states = [c.get("state") or {} for c in pod["status"].get("containerStatuses") or ()]
+    ends = [s["terminated"].get("finishedAt") for s in states if s.get("terminated")]
+    try:
+        last = max(datetime.fromisoformat(end).timestamp() for end in ends if end)
+    except ValueError:
+        return False
+    return time() - last < LAST_WORDS
+
+
+def from_kubeflow(status: Mapping[str, Any], metric: str) -> Plain:
+    """Kubeflow's `trainerStatus` as a report of the SDK. Without steps, progress is in percent."""
+    given = status.get("metrics") or []
+    if not isinstance(given, list) or len(given) > MOST_METRICS:
+        raise ValueError(f"metrics: a list of at most {MOST_METRICS}")
+    values = {str(each["name"]): float(each["value"]) for each in given}
+    found: Plain = {}
+    names = ("current_step", "global_step", "step")
+    step = next((values[name] for name in names if name in values), None)
+    percent = status.get("progressPercentage")
+    if step is not None:
+        found |= {"step": step}
+        if "total_steps" in values:
+            found |= {"total_steps": values["total_steps"]}
+    elif percent is not None:
+        found |= {"step": float(percent), "total_steps": 100.0}
+    value = next((values[name] for name in (metric, f"train_{metric}") if name in values), None)
+    return found if value is None else {**found, metric: value}

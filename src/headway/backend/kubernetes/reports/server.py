@@ -1,0 +1,185 @@
+"""An HTTPS server with bounds: connections, time of each request, size of each body.
+
+A request is answered in three steps: who sends it (401), what it says (400, 413), and what the loop
+makes of it (503: try again). Only what the loop has taken in is acknowledged.
+"""
+
+import json
+import logging
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any
+
+from headway.backend.kubernetes.reports.token_review import Client
+from headway.core.model.units import Seconds
+from headway.errors import BackendError
+
+log = logging.getLogger("headway")
+MOST_CONNECTIONS = 256
+MOST_FROM_ONE = 16
+"""Connections from one address; pods on the network of their node share its address."""
+LARGEST_BODY = 2**20
+REQUEST: Seconds = 30.0
+"""From the end of one request to the end of the next, on the same connection."""
+HANDSHAKE: Seconds = 10.0
+LOOK: Seconds = 1.0
+
+
+class Refusal(Exception):
+    """An answer that is not 200."""
+
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        super().__init__(why)
+        self.status, self.why = status, why
+
+
+Identify = Callable[[str], Client | None]
+Route = Callable[[Client, Any], dict[str, Any]]
+"""Takes in a body, and returns the answer, or raises a `Refusal`."""
+
+
+class ReportServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        context: ssl.SSLContext,
+        identify: Identify,
+        routes: Mapping[str, Route],
+        *,
+        patience: Seconds = REQUEST,
+    ) -> None:
+        self._context, self.identify, self.routes = context, identify, routes
+        self._patience, self._stopped = patience, Event()
+        self._lock = Lock()
+        self._open: dict[socket.socket, tuple[str, float]] = {}
+        """Address and deadline of each connection."""
+        super().__init__(address, _Handler)
+        Thread(target=self.serve_forever, name="reports", daemon=True).start()
+        Thread(target=self._guard, name="reports-guard", daemon=True).start()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            there = Counter(host for host, _ in self._open.values())
+            host = client_address[0]
+            fits = len(self._open) < MOST_CONNECTIONS and there[host] < MOST_FROM_ONE
+            if fits:
+                self._open[request] = host, monotonic() + min(HANDSHAKE, self._patience)
+        if fits:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """The handshake is made here, because a client may take its time."""
+        try:
+            with suppress(OSError, ValueError):  # it hung up, or was too slow
+                request.settimeout(self._patience)
+                tls = self._context.wrap_socket(
+                    request, server_side=True, do_handshake_on_connect=False
+                )
+                with self._lock:
+                    self._open[tls] = self._open.pop(request)
+                request = tls
+                tls.do_handshake()
+                self.finish_request(tls, client_address)
+        finally:
+            with self._lock:
+                self._open.pop(request, None)
+            self.shutdown_request(request)
+
+    def extend(self, connection: socket.socket) -> None:
+        """Its next request begins."""
+        with self._lock:
+            if connection in self._open:
+                self._open[connection] = self._open[connection][0], monotonic() + self._patience
+
+    def _guard(self) -> None:
+        """A timeout of a socket does not end a client that sends a byte now and then."""
+        while not self._stopped.wait(min(LOOK, self._patience / 4)):
+            with self._lock:
+                now = monotonic()
+                late = [each for each, (_, until) in self._open.items() if until < now]
+            self._end(late)
+
+    def _end(self, connections: list[socket.socket]) -> None:
+        for each in connections:
+            with suppress(OSError):
+                # Not of the TLS layer: another thread is reading there.
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._stopped.set()
+        self.shutdown()
+        self.server_close()
+        with self._lock:
+            left = list(self._open)
+        self._end(left)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "headway", ""
+    server: ReportServer
+    connection: socket.socket
+    error_content_type = "application/json"
+    error_message_format = '{"error": "%(message)s"}'
+
+    def handle_one_request(self) -> None:
+        self.server.extend(self.connection)
+        super().handle_one_request()
+
+    def do_POST(self) -> None:
+        try:
+            answer, status = self._answer(), HTTPStatus.OK
+        except Refusal as refusal:
+            answer, status = {"error": refusal.why}, refusal.status
+        except BackendError as error:  # the API server does not answer
+            answer, status = {"error": error.message}, HTTPStatus.SERVICE_UNAVAILABLE
+        except Exception:  # the outermost guard of a request
+            log.exception("a report was not handled")
+            answer, status = {"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        if status is not HTTPStatus.OK:
+            self.close_connection = True  # its body may not have been read
+            self.send_header("Connection", "close")
+        if status is HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _answer(self) -> dict[str, Any]:
+        route = self.server.routes.get(self.path)
+        if route is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, "no such path")
+        kind, _, token = self.headers.get("Authorization", "").partition(" ")
+        client = self.server.identify(token.strip()) if kind.lower() == "bearer" else None
+        if client is None:
+            raise Refusal(HTTPStatus.UNAUTHORIZED, "a token of the audience headway is required")
+        return route(client, self._body())
+
+    def _body(self) -> Any:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal():
+            raise Refusal(HTTPStatus.LENGTH_REQUIRED, "Content-Length is required")
+        if len(length) > 9 or int(length) > LARGEST_BODY:
+            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {LARGEST_BODY} bytes")
+        try:
+            return json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError):
+            raise Refusal(HTTPStatus.BAD_REQUEST, "invalid JSON") from None
+
+    def log_message(self, *args: object) -> None:
+        """Reports are no news."""

@@ -1,0 +1,84 @@
+"""Identity of a client, by the token that it presents: a projected one, of the audience `headway`.
+
+The API server says which pod a token is bound to, and on which node that pod runs. What the body of
+a request says about its sender counts for nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import BoundedSemaphore, Lock
+from time import monotonic
+
+from headway.backend.kubernetes.client.api import Api, Plain
+from headway.backend.kubernetes.platform.pod_reports import AUDIENCE
+from headway.core.model.units import Seconds
+from headway.errors import Unreachable
+
+PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+KEPT: Seconds = 60.0
+"""How long an identity is believed; the token of a deleted pod is valid for this long."""
+REFUSED: Seconds = 10.0
+"""How long a token that was refused is not reviewed again."""
+MOST = 10_000
+"""Tokens that are remembered."""
+LONGEST = 8192
+AT_ONCE = 8
+ANSWER: Seconds = 5.0
+EXTRA = "authentication.kubernetes.io/"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    account: str
+    """NAMESPACE:NAME of its service account."""
+    pod: str
+    """The uid of its pod; "": its token is not bound to one."""
+    node: str
+
+
+class TokenReviewer:
+    """Used by the threads of the server."""
+
+    def __init__(self, api: Api, clock: Callable[[], float] = monotonic) -> None:
+        self._api, self._clock = api, clock
+        self._known: dict[bytes, tuple[float, Client | None]] = {}
+        self._lock, self._calls = Lock(), BoundedSemaphore(AT_ONCE)
+
+    def identify(self, token: str) -> Client | None:
+        """None: the token is not valid for this audience. `Unreachable`: ask again later."""
+        if not token or len(token) > LONGEST:
+            return None
+        key, now = sha256(token.encode()).digest(), self._clock()
+        with self._lock:
+            until, client = self._known.get(key, (0.0, None))
+        if now < until:
+            return client
+        if not self._calls.acquire(timeout=ANSWER):
+            raise Unreachable("too many tokens to review")
+        try:
+            client = self._review(token)
+        finally:
+            self._calls.release()
+        with self._lock:
+            self._known.pop(key, None)
+            self._known[key] = now + (KEPT if client else REFUSED), client  # the newest last
+            while len(self._known) > MOST:
+                del self._known[next(iter(self._known))]
+        return client
+
+    def _review(self, token: str) -> Client | None:
+        body: Plain = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token, "audiences": [AUDIENCE]},
+        }
+        status = self._api.create(PATH, body, timeout=ANSWER).get("status") or {}
+        # An API server that does not know audiences says nothing about them.
+        if not status.get("authenticated") or AUDIENCE not in (status.get("audiences") or ()):
+            return None
+        user = status.get("user") or {}
+        extra = user.get("extra") or {}
+        pod, node = (str((extra.get(EXTRA + k) or [""])[0]) for k in ("pod-uid", "node-name"))
+        account = str(user.get("username", "")).removeprefix("system:serviceaccount:")
+        return Client(account, pod, node)

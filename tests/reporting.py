@@ -1,0 +1,49 @@
+"""A report server on loopback, and clients of it."""
+
+import json
+import socket
+import ssl
+from contextlib import contextmanager
+from http.client import HTTPSConnection
+
+from headway.backend.kubernetes.reports import certificate
+from headway.backend.kubernetes.reports.server import ReportServer
+
+PAIR = certificate.create("headway")
+HOST = "headway-reports.headway.svc"
+
+
+def trusting():
+    return ssl.create_default_context(cadata=PAIR.certificate)
+
+
+@contextmanager
+def served(tmp_path, identify, routes, **more):
+    made = ReportServer(
+        ("127.0.0.1", 0), certificate.context(PAIR, tmp_path), identify, routes, **more
+    )
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def connect(server, timeout=20):
+    plain = socket.create_connection(server.server_address, timeout=timeout)
+    return trusting().wrap_socket(plain, server_hostname=HOST)
+
+
+def post(server, path, body, token="", connection=None, **headers):
+    """Status and answer."""
+    there = connection or HTTPSConnection(HOST, server.server_port, context=trusting())
+    if there.sock is None:
+        there.sock = connect(server)
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    there.request("POST", path, data, headers)
+    answer = there.getresponse()
+    found = answer.status, json.loads(answer.read())
+    if connection is None:
+        there.close()
+    return found

@@ -1,0 +1,153 @@
+"""Reports over HTTP: the same script, in a pod. The operator may be away; the training goes on."""
+
+import os
+import socket
+import subprocess
+import sys
+from time import monotonic
+
+import pytest
+from patience import PATIENCE, wait_for
+
+import headway
+from headway.backend.kubernetes.reports.server import Refusal
+from headway.backend.kubernetes.reports.token_review import Client
+from headway.sdk import http_sender
+from headway.sdk.http_sender import MOST, HttpSender
+from reporting import HOST, PAIR, served
+
+NAME = "ann"
+
+
+class Operator:
+    """What it has taken in; it may refuse."""
+
+    def __init__(self):
+        self.reports, self.status, self.checkpoint = [], 200, False
+
+    def __call__(self, client, body):
+        assert client.pod == "uid"
+        if self.status != 200:
+            raise Refusal(self.status, "no")
+        self.reports += body["reports"]
+        return {"checkpoint": self.checkpoint}
+
+
+@pytest.fixture
+def operator():
+    return Operator()
+
+
+@pytest.fixture
+def there(tmp_path, operator, monkeypatch):
+    """A server under the name of the operator's Service, and the environment of a pod."""
+    known = {NAME: Client("default:default", "uid", "a")}
+    with served(tmp_path, known.get, {"/v1/reports": operator}) as made:
+        resolve = socket.getaddrinfo
+
+        def to_loopback(host, *more, **named):
+            return resolve("127.0.0.1" if host == HOST else host, *more, **named)
+
+        monkeypatch.setattr(socket, "getaddrinfo", to_loopback)
+        (tmp_path / "token").write_text(f"{NAME}\n")
+        (tmp_path / "ca.crt").write_text(PAIR.certificate)
+        monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
+        monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
+        monkeypatch.setenv("HEADWAY_REPORTS_URL", f"https://{HOST}:{made.server_port}/v1/reports")
+        monkeypatch.setenv("HEADWAY_REPORTS_TOKEN", str(tmp_path / "token"))
+        monkeypatch.setenv("HEADWAY_REPORTS_CA", str(tmp_path / "ca.crt"))
+        monkeypatch.setattr(http_sender, "PAUSE", 0.05)
+        monkeypatch.setattr(http_sender, "AGAIN", 0.05)
+        monkeypatch.setattr(http_sender, "LONGEST", 0.1)
+        yield made
+
+
+def sender(there, tmp_path):
+    url = f"https://{HOST}:{there.server_port}/v1/reports"
+    return HttpSender(url, str(tmp_path / "token"), str(tmp_path / "ca.crt"))
+
+
+def test_a_script_in_a_pod_reports_to_the_operator_and_not_to_a_file(there, operator, tmp_path):
+    run = headway.attach(total_steps=10)
+    run.report(1, loss=0.5)
+    wait_for(lambda: len(operator.reports) == 2)
+    assert operator.reports == [{"total_steps": 10}, {"step": 1, "loss": 0.5}]
+    assert not (tmp_path / "reports.jsonl").exists()
+    assert there
+
+
+@pytest.mark.usefixtures("there")
+def test_the_answer_requests_a_checkpoint_until_one_is_saved(operator):
+    operator.checkpoint = True
+    run = headway.attach(total_steps=10)
+    wait_for(run.should_checkpoint)
+    operator.checkpoint = False
+    assert run.save(3, lambda folder: (folder / "state").write_text("x"))
+    assert not run.should_checkpoint()
+
+
+@pytest.mark.usefixtures("there")
+@pytest.mark.parametrize("status", [401, 404, 503])
+def test_reports_wait_while_the_operator_refuses_and_arrive_in_order(operator, status):
+    operator.status = status
+    run = headway.attach(total_steps=10)
+    for step in range(200):
+        run.report(step, loss=1.0)
+        run.flush()
+    operator.status = 200
+    wait_for(lambda: len(operator.reports) == 201)
+    assert [r.get("step") for r in operator.reports] == [None, *range(200)]
+
+
+def test_the_newest_thousand_wait_and_no_call_blocks(there, operator, tmp_path):
+    operator.status = 503
+    made, began = sender(there, tmp_path), monotonic()
+    for step in range(3 * MOST):
+        made.put({"step": step})
+    assert monotonic() - began < PATIENCE / 2
+    operator.status = 200
+    wait_for(lambda: operator.reports and operator.reports[-1]["step"] == 3 * MOST - 1)
+    steps = [r["step"] for r in operator.reports]  # a request may have been under way
+    assert steps[-MOST:] == list(range(2 * MOST, 3 * MOST))
+    assert len(steps) <= 2 * MOST
+
+
+def test_a_batch_that_is_invalid_is_dropped(there, operator, tmp_path):
+    operator.status = 400
+    made = sender(there, tmp_path)
+    made.put({"step": 1})
+    wait_for(lambda: not made._waiting)
+    operator.status = 200
+    made.put({"step": 2})
+    wait_for(lambda: operator.reports == [{"step": 2}])
+
+
+def test_an_operator_that_is_nowhere_does_not_disturb_the_training(tmp_path):
+    made = HttpSender("https://127.0.0.1:1/v1/reports", str(tmp_path / "none"), str(tmp_path))
+    made.put({"step": 1})
+    assert not made.send()
+    assert not made.checkpoint
+
+
+SCRIPT = """
+import os, socket
+resolve = socket.getaddrinfo
+socket.getaddrinfo = lambda host, *a, **k: resolve("127.0.0.1", *a, **k)
+import headway
+run = headway.attach(total_steps=5)
+if os.fork() == 0:
+    run.report(1, loss=1.0)
+    run.flush()
+    run._finish()
+    os._exit(0)
+os.wait()
+for step in range(2, 6):
+    run.report(step, loss=1.0)
+"""
+
+
+@pytest.mark.usefixtures("there")
+def test_what_waits_at_the_exit_is_sent_also_by_a_forked_process(operator):
+    subprocess.run([sys.executable, "-c", SCRIPT], check=True, env=dict(os.environ))
+    steps = [r.get("step") for r in operator.reports]
+    assert {None, 1, 5} <= set(steps)
