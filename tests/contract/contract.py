@@ -165,7 +165,8 @@ class BackendContract:
         platform.settle()
         assert {r.node for r in seen.look().running} == {"a", "b"}
         down = Scale(job="g", task="worker", remove=(ReplicaId("g/worker-1"),))
-        assert isinstance(seen.act(down), Started)
+        outcome = seen.act(down)
+        assert isinstance(outcome, Started), outcome
         platform.settle()
         assert [r.id for r in seen.look().running] == ["g/worker-0"]
 

@@ -12,15 +12,22 @@ from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import connect
 from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform
 from headway.backend.live import LiveBackend
-from headway.core.model.decision import Place
+from headway.core.model.decision import Move, Place, Scale
 from headway.deploy import render
 from headway.deploy.render import Values
 from headway.spec.manifest import NAME, TrainingJobSpec
 from headway.spec.runnable import RunnableJob
 
 WAITS = """
-import pathlib, time
+import pathlib, signal, sys, time
+kept = pathlib.Path("/headway/step")
+step = int(kept.read_text()) if kept.exists() else 0
+def save(*_):
+    kept.write_text(str(step))
+    sys.exit(143)
+signal.signal(signal.SIGTERM, save)
 while not pathlib.Path("/tmp/done").exists():
+    step += 1
     time.sleep(0.05)
 """
 DONE = "import pathlib; pathlib.Path('/tmp/done').touch()"
@@ -53,6 +60,11 @@ class Renamed:
         if isinstance(decision, Place):
             where = tuple((r, self.names.get(n, n)) for r, n in decision.where)
             decision = replace(decision, where=where)
+        if isinstance(decision, Move):
+            decision = replace(decision, to=self.names.get(decision.to, decision.to))
+        if isinstance(decision, Scale):
+            add = tuple((r, self.names.get(n, n)) for r, n in decision.add)
+            decision = replace(decision, add=add)
         return self.backend.act(decision)
 
     def observe(self):
@@ -65,7 +77,7 @@ class Renamed:
 class RealHands(LiveHands):
     def __init__(self, cluster, folder, run, jobs=None):
         self.cluster, self.folder, self.run, self.clock = cluster, folder, run, Clock()
-        self.jobs = {} if jobs is None else jobs
+        self.jobs, self.kept = {} if jobs is None else jobs, folder / "kept"
         self.platform = KubernetesPlatform(
             connect(cluster.kubeconfig),
             self.jobs,
@@ -85,11 +97,23 @@ class RealHands(LiveHands):
         task = {"name": "worker", "replicas": workers, "minReplicas": 1, "maxReplicas": 3}
         task |= {"image": image.NAME, "command": ["python3", "-c", WAITS]}
         task["resources"] = {"requests": {"cpu": "50m"}}
-        spec = {"tasks": [task], "backoffLimit": 0, "checkpoint": {"graceSeconds": 1}}
+        # The nodes are on this machine: a folder of the host is a shared volume.
+        kept = {"hostPath": {"path": str(self.kept / name), "type": "DirectoryOrCreate"}}
+        mount = {"name": "kept", "mountPath": "/headway"}
+        inside = {"containers": [{"name": "training", "volumeMounts": [mount]}]}
+        inside |= {"volumes": [{"name": "kept", **kept}]}
+        task["podTemplate"] = {"spec": inside}
+        checkpoint = {"mode": "sigterm", "graceSeconds": 5}
+        spec = {"tasks": [task], "backoffLimit": 0, "checkpoint": checkpoint}
         made = TrainingJobSpec.model_validate(spec)
         core = made.to_core(kind=name)
         self.backend.submit(RunnableJob(id=name, at=0.0, spec=core, commands={}, manifest=made))
         self.until(lambda: self.record(name).arrived)
+
+    def step(self, name):
+        """The last that was saved."""
+        found = self.kept / name / "step"
+        return int(found.read_text()) if found.exists() else 0
 
     def finish(self, replica):
         attempt = self.record(replica.job).replicas[replica].attempt

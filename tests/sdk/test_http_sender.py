@@ -84,6 +84,15 @@ def test_the_answer_requests_a_checkpoint_until_one_is_saved(operator):
     operator.checkpoint = False
     assert run.save(3, lambda folder: (folder / "state").write_text("x"))
     assert not run.should_checkpoint()
+    wait_for(lambda: {"checkpoint": "step-3-0"} in operator.reports)
+
+
+@pytest.mark.usefixtures("there")
+def test_a_script_that_is_silent_for_long_is_asked_too(operator):
+    run = headway.attach(total_steps=10)
+    wait_for(lambda: operator.reports)
+    operator.checkpoint = True
+    wait_for(run.should_checkpoint)
 
 
 @pytest.mark.usefixtures("there")

@@ -11,6 +11,7 @@ INCOMPLETE = ("ModuleNotFoundError: ", ": can't open file ")
 """What Python prints last if a module or the script itself is missing."""
 SIGNALLED = 128
 KILLED = SIGNALLED + signal.SIGKILL
+STOPPED = SIGNALLED + signal.SIGTERM
 _SIGNALS = frozenset(int(s) for s in signal.Signals)
 
 

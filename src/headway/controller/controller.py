@@ -145,6 +145,8 @@ class Controller:
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, reason, now)
             case events.JobSuspended(suspended=suspended):
                 return decisions.suspend_by_spec(job, suspended, now)
+            case events.JobRequested(request=request):
+                return decisions.request(self.records, request, now)
             case events.JobRestricted(capabilities=capabilities):
                 job.capabilities = capabilities
                 job.mark_dirty()

@@ -12,6 +12,7 @@ from headway.controller.job_state import NO_CHECKPOINT, Checkpoint, JobState
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import JobSpec
 from headway.core.model.node import Node
+from headway.core.model.snapshot import Request
 from headway.core.model.units import Cores, JobId, NodeId, Seconds
 
 
@@ -73,6 +74,13 @@ class JobSuspended(OfJob):
     """
 
     suspended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobRequested(OfJob):
+    """A user has asked for something by changing its spec."""
+
+    request: Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +200,7 @@ class Loaded:
 
 
 JobEvent: TypeAlias = (
-    Admitted | JobChanged | JobRejected | JobSuspended | JobRestricted | JobDeleted
+    Admitted | JobChanged | JobRejected | JobSuspended | JobRequested | JobRestricted | JobDeleted
 )
 ReplicaEvent: TypeAlias = (
     ReplicaPrepared

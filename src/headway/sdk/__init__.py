@@ -134,6 +134,8 @@ class Run:
         _sync(folder)
         if self._sender is not None:
             self._sender.checkpoint = False
+            self._sender.put({"checkpoint": name})
+            self._sender.send_soon()
         with suppress(OSError):
             os.unlink(self._ask)  # noqa: PTH108
         done = [p for p in folder.iterdir() if p.name.startswith("step-") and p.suffix != ".part"]

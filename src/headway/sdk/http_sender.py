@@ -55,6 +55,9 @@ class HttpSender:
                 Thread(target=self._run, name="headway-reports", daemon=True).start()
             self._news.notify()
 
+    def send_soon(self) -> None:
+        self._due.set()
+
     def close(self) -> None:
         """Send what waits now, if that can be done soon."""
         if self._waiting:
@@ -65,10 +68,12 @@ class HttpSender:
         wait = AGAIN
         while True:
             with self._news:
-                self._news.wait_for(lambda: self._waiting)
+                # Without reports, too: the answer says whether a checkpoint is requested.
+                self._news.wait_for(lambda: self._waiting, PAUSE)
             if self.send():
                 wait = AGAIN
-                self._due.wait(PAUSE)
+                if self._due.wait(PAUSE):
+                    self._due.clear()
             else:
                 self._due.wait(uniform(wait / 2, wait))
                 wait = min(LONGEST, 2 * wait)

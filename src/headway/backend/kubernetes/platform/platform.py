@@ -16,12 +16,13 @@ from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.placement.node_info import OVER, ready
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_progress import JobProgress
+from headway.backend.kubernetes.platform.pod_checkpoints import PodCheckpoints
 from headway.backend.kubernetes.platform.pod_runner import PodRunner, unfinalize
 from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.backend.kubernetes.platform.shares import Shares
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.kubernetes.platform.training_jobs import TrainingJobs
-from headway.backend.kubernetes.reports.pod_metrics import PodReader
+from headway.backend.kubernetes.reports.pod_metrics import PodMetrics, PodReader
 from headway.backend.kubernetes.reports.receiver import ReportReceiver
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue
@@ -42,7 +43,7 @@ IMAGE = f"headway:{__version__}"
 
 class KubernetesPlatform:
     kind: ClassVar = "kubernetes"
-    capabilities: ClassVar = Capabilities(migrate=False, suspend=False, scale=False)
+    capabilities: ClassVar = Capabilities()
     enforcement: ClassVar = ("kubernetes", "Kubernetes (requests and limits of each pod)")
 
     def __init__(
@@ -67,11 +68,19 @@ class KubernetesPlatform:
         self.shares = Shares(self.cluster, self.writer, clock)
         self.pods = PodRunner(self.cluster, self.records, self.writer, image, self.shares.share)
         self.receiver = ReportReceiver(self.cluster, self.events, clock)
+        self.checkpoints = PodCheckpoints(
+            self.receiver, self.events, self.cluster.pods, self.pods.key
+        )
+        self.pods.checkpoint = self.checkpoints.at_exit
         self._progress = JobProgress(self.records, self.writer, clock, self.pods.attempt_of)
-        self.receiver.heard = self._progress.heard
+        self.receiver.heard = self._heard
 
     def _counted(self, pod: Plain) -> Resources | None:
         return self.pods.counted(pod)
+
+    def _heard(self, pod: Plain, metrics: PodMetrics) -> None:
+        self._progress.heard(pod, metrics)
+        self.checkpoints.heard(pod, metrics)
 
     def load(self) -> events.Loaded:
         try:
@@ -121,7 +130,11 @@ class KubernetesPlatform:
                 return self.training_jobs.delete(command)
             case commands.ApplyShare():
                 return self.shares.apply(command)
-            case commands.RequestCheckpoint() | commands.CancelCheckpoint() | commands.Release():
+            case commands.RequestCheckpoint():
+                return self.checkpoints.request(command)
+            case commands.CancelCheckpoint():
+                return self.checkpoints.cancel(command)
+            case commands.Release():
                 return [events.CommandFailed(command, "not supported on Kubernetes")]
 
     def _persist(self, command: commands.Persist) -> list[events.Event]:
@@ -176,6 +189,7 @@ class KubernetesPlatform:
         known = self.pods.attempt_of(pod)
         if new is None:
             found += self.shares.left(pod)
+            self.checkpoints.left(pod)
         elif known is not None:
             found += self.shares.changed(*known, new)
         if known is not None:

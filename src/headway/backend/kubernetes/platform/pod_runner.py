@@ -10,7 +10,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import TypeVar
 
-from headway.backend.exit_reason import KILLED, NOT_STARTABLE
+from headway.backend.exit_reason import KILLED, NOT_STARTABLE, STOPPED
 from headway.backend.kubernetes.client.api import Api, Plain, pod_path, suppressed
 from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
 from headway.backend.kubernetes.client.informer import Key, key_of
@@ -25,7 +25,8 @@ from headway.backend.kubernetes.platform.status_writer import (
 )
 from headway.controller import events
 from headway.controller.commands import Assignment, Kill, Proceed, Remove, Start, Stop
-from headway.core.model.job import Phase
+from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
+from headway.core.model.job import Mode, Phase
 from headway.core.model.units import Cores, JobId, ReplicaId, Resources, Seconds
 from headway.errors import BackendError, Declined
 
@@ -58,6 +59,8 @@ class PodRunner:
         self._share = share
         self._cluster, self._records, self._writer = cluster, records, writer
         self._image = image
+        self.checkpoint: Callable[[Mode, Plain, int, int], Checkpoint] = lambda *_: NO_CHECKPOINT
+        """The newest one of a pod that has ended: mode, pod, attempt and exit code."""
         self.endpoint: Endpoint | None = None
         """Where pods report; None: nowhere."""
         self._waiting: dict[Attempt, str] = {}
@@ -308,6 +311,10 @@ class PodRunner:
         if rejected:
             rejected = f"node {node_of(pod)} rejected the pod: {rejected}"
         deleted = pod_status.interrupted(pod)
+        if deleted and code in (0, STOPPED):
+            code = STOPPED  # as it was asked to
+        record = self._records.get(replica.job)
+        mode = record.core.checkpoint if record is not None else Mode.NONE
         failure = "its pod was deleted" if deleted else pod_status.failure(pod)
         return events.ReplicaExited(
             replica,
@@ -316,6 +323,7 @@ class PodRunner:
             reason=rejected or disrupted or failure,
             permanent=code in NOT_STARTABLE,
             disrupted=bool(rejected or disrupted),
+            checkpoint=self.checkpoint(mode, pod, attempt, code),
         )
 
     def _is_over(self, pod: Plain) -> bool:

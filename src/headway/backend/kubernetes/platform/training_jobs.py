@@ -19,11 +19,13 @@ from headway.backend.kubernetes.placement import filters
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, now, seconds, spec_of
 from headway.backend.kubernetes.platform.pod_builder import KIND, RUN
+from headway.backend.kubernetes.platform.pod_checkpoints import not_movable
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.new_job import new_job
 from headway.controller import events
 from headway.controller.commands import Admit, DeleteJob
-from headway.core.model.job import JobSpec, Phase
+from headway.core.model.job import Elastic, JobSpec, Mode, Phase
+from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId, ReplicaId
 from headway.errors import BackendError, Declined, HeadwayError
 from headway.spec.manifest import MOST_ON_A_CLUSTER, TrainingJobSpec
@@ -107,6 +109,10 @@ class TrainingJobs:
             record.rejected = "Invalid", large
             return
         core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
+        reason, why = not_movable(record.spec)
+        record.set_condition("Movable", not reason, reason or "Movable", why)
+        if reason:
+            core = replace(core, checkpoint=Mode.NONE)
         try:
             for pod in record.sample_pods().values():
                 filters.understand(pod)
@@ -220,19 +226,27 @@ class TrainingJobs:
             return [events.JobDeleted(record.id, DELETED), *forgotten]
         if _generation(new) != record.generation:
             self._capacity.dirty = True
-            self._warn_of_scale(record, new)
+        scaled = self._scaled(record, new)
         record.job = new
         record.saw(new)
         self._writer.saw(new)
         if record.admitted:
             self._writer.write_again(record)
-        return self._about(record)
+        return [*self._about(record), *scaled]
 
-    def _warn_of_scale(self, record: JobStatus, new: Plain) -> None:
+    def _scaled(self, record: JobStatus, new: Plain) -> list[events.Event]:
+        """`kubectl scale`, or an autoscaler. A job without replicas starts in its new size."""
         before, wanted = (j["spec"].get("elasticReplicas") for j in (record.job, new))
-        if wanted != before and record.state.replicas:
-            why = "a running job is not scaled yet: the number counts from its next start"
+        task = next((t.name for t in record.spec.tasks if t.scalable), "")
+        if wanted == before or not wanted or not task or not record.state.replicas:
+            return []
+        why = not_movable(record.spec)[1]
+        if why and record.core.task(task).elastic is not Elastic.INDEPENDENT:
+            why = f"the number of replicas counts from its next start: {why}"
             self._writer.event(record, "NotScaled", why, warning=True)
+            return []
+        request = Request(job=record.id, wish="scale", task=task, count=int(wanted))
+        return [events.JobRequested(record.id, request)]
 
     def settle(self, record: JobStatus) -> list[events.Event]:
         """Its end is durable."""
@@ -275,7 +289,9 @@ class TrainingJobs:
 
     @staticmethod
     def refusal(record: JobStatus, where: Sequence[ReplicaId]) -> str:
-        """Whatever the policy decides, no gang is started in part."""
+        """Whatever the policy decides, no gang is started in part. One that runs may be scaled."""
+        if record.state.replicas:
+            return ""
         named = [replica.task for replica in where]
         short = next((t.name for t in record.core.tasks if named.count(t.name) < t.least), "")
         return f"a gang is started whole: too few of {short}" if short else ""

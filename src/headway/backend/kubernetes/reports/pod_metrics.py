@@ -32,6 +32,8 @@ class PodMetrics(ReplicaMetrics):
         """When each arrived, when it was measured by the clock of its node, and itself."""
         self._anchors: deque[tuple[Seconds, float]] = deque(maxlen=2)
         """Time and step, at least `ANCHOR` apart."""
+        self.checkpoint = ""
+        """The newest one that the SDK has saved; "": none."""
         self.reports = 0
         self.updated: Seconds | None = None
         """When it last reported."""
@@ -39,7 +41,10 @@ class PodMetrics(ReplicaMetrics):
     def hear(self, reports: list[Any], now: Seconds) -> None:
         """Reports of the pod itself."""
         for fields in reports:
-            self.read_report(fields)
+            if isinstance(fields, dict) and "checkpoint" in fields:
+                self.checkpoint = str(fields["checkpoint"])[:MAX_MESSAGE]
+            else:
+                self.read_report(fields)
         self._progressed(now, len(reports))
 
     def parsed(self, entries: list[Any], now: Seconds) -> None:

@@ -53,8 +53,7 @@ class ReportReceiver:
         """and their uids by node."""
         self._metrics: dict[str, PodMetrics] = {}
         self.checkpoints: set[str] = set()
-        """Uids of pods that are asked for a checkpoint. Nothing asks yet: a job on Kubernetes is
-        not moved."""
+        """Uids of pods that are asked for a checkpoint."""
         self.counts: Counter[str] = Counter()
         """Reports by source."""
         self.heard: Callable[[Plain, PodMetrics], None] = lambda pod, metrics: None
@@ -82,6 +81,11 @@ class ReportReceiver:
         pod = self._cluster.pods.get(key)
         return None if pod is None else self._metrics.get(str(pod["metadata"].get("uid", "")))
 
+    def checkpoint(self, uid: str) -> str:
+        """The newest one that the pod has reported; "": none."""
+        found = self._metrics.get(uid)
+        return found.checkpoint if found is not None else ""
+
     def _of(self, uid: str) -> PodMetrics:
         found = self._metrics.get(uid)
         if found is None:
@@ -93,7 +97,10 @@ class ReportReceiver:
         if uid not in self._pods:
             raise Refusal(HTTPStatus.NOT_FOUND, "this pod is not known as one of a training job")
         metrics = self._of(uid)
+        before = metrics.checkpoint
         metrics.hear(reports, self._clock())
+        if metrics.checkpoint != before:
+            self.checkpoints.discard(uid)  # it has done so
         self.counts[source] += len(reports)
         self.heard(self._pods[uid], metrics)
         return {"checkpoint": uid in self.checkpoints}

@@ -1,0 +1,96 @@
+"""Checkpoints of pods: requested in the answer to a report, and known by what the SDK reports.
+
+Headway does not see the volumes of a pod. With `checkpoint: sigterm`, only the exit code says that
+a script has saved.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from headway.backend.exit_reason import STOPPED
+from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.client.informer import Key
+from headway.backend.kubernetes.reports.pod_metrics import PodMetrics
+from headway.backend.kubernetes.reports.receiver import ReportReceiver
+from headway.backend.worker import EventQueue
+from headway.controller.commands import CancelCheckpoint, RequestCheckpoint
+from headway.controller.events import CheckpointRead, CommandFailed, Event
+from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
+from headway.core.model.job import Mode
+from headway.core.model.units import ReplicaId
+from headway.spec.manifest import TrainingJobSpec
+
+EPHEMERAL = frozenset(
+    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "name", "projected", "secret"}
+)
+"""Volumes that end with their pod, or that it cannot write."""
+
+
+class PodCheckpoints:
+    def __init__(
+        self,
+        receiver: ReportReceiver,
+        queue: EventQueue,
+        pods: Mapping[Key, Plain],
+        key: Callable[[ReplicaId, int], Key],
+    ) -> None:
+        """`key`: of the pod of an attempt."""
+        self._receiver, self._queue, self._pods, self._key = receiver, queue, pods, key
+        self._requested: dict[str, CheckpointRead] = {}
+        """What was last reported to the controller, by the uid of each pod."""
+
+    def request(self, command: RequestCheckpoint) -> Sequence[Event]:
+        pod = self._pods.get(self._key(command.replica, command.attempt))
+        if pod is None:
+            return [CommandFailed(command, "its pod was deleted")]
+        uid = _uid(pod)
+        if command.ask:
+            self._receiver.checkpoints.add(uid)
+        newest = self._newest(uid)
+        read = self._requested[uid] = CheckpointRead(command.replica, command.attempt, newest)
+        return [read]
+
+    def cancel(self, command: CancelCheckpoint) -> Sequence[Event]:
+        pod = self._pods.get(self._key(command.replica, command.attempt))
+        if pod is not None:
+            self._receiver.checkpoints.discard(_uid(pod))
+            self._requested.pop(_uid(pod), None)
+        return ()
+
+    def heard(self, pod: Plain, metrics: PodMetrics) -> None:
+        """A pod has reported."""
+        before = self._requested.get(_uid(pod))
+        if before is not None and before.checkpoint.mark != metrics.checkpoint:
+            newest = self._newest(_uid(pod))
+            read = CheckpointRead(before.replica, before.attempt, newest)
+            self._requested[_uid(pod)] = read
+            self._queue.put(lambda: [read])
+
+    def left(self, pod: Plain) -> None:
+        self._requested.pop(_uid(pod), None)
+
+    def at_exit(self, mode: Mode, pod: Plain, attempt: int, code: int) -> Checkpoint:
+        """The newest one of a pod that has ended."""
+        if mode is Mode.SIGTERM and code == STOPPED:
+            return Checkpoint(mark=f"attempt {attempt}")
+        return self._newest(_uid(pod)) if mode is Mode.SDK else NO_CHECKPOINT
+
+    def _newest(self, uid: str) -> Checkpoint:
+        mark = self._receiver.checkpoint(uid)
+        return Checkpoint(mark=mark, verified=True) if mark else NO_CHECKPOINT
+
+
+def not_movable(spec: TrainingJobSpec) -> tuple[str, str]:
+    """Why a job cannot go on elsewhere: a reason and a message; "": it can."""
+    if spec.checkpoint.mode == "none":
+        return "NoCheckpoint", "it saves no checkpoints: checkpoint.mode is none"
+    for task in spec.tasks:
+        template = task.pod_template
+        given = template.spec.get("volumes") or [] if template is not None else []
+        kept = any(set(volume) - EPHEMERAL for volume in given)
+        if kept or any(mount.claim is not None for mount in task.mounts):
+            return "", ""
+    return "NoVolume", "its checkpoints would be lost with its pods: it mounts no persistent volume"
+
+
+def _uid(pod: Plain) -> str:
+    return str(pod["metadata"].get("uid", ""))

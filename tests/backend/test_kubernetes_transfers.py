@@ -1,0 +1,114 @@
+"""Suspension, moves and scaling of running pods on an API server in memory."""
+
+import pytest
+
+from fake_cluster import Headway, status, task
+from headway.core.model.decision import Move, Started, Suspend
+from headway.core.model.job import Phase
+from headway.core.model.units import ReplicaId
+
+CLAIM = [{"path": "/headway", "claim": "checkpoints"}]
+X = ReplicaId("default/x/worker-0")
+
+
+@pytest.fixture
+def leader(backends):
+    return Headway(backends())
+
+
+def begin(fake, leader, mode="sdk", *, mounts=CLAIM, **more):
+    made = task("worker", 1, cpu="100m", mounts=mounts, **more)
+    spec = {"tasks": [made], "checkpoint": {"mode": mode, "graceSeconds": 5}}
+    fake.submit("x", spec=spec)
+    leader.until(lambda: start_bound(fake) or status(fake, "x").get("phase") == "Running")
+
+
+def start_bound(fake):
+    """What kubelets do with new pods."""
+    for pod in fake.all("pods"):
+        new = pod["status"].get("phase") == "Pending" and pod["spec"].get("nodeName")
+        if new and "deletionTimestamp" not in pod["metadata"]:
+            fake.pod(pod["metadata"]["name"], "Running")
+
+
+def condition(fake, kind="Movable"):
+    (found,) = [c for c in status(fake, "x")["conditions"] if c["type"] == kind]
+    return found["status"], found["reason"]
+
+
+def pods(fake):
+    return {p["metadata"]["name"]: p for p in fake.all("pods")}
+
+
+def tell(leader, pod, *reports):
+    uid = pod["metadata"]["uid"]
+    return leader.backend.platform.receiver.from_pod(uid, list(reports), "sdk")
+
+
+def test_a_job_that_uses_the_sdk_is_asked_to_save_and_stopped_when_it_has(fake, leader):
+    begin(fake, leader)
+    assert condition(fake) == ("True", "Movable")
+    (pod,) = fake.all("pods")
+    assert tell(leader, pod, {"step": 1}) == {"checkpoint": False}
+    assert isinstance(leader.backend.act(Suspend(job="default/x")), Started)
+    assert tell(leader, pod, {"step": 2}) == {"checkpoint": True}
+    assert "deletionTimestamp" not in pods(fake)["x-worker-0-1"]["metadata"]
+    assert tell(leader, pod, {"checkpoint": "step-2-1"}) == {"checkpoint": False}
+    record = leader.backend.controller.jobs["default/x"]
+    leader.until(lambda: "deletionTimestamp" in pods(fake)["x-worker-0-1"]["metadata"])
+    leader.until(lambda: "x-worker-0-2" in pods(fake))  # its policy starts it again
+    assert (record.failures, record.phase in (Phase.STARTING, Phase.RUNNING)) == (0, True)
+
+
+def test_a_job_that_does_not_save_keeps_running(fake, leader):
+    begin(fake, leader)
+    record = leader.backend.controller.jobs["default/x"]
+    assert isinstance(leader.backend.act(Suspend(job="default/x")), Started)
+    record.replicas[X].deadline = leader.backend.clock()
+    leader.backend.controller.records.touched.add("default/x")
+    leader.until(lambda: record.phase is Phase.RUNNING)
+    assert list(pods(fake)) == ["x-worker-0-1"]
+    (pod,) = fake.all("pods")
+    assert tell(leader, pod, {"step": 2}) == {"checkpoint": False}
+
+
+def test_a_job_that_saves_on_sigterm_moves_to_another_node(fake, leader):
+    begin(fake, leader, "sigterm")
+    (pod,) = fake.all("pods")
+    to = {"a": "b", "b": "a"}[pod["spec"]["nodeName"]]
+    assert isinstance(leader.backend.act(Move(replica=X, to=to)), Started)
+    leader.until(lambda: start_bound(fake) or status(fake, "x").get("nodes") == to)
+    record = leader.backend.controller.jobs["default/x"]
+    leader.until(lambda: start_bound(fake) or record.phase is Phase.RUNNING)
+    assert (record.moves, record.failures) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "mounts", "reason"),
+    [("none", CLAIM, "NoCheckpoint"), ("sigterm", (), "NoVolume")],
+)
+def test_a_job_whose_checkpoints_would_be_lost_is_not_movable(fake, leader, mode, mounts, reason):
+    begin(fake, leader, mode, mounts=list(mounts))
+    assert condition(fake) == ("False", reason)
+    outcome = leader.backend.act(Suspend(job="default/x"))
+    assert outcome.why == "default/x cannot save checkpoints"
+
+
+def test_a_volume_of_the_pod_template_counts_if_it_outlives_the_pod(fake, leader):
+    volumes = [{"name": "x", "nfs": {"server": "s", "path": "/"}}]
+    begin(fake, leader, "sigterm", mounts=[], podTemplate={"spec": {"volumes": volumes}})
+    assert condition(fake) == ("True", "Movable")
+
+
+def test_kubectl_scale_changes_a_running_job(fake, leader):
+    begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
+    generation = fake.get("trainingjobs", "x")["metadata"]["generation"] + 1
+    wanted = {"metadata": {"generation": generation}, "spec": {"elasticReplicas": 2}}
+    fake.change("trainingjobs", "x", wanted)
+    there = {"x-worker-0-2", "x-worker-1-2"}
+    leader.until(lambda: start_bound(fake) or there <= set(pods(fake)))
+    leader.until(lambda: start_bound(fake) or status(fake, "x").get("phase") == "Running")
+    (inside,) = pods(fake)["x-worker-1-2"]["spec"]["containers"]
+    env = {e["name"]: e.get("value") for e in inside["env"]}
+    assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
+    assert leader.backend.controller.jobs["default/x"].failures == 0
