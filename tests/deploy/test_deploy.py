@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headway.backend.kubernetes.client.state_object import NAME, PARTS, SLOTS
 from headway.deploy import render
 from headway.deploy.render import Values
 
@@ -36,7 +37,8 @@ def rendered(chart, values, namespace):
         tree = {"Values": chosen, "Release": {"Namespace": namespace}}
         for part in path[1:]:
             tree = tree[part]
-        return json.dumps(tree if how == "toJson" else str(tree))
+        text = str(tree).lower() if isinstance(tree, bool) else str(tree)
+        return json.dumps(tree if how == "toJson" else text)
 
     def wanted(body):
         only = re.match(r"\{\{- if (not )?.Values.watchNamespace \}\}\n", body)
@@ -113,14 +115,20 @@ def test_the_operator_has_exactly_these_permissions():
         ("headway.dev", "trainingjobs/status"): {"patch"},
         ("headway.dev", "trainingjobs/finalizers"): {"update"},
     }
-    assert {resource for _, resource in granted(rules("Role"))} == {"leases"}
+    assert {resource for _, resource in granted(rules("Role"))} == {"leases", "configmaps"}
+    named = next(
+        r for r in rules("Role") if r["resources"] == ["configmaps"] and "get" in r["verbs"]
+    )
+    names = [f"{NAME}-{slot}-{i}" for slot in SLOTS for i in range(PARTS)]
+    assert named["resourceNames"] == names, "no other config map"
 
 
 def test_no_role_grants_secrets_proxies_or_wildcards():
     parts = ("cluster", "rbac", "rbac-cluster", "rbac-namespace")
     for made in [o for part in parts for o in render.objects(part, Values())]:
         for (group, resource), verbs in granted(made.get("rules", ())).items():
-            assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log", "configmaps")
+            assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log")
+            assert resource != "configmaps" or made["kind"] == "Role", "only in its own namespace"
             assert "*" not in {group, resource, *verbs}
             only = made["metadata"]["name"] == "headway-admin"  # binds one role, by name
             assert not verbs & {"escalate", "impersonate", *([] if only else ["bind"])}

@@ -21,6 +21,14 @@ def operator(
             min=0, max=65535, help="Serve /healthz, /readyz and /metrics here.", show_default="none"
         ),
     ] = 0,
+    observe_only: Annotated[
+        bool,
+        typer.Option(
+            "--observe-only",
+            envvar="HEADWAY_OBSERVE_ONLY",
+            help="Start jobs, but only record all other decisions; restore declared CPU.",
+        ),
+    ] = False,
     data: Data = None,
     kubeconfig: Annotated[
         str, typer.Option(help="Path of the kubeconfig.", show_default="as kubectl")
@@ -42,4 +50,4 @@ def operator(
     from headway.runtime.operator import Operator
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    Operator(policy, data_folder(data), namespace, home, port).go(there)
+    Operator(policy, data_folder(data), namespace, home, port, observe_only).go(there)
