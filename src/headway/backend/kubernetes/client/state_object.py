@@ -12,6 +12,7 @@ from headway.backend.kubernetes.client.api import Api, Plain
 from headway.errors import BackendError, Declined
 
 NAME = "headway-state"
+LABELS = {"app.kubernetes.io/name": "headway", "app.kubernetes.io/component": "state"}
 SLOTS = ("a", "b")
 PARTS = 4
 """Objects of a slot at most."""
@@ -80,7 +81,7 @@ class StateObject:
         body: Plain = {"apiVersion": "v1", "kind": "ConfigMap", "data": about}
         body |= {"binaryData": {"state": state}}
         if before is None:
-            body["metadata"] = {"name": name}
+            body["metadata"] = {"name": name, "labels": LABELS}
             self._seen[name] = self._api.create(self._path, body)
         else:  # with its version
             body["metadata"] = before["metadata"]

@@ -105,7 +105,8 @@ class Group:
         if self.calls:
             return inf
         deferred = [p.deferred_at for p in self.pods.values() if p.command]
-        return min([self.wait_until if self.steps else self.due, *deferred])
+        at = -inf if self.steps else self.due
+        return min([at if self._in_effect() else max(at, self.wait_until), *deferred])
 
     def plan(self, now: Seconds, node: Plain | None) -> Step:
         """What each pod is to have."""
@@ -146,9 +147,11 @@ class Group:
 
     def settled(self, now: Seconds) -> bool:
         """The step before is in effect, or has had its time."""
+        return now >= self.wait_until or self._in_effect()
+
+    def _in_effect(self) -> bool:
         there = [self.pods[key].pod for key in self.sent if key in self.pods]
-        done = all(pod_cpu.in_effect(pod) == pod_cpu.spec_of(pod) for pod in there)
-        return done or now >= self.wait_until
+        return all(pod_cpu.in_effect(pod) == pod_cpu.spec_of(pod) for pod in there)
 
 
 def shares_in_effect(groups: Iterable[Group], node: Plain | None) -> dict[Key, Share]:
