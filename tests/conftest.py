@@ -7,11 +7,14 @@ code; HEADWAY_LAWS=new tries others.
 """
 
 import os
+import signal
 import sys
 
 import pytest
 from hypothesis import settings
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 settings.register_profile("same", derandomize=True)
 if os.environ.get("HEADWAY_LAWS") != "new":

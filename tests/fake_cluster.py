@@ -45,7 +45,7 @@ class FakeCluster:
         self.unschedulable = {}
         """Nodes to which no pod is bound, and what kube-scheduler says of them."""
         self.resized = []
-        """Names of pods whose resizes were accepted."""
+        """Names of pods whose resizes were accepted, and when."""
         self.resizing = {}
         """Names of pods whose resizes their nodes do not carry out, and the reason."""
         self.tokens = {}
@@ -137,7 +137,7 @@ class FakeCluster:
 
     def resize(self, name, namespace, change):
         """As the API server does with a strategic merge patch, and then the kubelet."""
-        self.resized.append(name)
+        self.resized.append((name, monotonic()))
         with self.changed:
             pod = self.get("pods", name, namespace)
             (told,) = change["spec"]["containers"]

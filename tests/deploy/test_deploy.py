@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from headway.backend.kubernetes.client.state_object import NAME, PARTS, SLOTS
 from headway.deploy import render
 from headway.deploy.render import Values
 
@@ -36,7 +37,8 @@ def rendered(chart, values, namespace):
         tree = {"Values": chosen, "Release": {"Namespace": namespace}}
         for part in path[1:]:
             tree = tree[part]
-        return json.dumps(tree if how == "toJson" else str(tree))
+        text = str(tree).lower() if isinstance(tree, bool) else str(tree)
+        return json.dumps(tree if how == "toJson" else text)
 
     def wanted(body):
         only = re.match(r"\{\{- if (.*) \}\}\n", body)
@@ -129,9 +131,11 @@ def test_the_operator_reads_one_secret_by_name_and_creates_none():
     made = [o for part in ("rbac", "agent") for o in render.objects(part, Values())]
     found = [rule for o in made for rule in o.get("rules", ())]
     named = [r for r in found if set(r["resources"]) & {"secrets", "configmaps"}]
-    assert len(named) == 3
-    assert all(r["resourceNames"] == ["headway-reports"] for r in named)
-    assert all(set(r["verbs"]) <= {"get", "patch"} for r in named)
+    reports = [r for r in named if r.get("resourceNames") == ["headway-reports"]]
+    assert len(reports) == 3
+    assert all(set(r["verbs"]) <= {"get", "patch"} for r in reports)
+    others = [r for r in named if r not in reports]
+    assert all(r["resources"] == ["configmaps"] for r in others)
 
 
 def test_the_agent_has_no_rights_and_changes_nothing_on_its_node():
@@ -151,11 +155,20 @@ def test_the_agent_has_no_rights_and_changes_nothing_on_its_node():
     assert "agent.yaml" not in render.kustomize(Values(agent_namespace=""))
 
 
+def test_the_state_for_the_next_leader_is_in_config_maps_of_these_names_only():
+    named = next(
+        r for r in rules("Role") if r["resources"] == ["configmaps"] and "update" in r["verbs"]
+    )
+    names = [f"{NAME}-{slot}-{i}" for slot in SLOTS for i in range(PARTS)]
+    assert named["resourceNames"] == names, "no other config map"
+
+
 def test_no_role_grants_secrets_proxies_or_wildcards():
     parts = ("cluster", "rbac-cluster", "rbac-namespace")
     for made in [o for part in parts for o in render.objects(part, Values())]:
         for (group, resource), verbs in granted(made.get("rules", ())).items():
-            assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log", "configmaps")
+            assert resource not in ("secrets", "nodes/proxy", "pods/exec", "pods/log")
+            assert resource != "configmaps" or made["kind"] == "Role", "only in its own namespace"
             assert "*" not in {group, resource, *verbs}
             only = made["metadata"]["name"] == "headway-admin"  # binds one role, by name
             assert not verbs & {"escalate", "impersonate", *([] if only else ["bind"])}

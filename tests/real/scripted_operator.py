@@ -2,8 +2,8 @@
 
     python scripted_operator.py FILE operator …
 
-The file has limit and weight by replica: {"default/x/worker-0": [0.1, 3.0]}. Shares are changed
-once a second at most, not once in ten seconds, so that a test can see many changes.
+The file has limit and weight by replica: {"default/x/worker-0": [0.1, 3.0]}. Shares are
+changed, and the state for the next leader is written, once a second and not once in ten seconds.
 """
 
 import json
@@ -16,6 +16,7 @@ from headway.core.model.decision import Plan, SetShare
 from headway.core.model.serialization import record
 from headway.core.model.units import ReplicaId
 from headway.policy import registry
+from headway.runtime import leader_state
 
 INTERVAL = 1.0
 
@@ -43,5 +44,6 @@ class Scripted:
 if __name__ == "__main__":
     FILE = Path(sys.argv.pop(1))
     Shares.__init__.__defaults__ = (ShareTimes(interval=INTERVAL),)
+    leader_state.EVERY = INTERVAL
     registry.POLICIES["scripted"] = registry.Entry(Scripted, "shares")
     main()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import image
 import pytest
+from contract_pods import SharesOfPods, pod_share
 from live_hands import LiveHands
 from patience import PATIENCE
 
@@ -13,6 +14,7 @@ from headway.backend.kubernetes.client.api import connect
 from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform
 from headway.backend.live import LiveBackend
 from headway.core.model.decision import Move, Place, Scale
+from headway.core.model.units import ReplicaId
 from headway.deploy import render
 from headway.deploy.render import Values
 from headway.spec.manifest import NAME, TrainingJobSpec
@@ -93,12 +95,15 @@ class RealHands(LiveHands):
         return RealHands(self.cluster, self.folder, self.run, dict(self.jobs))
 
     def submit(self, name, *, workers=1, limit=None):
-        del limit
         task = {"name": "worker", "replicas": workers, "minReplicas": 1, "maxReplicas": 3}
         task |= {"image": image.NAME, "command": ["python3", "-c", WAITS]}
         task["resources"] = {"requests": {"cpu": "50m"}}
+        if limit is not None:
+            task["resources"]["limits"] = {"cpu": limit}
+        (self.kept / name).mkdir(parents=True)
+        (self.kept / name).chmod(0o777)  # for the user of the pods
         # The nodes are on this machine: a folder of the host is a shared volume.
-        kept = {"hostPath": {"path": str(self.kept / name), "type": "DirectoryOrCreate"}}
+        kept = {"hostPath": {"path": str(self.kept / name), "type": "Directory"}}
         mount = {"name": "kept", "mountPath": "/headway"}
         inside = {"containers": [{"name": "training", "volumeMounts": [mount]}]}
         inside |= {"volumes": [{"name": "kept", **kept}]}
@@ -122,13 +127,20 @@ class RealHands(LiveHands):
         # The container may end, and its processes with it, before this command returns.
         assert done.returncode in (0, KILLED), done.stderr
 
+    def share(self, replica):
+        """The weight is the request in comparison to what was declared."""
+        name = ReplicaId(replica)
+        attempt = self.record(name.job).replicas[name].attempt
+        pod = self.cluster.get("pod", f"{name.job}-{name.name}-{attempt}")
+        return pod_share(pod, declared=0.05, most=0.3)
+
     def left_on_platform(self):
         """Ended pods stay until their job is deleted, so that their logs can be read."""
         ours = self.cluster.get("pods", "-l", f"headway.dev/run={self.run}")["items"]
         return [p for p in ours if p["status"]["phase"] not in ("Succeeded", "Failed")]
 
 
-class TestKubernetes(BackendContract):
+class TestKubernetes(SharesOfPods, BackendContract):
     @pytest.fixture
     def platform(self, cluster, crd, tmp_path):  # noqa: ARG002
         made = RealHands(cluster, tmp_path, run=tmp_path.name[-40:].strip("-_."))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -12,6 +13,11 @@ import image
 import operators
 import pytest
 from operators import nodes, task
+from patience import PATIENCE
+
+from headway.backend.kubernetes.client.api import connect
+from headway.backend.kubernetes.client.state_object import StateObject
+from reference_world import served
 
 BUSY = ["python3", "-c", "import os\nos.sched_setaffinity(0, {0})\nwhile True: pass"]
 """All on one CPU: a weight counts among the processes of a CPU."""
@@ -34,21 +40,29 @@ class Operator(operators.Operator):
         part.write_text(json.dumps(found))
         part.rename(self.file)
 
-    def start(self, *more, **env):
+    def start(self, *more, policy="scripted"):
+        """Returns when it leads."""
         self.decide()
         words = [sys.executable, str(SCRIPT), str(self.file), "operator", "--home", operators.HOME]
-        words += ["--policy", "scripted", "--data", str(self.folder), *more]
+        words += ["--policy", policy, "--data", str(self.folder), *more]
         words += ["--kubeconfig", str(self.folder / "kubeconfig")]
-        with (self.folder / "operator.log").open("ab") as log:
-            env = {**os.environ, "HEADWAY_IMAGE": image.NAME, **env}
+        with (self.folder / "operator.log").open("a+b") as log:
+            env = {**os.environ, "HEADWAY_IMAGE": image.NAME}
             self.process = subprocess.Popen(words, stderr=log, env=env)
+            before = log.tell()
+        self.cluster.until(lambda: " leads" in self.log()[before:])
         return self
+
+    def first_line(self):
+        """Of the journal of the present leader, which has the memory of the policy."""
+        there = self.folder / "runs" / "latest" / "journal.jsonl"
+        lines = there.read_text().splitlines() if there.exists() else []
+        return json.loads(lines[0]) if lines and lines[0].endswith("}") else None
 
 
 @pytest.fixture(scope="module")
 def operator(cluster, installed_operator, tmp_path_factory):
     made = Operator(cluster, tmp_path_factory.mktemp("operator"), installed_operator).start()
-    cluster.until(lambda: " leads" in made.log())
     yield made
     assert made.end() == 0, made.log()
 
@@ -145,7 +159,7 @@ def test_a_pod_that_does_not_fit_does_not_fit_during_many_changes_of_shares(
     spec = {"containers": [inside], "nodeSelector": {"kubernetes.io/hostname": pods.node}}
     about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other"}}
     cluster.apply({**about, "spec": {**spec, "terminationGracePeriodSeconds": 1}})
-    for i in range(8):
+    for i in range(4):
         operator.decide(x=(None, 9.0 if i % 2 else 1.0), y=(None, 1.0))
         cluster.until(lambda i=i: pods.asks("x")[0] == ("180m" if i % 2 else "100m"))
     cluster.until(lambda: pods.asks("y")[0] == "20m")
@@ -208,3 +222,39 @@ def test_clean_up_restores_what_was_declared(pods, operator, cluster):
     cluster.until(lambda: pods.enforced("y")[0] == 102)
     sleep(2)  # the operator still runs, and leaves them alone
     assert (pods.asks("x")[0], pods.asks("y")[0]) == ("100m", "100m")
+
+
+def test_declared_values_return_when_the_operator_only_observes(pods, operator, cluster):
+    pods.start("x", "y", command=operators.SLEEPS)
+    operator.decide(x=(0.2, 3.0), y=(None, 1.0))
+    cluster.until(lambda: (pods.asks("x")[0], pods.asks("y")[0]) == ("150m", "50m"))
+    operator.end()
+    operator.start("--observe-only")
+    operator.decide(x=(0.2, 3.0), y=(None, 1.0))
+    cluster.until(lambda: (pods.asks("x"), pods.asks("y")) == (("100m", "300m"), ("100m", None)))
+    operator.end()
+    operator.start()
+
+
+def test_the_memory_of_the_policy_survives_a_leader_that_is_killed(pods, operator, cluster):
+    operator.end()
+    operator.start(policy="headway:interval=1")
+    pods.start("x", "y", command=operators.SLEEPS)
+    store = StateObject(connect(str(operator.folder / "kubeconfig")), operators.HOME)
+
+    def written():
+        return json.loads(store.load() or b"{}")
+
+    cluster.until(lambda: len(served(written())) == 2)
+    operator.end(signal.SIGKILL)
+    cluster("delete", "lease", "headway", "-n", operators.HOME)  # it would last for 15 s
+    before = written()
+    operator.start(policy="headway:interval=1")
+    first = cluster.until(operator.first_line)
+    elapsed = first["at_s"] - before["state"]["seen"]["at"]
+    old, new = served(before), served(first["memory"])
+    assert 0 <= elapsed < PATIENCE
+    assert old.keys() == new.keys()
+    assert all(0 <= new[name] - old[name] <= 0.3 * elapsed + 1e-6 for name in old), "of the node"
+    operator.end()
+    operator.start()

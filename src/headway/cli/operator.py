@@ -30,6 +30,14 @@ def operator(
     agent_namespace: Annotated[
         str, typer.Option(help="The namespace of the node agents.", show_default="none")
     ] = "",
+    observe_only: Annotated[
+        bool,
+        typer.Option(
+            "--observe-only",
+            envvar="HEADWAY_OBSERVE_ONLY",
+            help="Start jobs, but only record all other decisions; restore declared CPU.",
+        ),
+    ] = False,
     data: Data = None,
     kubeconfig: Annotated[
         str, typer.Option(help="Path of the kubeconfig.", show_default="as kubectl")
@@ -57,6 +65,7 @@ def operator(
         namespace,
         home,
         port,
+        observe_only=observe_only,
         report_port=report_port,
         agents=agent_namespace,
     ).go(there)

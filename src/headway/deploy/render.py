@@ -36,6 +36,7 @@ class Values:
     memory: str = "128Mi"
     most_memory: str = "512Mi"
     policy: str = "headway"
+    observe_only: bool | str = False
     watch_namespace: str = ""
     """Only the jobs of this namespace; "": of all."""
     pull_secrets: Any = field(default_factory=list)
@@ -58,6 +59,7 @@ CHOICES = {
     "memory": "resources.memory",
     "most_memory": "resources.mostMemory",
     "policy": "policy",
+    "observe_only": "observeOnly",
     "watch_namespace": "watchNamespace",
     "pull_secrets": "imagePullSecrets",
     "node_selector": "nodeSelector",
@@ -94,8 +96,13 @@ def _template(name: str) -> str:
 def objects(part: str, values: Values) -> list[Plain]:
     """Return the objects of a template, in which `$image` stands for the value `image`."""
     given = asdict(values) | {"version": __version__, "schema": schema()}
-    known = {f"${name}": value for name, value in given.items()}
+    known = {f"${name}": _text(value) for name, value in given.items()}
     return [_filled(each, known) for each in yaml.safe_load_all(_template(part))]
+
+
+def _text(value: Any) -> Any:
+    """A variable of a container is a string."""
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _filled(node: Any, known: Plain) -> Any:
@@ -131,7 +138,7 @@ def chart(values: Values) -> dict[str, str]:
     """Return the files of a Helm chart, by name, with these defaults."""
     plain, words = asdict(values), {}
     for own, name in CHOICES.items():
-        how = "quote" if isinstance(plain[own], str) else "toJson"
+        how = "quote" if isinstance(plain[own], str | bool) else "toJson"
         words[own] = f"{{{{ .Values.{name} | {how} }}}}"
     templates = Values(namespace="{{ .Release.Namespace | quote }}", **words)
     given = {
@@ -154,7 +161,7 @@ def _conditional(part: str, templates: Values) -> str:
     return f"{{{{- if {ONLY_IF[part]} }}}}\n{body}{{{{- end }}}}\n" if part in ONLY_IF else body
 
 
-_TYPES = {str: "string", int: "integer", list: "array", dict: "object"}
+_TYPES = {str: "string", bool: "boolean", int: "integer", list: "array", dict: "object"}
 
 
 def _values_schema(plain: Plain) -> Plain:

@@ -5,16 +5,25 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 from headway.backend.live import LiveBackend
 from headway.core.model.snapshot import Trigger
+from headway.core.model.units import Seconds
 from headway.runtime.loop import Loop
-from headway.runtime.usage_sampler import UsageSampler
 
 
-def drive(backend: LiveBackend, loop: Loop[Any], sampler: UsageSampler | None = None) -> None:
-    """Run the loop until the run is over. The sampler has its own interval and decides nothing."""
+class Periodic(Protocol):
+    """Something that looks at the loop at its own interval, and decides nothing."""
+
+    @property
+    def due(self) -> Seconds: ...
+
+    def look(self, now: Seconds) -> object: ...
+
+
+def drive(backend: LiveBackend, loop: Loop[Any], sampler: Periodic | None = None) -> None:
+    """Run the loop until the run is over."""
     wake = 0.0  # the first cycle runs at once
     while not backend.over:
         due = sampler.due if sampler else inf

@@ -18,15 +18,19 @@ from headway.backend.clock import Clock
 from headway.backend.kubernetes.client import fatal_thread
 from headway.backend.kubernetes.client.api import Api
 from headway.backend.kubernetes.client.leader_election import LeaderElection
+from headway.backend.kubernetes.client.state_object import StateObject
 from headway.backend.kubernetes.platform.platform import CONFIG, IMAGE, KubernetesPlatform
 from headway.backend.kubernetes.reports.service import ReportService
 from headway.backend.live import LiveBackend
 from headway.core.model.units import JobId
 from headway.policy.registry import build
+from headway.runtime import leader_state
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.journal import FileJournal
+from headway.runtime.leader_state import StateSaver
 from headway.runtime.loop import Loop
 from headway.runtime.operator_metrics import Measured, Metrics, serve
+from headway.runtime.run import ObserveOnly
 from headway.runtime.run_directory import RunDirectory
 from headway.spec.runnable import RunnableJob
 
@@ -46,6 +50,8 @@ class Operator:
     """Namespace of the lease."""
     port: int = 0
     """Of probes and metrics; 0: none."""
+    observe_only: bool = False
+    """Start jobs, record all other decisions, and restore the shares that were changed before."""
     report_port: int = 0
     """Where pods report, over HTTPS; 0: nowhere."""
     agents: str = ""
@@ -93,9 +99,11 @@ class Operator:
                 lease.release()
 
     def _lead(self, there: Api, heard: int, reports: ReportService | None) -> None:
-        clock = Clock()
+        store = StateObject(there, self.home)
+        kept = leader_state.load(store)
+        clock = Clock(kept.began, at_least=kept.at) if kept else Clock()
         about = {"headway": __version__, "policy": self.policy, "began": clock.began}
-        about |= {"operator": {"namespace": self.namespace}, "observe_only": False}
+        about |= {"operator": {"namespace": self.namespace}, "observe_only": self.observe_only}
         about |= {"enforcement": KubernetesPlatform.enforcement[0]}
         folder = RunDirectory.new(self.data, about)
         folder.lock()
@@ -108,15 +116,22 @@ class Operator:
             self.metrics.reports = platform.receiver.counts
         live = LiveBackend(platform, folder.path, jobs, clock, endless=True, config=CONFIG)
         backend = cast("LiveBackend", Measured(live, self.metrics))
+        if self.observe_only:
+            platform.shares.restore_declared()
         self.metrics.beat, self.metrics.leads = monotonic(), True
         policy = f"@{self.policy}"
         book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
+        loop = Loop(ObserveOnly(backend) if self.observe_only else backend, build(policy), book)
+        if kept:
+            kept.put_into(loop, policy)
+        saver = StateSaver(store, platform.cluster.worker, loop, (policy, clock.began))
         backend.wake_by(heard, backend.stop)
         try:
             if reports is not None:
                 reports.start(platform, folder.path)
-            drive(backend, Loop(backend, build(policy), book))
+            drive(backend, loop, saver)
         finally:
+            saver.look(clock())
             backend.stop_waking(heard)
             if reports is not None:
                 reports.close()

@@ -41,6 +41,8 @@ class SharedPod:
     infeasible: bool = False
     """Its node will never carry out what was asked: that is to be taken back."""
     deferred_at: Seconds = inf
+    outdated: str = ""
+    """The version of `pod` that the API server has refused, because there is a newer one."""
 
     @property
     def key(self) -> Key:
@@ -76,8 +78,11 @@ class Group:
     targets: Step = field(default_factory=dict)
     """As last planned; of a pod that was never part of a plan, what it began with."""
     due: Seconds = inf
-    """When to plan again."""
-    planned_at: Seconds = -inf
+    """When there is a reason to plan again."""
+    not_before: Seconds = -inf
+    """When pods may be resized again."""
+    urgent: bool = False
+    """The reason does not allow to wait for that."""
     steps: list[Step] = field(default_factory=list)
     """Resizes that are left of the plan; a step begins when the one before is in effect."""
     sent: set[Key] = field(default_factory=set)
@@ -100,12 +105,17 @@ class Group:
         return sum(p.weight for p in self.pods.values())
 
     @property
+    def plan_at(self) -> Seconds:
+        return self.due if self.urgent else max(self.due, self.not_before)
+
+    @property
     def next(self) -> Seconds:
         """When to look at it, if nothing happens before."""
         if self.calls:
             return inf
         deferred = [p.deferred_at for p in self.pods.values() if p.command]
-        return min([self.wait_until if self.steps else self.due, *deferred])
+        at = -inf if self.steps else self.plan_at
+        return min([at if self._in_effect() else max(at, self.wait_until), *deferred])
 
     def plan(self, now: Seconds, node: Plain | None) -> Step:
         """What each pod is to have."""
@@ -146,9 +156,13 @@ class Group:
 
     def settled(self, now: Seconds) -> bool:
         """The step before is in effect, or has had its time."""
-        there = [self.pods[key].pod for key in self.sent if key in self.pods]
-        done = all(pod_cpu.in_effect(pod) == pod_cpu.spec_of(pod) for pod in there)
-        return done or now >= self.wait_until
+        return now >= self.wait_until or self._in_effect()
+
+    def _in_effect(self) -> bool:
+        there = [self.pods[key] for key in self.sent if key in self.pods]
+        if any(p.outdated == p.pod["metadata"].get("resourceVersion") for p in there):
+            return False
+        return all(pod_cpu.in_effect(p.pod) == pod_cpu.spec_of(p.pod) for p in there)
 
 
 def shares_in_effect(groups: Iterable[Group], node: Plain | None) -> dict[Key, Share]:

@@ -50,8 +50,6 @@ class ShareTimes:
     """For a resize to take effect."""
     hold: Seconds = 60.0
     """A pod whose resize was refused is not resized for this time."""
-    conflict: Seconds = 1.0
-    """Until a pod that has changed meanwhile is resized."""
 
 
 TIMES = ShareTimes()
@@ -158,7 +156,7 @@ class Shares:
         if not group.pods:
             del self._groups[group.namespace, group.node]
             return self._report(group.node)
-        group.due = self._clock() + self._times.gather
+        group.due, group.urgent = self._clock() + self._times.gather, True
         return self._report(group.node)
 
     def _update(self, p: SharedPod, pod: Plain) -> list[Event]:
@@ -180,9 +178,8 @@ class Shares:
         p.held_until, p.held_because = self._clock() + self._times.hold, why
         group = self._pods[p.key]
         group.steps.clear()
-        group.due = group.planned_at + self._times.interval
-        if not p.infeasible:  # it asks for what it had: the others must not give or take
-            group.due = self._clock() + self._times.gather
+        group.due = self._clock() + self._times.gather
+        group.urgent = not p.infeasible  # it asks for what it had: others must not give or take
         (p.limit, p.weight), p.wish = p.told or (p.limit, p.weight), None
         return self._refuse(p, why)
 
@@ -251,8 +248,7 @@ class Shares:
         if now < p.held_until:
             return [CommandFailed(command, p.held_because)]
         p.wish, p.command = (command.limit, command.weight), command
-        at = max(now + self._times.gather, group.planned_at + self._times.interval)
-        group.due = min(group.due, at)
+        group.due = min(group.due, now + self._times.gather)
         return []
 
     def restore_declared(self) -> None:
@@ -283,11 +279,11 @@ class Shares:
         return self._refuse(p, f"{DEFERRED}: {pod_cpu.refused(p.pod)[1]}")
 
     def _advance(self, group: Group, now: Seconds) -> list[Event]:
-        due = group.steps or group.due <= now
+        due = group.steps or group.plan_at <= now
         if not due or not group.settled(now):
             return []
         if not group.steps:
-            group.due = inf
+            group.due, group.urgent = inf, False
             group.targets = group.plan(now, self._node(group.node))
             changes = group.changes()
             if not changes:
@@ -298,7 +294,6 @@ class Shares:
                 taker = pending_pod(self._cluster, group.node, free, room)
             if taker:
                 return self._wait(group, taker)
-            group.planned_at = now
             group.steps = group.ordered(changes, free)
         step = group.steps.pop(0)
         group.sent, group.wait_until = set(step), now + self._times.patience
@@ -309,7 +304,7 @@ class Shares:
 
     def _wait(self, group: Group, taker: str) -> list[Event]:
         """What is lowered first could be taken by a pending pod: later."""
-        group.planned_at = self._clock()
+        group.not_before = self._clock() + self._times.interval
         for key, p in group.pods.items():
             group.targets[key] = pod_cpu.spec_of(p.pod)
             p.limit, p.weight = p.told or (p.limit, p.weight)
@@ -321,11 +316,13 @@ class Shares:
 
         def done(pod: Plain) -> list[Event]:
             group.calls -= 1
+            group.not_before = self._clock() + self._times.interval
             newer = _number(pod) > _number(p.pod)  # the watch may have been faster
             return self._update(p, pod if newer else p.pod) if p.key in group.pods else []
 
         def failed(error: BackendError) -> list[Event]:
             group.calls -= 1
+            group.not_before = self._clock() + self._times.interval
             return self._failed(group, p, error) if p.key in group.pods else []
 
         self._cluster.worker.do(partial(_resize, self._cluster.api, p.pod, cpu), done, failed)
@@ -333,9 +330,12 @@ class Shares:
     def _failed(self, group: Group, p: SharedPod, error: BackendError) -> list[Event]:
         now = self._clock()
         status = error.status if isinstance(error, Declined) else None
-        if status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
-            group.steps.clear()
-            group.due = now + self._times.conflict
+        if status == HTTPStatus.NOT_FOUND:
+            return []
+        if status == HTTPStatus.CONFLICT:  # the same again when the newer version is known
+            p.outdated = p.pod["metadata"]["resourceVersion"]
+            group.steps.insert(0, {p.key: group.targets[p.key]})
+            group.wait_until = now + self._times.interval
             return []
         if isinstance(error, Unreachable):
             group.steps.clear()

@@ -1,0 +1,81 @@
+"""What the next leader of an operator needs: the policy's memory, and the state of the cluster with
+the histories of its replicas. The encoding is that of the journal.
+"""
+
+import json
+import logging
+from functools import partial
+from typing import Any
+
+from headway.backend.kubernetes.client.state_object import StateObject
+from headway.backend.worker import Worker
+from headway.core.cycle.folded_state import FoldedState, fold_state, unfold_state
+from headway.core.model.serialization import from_plain, record, to_json
+from headway.core.model.units import Seconds
+from headway.errors import BackendError
+from headway.runtime.loop import Loop
+
+EVERY: Seconds = 10.0
+"""Between two writes, and so what the death of a leader costs at most."""
+log = logging.getLogger("headway")
+
+
+@record
+class LeaderState:
+    policy: str
+    began: float
+    """Time of day at which the clock of the loop was 0: the next leader continues it."""
+    memory: Any
+    state: FoldedState
+
+    @property
+    def at(self) -> Seconds:
+        return self.state.seen.at
+
+    def put_into(self, loop: Loop[Any], policy: str) -> None:
+        """Continue there. The memory of another policy is of no use."""
+        loop.state = unfold_state(self.state)
+        if policy == self.policy:
+            loop.memory = self.memory
+
+
+def load(store: StateObject) -> LeaderState | None:
+    """None: there is none that can be read; the policy then begins anew."""
+    try:
+        data = store.load()
+        found = None if data is None else from_plain(json.loads(data))
+        return found if isinstance(found, LeaderState) else None
+    except BackendError as error:
+        log.warning("the state of the earlier leader cannot be read: %s", error.message)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        log.warning("the state of the earlier leader is not valid: %s", error)
+    return None
+
+
+class StateSaver:
+    """Writes the state if it has changed, at most every ten seconds, in the worker's thread."""
+
+    def __init__(
+        self, store: StateObject, worker: Worker, loop: Loop[Any], about: tuple[str, float]
+    ) -> None:
+        """`about`: the policy's name, and when the clock of the loop began."""
+        self._store, self._worker, self._loop = store, worker, loop
+        self._policy, self._began = about
+        self._written, self._logged = "", ""
+        self.due: Seconds = 0.0
+
+    def look(self, now: Seconds) -> None:
+        self.due = now + EVERY
+        memory, state = self._loop.memory, fold_state(self._loop.state)
+        text = to_json(
+            LeaderState(policy=self._policy, began=self._began, memory=memory, state=state)
+        )
+        if text != self._written:
+            self._written = text
+            self._worker.do(partial(self._store.save, text.encode()), failed=self._failed)
+
+    def _failed(self, error: BackendError) -> tuple[()]:
+        if error.message != self._logged:
+            self._logged = error.message
+            log.warning("the state for the next leader was not written: %s", error.message)
+        return ()

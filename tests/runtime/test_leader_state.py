@@ -1,0 +1,72 @@
+"""The memory of a policy survives a change of leader."""
+
+import json
+import os
+import signal
+from threading import Thread
+from time import monotonic, sleep
+
+import pytest
+
+from fake_cluster import run_all
+from headway.backend.kubernetes.client.state_object import StateObject
+from headway.runtime import leader_state
+from headway.runtime.operator import Operator
+from reference_world import reference, served
+
+
+def lead(fake, data, *, until):
+    """In the main thread, which gets the signal; a helper looks, and ends it."""
+
+    def helper():
+        end = monotonic() + 20
+        while not until() and monotonic() < end:
+            sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=helper, daemon=True).start()
+    Operator("headway", data).go(fake.api())
+    return data / "runs" / "latest" / "journal.jsonl"
+
+
+def stored(fake):
+    return json.loads(StateObject(fake.api(), "default").load() or "{}")
+
+
+def test_the_next_leader_continues_with_the_memory_and_the_clock_of_the_last(
+    fake, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(leader_state, "EVERY", 0.2)
+    names = ("x", "y", "z")
+    for name in names:
+        fake.submit(name)
+
+    def served_all():
+        run_all(fake)
+        return len(served(stored(fake))) >= 2
+
+    lead(fake, tmp_path, until=served_all)
+    before = stored(fake)
+    journal = lead(fake, tmp_path, until=lambda: stored(fake) != before)
+    first = json.loads(journal.read_text().splitlines()[0])
+    elapsed = first["at_s"] - before["state"]["seen"]["at"]
+    assert 0 <= elapsed < 20, "its clock continues"
+    old, new = served(before), served(first["memory"])
+    assert (
+        old.items() <= {name: min(done, new.get(name, 0.0)) for name, done in old.items()}.items()
+    )
+    assert all(new[name] - done <= elapsed + 1e-6 for name, done in old.items()), "one core a node"
+    assert reference(before).keys() <= reference(first["memory"]).keys()
+
+
+@pytest.mark.parametrize("data", [b"no JSON", b'{"is":"Seen"}', b'{"is":"Nothing"}', b"[1]"])
+def test_a_state_that_cannot_be_read_is_as_good_as_none(fake, data):
+    store = StateObject(fake.api(), "default")
+    store.save(data)
+    assert leader_state.load(store) is None
+
+
+def test_an_operator_without_the_right_to_read_it_begins_anew(fake, caplog):
+    fake.refuse["GET", "configmaps", ""] = 403, "configmaps is forbidden"
+    assert leader_state.load(StateObject(fake.api(), "default")) is None
+    assert "configmaps is forbidden" in caplog.text
