@@ -148,6 +148,12 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             id="a pair of one",
         ),
         pytest.param(
+            "arrivals: {every_s: 1, jobs: 2, models: []}\n",
+            ["must not be empty"],
+            "w.yaml:3, arrivals.models",
+            id="no model to choose from",
+        ),
+        pytest.param(
             "arrivals: {uniform: [0, 9], every_s: 3, jobs: 2, models: any}\n",
             ["exactly one of uniform, every_s, poisson_s and load"],
             "w.yaml:3, arrivals",

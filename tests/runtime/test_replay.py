@@ -91,6 +91,11 @@ def test_an_empty_or_nameless_journal_is_refused(tmp_path):
     seen = '"seen":{"is":"Observation","at":0.0},"plan":{"is":"Plan"},"outcomes":[]'
     journal.write_text(f'{{"format":2,"cycle":1,"at_s":0.0,"trigger":"tick",{seen}}}\n')
     assert "--policy" in CliRunner().invoke(app, ["replay", str(journal)]).exception.hint
+    journal.write_text(
+        f'{{"format":2,"cycle":1,"at_s":0.0,"policy":"x","trigger":"tick",{seen}}}\n'
+    )
+    error = CliRunner().invoke(app, ["replay", str(journal)]).exception
+    assert (error.message, error.where) == ("no policy is called 'x'", str(journal))
 
 
 def test_a_journal_without_its_beginning_is_refused(tmp_path, workload):

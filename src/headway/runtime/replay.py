@@ -16,7 +16,7 @@ from headway.core.model.decision import Decision, Outcome, Plan, Refused
 from headway.core.model.serialization import to_plain
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import NodeId, Seconds
-from headway.errors import ConfigError
+from headway.errors import ConfigError, HeadwayError
 from headway.policy.registry import build
 from headway.runtime.journal import Journal, digest, intact, read
 from headway.runtime.loop import Loop
@@ -150,7 +150,12 @@ def _replay(path: Path, policy: str, *, reasons: bool) -> Replay:
         )
     real = "@" if recorded.startswith("@") else ""  # the mode of real runs, for any policy
     chosen = f"{real}{policy}" if policy else recorded
-    cycles, found = replay(chain([first], lines), build(chosen))
+    try:
+        made = build(chosen)
+    except HeadwayError as error:
+        error.where = error.where or ("" if policy else str(path))
+        raise
+    cycles, found = replay(chain([first], lines), made)
     if not reasons:
         found = [d for d in found if not d.only_reasons]
     if chosen != recorded:  # the memory of another policy differs by nature

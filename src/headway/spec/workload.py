@@ -263,7 +263,7 @@ class Arrivals(Strict):
     """Poisson arrivals at the rate at which the jobs, run as requested, use this fraction of the
     cluster."""
     jobs: Annotated[int, Field(ge=1, le=MAX_JOBS)] | None = None
-    models: tuple[str, ...] | Literal["any"] | None = None
+    models: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["any"] | None = None
     profile: JobDistribution | None = None
     checkpoint: Literal["none", "sigterm", "sdk"] = "none"
     knows: Annotated[tuple[Knows, ...], Field(min_length=1)] = ("all",)
