@@ -25,8 +25,8 @@ class Operator:
         (folder / "kubeconfig").write_text(yaml.safe_dump(config))
         self.process = None
 
-    def start(self, **env):
-        words = [sys.executable, "-m", "headway", "operator", "--home", HOME, "--policy", "spread"]
+    def start(self, policy="spread", **env):
+        words = [sys.executable, "-m", "headway", "operator", "--home", HOME, "--policy", policy]
         words += ["--data", str(self.folder), "--kubeconfig", str(self.folder / "kubeconfig")]
         with (self.folder / "operator.log").open("ab") as log:
             env = {**os.environ, "HEADWAY_IMAGE": image.NAME, **env}

@@ -1,0 +1,88 @@
+"""Distributed trainings on a real cluster, scaled while they run; every sample counts once."""
+
+import re
+from contextlib import contextmanager
+
+import pytest
+from elastic import digests, undisturbed, words
+from operators import task
+
+STEPS = 60
+DRAGON = "dragon:starve_after=2,grow_after=2,restart=0.1"
+
+
+@contextmanager
+def policy(cluster, operator, name):
+    """An operator with another policy leads meanwhile."""
+
+    def restart(**more):
+        led = operator.log().count(" leads")
+        operator.end()
+        operator.start(**more)
+        cluster.until(lambda: operator.log().count(" leads") > led)
+
+    restart(policy=name)
+    try:
+        yield
+    finally:
+        restart()
+
+
+@pytest.fixture
+def volume(tmp_path):
+    """The nodes are on this machine: a folder of the host is a shared volume."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept").chmod(0o777)  # for the user of the pods
+    mount = {"name": "kept", "mountPath": "/headway"}
+    kept = {"name": "kept", "hostPath": {"path": str(tmp_path / "kept")}}
+    containers = [{"name": "training", "volumeMounts": [mount]}]
+    return {"podTemplate": {"spec": {"containers": containers, "volumes": [kept]}}}
+
+
+def training(model, *, replicas, most, steps=STEPS, demand=0.02, cpu="100m", **worker):
+    command = words(model, steps=steps, demand=demand, python="python3")
+    sizes = {"replicas": replicas, "minReplicas": 1, "maxReplicas": most}
+    return [
+        task("ps", cpu="50m", command=command),
+        task("worker", cpu=cpu, command=command, **sizes, **worker),
+    ]
+
+
+def log(cluster, pod):
+    return cluster.run("logs", pod).stdout
+
+
+def test_kubectl_scale_changes_a_synchronous_job_while_it_trains(cluster, jobs, volume):
+    checkpoint = {"mode": "sigterm", "graceSeconds": 20}
+    tasks = training("ps-sync", replicas=1, most=3, **volume)
+    jobs.submit("sync", *tasks, checkpoint=checkpoint)
+    cluster.until(lambda: "step 5/" in log(cluster, "sync-worker-0-1"))
+    assert jobs.condition("sync", "Movable")["status"] == "True"
+    cluster("scale", "tj", "sync", "--replicas=3")
+    cluster.until(lambda: "worker-2 joined" in log(cluster, "sync-ps-0-2"))
+    assert jobs.status("sync")["replicas"] == 3
+    cluster.until(lambda: jobs.phase("sync") == "Succeeded")
+    assert jobs.status("sync")["failures"] == 0
+    assert digests(log(cluster, "sync-worker-0-2")) == undisturbed(STEPS)
+
+
+def test_dragon_takes_workers_for_a_gang_that_waits(cluster, operator, jobs):
+    """A worker on each node leaves no room for another. An asynchronous training is not restarted
+    when it loses one.
+    """
+    full = {"cpu": "200m", "elastic": "independent"}
+    rich = training("ps-async", replicas=4, most=4, steps=2000, **full)
+    with policy(cluster, operator, DRAGON):
+        jobs.submit("rich", *rich)
+        cluster.until(lambda: len(jobs.running("rich")) == 5)
+        cluster.until(lambda: "step 5/" in log(cluster, "rich-worker-0-1"))
+        jobs.submit("poor", task(command=words(steps=5, demand=1, python="python3")))
+        cluster.until(lambda: jobs.phase("poor") == "Succeeded")
+        joined = re.findall(r"worker-(\d) joined", log(cluster, "rich-ps-0-1"))
+        (left,) = re.findall(r"worker-(\d) left", log(cluster, "rich-ps-0-1"))
+        assert set(joined) == {"0", "1", "2", "3"}
+        assert left != "0", "the chief stays"
+        cluster.until(lambda: log(cluster, "rich-ps-0-1").count(f"worker-{left} joined") == 2)
+        status = jobs.status("rich")
+        assert (status["failures"], status["phase"], status["replicas"]) == (0, "Running", 4)
+        cluster("delete", "tj", "rich")
