@@ -128,7 +128,7 @@ def test_the_operator_reads_one_secret_by_name_and_creates_none():
     made = [o for part in ("rbac", "agent") for o in render.objects(part, Values())]
     found = [rule for o in made for rule in o.get("rules", ())]
     named = [r for r in found if set(r["resources"]) & {"secrets", "configmaps"}]
-    assert len(named) == 3
+    assert len(named) == 4
     assert all(r["resourceNames"] == ["headway-reports"] for r in named)
     assert all(set(r["verbs"]) <= {"get", "patch"} for r in named)
 
