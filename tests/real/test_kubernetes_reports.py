@@ -13,6 +13,7 @@ from time import monotonic, sleep
 import image
 import pytest
 from operators import Jobs, task
+from patience import end_of
 from test_kubernetes_install import Release, pods, read
 
 from headway.backend.kubernetes.agent import pod_cgroups
@@ -78,9 +79,28 @@ NODE_LOGS = {
 
 
 @pytest.fixture(scope="module")
-def jobs(cluster, release):
-    """All of them at once, to save time."""
+def outside(cluster, release, tmp_path_factory):
+    """`headway run`, beside the others."""
     del release
+    folder = tmp_path_factory.mktemp("outside")
+    script = PRINTS.replace("10**6", "250").replace("100000", "249")
+    spec = {"tasks": [task("main", cpu="50m", command=["python3", "-c", script])]}
+    made = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
+    made["jobs"] = [{"name": "outside", "at": 0, "spec": spec}]
+    (folder / "w.yaml").write_text(json.dumps(made))
+    words = [sys.executable, "-m", "headway", "run", str(folder / "w.yaml"), "--json"]
+    words += ["--backend", "kubernetes", "--data", str(folder), "--policy", "headway"]
+    env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "HEADWAY_IMAGE": image.NAME}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, env=env, stdout=pipe, stderr=pipe, text=True) as process:
+        yield process, folder
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def jobs(cluster, release, outside):
+    """All of them at once, to save time."""
+    del release, outside
     found = Jobs(cluster, None)
     limited = {"requests": {"cpu": "200m"}, "limits": {"cpu": "200m"}}
     prints = task(command=["python3", "-c", PRINTS])
@@ -170,8 +190,8 @@ def test_no_step_is_lost_when_the_kubelet_rotates_a_log(cluster, own_cluster, jo
         (there,) = Path(folder).glob(f"*_{pod['metadata']['uid']}")
         rotated = [p.name for p in (there / "training").iterdir() if p.name != "0.log"]
         assert len(rotated) >= 3, rotated
-    printed = progress(jobs, "prints")["step"]
-    assert LINES + printed - 5 <= reports(cluster, "log") <= LINES + printed + 400
+    least = LINES + progress(jobs, "prints")["step"]
+    assert least <= reports(cluster, "log") <= least + 250 + 400, "`outside` and the time since"
 
 
 def test_a_client_is_who_its_token_says(cluster, jobs):
@@ -196,25 +216,19 @@ def test_a_client_is_who_its_token_says(cluster, jobs):
     assert progress(jobs, "prints")["step"] < 900_000, "of another node"
 
 
-def test_a_run_from_outside_shows_loss_and_usage(cluster, jobs, tmp_path):
+def test_a_run_from_outside_shows_loss_and_usage(jobs, outside):
     """Its pods report to the operator, which passes that on."""
     del jobs
-    script = PRINTS.replace("10**6", "120").replace("100000", "119")
-    spec = {"tasks": [task("main", cpu="100m", command=["python3", "-c", script])]}
-    made = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
-    made["jobs"] = [{"name": "outside", "at": 0, "spec": spec}]
-    (tmp_path / "w.yaml").write_text(json.dumps(made))
-    words = [sys.executable, "-m", "headway", "run", str(tmp_path / "w.yaml"), "--json"]
-    words += ["--backend", "kubernetes", "--data", str(tmp_path), "--policy", "headway"]
-    env = {**os.environ, "KUBECONFIG": cluster.kubeconfig, "HEADWAY_IMAGE": image.NAME}
-    done = subprocess.run(words, env=env, capture_output=True, text=True, check=False, timeout=120)
+    process, folder = outside
+    done = end_of(process, 120)
     assert done.returncode == 0, done.stderr
-    usage = samples(tmp_path / "runs" / "latest" / "usage.jsonl")
+    usage = samples(folder / "runs" / "latest" / "usage.jsonl")
     seen = [line["replicas"].get("outside/main-0", {}) for line in usage]
-    last = [each for each in seen if "value" in each][-1]
-    assert last["step"] > 20
-    assert last["value"] == pytest.approx(1 / last["step"], rel=0.5)
-    assert max(each.get("cpu", 0.0) for each in seen) > 0.3
+    reported = [each for each in seen if "value" in each]
+    assert reported, seen
+    assert reported[-1]["step"] > 20
+    assert reported[-1]["value"] == pytest.approx(1 / reported[-1]["step"], rel=0.5)
+    assert max(each["cpu"] for each in seen if "cpu" in each) > 0.05
 
 
 def test_reports_of_the_time_without_an_operator_arrive(cluster, jobs):
