@@ -47,3 +47,18 @@ def post(server, path, body, token="", connection=None, **headers):
     if connection is None:
         there.close()
     return found
+
+
+@contextmanager
+def resolved(monkeypatch, folder, token):
+    """The name of the operator's Service leads to loopback; files as in a pod."""
+    resolve = socket.getaddrinfo
+
+    def to_loopback(host, *more, **named):
+        return resolve("127.0.0.1" if host == HOST else host, *more, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", to_loopback)
+        (folder / "token").write_text(f"{token}\n")
+        (folder / "ca.crt").write_text(PAIR.certificate)
+        yield

@@ -1,5 +1,6 @@
 """Reports of pods become observations and the status of their jobs."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from threading import Event, Thread
 
@@ -8,13 +9,19 @@ from patience import PATIENCE, wait_for
 
 from fake_cluster import Headway, run_all, status
 from fake_cluster import task as plain_task
+from headway.backend.clock import Clock
 from headway.backend.kubernetes.platform import job_progress
 from headway.backend.kubernetes.platform.job_progress import duration
+from headway.backend.kubernetes.platform.platform import KubernetesPlatform
 from headway.backend.kubernetes.platform.pod_reports import Endpoint
 from headway.backend.kubernetes.reports import receiver as receivers
+from headway.backend.kubernetes.reports import relay
 from headway.backend.kubernetes.reports.pod_metrics import STALE, PodMetrics, PodReader
 from headway.backend.kubernetes.reports.token_review import TokenReviewer
+from headway.backend.live import LiveBackend
 from headway.backend.usage import UsageSample
+from headway.spec.manifest import TrainingJobSpec
+from headway.spec.runnable import RunnableJob
 from reporting import PAIR, post, served
 
 AGENTS = "headway-agent"
@@ -243,3 +250,51 @@ def test_times_are_shown_as_kubectl_shows_ages():
     assert [duration(s) for s in (0, 61, 3600, 90_000)] == ["0s", "1m1s", "1h", "1d1h"]
     assert duration(1e300) == "100d"
     assert wait_for(lambda: True)
+
+
+# -- runs that pods cannot reach -------------------------------------------------------------------
+
+
+def test_an_operator_passes_the_reports_of_a_run_on(fake, backends, tmp_path, monkeypatch):
+    monkeypatch.setattr(relay, "EVERY", 0.1)
+    spec = TrainingJobSpec.model_validate({"tasks": [plain_task()], "totalSteps": 100})
+    job = RunnableJob(id="x", at=0.0, spec=spec.to_core(kind=""), commands={}, manifest=spec)
+    jobs, clock = {"x": job}, Clock()
+    platform = KubernetesPlatform(fake.api(), jobs, clock, namespace="default", run="r1")
+    run = Headway(LiveBackend(platform, tmp_path, jobs, clock))
+    operator = Headway(backends())
+    run.until(lambda: fake.all("pods"))
+    run.until(lambda: run_all(fake) or status(fake, "x").get("phase") == "Running")
+    (pod,) = fake.all("pods")
+    node, receiver = pod["spec"]["nodeName"], operator.backend.platform.receiver
+    operator.until(lambda: uid_of(pod) in receiver.from_node(node, {})["pods"])
+    for at in (1.0, 2.0):
+        line = [[10 * at, 1 / at, 1.0, 1, None]]
+        said = {"log": line, "usage": sample(at), "at": at, "line": "step 10 loss 1"}
+        receiver.from_node(node, {uid_of(pod): said})
+    operator.until(lambda: relay.REPORTED in fake.all("pods")[0]["metadata"]["annotations"])
+    run.until(lambda: status(fake, "x").get("progress", {}).get("step") == 20)
+    run.backend.observe(look=(node,))
+    receiver.from_node(node, {uid_of(pod): {"log": [[30, 0.2, 0.2, 1, None]]}})
+
+    def passed_on():
+        note = fake.all("pods")[0]["metadata"]["annotations"][relay.REPORTED]
+        return json.loads(note)["log"][0][0]
+
+    operator.until(lambda: passed_on() == 30)
+    found = []
+
+    def observed():
+        run.backend.wait(0.05)
+        found.extend(run.backend.observe(look=(node,)).reports)
+        return found and found[-1].step == 30
+
+    wait_for(observed)
+    assert 0.2 in [r.value for r in found]
+    assert run.backend.monitor.replicas["x/worker-0"].last.memory == 2**20
+    fake.change(
+        "pods", pod["metadata"]["name"], {"metadata": {"annotations": {relay.REPORTED: "{"}}}
+    )
+    fake.pod(pod["metadata"]["name"], "Succeeded")
+    run.until(lambda: run.backend.over)
+    run.backend.close()

@@ -7,8 +7,17 @@ import pytest
 from patience import wait_for
 
 from headway.backend.kubernetes.agent import pod_cgroups
-from headway.backend.kubernetes.agent.agent import MOST_SENT, MOST_WAITING, Agent, halved
+from headway.backend.kubernetes.agent.agent import (
+    MOST_SENT,
+    MOST_WAITING,
+    Agent,
+    HttpsClient,
+    halved,
+)
 from headway.backend.kubernetes.agent.cri_log import CriDecoder, CriLog, nanoseconds
+from headway.backend.kubernetes.reports.server import Refusal
+from headway.backend.kubernetes.reports.token_review import Client
+from reporting import HOST, resolved, served
 
 UID = "0d1b3a52-7a3f-4a55-9d0e-3b7c11111111"
 
@@ -259,6 +268,31 @@ def test_an_agent_runs_until_it_is_stopped(container, agents):
     wait_for(operator.entries)
     stop.set()
     thread.join()
+
+
+def test_an_agent_opens_its_connection_again_when_it_breaks(tmp_path, monkeypatch):
+    told = []
+
+    def node(client, body):
+        told.append((client.node, body))
+        if len(told) == 2:
+            raise Refusal(503, "busy")
+        return {"pods": {}}
+
+    known = {"ann": Client("headway-agent:headway-agent", "uid", "a")}
+    server = served(tmp_path, known.get, {"/v1/node": node})
+    with server as there, resolved(monkeypatch, tmp_path, "ann"):
+        url = f"https://{HOST}:{there.server_port}"
+        send = HttpsClient(url, tmp_path / "token", tmp_path / "ca.crt")
+        assert send({"pods": {}}) == {"pods": {}}
+        with pytest.raises(OSError, match="503"):
+            send({"pods": {}})
+        assert send({"pods": {}}) == {"pods": {}}
+        (tmp_path / "token").write_text("bob")
+        with pytest.raises(OSError, match="401"):
+            send({"pods": {}})
+        send.close()
+    assert [node for node, _ in told] == ["a"] * 3
 
 
 # -- cgroups ---------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def test_the_operator_reads_one_secret_by_name_and_creates_none():
     found = [rule for o in made for rule in o.get("rules", ())]
     named = [r for r in found if set(r["resources"]) & {"secrets", "configmaps"}]
     reports = [r for r in named if r.get("resourceNames") == ["headway-reports"]]
-    assert len(reports) == 3
+    assert len(reports) == 4
     assert all(set(r["verbs"]) <= {"get", "patch"} for r in reports)
     others = [r for r in named if r not in reports]
     assert all(r["resources"] == ["configmaps"] for r in others)

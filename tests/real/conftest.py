@@ -238,7 +238,8 @@ def kubectl(cluster):
 @pytest.fixture(scope="module")
 def installed_operator(cluster):
     """All that we ship but the Deployment: the operator runs here, where its image is."""
-    made = [o for o in render.stream(Values(namespace=operators.HOME)) if o["kind"] != "Deployment"]
+    chosen = Values(namespace=operators.HOME, agent_namespace="")
+    made = [o for o in render.stream(chosen) if o["kind"] != "Deployment"]
     cluster.apply(*made)
     cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=120s")
     cluster.until(lambda: cluster.run("get", "tj").returncode == 0)

@@ -110,7 +110,7 @@ def test_one_file_is_applied_to_a_cluster_and_run_on_this_machine(kubectl, names
 
 
 def by_name(made):
-    return {(o["kind"], o["metadata"]["name"]): o for o in made}
+    return {(o["kind"], o["metadata"].get("namespace"), o["metadata"]["name"]): o for o in made}
 
 
 def test_kustomize_makes_the_same_of_the_base(kubectl):
@@ -127,9 +127,9 @@ def test_helm_makes_the_same_of_the_chart(helm):
         [helm, *words, *chosen], check=True, capture_output=True, text=True
     ).stdout
     values = Values(namespace="ours", image="registry.example/h:2", replicas=3)
-    expected = [o for o in render.stream(values) if o["kind"] != "Namespace"]
+    expected = [o for o in render.stream(values) if o["metadata"]["name"] != "ours"]
     found = by_name(yaml.safe_load_all(made))
-    hook = found.pop(("Job", "headway-cleanup"))
+    hook = found.pop(("Job", "ours", "headway-cleanup"))
     assert hook["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
     assert found == by_name(expected)
     wrong = subprocess.run([helm, *words, "--set", "replica=3"], check=False, capture_output=True)
@@ -175,9 +175,10 @@ def test_a_job_is_scaled_shown_and_told_of(kubectl, namespace):
     assert (found["spec"]["elasticReplicas"], found["spec"]["priority"]) == (4, -3)
     head, row = kubectl.done("get", "tj", *there, "-o", "wide").splitlines()
     assert head.split() == [
-        "NAME", "PHASE", "REPLICAS", "PRIORITY", "STARTED", "FINISHED", "AGE", "NODES", "REASON",
+        "NAME", "PHASE", "PROGRESS", "ETA", "REPLICAS", "PRIORITY", "STARTED", "FINISHED", "AGE",
+        "VALUE", "CPU", "NODES", "REASON",
     ]  # fmt: skip
-    assert row.startswith("whole   Running   3          -3")
+    assert row.split()[:4] == ["whole", "Running", "3", "-3"]
     assert row.endswith("two nodes had room")
     assert "phase" in kubectl(*patch, '{"status": {"phase": "happy"}}').stderr
 

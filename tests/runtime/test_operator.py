@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 from threading import Event, Thread
 from time import monotonic, sleep
 
@@ -118,6 +119,44 @@ def test_an_operator_places_jobs_and_goes_in_peace(fake, tmp_path):
     assert (run["policy"], run["enforcement"]) == ("spread", "kubernetes")
     lines = (tmp_path / "runs" / "latest" / "journal.jsonl").read_text()
     assert "Place" in lines
+
+
+def test_a_leader_serves_reports_and_labels_its_pod(fake, tmp_path, monkeypatch):
+    monkeypatch.setenv("POD_NAME", "me")
+    for space in ("default", "agents"):
+        about = {"name": "headway-reports", "namespace": space}
+        fake.put("configmaps", {"metadata": dict(about)})
+        fake.put("secrets", {"metadata": dict(about)})
+    fake.put("pods", {"metadata": {"name": "me", "namespace": "default"}, "spec": {}, "status": {}})
+
+    def label():
+        return (fake.get("pods", "me")["metadata"].get("labels") or {}).get("headway.dev/leader")
+
+    def later():
+        while label() != "true":
+            sleep(0.02)
+        seen.append(fake.get("configmaps", "headway-reports", "agents")["data"])
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    seen = []
+    Thread(target=later, daemon=True).start()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    Operator("spread", tmp_path, report_port=port, agents="agents").go(fake.api())
+    assert label() is None
+    assert seen[0]["url"] == "https://headway-reports.default.svc:8443"
+    assert "BEGIN CERTIFICATE" in seen[0]["ca.crt"]
+
+
+def test_an_operator_without_the_objects_of_reports_works_and_says_so(fake, tmp_path, caplog):
+    def later():
+        while "cannot report" not in caplog.text or not fake.get("leases", "headway"):
+            sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    Thread(target=later, daemon=True).start()
+    Operator("spread", tmp_path, report_port=1).go(fake.api())
+    assert "pods cannot report: secrets headway-reports not found" in caplog.text
 
 
 def test_of_earlier_terms_only_the_last_is_kept(fake, tmp_path):

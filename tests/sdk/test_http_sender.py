@@ -1,7 +1,6 @@
 """Reports over HTTP: the same script, in a pod. The operator may be away; the training goes on."""
 
 import os
-import socket
 import subprocess
 import sys
 from time import monotonic
@@ -14,7 +13,7 @@ from headway.backend.kubernetes.reports.server import Refusal
 from headway.backend.kubernetes.reports.token_review import Client
 from headway.sdk import http_sender
 from headway.sdk.http_sender import MOST, HttpSender
-from reporting import HOST, PAIR, served
+from reporting import HOST, resolved, served
 
 NAME = "ann"
 
@@ -42,15 +41,8 @@ def operator():
 def there(tmp_path, operator, monkeypatch):
     """A server under the name of the operator's Service, and the environment of a pod."""
     known = {NAME: Client("default:default", "uid", "a")}
-    with served(tmp_path, known.get, {"/v1/reports": operator}) as made:
-        resolve = socket.getaddrinfo
-
-        def to_loopback(host, *more, **named):
-            return resolve("127.0.0.1" if host == HOST else host, *more, **named)
-
-        monkeypatch.setattr(socket, "getaddrinfo", to_loopback)
-        (tmp_path / "token").write_text(f"{NAME}\n")
-        (tmp_path / "ca.crt").write_text(PAIR.certificate)
+    server = served(tmp_path, known.get, {"/v1/reports": operator})
+    with server as made, resolved(monkeypatch, tmp_path, NAME):
         monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
         monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoint"))
         monkeypatch.setenv("HEADWAY_REPORTS_URL", f"https://{HOST}:{made.server_port}/v1/reports")

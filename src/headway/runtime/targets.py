@@ -144,10 +144,13 @@ class OnCluster:
             IMAGE,
             KubernetesPlatform,
         )
+        from headway.backend.kubernetes.reports.certificate import find as find_endpoint  # noqa: PLC0415
 
         space = self.namespace or there.namespace
         own = os.environ.get("HEADWAY_IMAGE") or IMAGE
         platform = KubernetesPlatform(there, jobs, clock, namespace=space, run=folder.id, image=own)
+        home = os.environ.get("HEADWAY_OPERATOR_NAMESPACE") or "headway"
+        platform.pods.endpoint = find_endpoint(there, home)
         return LiveBackend(platform, folder.path, jobs, clock, config=CONFIG)
 
 

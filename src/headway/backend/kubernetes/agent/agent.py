@@ -213,7 +213,7 @@ class Agent:
             parser = LogParser(metric, about.get("pattern") or None)
         except ValueError as error:
             parser, trouble = LogParser(metric), f"reports.pattern: {error}"
-        return WatchedPod(None, parser, after, trouble=trouble)
+        return WatchedPod(None, parser, after, trouble=trouble, behind=True)
 
     def _log(self, uid: str) -> CriLog | None:
         """Its folder is NAMESPACE_NAME_UID."""

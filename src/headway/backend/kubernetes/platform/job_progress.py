@@ -46,12 +46,13 @@ class JobProgress:
         """Write what has changed, the first report of each job at once."""
         if not self._changed:
             return
+        for gone in self._written.keys() - self._records.keys():
+            del self._written[gone]
         at, pause = self._clock(), max(EVERY, PER_JOB * len(self._records))
         for name in sorted(self._changed):
             record = self._records.get(name)
             if record is None or record.gone:
                 self._changed.discard(name)
-                self._written.pop(name, None)
             elif at >= self._written.get(name, at - pause) + pause:
                 self._changed.discard(name)
                 self._written[name] = at

@@ -22,6 +22,7 @@ from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.backend.kubernetes.platform.shares import Shares
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.kubernetes.platform.training_jobs import TrainingJobs
+from headway.backend.kubernetes.reports import relay
 from headway.backend.kubernetes.reports.pod_metrics import PodMetrics, PodReader
 from headway.backend.kubernetes.reports.receiver import ReportReceiver
 from headway.backend.usage import UsageSample
@@ -73,6 +74,7 @@ class KubernetesPlatform:
         )
         self.pods.checkpoint = self.checkpoints.at_exit
         self._progress = JobProgress(self.records, self.writer, clock, self.pods.attempt_of)
+        self._relay = relay.Relay(self.cluster, clock)
         self.receiver.heard = self._heard
 
     def _counted(self, pod: Plain) -> Resources | None:
@@ -80,6 +82,7 @@ class KubernetesPlatform:
 
     def _heard(self, pod: Plain, metrics: PodMetrics) -> None:
         self._progress.heard(pod, metrics)
+        self._relay.heard(pod, metrics)
         self.checkpoints.heard(pod, metrics)
 
     def load(self) -> events.Loaded:
@@ -172,6 +175,7 @@ class KubernetesPlatform:
             self.capacity.dirty = False
             found += self.training_jobs.fit()
         self._progress.flush()
+        self._relay.flush()
         return found
 
     def _node_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
@@ -184,7 +188,7 @@ class KubernetesPlatform:
 
     def _pod_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
         pod = new or before or {}
-        self.receiver.pod_changed(before, new)
+        self._reported(before, new)
         found: list[events.Event] = []
         known = self.pods.attempt_of(pod)
         if new is None:
@@ -197,6 +201,15 @@ class KubernetesPlatform:
         elif new is not None and self.cluster.owned(new):
             self.pods.release(new)
         return [*found, *self.capacity.pod_changed(before, new)]
+
+    def _reported(self, before: Plain | None, new: Plain | None) -> None:
+        self.receiver.pod_changed(before, new)
+        if new is None:
+            self._relay.forget((before or {})["metadata"]["uid"])
+        elif self.run and self.cluster.owned(new):
+            metrics = self.receiver.metrics(new["metadata"]["uid"])
+            relay.read(before, new, metrics, self.clock())
+            self._progress.heard(new, metrics)
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
         """None: no agent has reported it lately."""

@@ -86,7 +86,7 @@ class ReportReceiver:
         found = self._metrics.get(uid)
         return found.checkpoint if found is not None else ""
 
-    def _of(self, uid: str) -> PodMetrics:
+    def metrics(self, uid: str) -> PodMetrics:
         found = self._metrics.get(uid)
         if found is None:
             metric = about(self._pods[uid]).get("metric") or "loss"
@@ -96,7 +96,7 @@ class ReportReceiver:
     def from_pod(self, uid: str, reports: list[Any], source: str) -> Plain:
         if uid not in self._pods:
             raise Refusal(HTTPStatus.NOT_FOUND, "this pod is not known as one of a training job")
-        metrics = self._of(uid)
+        metrics = self.metrics(uid)
         before = metrics.checkpoint
         metrics.hear(reports, self._clock())
         if metrics.checkpoint != before:
@@ -108,12 +108,12 @@ class ReportReceiver:
     def kubeflow(self, uid: str, status: Mapping[str, Any]) -> Plain:
         if uid not in self._pods:
             raise Refusal(HTTPStatus.NOT_FOUND, "this pod is not known as one of a training job")
-        return self.from_pod(uid, [from_kubeflow(status, self._of(uid).metric)], "kubeflow")
+        return self.from_pod(uid, [from_kubeflow(status, self.metrics(uid).metric)], "kubeflow")
 
     def from_node(self, node: str, pods: Mapping[str, Any]) -> Plain:
         now, here = self._clock(), self._on_node.get(node, set())
         for uid in here & set(pods):
-            said, metrics = pods[uid], self._of(uid)
+            said, metrics = pods[uid], self.metrics(uid)
             before = metrics.reports
             if "usage" in said:
                 metrics.measured(UsageSample(**said["usage"]), float(said["at"]), now)
