@@ -268,3 +268,24 @@ def test_what_a_server_cannot_run_is_refused_at_once(serve, headway, tmp_path):
     until(lambda: listed(headway)["x"]["phase"] == "running")
     assert headway("cancel", "x").code == 0
     until(lambda: listed(headway, "--all")["x"]["phase"] == "cancelled")
+
+
+def test_ps_needs_no_journal_and_shows_a_job_that_the_server_has_not_seen_yet(
+    serve, headway, tmp_path
+):
+    """The server keeps what `ps` shows in a file, so that its cost does not grow with the run."""
+    child = serve()
+    submit(headway, "--", sys.executable, "train.py", "a", 0.01)
+    until(lambda: listed(headway)["train"]["step"] == 20)
+    [run] = RunDirectory.all(tmp_path / "data")
+    run.journal.unlink()
+    job = listed(headway)["train"]
+    assert (job["phase"], job["step"], job["total_steps"]) == ("running", 20, 20)
+    assert 0 < job["share"] <= 1
+    child.send_signal(signal.SIGSTOP)
+    submit(headway, "--name", "new", "--", sys.executable, "train.py", "b", 0.01)
+    assert listed(headway)["new"]["phase"] == "pending"
+    child.send_signal(signal.SIGCONT)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert listed(headway)["train"]["step"] == 20

@@ -26,15 +26,10 @@ def ps(
     from headway.cli.job_tables import show_jobs
     from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
-    from headway.runtime.run_status import known_runs, run_status
+    from headway.runtime.run_status import ENDED, known_runs, run_status
 
     folders = known_runs(data_folder(data), run)
-    found = [
-        job
-        for folder in folders
-        for job in run_status(folder)
-        if every or not ("server" in folder.about and job.ended)
-    ]
+    found = [job for folder in folders for job in run_status(folder, ended=ENDED if every else 0)]
     if as_json:
         print_json([job.plain() for job in found])
     elif found:

@@ -25,6 +25,7 @@ from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.runtime.run_directory import RunDirectory
+from headway.runtime.status_board import StatusBoard
 from headway.runtime.usage_sampler import UsageSampler
 
 
@@ -77,12 +78,14 @@ class Run:
             then(meter, now)
 
         meter = UsageSampler(self.backend, self.folder.usage, sampled)
+        board = StatusBoard(self)
         with signal_pipe() as reader:
             self.backend.wake_by(reader, lambda: self._interrupt(reader))
             try:
-                drive(self.backend, self.loop, meter)
+                drive(self.backend, self.loop, meter, lambda: board.update(meter))
             finally:
                 self.backend.stop_waking(reader)
+        board.update(meter, last=True)
         if self.detached:
             self.backend.platform.close()
             self.book.close()

@@ -21,6 +21,7 @@ from headway.runtime.earlier_runs import EarlierRuns, keys
 from headway.runtime.run import Run
 from headway.runtime.run_directory import RunDirectory, private_runs
 from headway.runtime.start import begin_run, put_together
+from headway.runtime.status_board import StatusBoard
 from headway.runtime.submissions import End, Submission, Submissions, Submitted, wake_file
 from headway.runtime.targets import Machine
 from headway.runtime.usage_sampler import UsageSampler
@@ -204,12 +205,14 @@ class Server:
             then(meter, now)
 
         meter = self._meter = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
+        board = StatusBoard(run)
         wake = wake_file(run.folder.path)
         with signal_pipe() as heard:
             backend.wake_by(heard, backend.stop)
             backend.wake_by(wake, lambda: self._woken(wake))
             try:
-                drive(backend, run.loop, meter)
+                drive(backend, run.loop, meter, lambda: board.update(meter))
+                board.update(meter, last=True)
             finally:
                 backend.stop_waking(wake)
                 backend.stop_waking(heard)

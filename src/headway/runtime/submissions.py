@@ -7,7 +7,7 @@ Clients write it themselves and then wake the server, which reads what is new.
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +41,7 @@ CREATE TABLE IF NOT EXISTS jobs (
 );
 CREATE INDEX IF NOT EXISTS unfinished ON jobs (number) WHERE outcome IS NULL;
 CREATE INDEX IF NOT EXISTS keyed ON jobs (key) WHERE key IS NOT NULL;
+CREATE INDEX IF NOT EXISTS ended ON jobs (finished, number) WHERE outcome IS NOT NULL;
 """
 
 
@@ -163,6 +164,10 @@ class Submissions:
 
     def find(self, job: str) -> Submitted | None:
         return next(iter(self._select("WHERE id = ?", job)), None)
+
+    def named(self, jobs: Collection[str]) -> list[Submitted]:
+        """Those of these names that exist."""
+        return [found for job in jobs if (found := self.find(job))]
 
     def finish(self, job: JobId, end: End) -> None:
         """Store how a job has ended. Its environment, which may hold secrets, is not needed now."""
