@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Callable
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headway.controller.records import JobRecord
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.runtime import job_status
 from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
 from headway.runtime.job_status import JobStatus
+from headway.runtime.loop import Loop
 from headway.runtime.usage_sampler import UsageSampler
 
 if TYPE_CHECKING:
@@ -19,10 +20,33 @@ EXPLAINED = 50
 """Number of replicas up to which each share is explained: that takes a decision."""
 SOONEST: Seconds = 0.1
 """Between two updates."""
-REST = 100
+REST = 200
 """An update that took one second is followed by so many seconds without one: Headway uses at most
-1 % of a core for it."""
+0.5 % of a core for it."""
 log = logging.getLogger("headway")
+
+
+class KnownFacts:
+    """What is known of the jobs of a live run, computed once for a cycle and a sample."""
+
+    def __init__(self) -> None:
+        self._at: tuple[Seconds, Seconds] | None = None
+        """The cycle and the sample that the facts are from."""
+        self._facts: dict[JobId, JobFacts] = {}
+        self._reasons: dict[ReplicaId, str] = {}
+        """The reasons of the shares."""
+
+    def facts(self, loop: Loop[Any], meter: UsageSampler, now: Seconds) -> dict[JobId, JobFacts]:
+        state, at = loop.state, (loop.state.at, meter.due)
+        if at == self._at:
+            return self._facts
+        if self._at is None or state.at != self._at[0]:
+            few = len(state.replicas) <= EXPLAINED
+            self._reasons = share_reasons(state, loop.policy, loop.memory) if few else {}
+        seen = Samples(at=now, now=meter.now)
+        self._facts = job_facts(state, loop.policy, loop.memory, seen, self._reasons)
+        self._at = at
+        return self._facts
 
 
 class StatusBoard:
@@ -39,8 +63,6 @@ class StatusBoard:
         self._seen: tuple[object, ...] = ()
         """What the last update has shown."""
         self._due = 0.0
-        self._reasons: tuple[Seconds, dict[ReplicaId, str]] = (-1.0, {})
-        """The reasons of the shares, and the cycle that they are from."""
         self._told = ""
 
     def update(self, meter: UsageSampler, *, last: bool = False) -> None:
@@ -69,15 +91,8 @@ class StatusBoard:
         self._due = now + max(SOONEST, REST * (now - began))
 
     def _look(self, meter: UsageSampler) -> tuple[JobStatus, ...]:
-        run, loop = self._run, self._run.loop
-        now = run.clock()
-        if loop.state.at != self._reasons[0]:
-            few = len(loop.state.replicas) <= EXPLAINED
-            found = share_reasons(loop.state, loop.policy, loop.memory) if few else {}
-            self._reasons = (loop.state.at, found)
-        facts = job_facts(
-            loop.state, loop.policy, loop.memory, Samples(at=now, now=meter.now), self._reasons[1]
-        )
+        run, now = self._run, self._run.clock()
+        facts = run.known.facts(run.loop, meter, now)
         jobs = run.backend.controller.jobs.values()
         total = sum(r.weight for job in jobs for r in job.replicas.values())
         return tuple(self._status(job, facts.get(job.id), meter, now, total) for job in jobs)
