@@ -22,6 +22,7 @@ SUBJECT: dict[str, tuple[str, ...]] = {
     "reaction": LOCAL,
     "overhead": (*LOCAL, CORE, POLICY),
     "real": (*LOCAL, CORE, POLICY),
+    "api": ("src/headway/server", "src/headway/client.py"),
     "crash": LOCAL,
     "crash-moves": LOCAL,
     "moves": (*LOCAL, "src/headway/sdk"),

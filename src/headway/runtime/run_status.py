@@ -40,6 +40,25 @@ def known_runs(data: Path, run: str = "") -> list[RunDirectory]:
     return [run for run in runs if run.locked or run in servers[-1:]]
 
 
+def find_server(data: Path) -> RunDirectory | None:
+    """The run of the server of this data directory, active or not."""
+    return next((r for r in reversed(RunDirectory.all(data)) if _is_server(r)), None)
+
+
+def _is_server(run: RunDirectory) -> bool:
+    try:
+        return "server" in run.about
+    except (ConfigError, OSError):  # damaged
+        return False
+
+
+def active_server(data: Path) -> RunDirectory:
+    found = find_server(data)
+    if found is None or not found.locked:
+        raise NoServer("no server is active", where=str(data), hint="start it: headway serve")
+    return found
+
+
 def find_job(data: Path, job: str, run: str = "") -> RunDirectory:
     """The run of a job; without the name of the run, one of the active runs or the server, else
     the latest run.
@@ -125,11 +144,14 @@ def _of_server(folder: RunDirectory, names: Collection[str], ended: int) -> list
         jobs = submissions.named(names) if names else submissions.unfinished()
         known = {job.job: job for job in job_status.read(folder.path) or ()}
         past = submissions.last(ended) if ended else []
-    found = {job.id: _status(folder.id, job, known.get(job.id), began) for job in [*past, *jobs]}
+    found = {
+        job.id: submitted_status(folder.id, job, known.get(job.id), began) for job in [*past, *jobs]
+    }
     return sorted(found.values(), key=lambda job: job.submitted_s)
 
 
-def _status(run: str, job: Submitted, known: JobStatus | None, began: float) -> JobStatus:
+def submitted_status(run: str, job: Submitted, known: JobStatus | None, began: float) -> JobStatus:
+    """A submitted job: its outcome, else what is known of it."""
     if job.outcome is None and known is not None:
         return known
     status = JobStatus(
