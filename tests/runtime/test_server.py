@@ -290,3 +290,29 @@ def test_ps_needs_no_journal_and_shows_a_job_that_the_server_has_not_seen_yet(
     child.send_signal(signal.SIGKILL)
     child.communicate()
     assert listed(headway)["train"]["step"] == 20
+
+
+def test_ended_jobs_are_cleaned_while_the_server_goes_on(serve, headway, tmp_path):
+    serve()
+    (tmp_path / "go").touch()
+    for name in ("old", "new"):
+        submit(headway, "--name", name, "--", sys.executable, "train.py", name, 0)
+        assert headway("wait", name).code == 0
+    (tmp_path / "go").unlink()
+    submit(headway, "--name", "works", "--", sys.executable, "train.py", "c", 0)
+    until(lambda: listed(headway)["works"]["phase"] == "running")
+    history = json.loads(headway("history", "--jobs", "--json").out)
+    assert [job["job"] for job in history] == ["new", "old"]
+    [run] = RunDirectory.all(tmp_path / "data")
+    assert headway("clean", "--keep", 1).out.splitlines()[0].startswith(f"{run.id}/old ")
+    [gone] = json.loads(headway("clean", "--keep", 1, "--yes", "--json").out)
+    assert (gone["run"], gone["removed"], gone["size_bytes"] > 0) == (f"{run.id}/old", True, True)
+    assert sorted(path.name for path in (run.path / "jobs").iterdir()) == ["new", "works"]
+    assert list(listed(headway, "--all")) == ["new", "works"]
+    assert headway("wait", "old").code == 2
+    (tmp_path / "go").touch()
+    assert submit(headway, "--name", "old", "--", sys.executable, "train.py", "d", 0) == ["old"]
+    assert headway("wait", "old", "works").code == 0
+    assert sorted(ledger(tmp_path)) == sorted(
+        f"{n} {what}" for n in ("old", "new", "c", "d") for what in ("began", "ended ")
+    )

@@ -207,6 +207,17 @@ class Submissions:
                 values,
             )
 
+    def ends(self) -> list[tuple[JobId, Seconds]]:
+        """Each job that has ended, and when."""
+        with _errors(self.path):
+            rows = self._db.execute("SELECT id, finished FROM jobs WHERE outcome IS NOT NULL")
+            return [(JobId(row["id"]), row["finished"] or 0.0) for row in rows]
+
+    def forget(self, job: JobId) -> None:
+        """Remove a job that has ended."""
+        with _errors(self.path):
+            self._db.execute("DELETE FROM jobs WHERE id = ? AND outcome IS NOT NULL", (job,))
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """Store what is done inside in one transaction."""
