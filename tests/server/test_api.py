@@ -13,7 +13,7 @@ import pytest
 from patience import wait_for
 
 from headway.client import BASE, SOCKET, Client, short_path
-from headway.errors import ConfigError, HeadwayError, NoServer
+from headway.errors import BackendError, ConfigError, HeadwayError, NoServer
 from headway.runtime.job_status import JobStatus
 from headway.runtime.run_status import find_server
 from headway.runtime.server import start_server
@@ -37,16 +37,21 @@ def job(name="x", command=("true",)):
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """The folder of a server whose API answers, and whose loop does not run."""
+def server(tmp_path, monkeypatch):
+    """A server whose API answers, and whose loop does not run."""
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
     server = start_server(tmp_path / "data", "fair")
     with Listener(server):
-        yield server.run.folder.path
+        yield server
     server.run.backend.close()
     server.run.book.close()
     server.submissions.close()
     server.run.folder.unlock()
+
+
+@pytest.fixture
+def run(server):
+    return server.run.folder.path
 
 
 @pytest.fixture
@@ -110,6 +115,33 @@ def test_many_clients_at_once_get_ids_of_their_own(run):
         each.join()
     assert len(set(found)) == 80
     assert {row.id for row in Submissions(run).after(0)} == set(found)
+
+
+def test_a_submission_that_cannot_be_stored_is_refused_and_the_next_one_is_stored(
+    client, monkeypatch
+):
+    add_all, failed = Submissions.add_all, []
+
+    def fails(store, submissions):
+        if len(failed) < 2:
+            failed.append(BackendError("disk full") if not failed else ValueError("a defect"))
+            raise failed[-1]
+        return add_all(store, submissions)
+
+    monkeypatch.setattr(Submissions, "add_all", fails)
+    with pytest.raises(BackendError, match="disk full"):
+        client.submit([job()], directory="/")
+    with pytest.raises(HeadwayError, match="unexpected ValueError"):
+        client.submit([job()], directory="/")
+    assert client.submit([job()], directory="/") == ["x"]
+
+
+def test_an_end_that_cannot_be_read_does_not_end_the_server(server, monkeypatch):
+    def fails(*_):
+        raise BackendError("disk error")
+
+    monkeypatch.setattr(Submissions, "find", fails)
+    server.ended("x")
 
 
 def test_jobs_are_listed_page_by_page_and_by_state_and_phase(client, run):

@@ -193,7 +193,7 @@ class Api:
         directory = requests.text(body, "directory")
         if not directory.startswith("/"):
             raise BadRequest("an absolute path is needed", where="body.directory")
-        made = check(jobs, directory, env, self.nodes)
+        made = await run_in_threadpool(check, jobs, directory, env, self.nodes)
         names, new = await self.store.add(made, key)
         return JSONResponse({"jobs": names}, 201 if new else 200)
 

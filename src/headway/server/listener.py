@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headway.client import SOCKET, short_path
 from headway.core.model.units import JobId, Seconds
+from headway.errors import BackendError
 from headway.runtime.job_status import JobStatus
 from headway.runtime.run_status import submitted_status
 from headway.runtime.server import Server
@@ -152,7 +153,9 @@ class Listener:
         self._call(self._show, jobs)
 
     def _ended(self, job: JobId) -> None:
-        row = self._server.submissions.find(job)
+        row = None
+        with suppress(BackendError):  # its listeners miss it; the loop goes on
+            row = self._server.submissions.find(job)
         if row is not None:
             began = self._server.run.clock.began
             self._call(self._end, submitted_status(self._server.run.folder.id, row, None, began))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from headway.core.model.units import JobId
-from headway.errors import HeadwayError
 from headway.runtime.submissions import Submission, Submissions
 
 T = TypeVar("T")
@@ -63,7 +62,7 @@ class Store:
             pairs = [(jobs, key) for jobs, key, _ in batch]
             try:
                 stored = await self._writer.call(partial(Submissions.add_all, submissions=pairs))
-            except HeadwayError as error:
+            except Exception as error:  # noqa: BLE001 - each client gets it, and the next go on
                 for *_, done in batch:
                     if not done.done():
                         done.set_exception(error)
