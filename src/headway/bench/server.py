@@ -26,7 +26,8 @@ HISTORY = 10_000
 RATE = 200
 """Submissions a second."""
 SECONDS = 10
-CLIENTS = 8
+CLIENTS = 32
+"""Each waits for its answer: so many can share one transaction."""
 READ_EVERY: Seconds = 0.02
 LATER = "1h"
 """When the jobs of the load start: they measure the queue, not the machine."""
