@@ -22,6 +22,8 @@ SUBJECT: dict[str, tuple[str, ...]] = {
     "reaction": LOCAL,
     "overhead": (*LOCAL, CORE, POLICY),
     "real": (*LOCAL, CORE, POLICY),
+    "api": ("src/headway/server", "src/headway/client.py"),
+    "server": ("src/headway/server", "src/headway/client.py", "src/headway/runtime/submissions.py"),
     "crash": LOCAL,
     "crash-moves": LOCAL,
     "moves": (*LOCAL, "src/headway/sdk"),

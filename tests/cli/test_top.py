@@ -9,7 +9,7 @@ import pytest
 
 from headway.cli import top_screen
 from headway.cli.top_screen import DOWN, UP, Top
-from headway.runtime.run_status import JobStatus
+from headway.runtime.job_status import JobStatus
 
 
 def job(name, **more):

@@ -8,11 +8,10 @@ from time import sleep
 
 from patience import wait_for
 
+from headway.client import Client
 from headway.errors import NoServer
 from headway.runtime.run_directory import RunDirectory
-from headway.runtime.server import submit
 from headway.runtime.submissions import Submissions
-from headway.spec.runnable import single_job
 
 KILLS = 5
 NOTES = """
@@ -43,9 +42,11 @@ def test_every_accepted_job_runs_once_however_often_the_server_is_killed(
     accepted = []
 
     def accept():
-        job = single_job([sys.executable, "job.py", str(len(accepted))])
+        command = [sys.executable, "job.py", str(len(accepted))]
+        job = {"name": "job", "spec": {"tasks": [{"command": command}], "backoffLimit": 0}}
         try:
-            accepted.extend(submit(data, job, tmp_path / "w", key=str(len(accepted))))
+            with Client.of(data) as client:
+                accepted.extend(client.submit([job], key=str(len(accepted))))
         except NoServer:  # it is starting
             return False
         return True

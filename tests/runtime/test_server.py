@@ -11,9 +11,7 @@ from patience import wait_for as until
 from headway.errors import BackendError
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.server import start_server
-from headway.runtime.server import submit as submit_jobs
 from headway.runtime.submissions import End, Submission, Submissions
-from headway.spec.runnable import single_job
 
 WORKS = """
 import os, sys, time
@@ -64,6 +62,13 @@ def submit(headway, *words):
     ran = headway("submit", "--json", *words)
     assert ran.code == 0, ran.err
     return json.loads(ran.out)["jobs"]
+
+
+def store(run, **entry):
+    """Store a job as the API of a server does before it answers."""
+    quick = {"tasks": [{"command": [sys.executable, "-c", "pass"]}]}
+    entry = entry or {"name": "quick", "spec": quick}
+    return Submissions(run.path).add([Submission(entry=entry, directory=str(run.path.parents[2]))])
 
 
 def ledger(tmp_path):
@@ -119,10 +124,9 @@ def test_jobs_continue_when_the_server_is_stopped_and_the_next_one_sees_their_en
 def test_a_job_that_is_submitted_while_a_server_starts_is_taken(tmp_path, monkeypatch):
     """It is stored after the server has read the unfinished jobs, and before it is woken."""
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
-    one = single_job([sys.executable, "-c", "pass"])
     for _ in range(2):  # a new server, and one that is continued
         server = start_server(tmp_path / "data", "fair")
-        [job] = submit_jobs(tmp_path / "data", one, tmp_path / "w")
+        [job] = store(server.run.folder)
         ended = []
 
         def stop(record, ended=ended, server=server):
@@ -136,7 +140,7 @@ def test_a_job_that_is_submitted_while_a_server_starts_is_taken(tmp_path, monkey
 def test_the_end_of_a_job_that_cannot_be_stored_now_is_stored_later(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
     server = start_server(tmp_path / "data", "fair")
-    submit_jobs(tmp_path / "data", single_job([sys.executable, "-c", "pass"]), tmp_path / "w")
+    store(server.run.folder)
     finish, refused = server.submissions.finish, []
 
     def full(job, end):
@@ -157,7 +161,7 @@ def test_what_cannot_be_remembered_or_sampled_does_not_end_the_server(tmp_path, 
     server = start_server(tmp_path / "data", "fair")
     (tmp_path / "data" / "earlier-runs.part").mkdir()
     server.run.folder.usage.mkdir()
-    submit_jobs(tmp_path / "data", single_job([sys.executable, "-c", "pass"]), tmp_path / "w")
+    store(server.run.folder)
     ended = []
 
     def stop(record):
@@ -236,17 +240,14 @@ def test_a_job_that_cannot_run_any_more_fails_and_harms_no_other(serve, headway,
         "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: x}\n"
         f"spec: {{tasks: [{{command: [{sys.executable}, -c, pass]}}]}}\n"
     )
-    workload = tmp_path / "w.yaml"
-    workload.write_text(
-        "apiVersion: headway.dev/v1alpha1\nkind: Workload\n"
-        "jobs: [{name: x, at: 0, manifest: job.yaml}]\n"
-    )
     child = serve()
-    child.send_signal(signal.SIGSTOP)
-    assert submit(headway, str(workload)) == ["x"]
-    assert submit(headway, "--", sys.executable, "train.py", "a", 0) == ["train"]
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    [run] = RunDirectory.all(tmp_path / "data")
+    store(run, name="x", manifest="job.yaml")
     manifest.unlink()
-    child.send_signal(signal.SIGCONT)
+    serve()
+    assert submit(headway, "--", sys.executable, "train.py", "a", 0) == ["train"]
     assert headway("wait", "train").code == 0
     gone = until(lambda: listed(headway, "--all").get("x"))
     assert (gone["phase"], "job.yaml" in gone["reason"]) == ("failed", True)
@@ -268,3 +269,50 @@ def test_what_a_server_cannot_run_is_refused_at_once(serve, headway, tmp_path):
     until(lambda: listed(headway)["x"]["phase"] == "running")
     assert headway("cancel", "x").code == 0
     until(lambda: listed(headway, "--all")["x"]["phase"] == "cancelled")
+
+
+def test_ps_needs_no_journal_and_shows_a_job_that_the_server_has_not_seen_yet(
+    serve, headway, tmp_path
+):
+    """The server keeps what `ps` shows in a file, so that its cost does not grow with the run."""
+    child = serve()
+    submit(headway, "--", sys.executable, "train.py", "a", 0.01)
+    until(lambda: listed(headway)["train"]["step"] == 20)
+    [run] = RunDirectory.all(tmp_path / "data")
+    run.journal.unlink()
+    job = listed(headway)["train"]
+    assert (job["phase"], job["step"], job["total_steps"]) == ("running", 20, 20)
+    assert 0 < job["share"] <= 1
+    child.send_signal(signal.SIGSTOP)
+    store(run, name="new", model="vae-torch")
+    assert listed(headway)["new"]["phase"] == "pending"
+    child.send_signal(signal.SIGCONT)
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    assert listed(headway)["train"]["step"] == 20
+
+
+def test_ended_jobs_are_cleaned_while_the_server_goes_on(serve, headway, tmp_path):
+    serve()
+    (tmp_path / "go").touch()
+    for name in ("old", "new"):
+        submit(headway, "--name", name, "--", sys.executable, "train.py", name, 0)
+        assert headway("wait", name).code == 0
+    (tmp_path / "go").unlink()
+    submit(headway, "--name", "works", "--", sys.executable, "train.py", "c", 0)
+    until(lambda: listed(headway)["works"]["phase"] == "running")
+    history = json.loads(headway("history", "--jobs", "--json").out)
+    assert [job["job"] for job in history] == ["new", "old"]
+    [run] = RunDirectory.all(tmp_path / "data")
+    assert headway("clean", "--keep", 1).out.splitlines()[0].startswith(f"{run.id}/old ")
+    [gone] = json.loads(headway("clean", "--keep", 1, "--yes", "--json").out)
+    assert (gone["run"], gone["removed"], gone["size_bytes"] > 0) == (f"{run.id}/old", True, True)
+    assert sorted(path.name for path in (run.path / "jobs").iterdir()) == ["new", "works"]
+    assert list(listed(headway, "--all")) == ["new", "works"]
+    assert headway("wait", "old").code == 2
+    (tmp_path / "go").touch()
+    assert submit(headway, "--name", "old", "--", sys.executable, "train.py", "d", 0) == ["old"]
+    assert headway("wait", "old", "works").code == 0
+    assert sorted(ledger(tmp_path)) == sorted(
+        f"{n} {what}" for n in ("old", "new", "c", "d") for what in ("began", "ended ")
+    )

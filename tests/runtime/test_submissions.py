@@ -119,3 +119,30 @@ def test_a_server_is_woken_and_a_client_without_one_does_not_wait(tmp_path):
     assert os.read(wake, 10) == b"."
     os.close(wake)
     store.wake()
+
+
+def test_two_connections_of_one_process_share_what_another_process_reads(tmp_path):
+    """SQLite's locks belong to a process: to close any descriptor of the file removes them, and
+    the next process that leaves would delete the log of writes that others still use.
+    """
+    first = Submissions(tmp_path)
+    second = Submissions(tmp_path)
+    reads = "import sys, pathlib; from headway.runtime.submissions import Submissions;"
+    reads += "store = Submissions(pathlib.Path(sys.argv[1])); print(len(store.after(0)))"
+    read = [sys.executable, "-c", reads + "; store.close()", str(tmp_path)]
+    seen = []
+    for store in (first, second, first):
+        store.add([named("x")])
+        seen.append(int(subprocess.run(read, capture_output=True, check=True).stdout))
+    assert seen == [1, 2, 3]
+    assert len(first.after(0)) == len(second.after(0)) == 3
+
+
+def test_several_submissions_are_stored_at_once_and_those_with_a_known_key_add_nothing(tmp_path):
+    store = Submissions(tmp_path)
+    pairs = [([named("x")], "k"), ([named("x"), named("y")], None), ([named("z")], "k")]
+    assert store.add_all(pairs) == [(["x"], True), (["x-2", "y"], True), (["x"], False)]
+    store.finish("y", End(outcome="failed", finished=1.0))
+    assert [job.id for job in store.page(0, 2, [None, "failed"])] == ["x", "x-2"]
+    assert [job.id for job in store.page(0, 9, ["failed"])] == ["y"]
+    assert [job.id for job in store.page(1, 9, [None])] == ["x-2"]

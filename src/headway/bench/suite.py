@@ -27,6 +27,7 @@ from headway.bench.scripts import (
     bench_scripts_foreign,
     bench_scripts_interrupted,
 )
+from headway.bench.server import bench_server
 from headway.bench.simulator import bench_sim
 from headway.bench.soak import MINUTES, bench_soak
 from headway.bench.traces import bench_traces
@@ -48,6 +49,7 @@ BENCHES: dict[str, Callable[[float], list[Figure]]] = {
     "scripts-again": lambda scale: bench_scripts_again(),
     "checkpoints": lambda scale: bench_checkpoints(),
     "fidelity": lambda scale: bench_fidelity(),
+    "server": lambda scale: bench_server(),
 }
 """Each takes the factor by which it scales CPU times."""
 SIMULATED: dict[str, tuple[Callable[[Sequence[int]], list[Figure]], int]] = {

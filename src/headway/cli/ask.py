@@ -1,11 +1,14 @@
 """`headway move`, `scale`, `pause`, `resume` and `cancel`: requests to a run in progress."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headway.cli.options import ActiveRun, Data
 from headway.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from headway.runtime.run_directory import RunDirectory
 
 Job = Annotated[str, typer.Argument(help="The job's name.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
@@ -88,16 +91,13 @@ def _request(
     size: tuple[str, int] = ("", 0),
 ) -> None:
     from headway.cli.output import print_json
-    from headway.core.model.snapshot import Request
-    from headway.core.model.units import JobId, NodeId
-    from headway.runtime.request_client import ask
+    from headway.client import has_api
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
 
     folder = find_job(data_folder(data), job, run)
-    task, count = size
-    node = NodeId(to) if to else None
-    why = ask(folder, Request(job=JobId(job), wish=wish, to=node, task=task, count=count or None))
+    request = _of_server if has_api(folder) else _of_run
+    why = request(folder, job, wish, to, size)
     said = f"{job}: {wish} started; see headway explain {job}"
     if why:
         said = f"{job}: cannot {wish}: {why}"
@@ -107,3 +107,36 @@ def _request(
         echo(said)
     if why:
         raise typer.Exit(1)
+
+
+def _of_server(
+    folder: "RunDirectory", job: str, wish: str, to: str | None, size: tuple[str, int]
+) -> str:
+    """Why it was refused; "": it was accepted."""
+    from headway.client import Client
+    from headway.errors import HeadwayError
+
+    bodies: dict[str, dict[str, object]] = {
+        "move": {"to": to},
+        "scale": {"task": size[0], "count": size[1]},
+    }
+    try:
+        with Client(folder.path) as client:
+            client.request(job, wish, bodies.get(wish))
+    except HeadwayError as error:
+        if error.code != "refused":
+            raise
+        return error.message
+    return ""
+
+
+def _of_run(
+    folder: "RunDirectory", job: str, wish: str, to: str | None, size: tuple[str, int]
+) -> str:
+    from headway.core.model.snapshot import Request
+    from headway.core.model.units import JobId, NodeId
+    from headway.runtime.request_client import ask
+
+    node, (task, count) = NodeId(to) if to else None, size
+    request = Request(job=JobId(job), wish=wish, to=node, task=task, count=count or None)
+    return ask(folder, request)

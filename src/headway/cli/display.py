@@ -17,7 +17,7 @@ from headway.core.estimate.progress import progress
 from headway.core.model.job import Job, Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.runtime.foreign_use import describe_foreign
-from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
+from headway.runtime.job_facts import JobFacts
 from headway.runtime.run import Run
 from headway.runtime.usage_sampler import Now, UsageSampler
 
@@ -28,8 +28,6 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 INTERVAL: Seconds = 10.0
 """Interval over which growth is judged for the display."""
 GROWING = 0.05
-EXPLAINED = 50
-"""Number of replicas up to which the display explains each share."""
 COLUMNS = ("job", "", "category", "share", "cores", "memory", "step", "loss", "", "ETA")
 RIGHT = (3, 4, 5, 6, 7, 9)
 """Columns of numbers."""
@@ -63,8 +61,6 @@ class Display:
         self._heard: set[JobId] = set()
         self._categories: dict[ReplicaId, tuple[MetricHistory, str]] = {}
         """The category of each replica, and the metric history that it was computed from."""
-        self._reasons: tuple[Seconds, dict[ReplicaId, str]] = (-1.0, {})
-        """The reasons of the shares, and the cycle that they are from."""
 
     @property
     def _live(self) -> bool:
@@ -148,13 +144,7 @@ class Display:
         self._say(f"{job.id} {job.outcome} after {took:.1f} s{why}")
 
     def _facts(self, meter: UsageSampler, now: Seconds) -> dict[JobId, JobFacts]:
-        loop = self.run.loop
-        if loop.state.at != self._reasons[0]:
-            few = len(loop.state.replicas) <= EXPLAINED
-            found = share_reasons(loop.state, loop.policy, loop.memory) if few else {}
-            self._reasons = (loop.state.at, found)
-        seen = Samples(at=now, now=meter.now)
-        return job_facts(loop.state, loop.policy, loop.memory, seen, self._reasons[1])
+        return self.run.known.facts(self.run.loop, meter, now)
 
     def _note(self, job: str, facts: JobFacts | None, now: Seconds) -> str:
         if job in self._quiet(now):

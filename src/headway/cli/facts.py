@@ -2,9 +2,12 @@
 
 import re
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from headway.core.model.units import Seconds
-from headway.runtime.job_facts import JobFacts
+
+if TYPE_CHECKING:
+    from headway.runtime.job_facts import JobFacts
 
 NOTHING_FOUND = (
     "no metric found in its output yet: set metric.name or reports.pattern, and totalSteps, "
@@ -33,7 +36,7 @@ def with_clock(reason: str, at: Seconds, began: float | None) -> str:
     return _WITHIN.sub(lambda found: f"by {moment(at + float(found[1]), began)}", reason)
 
 
-def facts_lines(facts: JobFacts, began: float | None) -> list[tuple[str, str]]:
+def facts_lines(facts: "JobFacts", began: float | None) -> list[tuple[str, str]]:
     """Return what is known as labels and texts."""
     lines = [("metric", _metric(facts)), ("step", steps(facts.step, facts.total_steps))]
     if facts.size is not None or facts.phase == "running":
@@ -49,7 +52,7 @@ def facts_lines(facts: JobFacts, began: float | None) -> list[tuple[str, str]]:
     return [(label, text) for label, text in lines if text]
 
 
-def note(facts: JobFacts, began: float | None) -> str:
+def note(facts: "JobFacts", began: float | None) -> str:
     """Return why a job has its share, its guarantee and its size, in one line."""
     parts = [with_clock(facts.reason, facts.decided_s, began)]
     if facts.guarantee_s is not None and "guaranteed" not in facts.reason:
@@ -59,7 +62,7 @@ def note(facts: JobFacts, began: float | None) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def eta(facts: JobFacts | None) -> str:
+def eta(facts: "JobFacts | None") -> str:
     """Return the time left; `≤` if it is by its guarantee."""
     if facts is None or facts.eta_s is None:
         return ""
@@ -78,7 +81,7 @@ def steps(step: float | None, total: float | None) -> str:
     return "/".join(f"{n:.2f}".rstrip("0").rstrip(".") for n in (step, total) if n)
 
 
-def size(facts: JobFacts) -> str:
+def size(facts: "JobFacts") -> str:
     if facts.size is None:
         return f"unknown; {facts.attained:.1f} core-seconds used"
     within = f"within {facts.size_error:.0%}" if facts.size_error else ""
@@ -99,7 +102,7 @@ def growth(by_resource: dict[str, float]) -> str:
     return ", ".join(f"{value:.3g}/s per {PER[name]}" for name, value in by_resource.items())
 
 
-def _metric(facts: JobFacts) -> str:
+def _metric(facts: "JobFacts") -> str:
     if facts.value is None:
         return NOTHING_FOUND if facts.step is None and facts.phase == "running" else ""
     return f"{facts.value:.4g}" + (f" ({facts.found})" if facts.found else "")

@@ -1,6 +1,7 @@
 """Tables of jobs and of runs."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -8,8 +9,10 @@ from rich.table import Table
 from headway.cli.facts import steps, with_clock
 from headway.cli.output import SafeConsole, plain_table
 from headway.core.model.units import Seconds
-from headway.runtime.run_history import PastRun
-from headway.runtime.run_status import JobStatus
+from headway.runtime.job_status import JobStatus
+
+if TYPE_CHECKING:
+    from headway.runtime.run_history import PastRun
 
 
 def show_jobs(jobs: Sequence[JobStatus], *, several: bool) -> None:
@@ -36,13 +39,13 @@ def jobs_table(jobs: Sequence[JobStatus], *, several: bool, selected: int | None
             "" if job.cores is None else f"{job.cores:.2f}",
             _duration(_since_submitted(job)),
             _eta(job),
-            with_clock(job.reason, job.facts.decided_s if job.facts else job.at_s, job.began),
+            with_clock(job.reason, job.at_s if job.decided_s is None else job.decided_s, job.began),
         ]
         table.add_row(*map(escape, row), style="reverse" if i == selected else None)
     return table
 
 
-def show_history(runs: Sequence[PastRun]) -> None:
+def show_history(runs: "Sequence[PastRun]") -> None:
     table = plain_table("run", "state", "policy", no_wrap=True)
     table.add_column("mean", justify="right", no_wrap=True)
     table.add_column("jobs", overflow="fold")

@@ -26,15 +26,10 @@ def ps(
     from headway.cli.job_tables import show_jobs
     from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
-    from headway.runtime.run_status import known_runs, run_status
+    from headway.runtime.run_status import ENDED, known_runs, run_status
 
     folders = known_runs(data_folder(data), run)
-    found = [
-        job
-        for folder in folders
-        for job in run_status(folder)
-        if every or not ("server" in folder.about and job.ended)
-    ]
+    found = [job for folder in folders for job in run_status(folder, ended=ENDED if every else 0)]
     if as_json:
         print_json([job.plain() for job in found])
     elif found:
@@ -111,7 +106,8 @@ def wait(
 
 
 def history(
-    most: Annotated[int, typer.Option("--lines", "-n", min=1, help="Runs to show.")] = 20,
+    most: Annotated[int, typer.Option("--lines", "-n", min=1, help="Runs or jobs to show.")] = 20,
+    jobs: Annotated[bool, typer.Option("--jobs", help="Ended jobs of the server instead.")] = False,
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
@@ -119,7 +115,11 @@ def history(
     from submission to end. The name of a run is when it began.
 
     headway history
+    headway history --jobs --lines 100
     """
+    if jobs:
+        _ended_jobs(most, data, as_json=as_json)
+        return
     from headway.cli.job_tables import show_history
     from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
@@ -132,3 +132,21 @@ def history(
         show_history(found)
     else:
         echo("nothing has run yet; start with headway run")
+
+
+def _ended_jobs(most: int, data: Data, *, as_json: bool) -> None:
+    """The last to end comes first."""
+    from headway.cli.job_tables import show_jobs
+    from headway.cli.output import print_json
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.run_status import find_server, run_status
+
+    folder = find_server(data_folder(data))
+    listed = run_status(folder, ended=most) if folder else []
+    found = sorted((j for j in listed if j.ended), key=lambda j: -(j.finished_s or 0.0))
+    if as_json:
+        print_json([job.plain() for job in found])
+    elif found:
+        show_jobs(found, several=False)
+    else:
+        echo("no job of a server has ended yet")

@@ -22,9 +22,10 @@ def serve(policy: Policy = "headway", data: Data = None) -> None:
     from headway.cli.display import Display
     from headway.runtime.run_directory import data_folder
     from headway.runtime.server import start_server
+    from headway.server.listener import Listener
 
     server = start_server(data_folder(data), policy)
-    with Display(server.run) as display:
+    with Display(server.run) as display, Listener(server):
         left = server.go(display.show, display.tell_end)
     if left:
         jobs = "1 job continues" if left == 1 else f"{left} jobs continue"
@@ -62,9 +63,10 @@ def submit(
         headway submit workloads/five-jobs.yaml
     """
     from headway.cli.output import print_json
+    from headway.client import Client
     from headway.errors import ConfigError
+    from headway.runtime.new_submission import entries, environment
     from headway.runtime.run_directory import data_folder
-    from headway.runtime.server import submit as submit_jobs
     from headway.runtime.start import COMMAND_LINE
     from headway.spec.load import read_workload
     from headway.spec.runnable import single_job
@@ -72,16 +74,19 @@ def submit(
     command = ctx.meta.get(COMMAND, [])
     if (workload is None) == (not command):
         raise ConfigError("give a workload, or a command after --", hint="headway submit --help")
+    client = Client.of(data_folder(data))
     if workload is not None:
         listed = read_workload(workload)
         if "nodes" in listed.model_fields_set:
             echo("the nodes of the workload are ignored: the server has its own", err=True)
-        found = submit_jobs(data_folder(data), listed, workload, env=env or (), key=key)
+        path = workload
     else:
-        job, path = single_job(command, name, retries), Path(COMMAND_LINE)
+        listed, path = single_job(command, name, retries), Path(COMMAND_LINE)
         if not as_json:
             echo(program(command[0]), err=True)
-        found = submit_jobs(data_folder(data), job, path, env=env or (), key=key)
+    made, passed = entries(listed, path), environment(env or ())
+    with client:
+        found = client.submit(made, directory=path.absolute().parent, env=passed, key=key)
     if as_json:
         print_json({"jobs": found})
     else:

@@ -23,9 +23,10 @@ from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId, Seconds
 from headway.errors import ConfigError, HeadwayError
 from headway.report.explain import explain_job
+from headway.runtime.job_status import JobStatus
 from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
-from headway.runtime.run_status import JobStatus, known_runs, run_status
+from headway.runtime.run_status import known_runs, run_status
 
 HELP = "↑ ↓ select   p pause or resume   c cancel   e explain   s sort   q quit"
 UP, DOWN, QUIT = "\x1b[A", "\x1b[B", "q"

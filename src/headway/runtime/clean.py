@@ -1,14 +1,21 @@
-"""Remove the directories of runs that have ended. By default all are kept."""
+"""Remove the directories of runs, and of jobs of a server, that have ended. By default all are
+kept.
+"""
 
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import rmtree
 from time import time
+from typing import TypeVar
 
-from headway.core.model.units import Seconds
+from headway.core.model.units import JobId, Seconds
 from headway.errors import ConfigError
 from headway.runtime.run_directory import RunDirectory
+from headway.runtime.run_status import find_server, submissions_of
+
+T = TypeVar("T", "EndedRun", "EndedJob")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,53 @@ class EndedRun:
     """Bytes on disk."""
 
 
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job of a server."""
+
+    folder: RunDirectory
+    job: str
+    age: Seconds
+    """Since it ended."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.folder.id}/{self.job}"
+
+    @property
+    def size(self) -> int:
+        return sum(_size(path) for path in self.paths)
+
+    @property
+    def paths(self) -> list[Path]:
+        return [self.folder.path / name / self.job for name in ("jobs", "records")]
+
+
+def ended_jobs(data: Path) -> list[EndedJob]:
+    """The jobs of the server that have ended, the last to end first."""
+    folder = find_server(data)
+    if folder is None:
+        return []
+    began, now = float(folder.about["began"]), time()
+    with submissions_of(folder) as submissions:
+        ends = submissions.ends()
+    found = [EndedJob(folder, job, max(0.0, now - began - end)) for job, end in ends]
+    return sorted(found, key=lambda job: (job.age, job.job))
+
+
+def remove_job(job: EndedJob) -> bool:
+    """Remove its output, checkpoints and records, then what is stored of it: another job can have
+    its name from then on.
+    """
+    for path in job.paths:
+        rmtree(path, ignore_errors=True)
+    if any(path.exists() for path in job.paths):
+        return False
+    with submissions_of(job.folder) as submissions:
+        submissions.forget(JobId(job.job))
+    return True
+
+
 def ended_runs(data: Path) -> list[EndedRun]:
     """The runs that have ended, the last to end first. Others can be resumed and are never here."""
     found = []
@@ -31,7 +85,7 @@ def ended_runs(data: Path) -> list[EndedRun]:
     return sorted(found, key=lambda run: (run.age, run.id))
 
 
-def select(runs: list[EndedRun], *, older_than: Seconds = 0.0, keep: int = 0) -> list[EndedRun]:
+def select(runs: list[T], *, older_than: Seconds = 0.0, keep: int = 0) -> list[T]:
     """Those that ended at least so long ago, but none of the last `keep`."""
     return [run for run in runs[keep:] if run.age >= older_than]
 

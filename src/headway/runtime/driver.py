@@ -22,8 +22,15 @@ class Periodic(Protocol):
     def look(self, now: Seconds) -> object: ...
 
 
-def drive(backend: LiveBackend, loop: Loop[Any], sampler: Periodic | None = None) -> None:
-    """Run the loop until the run is over."""
+def drive(
+    backend: LiveBackend,
+    loop: Loop[Any],
+    sampler: Periodic | None = None,
+    then: Callable[[], None] = lambda: None,
+) -> None:
+    """Run the loop until the run is over. The sampler has its own interval and decides nothing.
+    `then` is called each time that it has woken, at least twice a second.
+    """
     wake = 0.0  # the first cycle runs at once
     while not backend.over:
         due = sampler.due if sampler else inf
@@ -31,10 +38,10 @@ def drive(backend: LiveBackend, loop: Loop[Any], sampler: Periodic | None = None
         now = backend.clock()
         if sampler and due <= now:
             sampler.look(now)
-        if trigger is None and now < wake:
-            continue
-        after = loop.step(trigger or Trigger.TICK)
-        wake = inf if after is None else backend.clock() + after
+        if trigger is not None or now >= wake:
+            after = loop.step(trigger or Trigger.TICK)
+            wake = inf if after is None else backend.clock() + after
+        then()
 
 
 @contextmanager

@@ -36,11 +36,8 @@ from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import CoreSeconds, ReplicaId, Seconds
 from headway.errors import BackendError, ConfigError, PolicyBug
 from headway.policy import registry
+from headway.runtime.file_format import FORMAT, refuse_format
 
-FORMAT = 2
-"""Of the journal and of the run directory. Format 1 (Headway 0.1) has no number, and has other
-class names and phases.
-"""
 BLOCK = 65536
 DIGEST_EVERY = 100
 MEMORY_EVERY: Seconds = 600.0
@@ -189,17 +186,6 @@ def check_format(path: Path) -> None:
     old = len(head) > 2 and head[: len(_BEGIN_1)] == _BEGIN_1[: len(head)]
     if numbered or old:
         refuse_format("journal", path, int(numbered[1]) if numbered else 1)
-
-
-def refuse_format(what: str, path: Path, number: int) -> None:
-    """Raise an error unless it is the format of this version."""
-    if number == FORMAT:
-        return
-    raise ConfigError(
-        f"{what} {path} was written in format {number}; this Headway reads format {FORMAT}",
-        where=str(path),
-        hint="use Headway 0.1 for it" if number == 1 else "use the version that wrote it",
-    )
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:

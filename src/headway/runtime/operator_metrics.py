@@ -45,25 +45,25 @@ class Metrics:
 
     def text(self) -> str:
         lines = [
-            *_family("headway_leader", "gauge", "Whether this process leads.", {(): self.leads}),
-            *_family("headway_jobs", "gauge", "Jobs by phase.", _by(self.jobs, "phase")),
-            *_family(
+            *family("headway_leader", "gauge", "Whether this process leads.", {(): self.leads}),
+            *family("headway_jobs", "gauge", "Jobs by phase.", by_label(self.jobs, "phase")),
+            *family(
                 "headway_decisions_total",
                 "counter",
                 "Decisions by kind and outcome.",
                 {(("kind", k), ("outcome", o)): n for (k, o), n in self.decisions.items()},
             ),
-            *_family(
+            *family(
                 "headway_reports_total",
                 "counter",
                 "Reports of jobs by source.",
-                _by(self.reports, "source"),
+                by_label(self.reports, "source"),
             ),
-            *_family("headway_cycles_total", "counter", "Decision cycles.", {(): self.cycles}),
-            *_family(
+            *family("headway_cycles_total", "counter", "Decision cycles.", {(): self.cycles}),
+            *family(
                 "headway_cycle_seconds_total", "counter", "Time in cycles.", {(): self.seconds}
             ),
-            *_family(
+            *family(
                 "headway_api_requests_total",
                 "counter",
                 "Calls to the API server by verb and result.",
@@ -76,11 +76,11 @@ class Metrics:
 Labels = tuple[tuple[str, str], ...]
 
 
-def _by(counts: Counter[str], label: str) -> dict[Labels, float]:
+def by_label(counts: Counter[str], label: str) -> dict[Labels, float]:
     return {((label, name),): count for name, count in sorted(counts.items())}
 
 
-def _family(name: str, kind: str, about: str, values: dict[Labels, float]) -> list[str]:
+def family(name: str, kind: str, about: str, values: dict[Labels, float]) -> list[str]:
     found = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
     for labels, value in values.items():
         inside = ",".join(f'{key}="{text}"' for key, text in labels)

@@ -25,6 +25,7 @@ from headway.runtime.journal import FileJournal
 from headway.runtime.loop import Loop
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.runtime.run_directory import RunDirectory
+from headway.runtime.status_board import KnownFacts, StatusBoard
 from headway.runtime.usage_sampler import UsageSampler
 
 
@@ -68,6 +69,7 @@ class Run:
     clock: Clock = field(default_factory=Clock)
     demand: DemandMeter = field(default_factory=DemandMeter)
     idle: IdleMeter = field(default_factory=IdleMeter)
+    known: KnownFacts = field(default_factory=KnownFacts)
 
     def go(self, then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None) -> Result:
         """Run to the end; `then` is called after each sample. Raise `Detached` if the user left."""
@@ -77,12 +79,14 @@ class Run:
             then(meter, now)
 
         meter = UsageSampler(self.backend, self.folder.usage, sampled)
+        board = StatusBoard(self)
         with signal_pipe() as reader:
             self.backend.wake_by(reader, lambda: self._interrupt(reader))
             try:
-                drive(self.backend, self.loop, meter)
+                drive(self.backend, self.loop, meter, lambda: board.update(meter))
             finally:
                 self.backend.stop_waking(reader)
+        board.update(meter, last=True)
         if self.detached:
             self.backend.platform.close()
             self.book.close()

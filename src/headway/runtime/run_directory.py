@@ -20,7 +20,7 @@ from typing import Any
 from headway import private_files
 from headway.backend import durable
 from headway.errors import ConfigError, UnknownName
-from headway.runtime.journal import FORMAT, refuse_format
+from headway.runtime.file_format import FORMAT, refuse_format
 
 PROBED = 0.5
 """Seconds in which a lock that others only probe becomes free."""

@@ -1,26 +1,20 @@
-"""The jobs of a run as they are now, from the files of the run: also if its process has died."""
+"""The jobs of a run as they are now, from the files of the run: also if its process has died.
+
+This module imports little: `headway ps` must start fast.
+"""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any
 
-from headway.backend.job_store import JobStore
-from headway.controller.job_state import JobState
-from headway.core.cycle.policy import Policy
-from headway.core.model.job import Phase
-from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Seconds
 from headway.errors import ConfigError, NoServer, UnknownName, Unreachable
-from headway.policy.registry import build
-from headway.runtime import journal
-from headway.runtime.job_facts import JobFacts, Samples, job_facts
-from headway.runtime.replay import fold
+from headway.runtime import job_status
+from headway.runtime.job_status import JobStatus
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.submissions import FILE, Submissions, Submitted
-from headway.runtime.usage_sampler import Now, samples
-from headway.spec.load import read_workload
 
 ENDED = 1000
 """Number of ended jobs of a server that are listed."""
@@ -28,39 +22,6 @@ NAMED = 20
 """Number of names that a message lists."""
 AGAIN = 0.5
 """Seconds between two looks while waiting."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStatus:
-    """Times are seconds of the run; None or empty: unknown."""
-
-    run: str
-    job: str
-    phase: str
-    nodes: tuple[NodeId, ...] = ()
-    step: float | None = None
-    total_steps: float | None = None
-    value: float | None = None
-    cores: Cores | None = None
-    """Used at the last sample."""
-    eta_s: Seconds | None = None
-    guarantee_s: Seconds | None = None
-    submitted_s: Seconds = 0.0
-    started_s: Seconds | None = None
-    finished_s: Seconds | None = None
-    reason: str = ""
-    at_s: Seconds = 0.0
-    """When this was known."""
-    began: float = 0.0
-    """Time of day at 0 s."""
-    facts: JobFacts | None = None
-
-    @property
-    def ended(self) -> bool:
-        return Phase(self.phase).ended
-
-    def plain(self) -> dict[str, Any]:
-        return {k: v for k, v in asdict(self).items() if k != "facts"}
 
 
 def active_runs(data: Path) -> list[RunDirectory]:
@@ -79,6 +40,25 @@ def known_runs(data: Path, run: str = "") -> list[RunDirectory]:
     return [run for run in runs if run.locked or run in servers[-1:]]
 
 
+def find_server(data: Path) -> RunDirectory | None:
+    """The run of the server of this data directory, active or not."""
+    return next((r for r in reversed(RunDirectory.all(data)) if _is_server(r)), None)
+
+
+def _is_server(run: RunDirectory) -> bool:
+    try:
+        return "server" in run.about
+    except (ConfigError, OSError):  # damaged
+        return False
+
+
+def active_server(data: Path) -> RunDirectory:
+    found = find_server(data)
+    if found is None or not found.locked:
+        raise NoServer("no server is active", where=str(data), hint="start it: headway serve")
+    return found
+
+
 def find_job(data: Path, job: str, run: str = "") -> RunDirectory:
     """The run of a job; without the name of the run, one of the active runs or the server, else
     the latest run.
@@ -95,10 +75,7 @@ def find_job(data: Path, job: str, run: str = "") -> RunDirectory:
 
 
 def _has(folder: RunDirectory, job: str) -> bool:
-    if (folder.path / FILE).exists():
-        with _submissions(folder) as submissions:
-            return submissions.find(job) is not None
-    return job in _submitted(folder, 0.0)[0]
+    return any(found.job == job for found in run_status(folder, [job]))
 
 
 def wait_for(
@@ -112,12 +89,11 @@ def wait_for(
         folders = list({f.id: f for f in (find_job(data, n, run) for n in names)}.values())
     wanted = set(names)
     if not names:
-        every = [s for f in folders for s in run_status(f, brief=True)]
-        wanted = {s.job for s in every if run or not s.ended}
+        wanted = {s.job for f in folders for s in run_status(f) if run or not s.ended}
     until = None if timeout is None else monotonic() + timeout
     while True:
         alive = [folder.locked for folder in folders]  # asked before the states are read
-        found = [s for f in folders for s in run_status(f, wanted, brief=True) if s.job in wanted]
+        found = [s for f in folders for s in run_status(f, wanted)] if wanted else []
         left = [job.job for job in found if not job.ended]
         if not left:
             return found
@@ -140,67 +116,48 @@ def stopped(folder: RunDirectory) -> NoServer:
     )  # fmt: skip
 
 
-@contextmanager
-def _submissions(folder: RunDirectory) -> Iterator[Submissions]:
-    submissions = Submissions(folder.path)
-    try:
-        yield submissions
-    finally:
-        submissions.close()
-
-
 def run_status(
-    folder: RunDirectory, names: Collection[str] = (), *, brief: bool = False
+    folder: RunDirectory, names: Collection[str] = (), *, ended: int = 0
 ) -> list[JobStatus]:
-    """The jobs of a run, in the order of their submission. Of the ended jobs of a server, those
-    with these names, or the last. `brief`: without what only the journal and the samples show,
-    which take long to read.
+    """The jobs of a run in the order of their submission; `names`: only these. Of the ended jobs
+    of a server, those that are named, or the last so many.
     """
     folder.check_format()
-    about = folder.about
-    began = float(about.get("began", 0.0))
-    submitted, ended = _submitted(folder, began, names)
-    states = JobStore(folder.path).load(submitted)
-    with journal.intact(str(folder.journal)):
-        there = not brief and journal.exists(folder.journal)
-        lines = journal.read_to_resume(folder.journal) if there else []
-    now = None if brief else _samples(folder)
-    facts = _facts(lines, build(f"@{about['policy']}"), now) if lines else {}
-    at = now.at if now else (lines[-1]["at_s"] if lines else 0.0)
-    found = [
-        _status(folder.id, job, states.get(job), facts.get(job), now, (when, at, began))
-        for job, when in submitted.items()
-    ]
-    return sorted([*ended, *found], key=lambda job: job.submitted_s)
+    active = folder.locked  # asked before the file is read
+    if (folder.path / FILE).exists():
+        found = _of_server(folder, names, ended)
+    else:
+        known = job_status.read(folder.path) or ()
+        found = [job for job in known if not names or job.job in names]
+    if active:
+        return found
+    # The file of a run that was killed may be a moment older than the states of its jobs.
+    from headway.runtime.stopped_run import listed_jobs, with_states  # noqa: PLC0415 - slow
+
+    return with_states(folder, found or listed_jobs(folder, names))
 
 
-def _submitted(
-    folder: RunDirectory, began: float, names: Collection[str] = ()
-) -> tuple[dict[JobId, Seconds], list[JobStatus]]:
-    """The jobs of a run, and when each is submitted; of a server those that have not ended, and
-    the last that have.
-    """
-    workload = folder.path / "workload.yaml"
-    if workload.exists():
-        return {JobId(job.name): job.at for job in read_workload(workload).jobs}, []
-    if not (folder.path / FILE).exists():
-        return {JobId(path.name): 0.0 for path in sorted((folder.path / "jobs").glob("*"))}, []
-    with _submissions(folder) as submissions:
-        waiting, ended = submissions.unfinished(), submissions.last(ENDED)
-        if names:
-            asked = [submissions.find(name) for name in names]
-            ended = [job for job in asked if job and job.outcome is not None]
-    return (
-        {job.id: max(0.0, job.submitted - began) for job in waiting},
-        [_ended(folder.id, job, began) for job in ended],
-    )
+def _of_server(folder: RunDirectory, names: Collection[str], ended: int) -> list[JobStatus]:
+    """Of a job that was just submitted, the process may not have said anything yet."""
+    began = float(folder.about.get("began", 0.0))
+    with submissions_of(folder) as submissions:
+        jobs = submissions.named(names) if names else submissions.unfinished()
+        known = {job.job: job for job in job_status.read(folder.path) or ()}
+        past = submissions.last(ended) if ended else []
+    found = {
+        job.id: submitted_status(folder.id, job, known.get(job.id), began) for job in [*past, *jobs]
+    }
+    return sorted(found.values(), key=lambda job: job.submitted_s)
 
 
-def _ended(run: str, job: Submitted, began: float) -> JobStatus:
-    return JobStatus(
+def submitted_status(run: str, job: Submitted, known: JobStatus | None, began: float) -> JobStatus:
+    """A submitted job: its outcome, else what is known of it."""
+    if job.outcome is None and known is not None:
+        return known
+    status = JobStatus(
         run=run,
         job=job.id,
-        phase=job.outcome or "",
+        phase=job.outcome or "pending",
         step=job.steps or None,
         submitted_s=max(0.0, job.submitted - began),
         started_s=job.started,
@@ -208,65 +165,13 @@ def _ended(run: str, job: Submitted, began: float) -> JobStatus:
         reason=job.reason,
         began=began,
     )
+    return status if job.outcome else replace(status, at_s=status.submitted_s)
 
 
-def _facts(
-    lines: list[dict[str, Any]], policy: Policy[Any], now: Samples | None
-) -> dict[JobId, JobFacts]:
-    loop = fold(lines, policy)
-    return job_facts(loop.state, policy, loop.memory, now)
-
-
-def _samples(folder: RunDirectory) -> Samples | None:
-    """The last sample of the run."""
-    found: dict[str, str] = {}
-    last: dict[str, Any] = {}
-    for last in samples(folder.usage):
-        found |= last.get("found", {})
-    if not last:
-        return None
-    now = {name: Now(**s, found=found.get(name, "")) for name, s in last["replicas"].items()}
-    return Samples(at=last["at_s"], now=now)
-
-
-def _status(
-    run: str,
-    job: JobId,
-    state: JobState | None,
-    facts: JobFacts | None,
-    now: Samples | None,
-    when: tuple[Seconds, Seconds, float],
-) -> JobStatus:
-    submitted, at, began = when
-    if state is None:
-        reason = "" if submitted <= at else f"is submitted at {submitted:.0f} s"
-        return JobStatus(
-            run=run, job=job, phase=Phase.PENDING.value, submitted_s=submitted, at_s=at,
-            began=began, reason=facts.reason if facts else reason, facts=facts,
-        )  # fmt: skip
-    ended = state.phase.ended
-    known = None if ended else facts
-    used = [n.cpu for n in _of(job, now)] if not ended else []
-    return JobStatus(
-        run=run,
-        job=job,
-        phase=state.phase.value,
-        nodes=tuple(dict.fromkeys(r.node for r in state.replicas)),
-        step=known.step if known else None,
-        total_steps=known.total_steps if known else None,
-        value=known.value if known else None,
-        cores=sum(used) if used else None,
-        eta_s=known.eta_s if known else None,
-        guarantee_s=known.guarantee_s if known else None,
-        submitted_s=submitted,
-        started_s=state.started_at,
-        finished_s=state.finished_at,
-        reason=state.reason or (known.reason if known else ""),
-        at_s=at,
-        began=began,
-        facts=known,
-    )
-
-
-def _of(job: JobId, now: Samples | None) -> Iterator[Now]:
-    return (n for name, n in (now.now if now else {}).items() if ReplicaId(name).job == job)
+@contextmanager
+def submissions_of(folder: RunDirectory) -> Iterator[Submissions]:
+    submissions = Submissions(folder.path)
+    try:
+        yield submissions
+    finally:
+        submissions.close()

@@ -3,10 +3,10 @@
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from time import monotonic
 
 from headway import private_files
 from headway.backend.clock import Clock
@@ -14,50 +14,29 @@ from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
 from headway.core.model.job import Phase
 from headway.core.model.units import JobId, Seconds
-from headway.errors import BackendError, ConfigError, HeadwayError, NoServer
+from headway.errors import BackendError, ConfigError, HeadwayError
 from headway.policy.registry import build
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, keys
+from headway.runtime.job_status import JobStatus
 from headway.runtime.run import Run
-from headway.runtime.run_directory import RunDirectory, private_runs
+from headway.runtime.run_directory import private_runs
+from headway.runtime.run_status import find_server
 from headway.runtime.start import begin_run, put_together
-from headway.runtime.submissions import End, Submission, Submissions, Submitted, wake_file
+from headway.runtime.status_board import StatusBoard
+from headway.runtime.submissions import End, Submissions, Submitted, wake_file
 from headway.runtime.targets import Machine
 from headway.runtime.usage_sampler import UsageSampler
-from headway.spec.arrivals import expand
-from headway.spec.capacity_check import refuse_too_large
-from headway.spec.catalogue import profile_of
 from headway.spec.platform_features import LIVE_FEATURES
 from headway.spec.runnable import RunnableJob, to_jobs
-from headway.spec.workload import JobEntry, Workload, make_workload
+from headway.spec.workload import make_workload
 
-PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables of the user's shell that a submitted job gets; also those that begin with CONDA_."""
 LOCK = "server.lock"
 PATIENCE: Seconds = 0.1
 """How long the server waits for a client that holds the file; then it tries again later."""
 SLOWEST: Seconds = 5.0
 """Longest interval between two samples."""
 log = logging.getLogger("headway")
-
-
-def find_server(data: Path) -> RunDirectory | None:
-    """The run of the server of this data directory, active or not."""
-    return next((r for r in reversed(RunDirectory.all(data)) if _is_server(r)), None)
-
-
-def _is_server(run: RunDirectory) -> bool:
-    try:
-        return "server" in run.about
-    except (ConfigError, OSError):  # damaged
-        return False
-
-
-def active_server(data: Path) -> RunDirectory:
-    found = find_server(data)
-    if found is None or not found.locked:
-        raise NoServer("no server is active", where=str(data), hint="start it: headway serve")
-    return found
 
 
 def start_server(data: Path, policy: str) -> "Server":
@@ -107,52 +86,6 @@ def _start(data: Path, policy: str) -> "Server":
     return server
 
 
-def submit(
-    data: Path,
-    workload: Workload,
-    path: Path,
-    *,
-    env: Sequence[str] = (),
-    key: str | None = None,
-) -> list[JobId]:
-    """Submit the jobs of a workload to the active server. They are stored when this returns."""
-    folder = active_server(data)
-    listed = expand(workload, where=str(path))
-    jobs = to_jobs(listed, path, supported=LIVE_FEATURES)  # raises if one is invalid
-    refuse_too_large({job.id: job.spec for job in jobs}, Machine.of(None).nodes, str(path))
-    passed = _environment(env)
-    directory = str(path.absolute().parent)
-    made = [
-        Submission(entry=_plain(job, listed), directory=directory, env=passed)
-        for job in listed.jobs
-    ]
-    submissions = Submissions(folder.path)
-    try:
-        found = submissions.add(made, key)
-        submissions.wake()
-        return found
-    finally:
-        submissions.close()
-
-
-def _environment(named: Sequence[str]) -> dict[str, str]:
-    """What a job gets of the environment of its user."""
-    passed = {n: v for n, v in os.environ.items() if n in PASSED_ON or n.startswith("CONDA_")}
-    for word in named:
-        name, sign, value = word.partition("=")
-        if not name or not (sign or name in os.environ):
-            raise ConfigError(f"--env {word}: no such variable", hint="--env NAME=VALUE")
-        passed[name] = value if sign else os.environ[name]
-    return passed
-
-
-def _plain(job: JobEntry, workload: Workload) -> dict[str, Any]:
-    """A job without its workload."""
-    if job.model and job.profile is None:
-        job = job.model_copy(update={"profile": profile_of(workload, job.model)})
-    return job.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
-
-
 def _runnable(job: Submitted, clock: Clock, data: Path) -> RunnableJob | str:
     """The job of a submission, or why it cannot run: one of its files may be gone by now."""
     try:
@@ -178,6 +111,12 @@ class Server:
     """Number of the last submission that was taken."""
     lock: int = -1
     """Held while the server runs: one for each data directory."""
+    changed: Callable[[tuple[JobStatus, ...]], None] = lambda jobs: None
+    """Called with the jobs that have not ended, when one of them has changed."""
+    ended: Callable[[JobId], None] = lambda job: None
+    """Called when the end of a job is stored."""
+    beat: float = field(default_factory=monotonic)
+    """When the loop was last seen at work."""
     _kinds: dict[JobId, tuple[str, str]] = field(default_factory=dict)
     _ends: dict[JobId, End] = field(default_factory=dict)
     """Ends that are not stored yet."""
@@ -204,12 +143,19 @@ class Server:
             then(meter, now)
 
         meter = self._meter = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
+        board = StatusBoard(run, self.changed)
+
+        def woken() -> None:
+            self.beat = monotonic()
+            board.update(meter)
+
         wake = wake_file(run.folder.path)
         with signal_pipe() as heard:
             backend.wake_by(heard, backend.stop)
             backend.wake_by(wake, lambda: self._woken(wake))
             try:
-                drive(backend, run.loop, meter)
+                drive(backend, run.loop, meter, woken)
+                board.update(meter, last=True)
             finally:
                 backend.stop_waking(wake)
                 backend.stop_waking(heard)
@@ -287,3 +233,4 @@ class Server:
                 log.warning("the end of job %s is stored later: %s", job, error)
                 return
             del self._ends[job]
+            self.ended(job)

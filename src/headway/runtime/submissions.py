@@ -7,7 +7,7 @@ Clients write it themselves and then wake the server, which reads what is new.
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +41,7 @@ CREATE TABLE IF NOT EXISTS jobs (
 );
 CREATE INDEX IF NOT EXISTS unfinished ON jobs (number) WHERE outcome IS NULL;
 CREATE INDEX IF NOT EXISTS keyed ON jobs (key) WHERE key IS NOT NULL;
+CREATE INDEX IF NOT EXISTS ended ON jobs (finished, number) WHERE outcome IS NOT NULL;
 """
 
 
@@ -96,7 +97,7 @@ class Submissions:
             self._open(run, self.path, patience)
 
     def _open(self, run: Path, path: Path, patience: Seconds) -> None:
-        os.close(private_files.opener(str(path), os.O_RDWR | os.O_CREAT))
+        _create(path)
         self._run = run
         self._db = sqlite3.connect(path, timeout=patience, isolation_level=None)
         self._db.row_factory = sqlite3.Row
@@ -119,9 +120,28 @@ class Submissions:
         `key`: a second submission with the same key adds nothing and returns the same ids.
         """
         with _errors(self.path), self._transaction():
-            known = self._db.execute("SELECT id FROM jobs WHERE key = ? ORDER BY number", (key,))
-            found = [JobId(row["id"]) for row in known]
-            return found or [self._insert(job, key) for job in jobs]
+            return self._add(jobs, key)
+
+    def add_all(
+        self, submissions: Sequence[tuple[Sequence[Submission], str | None]]
+    ) -> list[tuple[list[JobId], bool]]:
+        """Store several submissions in one transaction: one sync of the disk for all. Return the
+        ids of each, and whether it is new.
+        """
+        with _errors(self.path), self._transaction():
+            return [
+                (found, False) if (found := self._known(key)) else (self._add(jobs, key), True)
+                for jobs, key in submissions
+            ]
+
+    def _add(self, jobs: Sequence[Submission], key: str | None) -> list[JobId]:
+        return self._known(key) or [self._insert(job, key) for job in jobs]
+
+    def _known(self, key: str | None) -> list[JobId]:
+        if key is None:
+            return []
+        found = self._db.execute("SELECT id FROM jobs WHERE key = ? ORDER BY number", (key,))
+        return [JobId(row["id"]) for row in found]
 
     def _insert(self, job: Submission, key: str | None) -> JobId:
         name = self._free_name(str(job.entry["name"]))
@@ -143,8 +163,9 @@ class Submissions:
         taken = "SELECT 1 FROM jobs WHERE id = ?"
         if not self._db.execute(taken, (name,)).fetchone():
             return name
-        same = "SELECT count(*) FROM jobs WHERE id GLOB ? || '-[0-9]*'"
-        number = self._db.execute(same, (name,)).fetchone()[0] + 2
+        same = "SELECT count(*) FROM jobs WHERE id > ? AND id < ? AND id GLOB ?"  # by the index
+        between = (f"{name}-", f"{name}.", f"{name}-[0-9]*")
+        number = self._db.execute(same, between).fetchone()[0] + 2
         while self._db.execute(taken, (_numbered(name, number),)).fetchone():
             number += 1
         return _numbered(name, number)
@@ -164,6 +185,18 @@ class Submissions:
     def find(self, job: str) -> Submitted | None:
         return next(iter(self._select("WHERE id = ?", job)), None)
 
+    def named(self, jobs: Collection[str]) -> list[Submitted]:
+        """Those of these names that exist."""
+        return [found for job in jobs if (found := self.find(job))]
+
+    def page(self, after: int, count: int, outcomes: Collection[str | None]) -> list[Submitted]:
+        """The first so many after a number that have one of these outcomes; None: not ended."""
+        marks = ",".join("?" * sum(outcome is not None for outcome in outcomes))
+        which = [f"outcome IN ({marks})"] if marks else []
+        which += ["outcome IS NULL"] if None in outcomes else []
+        where = f"WHERE number > ? AND ({' OR '.join(which)}) ORDER BY number LIMIT ?"
+        return self._select(where, after, *[o for o in outcomes if o is not None], count)
+
     def finish(self, job: JobId, end: End) -> None:
         """Store how a job has ended. Its environment, which may hold secrets, is not needed now."""
         values = (end.outcome, end.reason, end.started, end.finished, end.steps, job)
@@ -173,6 +206,23 @@ class Submissions:
                 "WHERE id=?",
                 values,
             )
+
+    def ends(self) -> list[tuple[JobId, Seconds]]:
+        """Each job that has ended, and when."""
+        with _errors(self.path):
+            rows = self._db.execute("SELECT id, finished FROM jobs WHERE outcome IS NOT NULL")
+            return [(JobId(row["id"]), row["finished"] or 0.0) for row in rows]
+
+    def forget(self, job: JobId) -> None:
+        """Remove a job that has ended."""
+        with _errors(self.path):
+            self._db.execute("DELETE FROM jobs WHERE id = ? AND outcome IS NOT NULL", (job,))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Store what is done inside in one transaction."""
+        with _errors(self.path), self._transaction():
+            yield
 
     def wake(self) -> None:
         """Tell the server that there is something new. It looks from time to time in any case."""
@@ -210,6 +260,18 @@ class Submissions:
             )
             for row in rows
         ]
+
+
+def _create(path: Path) -> None:
+    """Create the file with mode 0600. One that exists is not opened: to close it would remove the
+    locks of this process, by which SQLite knows that another connection uses the file.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        found = path.stat()
+        if found.st_mode & private_files.OTHERS and found.st_uid == os.geteuid():
+            path.chmod(0o600)
 
 
 def _numbered(name: str, number: int) -> str:

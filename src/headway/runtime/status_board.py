@@ -1,0 +1,144 @@
+"""What the process of a run knows of its jobs, for `headway ps`, `top` and the API."""
+
+import logging
+from collections.abc import Callable
+from math import isfinite
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from headway.controller.records import JobRecord
+from headway.core.model.units import JobId, ReplicaId, Seconds
+from headway.runtime import job_status
+from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
+from headway.runtime.job_status import JobStatus
+from headway.runtime.loop import Loop
+from headway.runtime.usage_sampler import UsageSampler
+
+if TYPE_CHECKING:
+    from headway.runtime.run import Run
+
+EXPLAINED = 50
+"""Number of replicas up to which each share is explained: that takes a decision."""
+SOONEST: Seconds = 0.1
+"""Between two updates."""
+REST = 200
+"""An update that took one second is followed by so many seconds without one: Headway uses at most
+0.5 % of a core for it."""
+log = logging.getLogger("headway")
+
+
+class KnownFacts:
+    """What is known of the jobs of a live run, computed once for a cycle and a sample."""
+
+    def __init__(self) -> None:
+        self._at: tuple[Seconds, Seconds] | None = None
+        """The cycle and the sample that the facts are from."""
+        self._facts: dict[JobId, JobFacts] = {}
+        self._reasons: dict[ReplicaId, str] = {}
+        """The reasons of the shares."""
+
+    def facts(self, loop: Loop[Any], meter: UsageSampler, now: Seconds) -> dict[JobId, JobFacts]:
+        state, at = loop.state, (loop.state.at, meter.due)
+        if at == self._at:
+            return self._facts
+        if self._at is None or state.at != self._at[0]:
+            few = len(state.replicas) <= EXPLAINED
+            self._reasons = share_reasons(state, loop.policy, loop.memory) if few else {}
+        seen = Samples(at=now, now=meter.now)
+        self._facts = job_facts(state, loop.policy, loop.memory, seen, self._reasons)
+        self._at = at
+        return self._facts
+
+
+class StatusBoard:
+    """Used in the thread of the loop. Others may read `jobs`, which is replaced as a whole."""
+
+    def __init__(
+        self,
+        run: "Run",
+        changed: Callable[[tuple[JobStatus, ...]], None] = lambda jobs: None,
+    ) -> None:
+        """`changed`: called with the jobs after an update."""
+        self.jobs: tuple[JobStatus, ...] = ()
+        self._run, self._changed = run, changed
+        self._seen: tuple[object, ...] = ()
+        """What the last update has shown."""
+        self._due = 0.0
+        self._told = ""
+
+    def update(self, meter: UsageSampler, *, last: bool = False) -> None:
+        """Show what has changed since the last update. `last`: at once; there is no next one."""
+        if monotonic() < self._due and not last:
+            return
+        jobs = self._run.backend.controller.jobs
+        seen = (
+            self._run.loop.state.at,
+            meter.due,
+            [(job.id, job.phase, job.reason, job.arrived) for job in jobs.values()],
+        )
+        if seen == self._seen:
+            return
+        self._seen, began = seen, monotonic()
+        try:
+            self.jobs = self._look(meter)
+            job_status.write(self._run.folder.path, self.jobs)
+            self._told = ""
+        except Exception as error:  # noqa: BLE001 - it is for people, and ends no run: a full disk
+            if self._told != str(error):
+                log.warning("%s is not written: %s", job_status.FILE, error)
+            self._told = str(error)
+        self._changed(self.jobs)
+        now = monotonic()
+        self._due = now + max(SOONEST, REST * (now - began))
+
+    def _look(self, meter: UsageSampler) -> tuple[JobStatus, ...]:
+        run, now = self._run, self._run.clock()
+        facts = run.known.facts(run.loop, meter, now)
+        jobs = run.backend.controller.jobs.values()
+        total = sum(r.weight for job in jobs for r in job.replicas.values())
+        return tuple(self._status(job, facts.get(job.id), meter, now, total) for job in jobs)
+
+    def _status(
+        self,
+        job: JobRecord,
+        facts: JobFacts | None,
+        meter: UsageSampler,
+        now: Seconds,
+        total: float,
+    ) -> JobStatus:
+        ended, replicas = job.phase.ended, job.replicas.values()
+        known = None if ended else facts
+        used = [meter.now[r.id].cpu for r in replicas if r.id in meter.now]
+        limits = [r.limit for r in replicas if r.limit is not None]
+        reason = job.reason or (known.reason if known else "")
+        if not job.arrived and not ended:
+            reason = f"is submitted at {job.new.submitted_at:.0f} s"
+        return JobStatus(
+            run=self._run.folder.id,
+            job=job.id,
+            phase=job.phase.value,
+            nodes=tuple(dict.fromkeys(r.node for r in replicas)),
+            step=known.step if known else self._reached(job.id),
+            total_steps=known.total_steps if known else None,
+            value=_finite(known.value) if known else None,
+            cores=sum(used) if used and not ended else None,
+            share=sum(r.weight for r in replicas) / total if replicas and not ended else None,
+            limit=sum(limits) if limits and not ended else None,
+            eta_s=_finite(known.eta_s) if known else None,
+            guarantee_s=known.guarantee_s if known else None,
+            submitted_s=job.new.submitted_at,
+            started_s=job.started_at,
+            finished_s=job.finished_at,
+            reason=reason,
+            decided_s=known.decided_s if known and not job.reason else None,
+            at_s=now,
+            began=self._run.clock.began,
+        )
+
+    def _reached(self, job: JobId) -> float | None:
+        return self._run.backend.totals(job).step or None
+
+
+def _finite(number: float | None) -> float | None:
+    """JSON has no NaN and no infinity."""
+    return number if number is not None and isfinite(number) else None

@@ -1,0 +1,274 @@
+"""The routes of the API. `openapi.py` describes them."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from headway import __version__
+from headway.core.model import snapshot
+from headway.core.model.node import Node
+from headway.core.model.units import JobId, NodeId, Seconds
+from headway.errors import ConfigError, HeadwayError
+from headway.runtime.job_log import read_log
+from headway.runtime.job_status import ENDED, JobStatus
+from headway.runtime.new_submission import check
+from headway.runtime.operator_metrics import Labels, by_label, family
+from headway.runtime.request_client import ask
+from headway.runtime.run_directory import RunDirectory
+from headway.runtime.run_status import submitted_status
+from headway.runtime.submissions import Submitted
+from headway.server import requests
+from headway.server.events import Changes
+from headway.server.openapi import LINES, LIVE, PHASES, REPLICA, document
+from headway.server.problems import BadRequest, NotFound, Refused, of_headway, of_http, unexpected
+from headway.server.store import Store
+
+STUCK: Seconds = 30.0
+"""A loop that has not been seen for this long is stuck."""
+LISTENERS = 32
+"""Clients that listen to events."""
+MAX_ACTIVE = 100_000
+"""Jobs among which a phase is looked for."""
+EXPLAINED: Seconds = 60.0
+"""Time limit of an explanation, which reads the journal in a process of its own."""
+MAX_OUTPUT = 2**20
+"""Characters of output in one answer."""
+STATES: dict[str, tuple[str | None, ...]] = {
+    "active": (None,), "ended": tuple(sorted(ENDED)), "all": (None, *sorted(ENDED)),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Api:
+    """Used in the thread of the API, except `beat`."""
+
+    folder: RunDirectory
+    store: Store
+    nodes: list[Node]
+    began: float
+    """Time of day at 0 s."""
+    beat: Callable[[], float]
+    """When the loop was last seen at work."""
+    jobs: dict[str, JobStatus] = field(default_factory=dict)
+    """What the loop has said of the jobs that have not ended."""
+    changes: Changes = field(default_factory=Changes)
+    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of answers by method and status."""
+    _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+
+    def app(self) -> Starlette:
+        base = "/api/v1"
+        one = f"{base}/jobs/{{job}}"
+        routes = [
+            Route("/healthz", self.healthz),
+            Route("/readyz", self.readyz),
+            Route("/metrics", self.metrics),
+            Route(f"{base}/openapi.json", self.openapi),
+            Route(f"{base}/server", self.server),
+            Route(f"{base}/events", self.events),
+            Route(f"{base}/jobs", self.list_jobs),
+            Route(f"{base}/jobs", self.submit, methods=["POST"]),
+            Route(one, self.get_job),
+            Route(f"{one}/logs", self.logs),
+            Route(f"{one}/explain", self.explain),
+            *(
+                Route(f"{one}/{wish}", self.request, methods=["POST"], name=wish)
+                for wish in ("cancel", "pause", "resume", "move", "scale")
+            ),
+        ]
+        errors: dict[Any, Callable[[Request, Exception], Response]] = {
+            HeadwayError: of_headway,
+            HTTPException: of_http,
+            Exception: unexpected,
+        }
+        return Starlette(routes=merged(routes), exception_handlers=errors)
+
+    async def healthz(self, _: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    async def readyz(self, _: Request) -> Response:
+        ready = monotonic() - self.beat() < STUCK
+        return PlainTextResponse("ok\n" if ready else "the loop is stuck\n", 200 if ready else 503)
+
+    async def metrics(self, _: Request) -> Response:
+        phases = Counter(job.phase for job in self.jobs.values())
+        answers: dict[Labels, float] = {
+            (("method", method), ("status", status)): count
+            for (method, status), count in self.answers.items()
+        }
+        lines = [
+            *family("headway_jobs", "gauge", "Jobs by phase.", by_label(phases, "phase")),
+            *family(
+                "headway_submitted_total",
+                "counter",
+                "Jobs that this process has stored.",
+                {(): self.store.submitted},
+            ),
+            *family("headway_api_answers_total", "counter", "Answers of the API.", answers),
+            *family(
+                "headway_event_listeners",
+                "gauge",
+                "Clients that listen to events.",
+                {(): self.changes.listeners},
+            ),
+        ]
+        return PlainTextResponse(
+            "\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8"
+        )
+
+    async def openapi(self, _: Request) -> Response:
+        return JSONResponse(document())
+
+    async def server(self, _: Request) -> Response:
+        about = self.folder.about
+        return JSONResponse(
+            {
+                "version": __version__,
+                "run": self.folder.id,
+                "policy": about["policy"],
+                "began": about["began"],
+                "nodes": [{"name": n.id, "cpu_cores": n.capacity.cpu} for n in self.nodes],
+            }
+        )
+
+    async def events(self, request: Request) -> Response:
+        if self.changes.listeners >= LISTENERS:
+            raise BadRequest(f"{LISTENERS} clients listen already", status=429)
+        last = requests.integer(
+            request.headers.get("last-event-id"), "Last-Event-ID", -1, 0, 2**63 - 1
+        )
+        found = self.changes.listen(None if last < 0 else last)
+        return StreamingResponse(
+            found, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+
+    async def list_jobs(self, request: Request) -> Response:
+        given = request.query_params
+        limit = requests.integer(given.get("limit"), "limit", requests.PAGE, 1, requests.MAX_PAGE)
+        after = requests.integer(given.get("after"), "after", 0, 0, 2**63 - 1)
+        state, phase = given.get("state", "all"), given.get("phase")
+        if state not in STATES:
+            raise BadRequest(f"one of {', '.join(STATES)} is needed", where="state")
+        if phase is not None and phase not in PHASES:
+            raise BadRequest(f"one of {', '.join(PHASES)} is needed", where="phase")
+        wanted = phase if phase in ENDED else None
+        outcomes = [o for o in STATES[state] if phase is None or o == wanted]
+        rows: list[Submitted] = []
+        if outcomes:
+            most = MAX_ACTIVE if phase in LIVE else limit + 1
+            rows = await self.store.read(lambda store: store.page(after, most, outcomes))
+        listed = [(row.number, self._status(row)) for row in rows]
+        found = [(number, job) for number, job in listed if phase in (None, job.phase)]
+        page = found[:limit]
+        return JSONResponse(
+            {
+                "jobs": [job.plain() for _, job in page],
+                "next": str(page[-1][0]) if len(found) > limit else None,
+            }
+        )
+
+    async def submit(self, request: Request) -> Response:
+        key = request.headers.get("idempotency-key")
+        if key is not None and not 0 < len(key) <= requests.MAX_KEY:
+            raise BadRequest(
+                f"1 to {requests.MAX_KEY} characters are needed", where="Idempotency-Key"
+            )
+        body = await requests.read_json(request)
+        requests.known_fields(body, "jobs", "directory", "env")
+        jobs, env = requests.listed_jobs(body), requests.environment(body)
+        directory = requests.text(body, "directory")
+        if not directory.startswith("/"):
+            raise BadRequest("an absolute path is needed", where="body.directory")
+        made = await run_in_threadpool(check, jobs, directory, env, self.nodes)
+        names, new = await self.store.add(made, key)
+        return JSONResponse({"jobs": names}, 201 if new else 200)
+
+    async def get_job(self, request: Request) -> Response:
+        return JSONResponse((await self._find(request)).plain())
+
+    async def logs(self, request: Request) -> Response:
+        job = await self._find(request)
+        given = request.query_params
+        lines = requests.integer(given.get("lines"), "lines", 1000, 0, LINES)
+        replica = given.get("replica")
+        if replica is not None and not re.fullmatch(REPLICA, replica):
+            raise BadRequest(f"does not match {REPLICA}", where="replica")
+        try:
+            found = await run_in_threadpool(
+                lambda: [*read_log(self.folder, job.job, replica or "", last=lines, follow=False)]
+            )
+        except ConfigError:  # it has printed nothing yet
+            found = []
+        return PlainTextResponse("".join(f"{line}\n" for line in found)[-MAX_OUTPUT:])
+
+    async def explain(self, request: Request) -> Response:
+        job = await self._find(request)
+        words = [sys.executable, "-m", "headway", "explain", job.job, "--json"]
+        words += ["--run", self.folder.id, "--data", str(self.folder.path.parent.parent)]
+        async with self._explaining:
+            ran = await run_in_threadpool(
+                subprocess.run, words, capture_output=True, timeout=EXPLAINED, check=False
+            )
+        if ran.returncode:
+            raise NotFound(job.job, "the journal")
+        return JSONResponse(json.loads(ran.stdout))
+
+    async def request(self, request: Request) -> Response:
+        wish = request.url.path.rpartition("/")[2]
+        body = await requests.read_json(request) if wish in ("move", "scale") else {}
+        requests.known_fields(body, *{"move": ("to",), "scale": ("task", "count")}.get(wish, ()))
+        to = NodeId(requests.text(body, "to", longest=253)) if wish == "move" else None
+        task = requests.text(body, "task", longest=63) if wish == "scale" else ""
+        count = requests.count(body) if wish == "scale" else None
+        job = await self._find(request)
+        if job.ended:
+            raise Refused("it has ended", where=f"job {job.job}")
+        asked = snapshot.Request(job=JobId(job.job), wish=wish, to=to, task=task, count=count)
+        why = await run_in_threadpool(ask, self.folder, asked)
+        if why:
+            raise Refused(why, where=f"job {job.job}")
+        return JSONResponse({"job": job.job, "wish": wish}, 202)
+
+    async def _find(self, request: Request) -> JobStatus:
+        name = request.path_params["job"]
+        if len(name) > 253 or not name.isprintable():
+            raise NotFound(name)
+        row = await self.store.read(lambda store: store.find(name))
+        if row is None:
+            raise NotFound(name, f"run {self.folder.id}")
+        return self._status(row)
+
+    def _status(self, row: Submitted) -> JobStatus:
+        return submitted_status(self.folder.id, row, self.jobs.get(row.id), self.began)
+
+
+def merged(routes: list[Route]) -> list[Route]:
+    """Routes of one path as one route, so that a method which none of them has is answered by 405
+    and the methods of all of them.
+    """
+    by_path: dict[str, dict[str, Callable[[Request], Awaitable[Response]]]] = {}
+    for route in routes:
+        for method in route.methods or ():
+            by_path.setdefault(route.path, {})[method] = route.endpoint
+    return [_route(path, methods) for path, methods in by_path.items()]
+
+
+def _route(path: str, methods: dict[str, Callable[[Request], Awaitable[Response]]]) -> Route:
+    async def answer(request: Request) -> Response:
+        return await methods[request.method](request)
+
+    return Route(path, answer, methods=[*methods])

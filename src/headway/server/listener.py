@@ -1,0 +1,187 @@
+"""The thread of the API: a Unix socket in the folder of the run, served by uvicorn."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import MutableMapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from headway.client import SOCKET, short_path
+from headway.core.model.units import JobId, Seconds
+from headway.errors import BackendError
+from headway.runtime.job_status import JobStatus
+from headway.runtime.run_status import submitted_status
+from headway.runtime.server import Server
+from headway.server.app import Api
+from headway.server.store import Store
+
+CONNECTIONS = 256
+"""Clients at the same time; others are answered by 503."""
+HEAD = 16 * 2**10
+"""Bytes of the head of a request."""
+SILENT: Seconds = 10.0
+"""In which a client must have sent the head of a request."""
+UNREAD: Seconds = 30.0
+"""In which a client must have read what was sent to it."""
+log = logging.getLogger("headway")
+
+
+class BoundedProtocol(H11Protocol):
+    """Ends the connection of a client that sends or reads too slowly."""
+
+    _slow: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:
+            self._cancel()
+
+    def on_response_complete(self) -> None:
+        before = self.cycle
+        super().on_response_complete()
+        if self.cycle is before:  # no request was waiting already
+            self._expect()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(UNREAD, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel()
+        super().connection_lost(exc)
+
+    def _expect(self) -> None:
+        self._cancel()
+        self._slow = self.loop.call_later(SILENT, self.transport.abort)
+
+    def _cancel(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+
+
+class Counted:
+    """Counts the answers by method and status."""
+
+    def __init__(self, app: ASGIApp, api: Api) -> None:
+        self._app, self._api = app, api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def counting(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                self._api.answers[_method(scope["method"]), str(message["status"])] += 1
+            await send(message)
+
+        await self._app(scope, receive, counting)
+
+
+def _method(name: str) -> str:
+    known = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+    return name if name in known else "other"
+
+
+class Listener:
+    """Serves the API of a server while it is entered."""
+
+    def __init__(self, server: Server) -> None:
+        run = server.run
+        self._server, self._store = server, Store(run.folder.path)
+        nodes = list(run.backend.controller.nodes.values())
+        self.api = Api(run.folder, self._store, nodes, run.clock.began, lambda: server.beat)
+        self._socket = bind(run.folder.path)
+        self._loop = asyncio.new_event_loop()
+        config = uvicorn.Config(
+            Counted(self.api.app(), self.api), http=BoundedProtocol, ws="none", lifespan="off",
+            log_config=None, log_level="error", access_log=False, server_header=False,
+            limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=HEAD,
+            timeout_keep_alive=int(SILENT), timeout_graceful_shutdown=1, backlog=CONNECTIONS,
+        )  # fmt: skip
+        self._uvicorn = uvicorn.Server(config)
+        self._thread = Thread(target=self._run, name="api", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._server.changed, self._server.ended = self._changed, self._ended
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._uvicorn.should_exit = True
+        self._call(self.api.changes.close)
+        self._thread.join(10.0)
+        self._store.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._uvicorn.serve(sockets=[self._socket]))
+        except Exception:  # the outermost guard of this thread: jobs continue without the API
+            log.exception("the API has ended")
+        finally:
+            self._loop.close()
+            self._socket.close()
+
+    def _call(self, what: Any, *values: Any) -> None:
+        with suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(what, *values)
+
+    # -- in the thread of the loop ---------------------------------------------------------------
+
+    def _changed(self, jobs: tuple[JobStatus, ...]) -> None:
+        self._call(self._show, jobs)
+
+    def _ended(self, job: JobId) -> None:
+        row = None
+        with suppress(BackendError):  # its listeners miss it; the loop goes on
+            row = self._server.submissions.find(job)
+        if row is not None:
+            began = self._server.run.clock.began
+            self._call(self._end, submitted_status(self._server.run.folder.id, row, None, began))
+
+    # -- in the thread of the API ----------------------------------------------------------------
+
+    def _show(self, jobs: tuple[JobStatus, ...]) -> None:
+        self.api.jobs = {job.job: job for job in jobs}
+        self.api.changes.update(job for job in jobs if not job.ended)
+
+    def _end(self, job: JobStatus) -> None:
+        self.api.changes.tell(job)
+
+
+def bind(run: Path) -> socket.socket:
+    """A socket that only its user can connect to. One that an earlier process left is replaced."""
+    with suppress(FileNotFoundError):
+        (run / SOCKET).unlink()
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        with short_path(run) as path:
+            made.bind(path)
+        (run / SOCKET).chmod(0o600)  # before it listens
+        made.listen(CONNECTIONS)
+        made.setblocking(False)
+    except BaseException:
+        made.close()
+        raise
+    return made

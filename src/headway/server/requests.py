@@ -1,0 +1,122 @@
+"""Read requests: every part is checked, and every size is bounded."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from headway.core.model.units import Seconds
+from headway.server.problems import BadRequest
+
+MAX_BODY = 2**20
+MAX_DEPTH = 32
+MAX_JOBS = 1000
+MAX_KEY = 255
+MAX_PAGE = 500
+PAGE = 100
+BODY_TIME: Seconds = 10.0
+"""In which a client must have sent the body of its request."""
+
+
+async def read_json(request: Request) -> dict[str, Any]:
+    """The body: an object."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise BadRequest("the body must be application/json", status=415)
+    try:
+        async with asyncio.timeout(BODY_TIME):
+            found = json.loads(await _body(request), parse_constant=_refuse)
+    except TimeoutError:
+        raise BadRequest(f"no complete body within {BODY_TIME:g} s", status=408) from None
+    except (ValueError, RecursionError):
+        raise BadRequest("the body is not JSON") from None
+    if not isinstance(found, dict):
+        raise BadRequest("the body must be an object")
+    _check(found)
+    return found
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY:
+                raise BadRequest(f"the body has more than {MAX_BODY} bytes", status=413)
+    except ClientDisconnect:
+        raise BadRequest("the client has left") from None
+    return bytes(body)
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+def _check(body: dict[str, Any]) -> None:
+    level: list[Any] = [body]
+    for _ in range(MAX_DEPTH):
+        inside = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [x for values in inside for x in values if isinstance(x, dict | list)]
+        if not level:
+            break
+    else:
+        raise BadRequest(f"the body is nested deeper than {MAX_DEPTH}")
+    try:
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadRequest("a text in the body is not Unicode: it has half of a pair") from None
+
+
+def known_fields(body: Mapping[str, Any], *names: str) -> None:
+    for name in body:
+        if name not in names:
+            raise BadRequest(f"unknown field {name!r}", where="body")
+
+
+def text(body: Mapping[str, Any], name: str, *, longest: int = 4096) -> str:
+    """A field with a text that is not empty."""
+    found = body.get(name)
+    if not isinstance(found, str) or not 0 < len(found) <= longest or "\0" in found:
+        raise BadRequest(f"a text of 1 to {longest} characters is needed", where=f"body.{name}")
+    return found
+
+
+def count(body: Mapping[str, Any]) -> int:
+    """A number of replicas. In JSON, 2.0 is a whole number too."""
+    found: Any = body.get("count")
+    if type(found) in (int, float) and found in range(1, MAX_JOBS + 1):
+        return int(found)
+    raise BadRequest(f"a whole number from 1 to {MAX_JOBS} is needed", where="body.count")
+
+
+def integer(given: str | None, name: str, default: int, least: int, most: int) -> int:
+    """A parameter that is a whole number."""
+    if given is None:
+        return default
+    plain = given.isascii() and given.isdigit() and len(given) < 20
+    if not plain or not least <= int(given) <= most:
+        raise BadRequest(f"a whole number from {least} to {most} is needed", where=name)
+    return int(given)
+
+
+def environment(body: Mapping[str, Any]) -> dict[str, str]:
+    found = body.get("env", {})
+    if not isinstance(found, dict):
+        raise BadRequest("an object is needed", where="body.env")
+    for name, value in found.items():
+        if not name or "=" in name or "\0" in name:
+            raise BadRequest(f"{name!r} is not the name of a variable", where="body.env")
+        if not isinstance(value, str) or "\0" in value:
+            raise BadRequest("a text is needed", where=f"body.env.{name}")
+    return found
+
+
+def listed_jobs(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    found = body.get("jobs")
+    if not isinstance(found, list) or not 0 < len(found) <= MAX_JOBS:
+        raise BadRequest(f"a list of 1 to {MAX_JOBS} jobs is needed", where="body.jobs")
+    if not all(isinstance(job, dict) for job in found):
+        raise BadRequest("each job is an object", where="body.jobs")
+    return found
