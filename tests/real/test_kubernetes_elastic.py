@@ -3,7 +3,6 @@
 import re
 from contextlib import contextmanager
 
-import pytest
 from elastic import digests, undisturbed, words
 from operators import task
 
@@ -28,13 +27,12 @@ def policy(cluster, operator, name):
         restart()
 
 
-@pytest.fixture
-def volume(tmp_path):
+def volume(folder):
     """The nodes are on this machine: a folder of the host is a shared volume."""
-    (tmp_path / "kept").mkdir()
-    (tmp_path / "kept").chmod(0o777)  # for the user of the pods
+    folder.mkdir()
+    folder.chmod(0o777)  # for the user of the pods
     mount = {"name": "kept", "mountPath": "/headway"}
-    kept = {"name": "kept", "hostPath": {"path": str(tmp_path / "kept")}}
+    kept = {"name": "kept", "hostPath": {"path": str(folder)}}
     containers = [{"name": "training", "volumeMounts": [mount]}]
     return {"podTemplate": {"spec": {"containers": containers, "volumes": [kept]}}}
 
@@ -52,9 +50,9 @@ def log(cluster, pod):
     return cluster.run("logs", pod).stdout
 
 
-def test_kubectl_scale_changes_a_synchronous_job_while_it_trains(cluster, jobs, volume):
+def test_kubectl_scale_changes_a_synchronous_job_while_it_trains(cluster, jobs, tmp_path):
     checkpoint = {"mode": "sigterm", "graceSeconds": 20}
-    tasks = training("ps-sync", replicas=1, most=3, **volume)
+    tasks = training("ps-sync", replicas=1, most=3, **volume(tmp_path / "kept"))
     jobs.submit("sync", *tasks, checkpoint=checkpoint)
     cluster.until(lambda: "step 5/" in log(cluster, "sync-worker-0-1"))
     assert jobs.condition("sync", "Movable")["status"] == "True"

@@ -12,8 +12,10 @@ from time import monotonic, sleep
 
 import image
 import pytest
+from elastic import digests, undisturbed
 from operators import Jobs, task
 from patience import end_of
+from test_kubernetes_elastic import STEPS, log, training, volume
 from test_kubernetes_install import Release, pods, read
 
 from headway.backend.kubernetes.agent import pod_cgroups
@@ -252,3 +254,16 @@ def printed(cluster, jobs, name):
     """The step that a job has reached."""
     (pod,) = [p["metadata"]["name"] for p in jobs.pods(name)]
     return int(cluster("logs", pod, "--tail=1").split()[1].partition("/")[0])
+
+
+def test_a_script_that_calls_the_sdk_saves_when_it_is_asked_and_is_scaled(cluster, jobs, tmp_path):
+    kept = tmp_path / "kept"
+    tasks = training("ps-sync", replicas=1, most=2, cpu="50m", **volume(kept))
+    jobs.submit("saves", *tasks, checkpoint={"mode": "sdk", "graceSeconds": 60})
+    cluster.until(lambda: "step 5/" in log(cluster, "saves-worker-0-1"))
+    cluster("scale", "tj", "saves", "--replicas=2")
+    cluster.until(lambda: "worker-1 joined" in log(cluster, "saves-ps-0-2"))
+    assert json.loads((kept / "checkpoint" / "LATEST").read_text())["step"] >= 5
+    cluster.until(lambda: jobs.phase("saves") == "Succeeded")
+    assert jobs.status("saves")["failures"] == 0
+    assert digests(log(cluster, "saves-worker-0-2")) == undisturbed(STEPS)
