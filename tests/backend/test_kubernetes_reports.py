@@ -72,6 +72,12 @@ def test_a_pod_knows_where_to_report_with_a_token_of_its_own(running):
     assert (notes["headway.dev/metric"], "headway.dev/pattern" in notes) == ("loss", False)
 
 
+def test_progress_is_written_also_after_another_replica_was_started(fake, leader, running):
+    leader.backend.platform.records["default/x"].state.attempt += 1
+    told(leader, {"step": 30, "loss": 0.2}, uid=uid_of(running))
+    leader.until(lambda: status(fake, "x").get("progress", {}).get("step") == 30)
+
+
 def test_reports_are_in_the_observation_and_in_the_status(fake, leader, running):
     backend = leader.backend
     node = running["spec"]["nodeName"]

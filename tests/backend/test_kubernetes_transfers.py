@@ -3,9 +3,11 @@
 import pytest
 
 from fake_cluster import Headway, status, task
+from headway.backend.kubernetes.platform.pod_checkpoints import not_movable
 from headway.core.model.decision import Move, Started, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId
+from headway.spec.manifest import TrainingJobSpec
 
 CLAIM = [{"path": "/headway", "claim": "checkpoints"}]
 X = ReplicaId("default/x/worker-0")
@@ -94,17 +96,90 @@ def test_a_job_whose_checkpoints_would_be_lost_is_not_movable(fake, leader, mode
     assert outcome.why == "default/x cannot save checkpoints"
 
 
-def test_a_volume_of_the_pod_template_counts_if_it_outlives_the_pod(fake, leader):
-    volumes = [{"name": "x", "nfs": {"server": "s", "path": "/"}}]
-    begin(fake, leader, "sigterm", mounts=[], podTemplate={"spec": {"volumes": volumes}})
-    assert condition(fake) == ("True", "Movable")
+NFS = {"name": "kept", "nfs": {"server": "s", "path": "/"}}
+CSI = {"name": "kept", "csi": {"driver": "secrets-store.csi.k8s.io"}}
+
+
+def template(volume, path="/headway", **more):
+    mounts = [{"name": "kept", "mountPath": path, **more}]
+    inside = {"containers": [{"name": "training", "volumeMounts": mounts}], "volumes": [volume]}
+    return {"podTemplate": {"spec": inside}}
+
+
+@pytest.mark.parametrize(
+    ("mode", "given", "reason"),
+    [
+        ("sdk", {"mounts": CLAIM}, ""),
+        ("sdk", template(NFS), ""),
+        ("sdk", template(NFS, "/headway/checkpoint/"), ""),
+        ("sdk", {"mounts": [{"path": "/data", "claim": "images"}]}, "NoVolume"),
+        ("sdk", {"mounts": [{"path": "/headway", "claim": "x", "readOnly": True}]}, "NoVolume"),
+        ("sdk", template(CSI), "NoVolume"),
+        ("sigterm", template(NFS, "/anywhere"), ""),
+        ("sigterm", template(NFS, "/data", readOnly=True), "NoVolume"),
+        ("sigterm", {"mounts": [{"path": "/data", "secret": "x"}]}, "NoVolume"),
+        ("sigterm", {"podTemplate": {"spec": {"volumes": [NFS]}}}, "NoVolume"),
+    ],
+)
+def test_what_a_volume_must_be_to_keep_a_checkpoint(mode, given, reason):
+    chief = {"name": "worker", "command": ["x"], **given}
+    other = {"name": "ps", "command": ["x"], "mounts": CLAIM}
+    spec = {"tasks": [other, chief], "checkpoint": {"mode": mode}}
+    assert not_movable(TrainingJobSpec.model_validate(spec), can_ask=True)[0] == reason
+
+
+def test_a_job_of_a_run_cannot_be_asked_to_save():
+    task = {"name": "worker", "command": ["x"], "mounts": CLAIM}
+    spec = TrainingJobSpec.model_validate({"tasks": [task], "checkpoint": {"mode": "sdk"}})
+    assert not_movable(spec, can_ask=False)[0] == "NoReports"
+
+
+def test_the_next_leader_knows_that_a_job_has_saved(fake, leader, backends):
+    begin(fake, leader)
+    (pod,) = fake.all("pods")
+    fake.kubelets = False
+    assert isinstance(leader.backend.act(Suspend(job="default/x")), Started)
+    tell(leader, pod, {"checkpoint": "step-2-1"})
+    leader.until(lambda: "deletionTimestamp" in pods(fake)["x-worker-0-1"]["metadata"])
+    leader.backend.close()
+    again = Headway(backends())
+    fake.ended("x-worker-0-1")
+    record = again.backend.controller.jobs["default/x"]
+    again.until(lambda: "x-worker-0-2" in pods(fake))
+    assert record.checkpoints, "it can be suspended again"
+
+
+def scale(fake, count):
+    generation = fake.get("trainingjobs", "x")["metadata"]["generation"] + 1
+    wanted = {"metadata": {"generation": generation}, "spec": {"elasticReplicas": count}}
+    fake.change("trainingjobs", "x", wanted)
+
+
+def test_a_job_that_is_scaled_while_it_starts_is_scaled_when_it_runs(fake, leader):
+    made = task("worker", 1, cpu="100m", mounts=CLAIM, minReplicas=1, maxReplicas=3)
+    fake.submit("x", spec={"tasks": [made], "checkpoint": {"mode": "sigterm", "graceSeconds": 5}})
+    leader.until(lambda: pods(fake))
+    scale(fake, 2)
+    leader.calm(0.5)
+    assert list(pods(fake)) == ["x-worker-0-1"]
+    there = {"x-worker-0-2", "x-worker-1-2"}
+    leader.until(lambda: start_bound(fake) or there <= set(pods(fake)))
+
+
+def test_a_size_that_was_asked_for_while_no_operator_ran_is_not_forgotten(fake, leader, backends):
+    begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
+    scale(fake, 2)
+    leader.until(lambda: start_bound(fake) or "x-worker-1-2" in pods(fake))
+    leader.until(lambda: start_bound(fake) or status(fake, "x").get("phase") == "Running")
+    leader.backend.close()
+    scale(fake, 3)
+    again = Headway(backends())
+    again.until(lambda: start_bound(fake) or "x-worker-2-3" in pods(fake))
 
 
 def test_kubectl_scale_changes_a_running_job(fake, leader):
     begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
-    generation = fake.get("trainingjobs", "x")["metadata"]["generation"] + 1
-    wanted = {"metadata": {"generation": generation}, "spec": {"elasticReplicas": 2}}
-    fake.change("trainingjobs", "x", wanted)
+    scale(fake, 2)
     there = {"x-worker-0-2", "x-worker-1-2"}
     leader.until(lambda: start_bound(fake) or there <= set(pods(fake)))
     leader.until(lambda: start_bound(fake) or status(fake, "x").get("phase") == "Running")

@@ -1,8 +1,11 @@
 """Claims of attempts of local replicas."""
 
+import subprocess
 from time import monotonic
 
-from headway.backend.local.launcher import BLANK, Claim, claim_of
+import pytest
+
+from headway.backend.local.launcher import BLANK, SHIM, Claim, claim_of
 
 
 def test_claims_that_stay_blank_are_waited_for_once_not_one_by_one(tmp_path):
@@ -15,3 +18,16 @@ def test_claims_that_stay_blank_are_waited_for_once_not_one_by_one(tmp_path):
 
 def test_an_attempt_without_a_claim_was_not_started(tmp_path):
     assert claim_of(tmp_path, 1) is None
+
+
+@pytest.mark.parametrize(("when", "runs", "code"), [("shim.claimed", False, 143), ("", True, 0)])
+def test_a_replica_that_is_asked_to_stop_before_it_begins_never_begins(tmp_path, when, runs, code):
+    for name in ("free.1", "exit.1"):
+        (tmp_path / name).write_text(BLANK)
+    text = SHIM.replace(f"# failpoint {when}", "kill -TERM $$") if when else SHIM
+    words = [str(tmp_path), "1", "/", "--", "touch", str(tmp_path / "ran")]
+    subprocess.run(["/bin/sh", "-c", text, "headway", *words], check=True)
+    assert ((tmp_path / "ran").exists(), (tmp_path / "exit.1").read_text().split()[0]) == (
+        runs,
+        str(code),
+    )

@@ -1,6 +1,6 @@
 """What the controller keeps of each job and replica."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, auto
 from math import inf
@@ -299,7 +299,7 @@ class JobRecord(JobFields):
         self.news.triggers.append(Trigger.ARRIVED)
 
     def chief(self) -> ReplicaId:
-        return chief(self.id, self.spec)
+        return chief(self.id, [t.name for t in self.spec.tasks])
 
     def by_rank(self, gang: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
         """Parameter servers first, then the chief, then in the order of the job's tasks."""
@@ -386,8 +386,9 @@ class Records:
         return node in self.nodes and self.nodes[node].up
 
 
-def chief(job: JobId, spec: JobSpec) -> ReplicaId:
-    """The replica whose success is the job's: `chief`, else `main`, else `worker` 0."""
-    names = [t.name for t in spec.tasks]
+def chief(job: JobId, names: Sequence[str]) -> ReplicaId:
+    """The replica whose success is the job's: `chief`, else `main`, else `worker` 0. `names`: of
+    its tasks.
+    """
     lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
     return ReplicaId.of(job, lead, 0)

@@ -178,9 +178,9 @@ def exited(
     job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaExited, now: Seconds
 ) -> Commands:
     """A replica that was stopped for a transfer has exited."""
-    chief, to, baseline = r.id == job.chief(), t.to, t.baseline
+    chief, to = r.id == job.chief(), t.to
     remove = lifecycle.drop(job, r, event)
-    saved = not chief or _saved(job, baseline, event)
+    saved = not chief or _saved(job, t, event)
     finished = event.code == 0 and (not saved or job.spec.checkpoint is Mode.SDK)
     if finished and chief:
         return lifecycle.end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now, *remove)
@@ -197,11 +197,16 @@ def exited(
     return _restart(job, r, to if saved and to is not None else r.node, remove, now)
 
 
-def _saved(job: JobRecord, baseline: Checkpoint, event: ReplicaExited) -> bool:
-    """Without the SDK only the exit code tells whether a newer checkpoint is complete."""
-    newest = event.checkpoint
-    sure = job.spec.checkpoint is Mode.SDK or newest.verified
-    return newest.mark != baseline.mark and (sure or event.code in STOPPED_AS_ASKED)
+def _saved(job: JobRecord, t: Transfer, event: ReplicaExited) -> bool:
+    """Without the SDK only the exit code tells whether a newer checkpoint is complete. With the
+    SDK, a chief is stopped when it has saved.
+    """
+    newest, sdk = event.checkpoint, job.spec.checkpoint is Mode.SDK
+    if sdk and t.stopping:
+        return True
+    return newest.mark != t.baseline.mark and (
+        sdk or newest.verified or event.code in STOPPED_AS_ASKED
+    )
 
 
 def _released(job: JobRecord, remove: Commands, now: Seconds) -> Commands:

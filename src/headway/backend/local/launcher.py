@@ -29,14 +29,17 @@ mv "$records/free.$attempt" "$records/claim.$attempt" 2>/dev/null || exit 0
 read -r boot </proc/sys/kernel/random/boot_id
 read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ began _ </proc/$$/stat
 echo $$ "$began" "$boot" . 1<>"$records/claim.$attempt"
-trap : TERM INT HUP
+code=
+trap 'code=143' TERM INT HUP
 # failpoint shim.claimed
-(
-  while [ "$1" != -- ]; do echo 0 >"$1" || exit 126; shift; done; shift
-  cd "$where" || exit 126
-  exec "$@"
-)
-code=$?
+if [ -z "$code" ]; then  # otherwise it was asked to stop before it began
+  (
+    while [ "$1" != -- ]; do echo 0 >"$1" || exit 126; shift; done; shift
+    cd "$where" || exit 126
+    exec "$@"
+  )
+  code=$?
+fi
 # failpoint shim.exit
 echo $code . 1<>"$records/exit.$attempt"
 sync "$records/exit.$attempt" 2>/dev/null

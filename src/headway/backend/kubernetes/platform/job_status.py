@@ -55,6 +55,8 @@ class JobStatus:
     unwritten: bool = False
     """Conditions that could not be written; they are when the object is seen again."""
     conditions: dict[str, Plain] = field(default_factory=dict)
+    wanted: tuple[str, int] | None = None
+    """A task and its number of replicas that a user asked for, until it has it."""
     enqueued: str = ""
     progress: Plain = field(default_factory=dict)
 

@@ -159,6 +159,7 @@ class KubernetesPlatform:
             found += persisted()
         else:
             self.writer.persist(record, before, persisted, failed)
+        found += self.training_jobs.rescale(record)
         held = {r.node for r in (*before.replicas, *record.state.replicas)}
         return [*found, *self.capacity.renew(*sorted(held))]
 

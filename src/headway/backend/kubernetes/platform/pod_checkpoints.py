@@ -9,20 +9,26 @@ from collections.abc import Callable, Mapping, Sequence
 from headway.backend.exit_reason import STOPPED
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.client.informer import Key
+from headway.backend.kubernetes.platform.pod_builder import FOLDER
 from headway.backend.kubernetes.reports.pod_metrics import PodMetrics
 from headway.backend.kubernetes.reports.receiver import ReportReceiver
 from headway.backend.worker import EventQueue
 from headway.controller.commands import CancelCheckpoint, RequestCheckpoint
 from headway.controller.events import CheckpointRead, CommandFailed, Event
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
+from headway.controller.records import chief
 from headway.core.model.job import Mode
-from headway.core.model.units import ReplicaId
-from headway.spec.manifest import TrainingJobSpec
+from headway.core.model.units import JobId, ReplicaId
+from headway.spec.manifest import TaskSpec, TrainingJobSpec
+from headway.spec.pod_fields import TRAINING
 
-EPHEMERAL = frozenset(
-    {"configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "name", "projected", "secret"}
-)
+EPHEMERAL = frozenset({
+    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "name", "projected",
+    "secret",
+})  # fmt: skip
 """Volumes that end with their pod, or that it cannot write."""
+WHOLE = (FOLDER, f"{FOLDER}/checkpoint")
+"""Where a volume keeps what the SDK saves."""
 
 
 class PodCheckpoints:
@@ -79,17 +85,38 @@ class PodCheckpoints:
         return Checkpoint(mark=mark, verified=True) if mark else NO_CHECKPOINT
 
 
-def not_movable(spec: TrainingJobSpec) -> tuple[str, str]:
-    """Why a job cannot go on elsewhere: a reason and a message; "": it can."""
-    if spec.checkpoint.mode == "none":
+def not_movable(spec: TrainingJobSpec, *, can_ask: bool) -> tuple[str, str]:
+    """Why a job cannot continue elsewhere: a reason and a message; "": it can. `can_ask`: its pods
+    report to this process, not to another.
+    """
+    mode = spec.checkpoint.mode
+    if mode == "none":
         return "NoCheckpoint", "it saves no checkpoints: checkpoint.mode is none"
-    for task in spec.tasks:
-        template = task.pod_template
-        given = template.spec.get("volumes") or [] if template is not None else []
-        kept = any(set(volume) - EPHEMERAL for volume in given)
-        if kept or any(mount.claim is not None for mount in task.mounts):
-            return "", ""
-    return "NoVolume", "its checkpoints would be lost with its pods: it mounts no persistent volume"
+    names = [task.name for task in spec.tasks]
+    lead = chief(JobId(""), names).task
+    kept = _kept(next(task for task in spec.tasks if task.name == lead))
+    if mode == "sigterm" and not kept:
+        return "NoVolume", f"what {lead} saves is lost with its pod: it mounts no volume to keep it"
+    if mode == "sdk" and not any(path in WHOLE for path in kept):
+        return "NoVolume", f"what {lead} saves is lost with its pod: mount a claim at {FOLDER}"
+    if mode == "sdk" and not can_ask:
+        return "NoReports", "it cannot be asked to save: its pods report to the operator"
+    return "", ""
+
+
+def _kept(task: TaskSpec) -> list[str]:
+    """Where its training can write what outlives the pod."""
+    found = [m.path for m in task.mounts if m.claim is not None and not m.read_only]
+    given = task.pod_template.spec if task.pod_template is not None else {}
+    names = {v.get("name") for v in given.get("volumes") or () if set(v) - EPHEMERAL}
+    for container in given.get("containers") or ():
+        mounts = (container.get("volumeMounts") or ()) if container.get("name") == TRAINING else ()
+        found += [
+            str(m.get("mountPath")).rstrip("/")
+            for m in mounts
+            if m.get("name") in names and not m.get("readOnly")
+        ]
+    return found
 
 
 def _uid(pod: Plain) -> str:

@@ -61,7 +61,9 @@ class TrainingJobs:
             name = self._cluster.job_id(*key_of(each))
             if not self._cluster.run or name in self._jobs:
                 self._add(each)
-        return [e for r in self.records.values() for e in self._about(r)]
+        return [
+            e for r in self.records.values() for e in (*self._about(r), *self._scaled_meanwhile(r))
+        ]
 
     def _add(self, job: Plain) -> JobStatus | None:
         """None: it has ended and nothing remains to be done."""
@@ -109,7 +111,7 @@ class TrainingJobs:
             record.rejected = "Invalid", large
             return
         core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
-        reason, why = not_movable(record.spec)
+        reason, why = self._not_movable(record)
         record.set_condition("Movable", not reason, reason or "Movable", why)
         if reason:
             core = replace(core, checkpoint=Mode.NONE)
@@ -234,18 +236,45 @@ class TrainingJobs:
             self._writer.write_again(record)
         return [*self._about(record), *scaled]
 
+    def _not_movable(self, record: JobStatus) -> tuple[str, str]:
+        return not_movable(record.spec, can_ask=not self._cluster.run)
+
     def _scaled(self, record: JobStatus, new: Plain) -> list[events.Event]:
         """`kubectl scale`, or an autoscaler. A job without replicas starts in its new size."""
         before, wanted = (j["spec"].get("elasticReplicas") for j in (record.job, new))
         task = next((t.name for t in record.spec.tasks if t.scalable), "")
-        if wanted == before or not wanted or not task or not record.state.replicas:
+        if wanted == before or not wanted or not task or not record.admitted:
             return []
-        why = not_movable(record.spec)[1]
+        why = self._not_movable(record)[1] if record.state.replicas else ""
         if why and record.core.task(task).elastic is not Elastic.INDEPENDENT:
             why = f"the number of replicas counts from its next start: {why}"
             self._writer.event(record, "NotScaled", why, warning=True)
             return []
-        request = Request(job=record.id, wish="scale", task=task, count=int(wanted))
+        record.wanted = task, int(wanted)
+        return self.rescale(record, always=True)
+
+    def _scaled_meanwhile(self, record: JobStatus) -> list[events.Event]:
+        """A job that was scaled before, and once more while no operator ran."""
+        wanted = record.job["spec"].get("elasticReplicas")
+        for task, count in record.state.sizes:
+            if wanted and int(wanted) != count and not record.settled:
+                record.wanted = task, int(wanted)
+        return self.rescale(record, always=True)
+
+    @staticmethod
+    def rescale(record: JobStatus, *, always: bool = False) -> list[events.Event]:
+        """Ask again for a size that could not be had when it was asked for: the job was starting,
+        or being moved. A job that was scaled keeps its size in its state.
+        """
+        if record.wanted is None:
+            return []
+        if record.wanted in record.state.sizes:
+            record.wanted = None
+            return []
+        if not always and record.state.phase is not Phase.RUNNING:
+            return []
+        task, count = record.wanted
+        request = Request(job=record.id, wish="scale", task=task, count=count)
         return [events.JobRequested(record.id, request)]
 
     def settle(self, record: JobStatus) -> list[events.Event]:
