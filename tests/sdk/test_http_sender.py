@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from time import monotonic
 
 import pytest
@@ -90,6 +91,23 @@ def test_a_script_that_is_silent_for_long_is_asked_too(operator):
     wait_for(lambda: operator.reports)
     operator.checkpoint = True
     wait_for(run.should_checkpoint)
+
+
+@pytest.mark.usefixtures("there")
+def test_a_script_that_never_reports_is_asked_too(operator):
+    operator.checkpoint = True
+    run = headway.attach()
+    wait_for(run.should_checkpoint)
+    assert operator.reports == []
+
+
+@pytest.mark.usefixtures("there")
+def test_a_script_that_reports_rarely_is_asked_at_the_same_interval(operator, monkeypatch):
+    monkeypatch.setattr(http_sender, "PAUSE", 0.5)
+    run = headway.attach(total_steps=10)
+    wait_for(lambda: len(operator.times) >= 5)
+    assert min(b - a for a, b in pairwise(operator.times)) < 0.9
+    assert not run.should_checkpoint()
 
 
 @pytest.mark.usefixtures("there")
