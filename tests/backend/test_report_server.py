@@ -125,6 +125,31 @@ def test_connections_are_bounded(tmp_path, monkeypatch):
         wait_for(works)
 
 
+def test_clients_of_one_path_do_not_take_the_place_of_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "MOST_KEPT", 6)
+    with served(tmp_path, identify, {**ROUTES, "/other": echo}) as there:
+        agents = [HTTPSConnection(HOST, there.server_port, context=trusting()) for _ in range(8)]
+        for each in agents:
+            assert post(there, "/echo", 1, "ann", each)[0] == 200
+        kept = [each for each in agents if each.sock is not None]
+        assert len(kept) == 6, "others are answered, and closed"
+        assert post(there, "/other", 1, "ann")[0] == 200
+        for each in kept:
+            assert post(there, "/echo", 2, "ann", each)[0] == 200
+            each.close()
+
+
+def test_refused_connections_are_logged_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 1)
+    with served(tmp_path, identify, ROUTES) as there, connect(there):
+        for _ in range(3):
+            with pytest.raises(OSError, match=r"."), connect(there) as other:
+                other.recv(1)
+        wait_for(lambda: "refuses connections" in caplog.text)
+        assert caplog.text.count("refuses connections") == 1
+
+
 # -- identity --------------------------------------------------------------------------------------
 
 
