@@ -22,7 +22,7 @@ from headway.backend.live import LiveBackend
 from headway.backend.usage import UsageSample
 from headway.spec.manifest import TrainingJobSpec
 from headway.spec.runnable import RunnableJob
-from reporting import PAIR, post, served
+from reporting import PAIR, post, served, token
 
 AGENTS = "headway-agent"
 
@@ -178,12 +178,14 @@ def test_only_what_the_loop_has_taken_in_is_acknowledged(
     fake, leader, running, tmp_path, monkeypatch
 ):
     uid, node = uid_of(running), running["spec"]["nodeName"]
+    names = ("pod", "stranger", "free", "agent", "vault")
+    pod, stranger, free, agent, vault = (token(name) for name in names)
     fake.tokens = {
-        "pod": ("headway", "default:default", uid, node),
-        "stranger": ("headway", "default:default", "another-uid", node),
-        "free": ("headway", "default:default", "", ""),
-        "agent": ("headway", f"{AGENTS}:headway-agent", "agent-uid", node),
-        "vault": ("vault", "default:default", uid, node),
+        pod: ("headway", "default:default", uid, node),
+        stranger: ("headway", "default:default", "another-uid", node),
+        free: ("headway", "default:default", "", ""),
+        agent: ("headway", f"{AGENTS}:headway-agent", "agent-uid", node),
+        vault: ("vault", "default:default", uid, node),
     }
     receiver = leader.backend.platform.receiver
     body = {"reports": [{"step": 3, "loss": 0.5}], "pod": "another", "uid": "another"}
@@ -191,23 +193,23 @@ def test_only_what_the_loop_has_taken_in_is_acknowledged(
     monkeypatch.setattr(receivers, "ANSWER", 0.2)
     identify = TokenReviewer(fake.api()).identify
     with served(tmp_path, identify, receiver.routes()) as there:
-        assert post(there, "/v1/reports", body, "pod")[0] == 503, "the loop is busy"
+        assert post(there, "/v1/reports", body, pod)[0] == 503, "the loop is busy"
         monkeypatch.setattr(receivers, "ANSWER", PATIENCE)
         with Loop(leader.backend):
-            assert post(there, "/v1/reports", body, "vault")[0] == 401
-            assert post(there, "/v1/reports", body, "pod") == (200, {"checkpoint": False})
+            assert post(there, "/v1/reports", body, vault)[0] == 401
+            assert post(there, "/v1/reports", body, pod) == (200, {"checkpoint": False})
             receiver.checkpoints.add(uid)
-            assert post(there, "/kubeflow", kubeflow, "pod") == (200, {"checkpoint": True})
-            assert post(there, "/v1/reports", body, "stranger")[0] == 404
-            assert post(there, "/v1/reports", body, "free")[0] == 403
-            assert post(there, "/v1/node", {"pods": {}}, "pod")[0] == 403
-            assert list(post(there, "/v1/node", {"pods": {}}, "agent")[1]["pods"]) == [uid]
+            assert post(there, "/kubeflow", kubeflow, pod) == (200, {"checkpoint": True})
+            assert post(there, "/v1/reports", body, stranger)[0] == 404
+            assert post(there, "/v1/reports", body, free)[0] == 403
+            assert post(there, "/v1/node", {"pods": {}}, pod)[0] == 403
+            assert list(post(there, "/v1/node", {"pods": {}}, agent)[1]["pods"]) == [uid]
             wrong = {"pods": {uid: {"usage": {"cores": 1}, "at": 1}}}
-            assert post(there, "/v1/node", wrong, "agent")[0] == 400
+            assert post(there, "/v1/node", wrong, agent)[0] == 400
             for bad in ([], {}, {"reports": {}}, {"reports": [{}] * 1001}):
-                assert post(there, "/v1/reports", bad, "pod")[0] == 400
-            assert post(there, "/kubeflow", {}, "pod")[0] == 400
-            assert post(there, "/v1/node", {}, "agent")[0] == 400
+                assert post(there, "/v1/reports", bad, pod)[0] == 400
+            assert post(there, "/kubeflow", {}, pod)[0] == 400
+            assert post(there, "/v1/node", {}, agent)[0] == 400
     found = receiver.of(("default", running["metadata"]["name"]))
     assert (found.step, found.reports) == (40.0, 2), "what was not acknowledged was not taken in"
 

@@ -6,6 +6,7 @@ from threading import Event, Thread
 import pytest
 from patience import wait_for
 
+from headway.backend.kubernetes.agent import agent as agent_module
 from headway.backend.kubernetes.agent import pod_cgroups
 from headway.backend.kubernetes.agent.agent import (
     MOST_SENT,
@@ -268,6 +269,50 @@ def test_an_agent_runs_until_it_is_stopped(container, agents):
     wait_for(operator.entries)
     stop.set()
     thread.join()
+
+
+class CountedEvent(Event):
+    waits = 0
+
+    def wait(self, timeout=None):
+        self.waits += 1
+        return super().wait(timeout)
+
+
+def test_an_agent_without_pods_asks_rarely_until_the_kubelet_creates_a_folder(
+    agents, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(agent_module, "EVERY", 0.02)
+    monkeypatch.setattr(agent_module, "IDLE", 3600.0)
+    operator, stop = Operator(), CountedEvent()
+    operator.pods = {}
+    thread = Thread(target=agents(operator).run, args=(stop,))
+    thread.start()
+    try:
+        wait_for(lambda: stop.waits > 20)
+        assert len(operator.heard) == 1
+        (tmp_path / "default_x_uid").mkdir()
+        wait_for(lambda: len(operator.heard) == 2)
+        monkeypatch.setattr(agent_module, "IDLE", 0.1)
+        wait_for(lambda: len(operator.heard) > 3)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_an_agent_without_pods_holds_no_connection(tmp_path, monkeypatch):
+    pods = {}
+    known = {"ann": Client("headway-agent:headway-agent", "uid", "a")}
+    server = served(tmp_path, known.get, {"/v1/node": lambda *_: {"pods": pods}})
+    with server as there, resolved(monkeypatch, tmp_path, "ann"):
+        url = f"https://{HOST}:{there.server_port}"
+        send = HttpsClient(url, tmp_path / "token", tmp_path / "ca.crt")
+        send({"pods": {}})
+        wait_for(lambda: not there._open)
+        pods[UID] = {}
+        send({"pods": {}})
+        assert len(there._open) == 1
+        send.close()
 
 
 def test_an_agent_opens_its_connection_again_when_it_breaks(tmp_path, monkeypatch):

@@ -1,7 +1,9 @@
 """The report server on loopback: who may report, how much, how slowly, and to whom it goes."""
 
+import json
 import socket
 import ssl
+from base64 import urlsafe_b64encode
 from contextlib import suppress
 from http.client import HTTPSConnection
 from threading import Event, Thread
@@ -12,8 +14,8 @@ from patience import PATIENCE, wait_for
 from headway.backend.kubernetes.platform.pod_reports import Endpoint
 from headway.backend.kubernetes.reports import certificate, receiver, server, token_review
 from headway.backend.kubernetes.reports.token_review import Client, TokenReviewer
-from headway.errors import BackendError, Unreachable
-from reporting import HOST, PAIR, connect, post, served, trusting
+from headway.errors import BackendError, Denied, Unreachable
+from reporting import HOST, PAIR, connect, post, served, token, trusting
 
 DOWN = "down"
 ANN = Client("default:default", "uid-of-ann", "a")
@@ -125,47 +127,118 @@ def test_connections_are_bounded(tmp_path, monkeypatch):
         wait_for(works)
 
 
+def test_clients_of_one_path_do_not_take_the_place_of_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "MOST_KEPT", 6)
+    with served(tmp_path, identify, {**ROUTES, "/other": echo}) as there:
+        agents = [HTTPSConnection(HOST, there.server_port, context=trusting()) for _ in range(8)]
+        for each in agents:
+            assert post(there, "/echo", 1, "ann", each)[0] == 200
+        kept = [each for each in agents if each.sock is not None]
+        assert len(kept) == 6, "others are answered, and closed"
+        assert post(there, "/other", 1, "ann")[0] == 200
+        for each in kept:
+            assert post(there, "/echo", 2, "ann", each)[0] == 200
+            each.close()
+
+
+def test_refused_connections_are_logged_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 1)
+    with served(tmp_path, identify, ROUTES) as there, connect(there):
+        for _ in range(3):
+            with pytest.raises(OSError, match=r"."), connect(there) as other:
+                other.recv(1)
+        wait_for(lambda: "refuses connections" in caplog.text)
+        assert caplog.text.count("refuses connections") == 1
+
+
 # -- identity --------------------------------------------------------------------------------------
 
 
 def test_a_token_counts_if_it_is_of_the_audience_and_says_which_pod_has_it(fake):
+    good, other, free, none = (token(name) for name in ("good", "other", "free", "none"))
     fake.tokens = {
-        "good": ("headway", "default:default", "uid-1", "a"),
-        "other": ("vault", "default:default", "uid-1", "a"),
-        "free": ("headway", "default:default", "", ""),
+        good: ("headway", "default:default", "uid-1", "a"),
+        other: ("vault", "default:default", "uid-1", "a"),
+        free: ("headway", "default:default", "", ""),
     }
     found = TokenReviewer(fake.api())
-    assert found.identify("good") == Client("default:default", "uid-1", "a")
-    assert found.identify("other") is None
-    assert found.identify("none") is None
+    assert found.identify(good) == Client("default:default", "uid-1", "a")
+    assert found.identify(other) is None
+    assert found.identify(none) is None
     assert found.identify("") is None
-    assert found.identify("x" * 10_000) is None
-    assert found.identify("free") == Client("default:default", "", "")
+    assert found.identify(token("x" * 10_000)) is None
+    assert found.identify(free) == Client("default:default", "", "")
 
 
 def test_a_token_is_reviewed_once_a_minute(fake):
-    fake.tokens = {"good": ("headway", "default:default", "uid-1", "a")}
+    good, bad = token("good"), token("bad")
+    fake.tokens = {good: ("headway", "default:default", "uid-1", "a")}
     now = [0.0]
     found = TokenReviewer(fake.api(), lambda: now[0])
     for _ in range(5):
-        assert found.identify("good")
-        assert not found.identify("bad")
+        assert found.identify(good)
+        assert not found.identify(bad)
     assert len(fake.calls) == 2
     fake.tokens = {}
     now[0] = token_review.KEPT + 1
-    assert found.identify("good") is None
+    assert found.identify(good) is None
     assert len(fake.calls) == 3
+
+
+def unsigned(claims):
+    payload = urlsafe_b64encode(json.dumps(claims).encode()).decode()
+    return f"e30.{payload}.x"
+
+
+NO_TOKENS = {
+    "a word": "random",
+    "no payload": "a.b.c",
+    "not ASCII": "a.\xe9.c",
+    "deep": "a." + urlsafe_b64encode(b"[" * 5000).decode() + ".c",
+    "a list": unsigned([]),
+    "no claims": unsigned({}),
+    "a number": unsigned({"aud": 1, "exp": 1e12}),
+    "never": unsigned({"aud": "headway", "exp": "never"}),
+    "no such time": unsigned({"aud": "headway", "exp": float("nan")}),
+    "another audience": token("x", "vault"),
+    "expired": token("x", lifetime=-2 * token_review.SKEW),
+}
+
+
+@pytest.mark.parametrize("wrong", NO_TOKENS.values(), ids=NO_TOKENS)
+def test_what_cannot_be_a_token_of_the_audience_costs_no_call(fake, wrong):
+    assert TokenReviewer(fake.api()).identify(wrong) is None
+    assert fake.calls == []
+
+
+def test_an_error_of_token_reviews_is_logged_once_with_what_to_do(fake, caplog):
+    good = token("good")
+    fake.tokens = {good: ("headway", "default:default", "uid-1", "a")}
+    fake.refuse["POST", "tokenreviews", ""] = (403, "tokenreviews is forbidden")
+    found = TokenReviewer(fake.api())
+    for _ in range(3):
+        with pytest.raises(Denied):
+            found.identify(good)
+    assert caplog.text.count("tokenreviews is forbidden") == 1
+    assert "--only-cluster" in caplog.text
+    fake.refuse["POST", "tokenreviews", ""] = (500, "restarting")
+    with pytest.raises(Unreachable):
+        found.identify(good)
+    assert "restarting" in caplog.text
+    fake.refuse.clear()
+    assert found.identify(good)
 
 
 def test_tokens_that_are_remembered_are_bounded(fake, monkeypatch):
     monkeypatch.setattr(token_review, "MOST", 3)
-    found = TokenReviewer(fake.api())
-    for i in range(5):
-        found.identify(f"bad-{i}")
+    found, bad = TokenReviewer(fake.api()), [token(f"bad-{i}") for i in range(5)]
+    for each in bad:
+        found.identify(each)
     calls = len(fake.calls)
-    found.identify("bad-4")
+    found.identify(bad[4])
     assert len(fake.calls) == calls
-    found.identify("bad-0")
+    found.identify(bad[0])
     assert len(fake.calls) == calls + 1
 
 

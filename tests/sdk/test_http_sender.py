@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from time import monotonic
 
 import pytest
@@ -23,11 +24,16 @@ class Operator:
 
     def __init__(self):
         self.reports, self.status, self.checkpoint = [], 200, False
+        self.times, self.largest, self.refused = [], 0, None
 
     def __call__(self, client, body):
         assert client.pod == "uid"
         if self.status != 200:
             raise Refusal(self.status, "no")
+        if self.refused in body["reports"]:
+            raise Refusal(413, "too large")
+        self.times.append(monotonic())
+        self.largest = max(self.largest, len(body["reports"]))
         self.reports += body["reports"]
         return {"checkpoint": self.checkpoint}
 
@@ -88,6 +94,23 @@ def test_a_script_that_is_silent_for_long_is_asked_too(operator):
 
 
 @pytest.mark.usefixtures("there")
+def test_a_script_that_never_reports_is_asked_too(operator):
+    operator.checkpoint = True
+    run = headway.attach()
+    wait_for(run.should_checkpoint)
+    assert operator.reports == []
+
+
+@pytest.mark.usefixtures("there")
+def test_a_script_that_reports_rarely_is_asked_at_the_same_interval(operator, monkeypatch):
+    monkeypatch.setattr(http_sender, "PAUSE", 0.5)
+    run = headway.attach(total_steps=10)
+    wait_for(lambda: len(operator.times) >= 5)
+    assert min(b - a for a, b in pairwise(operator.times)) < 0.9
+    assert not run.should_checkpoint()
+
+
+@pytest.mark.usefixtures("there")
 @pytest.mark.parametrize("status", [401, 404, 503])
 def test_reports_wait_while_the_operator_refuses_and_arrive_in_order(operator, status):
     operator.status = status
@@ -121,6 +144,46 @@ def test_a_batch_that_is_invalid_is_dropped(there, operator, tmp_path):
     operator.status = 200
     made.put({"step": 2})
     wait_for(lambda: operator.reports == [{"step": 2}])
+
+
+def test_many_large_reports_arrive_in_several_requests(there, operator, tmp_path):
+    operator.status = 503
+    made, metrics = sender(there, tmp_path), {f"metric_{i}": 0.123456789 for i in range(100)}
+    for step in range(MOST - 1):
+        made.put({"step": step, **metrics})
+    made.put({"checkpoint": "step-9-0"})
+    operator.status = 200
+    wait_for(lambda: {"checkpoint": "step-9-0"} in operator.reports)
+    assert [r.get("step") for r in operator.reports] == [*range(MOST - 1), None]
+    assert operator.largest < MOST
+
+
+def test_a_report_that_is_too_large_does_not_stop_the_others(there, operator, tmp_path):
+    made = sender(there, tmp_path)
+    made.put({"step": 1, "x" * 2**20: 1.0})
+    made.put({"step": 2})
+    wait_for(lambda: {"step": 2} in operator.reports)
+    assert "was not sent" in operator.reports[0]["trouble"]
+
+
+def test_a_report_that_is_refused_for_its_size_does_not_stop_the_others(there, operator, tmp_path):
+    operator.refused = {"step": 3}
+    operator.status = 503
+    made = sender(there, tmp_path)
+    for step in range(8):
+        made.put({"step": step})
+    operator.status = 200
+    wait_for(lambda: {"step": 7} in operator.reports)
+    assert [r["step"] for r in operator.reports] == [0, 1, 2, 4, 5, 6, 7]
+
+
+def test_a_report_that_is_no_json_does_not_stop_the_others(there, operator, tmp_path):
+    made = sender(there, tmp_path)
+    made.put({"step": 1})
+    with pytest.raises(TypeError):
+        made.put({"step": object()})
+    made.put({"step": 2})
+    wait_for(lambda: operator.reports == [{"step": 1}, {"step": 2}])
 
 
 def test_an_operator_that_is_nowhere_does_not_disturb_the_training(tmp_path):

@@ -78,8 +78,10 @@ class Run:
 
     def should_checkpoint(self) -> bool:
         """Whether Headway requests a checkpoint; if so, `save` one soon."""
-        if self._sender is not None and self._sender.checkpoint:
-            return True
+        if self._sender is not None:
+            self._sender.start()
+            if self._sender.checkpoint:
+                return True
         return bool(self._ask) and os.path.exists(self._ask)  # noqa: PTH110 - twice as fast
 
     @property

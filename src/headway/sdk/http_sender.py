@@ -10,13 +10,16 @@ import ssl
 from collections import deque
 from contextlib import suppress
 from http.client import HTTPException, HTTPSConnection
+from itertools import accumulate, islice, takewhile
 from pathlib import Path
 from random import uniform
-from threading import Condition, Event, Thread
+from threading import Event, Lock, Thread
 from urllib.parse import urlsplit
 
 MOST = 1000
 """Reports that wait."""
+MOST_BYTES = 256 * 2**10
+"""Of the reports of one request; the server refuses a body of more than 1 MiB."""
 PAUSE = 5.0
 """Seconds between two requests that succeed,"""
 AGAIN, LONGEST = 1.0, 10.0
@@ -37,23 +40,33 @@ class HttpSender:
 
     def _begin(self) -> None:
         """Also in a forked process: its parent may hold the lock, and sends its own reports."""
-        self._waiting: deque[dict[str, object]] = deque()
+        self._waiting: deque[bytes] = deque()
         self._first = 0
         """Number of the first report that waits."""
-        self._news, self._due, self._empty = Condition(), Event(), Event()
+        self._most = MOST_BYTES
+        self._lock, self._due, self._empty = Lock(), Event(), Event()
         self._started = False
 
     def put(self, report: dict[str, object]) -> None:
-        with self._news:
-            self._waiting.append(report)
+        data = json.dumps(report).encode()
+        if len(data) > MOST_BYTES:
+            data = json.dumps({"trouble": f"a report of {len(data)} bytes was not sent"}).encode()
+        with self._lock:
+            self._waiting.append(data)
             if len(self._waiting) > MOST:
                 self._waiting.popleft()
                 self._first += 1
             self._empty.clear()
+        self.start()
+
+    def start(self) -> None:
+        """Begin to send, also without reports: the answer may request a checkpoint."""
+        if self._started:
+            return
+        with self._lock, suppress(RuntimeError):  # no more threads: the next call tries again
             if not self._started:
-                self._started = True
                 Thread(target=self._run, name="headway-reports", daemon=True).start()
-            self._news.notify()
+                self._started = True
 
     def send_soon(self) -> None:
         self._due.set()
@@ -67,12 +80,9 @@ class HttpSender:
     def _run(self) -> None:
         wait = AGAIN
         while True:
-            with self._news:
-                # Without reports, too: the answer says whether a checkpoint is requested.
-                self._news.wait_for(lambda: self._waiting, PAUSE)
             if self.send():
                 wait = AGAIN
-                if self._due.wait(PAUSE):
+                if not self._waiting and self._due.wait(PAUSE):
                     self._due.clear()
             else:
                 self._due.wait(uniform(wait / 2, wait))
@@ -82,15 +92,22 @@ class HttpSender:
                     wait = AGAIN / 10
 
     def send(self) -> bool:
-        """Send all that waits; False: it waits on."""
-        with self._news:
-            reports, first = list(self._waiting), self._first
+        """Send the oldest that wait, as many as fit in one request; False: they wait on."""
+        with self._lock:
+            first, reports = self._first, self._oldest()
+        body = b'{"reports": [' + b", ".join(reports) + b"]}"
         try:
-            done = self._post(json.dumps({"reports": reports}).encode())
+            status = self._post(body)
         except (OSError, HTTPException, ValueError):
             return False
+        if status == 413 and len(reports) > 1:
+            self._most = len(body) // 2
+            return True
+        # What is invalid, or too large by itself, stays so.
+        done = status in (200, 400, 413)
         if done:
-            with self._news:
+            self._most = MOST_BYTES
+            with self._lock:
                 for _ in range(first + len(reports) - self._first):  # others may be gone by now
                     self._waiting.popleft()
                     self._first += 1
@@ -98,7 +115,13 @@ class HttpSender:
                     self._empty.set()
         return done
 
-    def _post(self, body: bytes) -> bool:
+    def _oldest(self) -> list[bytes]:
+        """At least one."""
+        sizes = accumulate(len(data) + 2 for data in self._waiting)
+        count = sum(1 for _ in takewhile(lambda size: size <= self._most, sizes))
+        return list(islice(self._waiting, max(1, count)))
+
+    def _post(self, body: bytes) -> int:
         token = Path(self._token).read_text(encoding="ascii").strip()  # it is renewed now and then
         trusted = ssl.create_default_context(cafile=self._certificate)
         to = self._to
@@ -117,4 +140,4 @@ class HttpSender:
         if answer.status == 200:
             with suppress(ValueError, AttributeError):
                 self.checkpoint = bool(json.loads(data).get("checkpoint"))
-        return answer.status in (200, 400)  # what is invalid stays so
+        return answer.status

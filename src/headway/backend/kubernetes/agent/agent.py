@@ -28,6 +28,8 @@ from headway.metrics.log_parser import LogParser, ParsedMetric
 from headway.spec.pod_fields import TRAINING
 
 EVERY: Seconds = 2.0
+IDLE: Seconds = 30.0
+"""Between two requests of an agent without pods, if the kubelet creates no folder for one."""
 DUTY = 0.2
 """At most this part of a core is used, however much the pods print."""
 MOST_BYTES = 2 * 2**20
@@ -147,16 +149,27 @@ class Agent:
     cgroups: str
     pods: dict[str, WatchedPod] = field(default_factory=dict)
     _said: str = ""
+    _idle: bool = False
+    """The last answer listed no pods."""
 
     def run(self, stop: Event) -> None:
         while not stop.is_set():
-            began = monotonic()
+            began, changed = monotonic(), self._changed()
             self.cycle()
             spent = monotonic() - began
             least = spent * (1 / DUTY - 1)
             busy = any(pod.behind for pod in self.pods.values())
             stop.wait(least if busy else max(least, EVERY - spent))
+            while self._idle and self._changed() == changed and monotonic() - began < IDLE:
+                if stop.wait(EVERY):
+                    break
         self.close()
+
+    def _changed(self) -> int:
+        """When the kubelet last created or removed the folder of a pod."""
+        with suppress(OSError):
+            return self.logs.stat().st_mtime_ns
+        return 0
 
     def cycle(self) -> None:
         for uid, pod in self.pods.items():
@@ -164,6 +177,7 @@ class Agent:
                 pod.log = self._log(uid)
             pod.read()
         body, counts = self._body()
+        self._idle = False
         try:
             wanted = self.send({"pods": body}).get("pods") or {}
         except (OSError, HTTPException, ValueError, AttributeError) as error:
@@ -171,7 +185,7 @@ class Agent:
                 self._said = str(error)
                 log.warning("the operator does not acknowledge reports: %s", error)
             return
-        self._said = ""
+        self._said, self._idle = "", not wanted
         for uid, count in counts.items():
             pod = self.pods[uid]
             del pod.entries[:count]
@@ -225,7 +239,7 @@ class Agent:
 
 
 class HttpsClient:
-    """One connection, which is opened again when it breaks."""
+    """One connection, which is opened again when it breaks, and closed while there are no pods."""
 
     def __init__(self, url: str, token: Path, certificate: Path) -> None:
         self._to, self._token, self._certificate = urlsplit(url), token, certificate
@@ -233,10 +247,13 @@ class HttpsClient:
 
     def __call__(self, body: dict[str, Any]) -> dict[str, Any]:
         try:
-            return self._post(json.dumps(body).encode())
+            answer = self._post(json.dumps(body).encode())
         except BaseException:
             self.close()
             raise
+        if not answer.get("pods"):
+            self.close()
+        return answer
 
     def _post(self, body: bytes) -> dict[str, Any]:
         if self._connection is None:

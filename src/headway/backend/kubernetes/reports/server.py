@@ -8,9 +8,9 @@ import json
 import logging
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
@@ -23,6 +23,11 @@ from headway.errors import BackendError
 
 log = logging.getLogger("headway")
 MOST_CONNECTIONS = 256
+"""Without a request that was accepted."""
+MOST_KEPT = 512
+"""For each path: those whose last request was accepted there. With more, a connection is closed
+after its answer. So node agents, which keep theirs, and pods do not take each other's place.
+"""
 MOST_FROM_ONE = 16
 """Connections from one address; pods on the network of their node share its address."""
 LARGEST_BODY = 2**20
@@ -45,6 +50,15 @@ Route = Callable[[Client, Any], dict[str, Any]]
 """Takes in a body, and returns the answer, or raises a `Refusal`."""
 
 
+@dataclass(slots=True)
+class _Connection:
+    address: str
+    until: float
+    """Its deadline."""
+    path: str = ""
+    """Of its last request, if that was accepted."""
+
+
 class ReportServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
@@ -61,23 +75,31 @@ class ReportServer(ThreadingHTTPServer):
         self._context, self.identify, self.routes = context, identify, routes
         self._patience, self._stopped = patience, Event()
         self._lock = Lock()
-        self._open: dict[socket.socket, tuple[str, float]] = {}
-        """Address and deadline of each connection."""
+        self._open: dict[socket.socket, _Connection] = {}
+        self._said = False
         super().__init__(address, _Handler)
         Thread(target=self.serve_forever, name="reports", daemon=True).start()
         Thread(target=self._guard, name="reports-guard", daemon=True).start()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._lock:
-            there = Counter(host for host, _ in self._open.values())
             host = client_address[0]
-            fits = len(self._open) < MOST_CONNECTIONS and there[host] < MOST_FROM_ONE
+            new = sum(not each.path for each in self._open.values())
+            there = sum(each.address == host for each in self._open.values())
+            fits = new < MOST_CONNECTIONS and there < MOST_FROM_ONE
             if fits:
-                self._open[request] = host, monotonic() + min(HANDSHAKE, self._patience)
+                until = monotonic() + min(HANDSHAKE, self._patience)
+                self._open[request] = _Connection(host, until)
         if fits:
             super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
+            return
+        self.shutdown_request(request)
+        if not self._said:
+            self._said = True
+            log.warning(
+                "the report server refuses connections: %d from %s (at most %d), %d new in total "
+                "(at most %d); logged once", there, host, MOST_FROM_ONE, new, MOST_CONNECTIONS
+            )  # fmt: skip
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """The handshake is made here, because a client may take its time."""
@@ -101,14 +123,25 @@ class ReportServer(ThreadingHTTPServer):
         """Its next request begins."""
         with self._lock:
             if connection in self._open:
-                self._open[connection] = self._open[connection][0], monotonic() + self._patience
+                self._open[connection].until = monotonic() + self._patience
+
+    def keep(self, connection: socket.socket, path: str) -> bool:
+        """Its request was accepted: whether it may send more."""
+        with self._lock:
+            there = self._open.get(connection)
+            if there is None:
+                return False
+            if there.path != path:
+                kept = sum(each.path == path for each in self._open.values())
+                there.path = path if kept < MOST_KEPT else ""
+            return there.path == path
 
     def _guard(self) -> None:
         """A timeout of a socket does not end a client that sends a byte now and then."""
         while not self._stopped.wait(min(LOOK, self._patience / 4)):
             with self._lock:
                 now = monotonic()
-                late = [each for each, (_, until) in self._open.items() if until < now]
+                late = [each for each, about in self._open.items() if about.until < now]
             self._end(late)
 
     def _end(self, connections: list[socket.socket]) -> None:
@@ -150,8 +183,10 @@ class _Handler(BaseHTTPRequestHandler):
             answer, status = {"error": "internal error"}, HTTPStatus.INTERNAL_SERVER_ERROR
         data = json.dumps(answer).encode()
         self.send_response(status)
-        if status is not HTTPStatus.OK:
-            self.close_connection = True  # its body may not have been read
+        accepted = status is HTTPStatus.OK
+        # If it was not accepted, its body may not have been read.
+        if not accepted or not self.server.keep(self.connection, self.path):
+            self.close_connection = True
             self.send_header("Connection", "close")
         if status is HTTPStatus.UNAUTHORIZED:
             self.send_header("WWW-Authenticate", "Bearer")

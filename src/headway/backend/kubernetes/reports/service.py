@@ -1,12 +1,16 @@
 """The report server of the leader: created when it leads, found by the label of its pod.
 
-Without the objects that it needs, an operator works as before, and says once why nothing reports.
+Without the objects that it needs, an operator works as before, logs once why nothing reports, and
+tries again from time to time.
 """
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 
 from headway.backend.kubernetes.client.api import Api, pod_path
 from headway.backend.kubernetes.platform.platform import KubernetesPlatform
@@ -14,11 +18,16 @@ from headway.backend.kubernetes.platform.pod_reports import Endpoint
 from headway.backend.kubernetes.reports import certificate
 from headway.backend.kubernetes.reports.server import ReportServer
 from headway.backend.kubernetes.reports.token_review import TokenReviewer
+from headway.core.model.units import Seconds
 from headway.errors import BackendError
 from headway.spec.manifest import GROUP
 
 LEADER = f"{GROUP}/leader"
 """Label of the leader's pod, by which the Service selects it."""
+AGAIN: Seconds = 5.0
+LONGEST: Seconds = 300.0
+"""Between two attempts: at first, and at most."""
+PODS, AGENTS = "pods cannot report", "node agents cannot report"
 log = logging.getLogger("headway")
 
 
@@ -34,6 +43,12 @@ class ReportService:
     port: int = certificate.PORT
     server: ReportServer | None = field(default=None, init=False)
     _pair: certificate.Pair | None = field(default=None, init=False)
+    _endpoint: Endpoint | None = field(default=None, init=False)
+    _left: list[tuple[str, Callable[[], None]]] = field(default_factory=list, init=False)
+    """Steps that have not succeeded, in order, and what each failure means."""
+    _said: set[str] = field(default_factory=set, init=False)
+    _stop: Event = field(default_factory=Event, init=False)
+    _thread: Thread | None = field(default=None, init=False)
 
     def stand_by(self) -> None:
         """Another one leads: this pod may have done so, before its container was restarted."""
@@ -42,30 +57,64 @@ class ReportService:
 
     def prepare(self, platform: KubernetesPlatform) -> None:
         """Before the first pod is created: tell pods and agents where to report."""
-        try:
-            self._pair = certificate.ensure(self.api, self.home)
-            endpoint = Endpoint(certificate.url(self.home), self._pair.certificate)
-            certificate.publish(self.api, self.home, endpoint)
-            if self.agents:
-                certificate.publish(self.api, self.agents, endpoint)
-        except BackendError as error:
-            log.warning("pods cannot report: %s (%s)", error.message, error.where)
-            return
-        platform.pods.endpoint, platform.receiver.agents = endpoint, self.agents
+        platform.receiver.agents = self.agents
+        self._left = [(PODS, partial(self._publish, platform))]
+        if self.agents:
+            self._left.append((AGENTS, self._publish_for_agents))
+        self._attempt()
 
     def start(self, platform: KubernetesPlatform, folder: Path) -> None:
-        if self._pair is None:
-            return
-        self.server = ReportServer(
-            ("", self.port),
-            certificate.context(self._pair, folder),
-            TokenReviewer(self.api).identify,
-            platform.receiver.routes(),
-        )
-        try:
-            self._label("true")
-        except BackendError as error:
-            log.warning("pods cannot report: %s (%s)", error.message, error.where)
+        self._left.append((PODS, partial(self._serve, platform, folder)))
+        if not self._attempt():
+            self._thread = Thread(target=self._retry, name="reports-retry", daemon=True)
+            self._thread.start()
+
+    def _retry(self) -> None:
+        wait = AGAIN
+        while not self._stop.wait(wait):
+            if self._attempt():
+                log.info("all that reports need has been set up")
+                return
+            wait = min(LONGEST, 2 * wait)
+
+    def _attempt(self) -> bool:
+        """Whether all steps have succeeded."""
+        for step in list(self._left):
+            meaning, do = step
+            try:
+                do()
+            except (BackendError, OSError) as error:
+                self._warn(f"{meaning}: {_text(error)}")
+                if self._endpoint is None:
+                    return False  # the others need it
+            else:
+                self._left.remove(step)
+        return not self._left
+
+    def _warn(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            log.warning("%s; trying again", text)
+
+    def _publish(self, platform: KubernetesPlatform) -> None:
+        self._pair = certificate.ensure(self.api, self.home)
+        endpoint = Endpoint(certificate.url(self.home), self._pair.certificate)
+        certificate.publish(self.api, self.home, endpoint)
+        platform.pods.endpoint = self._endpoint = endpoint
+
+    def _publish_for_agents(self) -> None:
+        if self._endpoint is not None:
+            certificate.publish(self.api, self.agents, self._endpoint)
+
+    def _serve(self, platform: KubernetesPlatform, folder: Path) -> None:
+        if self.server is None and self._pair is not None:
+            self.server = ReportServer(
+                ("", self.port),
+                certificate.context(self._pair, folder),
+                TokenReviewer(self.api).identify,
+                platform.receiver.routes(),
+            )
+        self._label("true")
 
     def _label(self, value: str | None) -> None:
         if self.pod:
@@ -73,7 +122,14 @@ class ReportService:
             self.api.patch(pod_path(self.home, self.pod), body)
 
     def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()  # it could label the pod once more
         if self.server is not None:
             self.stand_by()
             self.server.close()
             self.server = None
+
+
+def _text(error: BackendError | OSError) -> str:
+    return f"{error.message} ({error.where})" if isinstance(error, BackendError) else str(error)

@@ -4,16 +4,19 @@ The API server says which pod a token is bound to, and on which node that pod ru
 a request says about its sender counts for nothing.
 """
 
+import json
+import logging
+from base64 import urlsafe_b64decode
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from threading import BoundedSemaphore, Lock
-from time import monotonic
+from time import monotonic, time
 
 from headway.backend.kubernetes.client.api import Api, Plain
 from headway.backend.kubernetes.platform.pod_reports import AUDIENCE
 from headway.core.model.units import Seconds
-from headway.errors import Unreachable
+from headway.errors import BackendError, Denied, Unreachable
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 KEPT: Seconds = 60.0
@@ -25,6 +28,13 @@ MOST = 10_000
 LONGEST = 8192
 AT_ONCE = 8
 ANSWER: Seconds = 5.0
+SKEW: Seconds = 60.0
+"""By which clocks may differ."""
+RIGHT = (
+    "apply the manifests of this version again (`headway kubernetes manifests`; for an operator of "
+    "one namespace, an administrator of the cluster does so with `--only-cluster`)"
+)
+log = logging.getLogger("headway")
 EXTRA = "authentication.kubernetes.io/"
 
 
@@ -44,6 +54,8 @@ class TokenReviewer:
         self._api, self._clock = api, clock
         self._known: dict[bytes, tuple[float, Client | None]] = {}
         self._lock, self._calls = Lock(), BoundedSemaphore(AT_ONCE)
+        self._said: type[BackendError] | None = None
+        """The kind of the last error, until a review succeeds."""
 
     def identify(self, token: str) -> Client | None:
         """None: the token is not valid for this audience. `Unreachable`: ask again later."""
@@ -54,18 +66,38 @@ class TokenReviewer:
             until, client = self._known.get(key, (0.0, None))
         if now < until:
             return client
-        if not self._calls.acquire(timeout=ANSWER):
-            raise Unreachable("too many tokens to review")
+        if not _may_be_valid(token):
+            return None
         try:
-            client = self._review(token)
-        finally:
-            self._calls.release()
+            client = self._in_turn(token)
+        except BackendError as error:
+            self._warn(error)
+            raise
+        self._said = None
         with self._lock:
             self._known.pop(key, None)
             self._known[key] = now + (KEPT if client else REFUSED), client  # the newest last
             while len(self._known) > MOST:
                 del self._known[next(iter(self._known))]
         return client
+
+    def _warn(self, error: BackendError) -> None:
+        if type(error) is self._said:
+            return
+        self._said = type(error)
+        log.warning(
+            "reports are not accepted, because tokens cannot be reviewed: %s%s",
+            error.message,
+            f"; {RIGHT}" if isinstance(error, Denied) else "",
+        )
+
+    def _in_turn(self, token: str) -> Client | None:
+        if not self._calls.acquire(timeout=ANSWER):
+            raise Unreachable("too many tokens to review")
+        try:
+            return self._review(token)
+        finally:
+            self._calls.release()
 
     def _review(self, token: str) -> Client | None:
         body: Plain = {
@@ -82,3 +114,15 @@ class TokenReviewer:
         pod, node = (str((extra.get(EXTRA + k) or [""])[0]) for k in ("pod-uid", "node-name"))
         account = str(user.get("username", "")).removeprefix("system:serviceaccount:")
         return Client(account, pod, node)
+
+
+def _may_be_valid(token: str) -> bool:
+    """What a token says about itself, unverified: a call for each random string would be costly."""
+    try:
+        _, payload, _ = token.split(".")
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        audiences, end = claims["aud"], float(claims["exp"])
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return False
+    ours = AUDIENCE in audiences if isinstance(audiences, list) else audiences == AUDIENCE
+    return ours and end > time() - SKEW
