@@ -177,6 +177,34 @@ def test_the_capacity_of_a_node_does_not_move_with_shares(jobs):
     assert jobs.headway.loop.state.nodes["a"].capacity.cpu == 1.0
 
 
+def noted(cpu):
+    return {"annotations": {DECLARED: f'{{"requests":{{"cpu":{cpu}}}}}'}}
+
+
+@pytest.mark.parametrize("cpu", ["1e999", "0.9"])
+def test_what_is_noted_on_a_pod_of_another_owner_has_no_effect(jobs, fake, cpu):
+    jobs.start("x")
+    about = {"name": "other", "namespace": "default", **noted(cpu)}
+    inside = [{"name": "training", "resources": {"requests": {"cpu": "100m"}}}]
+    spec = {"nodeName": "a", "containers": inside}
+    fake.put("pods", {"metadata": about, "spec": spec, "status": {"phase": "Running"}})
+    jobs.until(lambda: ("default", "other") in jobs.headway.backend.platform.cluster.pods)
+    jobs.headway.calm(0.1)
+    assert jobs.headway.loop.state.nodes["a"].capacity.cpu == 0.9
+
+
+@pytest.mark.parametrize("cpu", ["1e999", "50"])
+def test_what_is_noted_on_a_replica_is_ignored_if_its_node_has_less(jobs, fake, cpu):
+    jobs.start("x", "y")
+    fake.change("pods", "x-worker-0-1", {"metadata": noted(cpu)})
+    jobs.set("x", weight=3.0)
+    jobs.until(lambda: (jobs.cpu("x"), jobs.cpu("y")) == (("600m", None), ("200m", None)))
+    jobs.headway.calm(0.1)
+    assert jobs.headway.loop.state.nodes["a"].capacity.cpu == 1.0
+    kept = fake.get("pods", "x-worker-0-1")["metadata"]["annotations"][DECLARED]
+    assert json.loads(kept) == {"requests": {"cpu": "400m"}}
+
+
 def test_the_surplus_of_a_pod_that_ends_returns_to_the_others_at_once(jobs, fake):
     jobs.start("x", "y")
     jobs.set("x", weight=3.0)

@@ -109,6 +109,7 @@ class Shares:
     ) -> list[Event]:
         """Its weight follows from its request, in comparison to the others on the node."""
         key, node, own = (replica, attempt), node_of(pod), pod_cpu.spec_of(pod)
+        pod = pod_cpu.checked(pod, self._node(node))
         reason, why = pod_cpu.fixed(pod)
         others = self._on(node)
         total = sum(g.total for g in others)
@@ -162,7 +163,8 @@ class Shares:
     def _update(self, p: SharedPod, pod: Plain) -> list[Event]:
         if pod_cpu.is_noted(p.pod) and not pod_cpu.is_noted(pod):
             self._leave_alone(self._pods[p.key])
-        p.pod, (reason, message) = pod, pod_cpu.refused(pod)
+        p.pod = pod_cpu.checked(pod, self._node(node_of(pod)))
+        reason, message = pod_cpu.refused(pod)
         found: list[Event] = []
         if reason == INFEASIBLE and not p.infeasible:
             p.infeasible = True
