@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from time import monotonic
 
 import pytest
 
@@ -336,6 +337,38 @@ def test_declared_values_return_when_it_only_observes(jobs, fake, backends):
     again = Jobs(fake, backends())
     again.headway.backend.platform.shares.restore_declared()
     again.until(lambda: (again.cpu("x"), again.cpu("y")) == (("400m", "1000m"), ("400m", None)))
+
+
+def test_declared_values_return_once_no_pending_pod_could_take_the_room(jobs, fake, backends):
+    jobs.start("x", "y")
+    jobs.set("x", weight=7.0)
+    jobs.until(lambda: jobs.cpu("x")[0] == "700m")
+    about = {"name": "other", "namespace": "default"}
+    inside = [{"name": "c", "resources": {"requests": {"cpu": "300m"}}}]
+    waits = {"metadata": about, "spec": {"containers": inside}, "status": {"phase": "Pending"}}
+    fake.put("pods", waits)
+    again = Jobs(fake, backends())
+    again.headway.backend.platform.shares.restore_declared()
+    again.headway.calm(3 * QUICK.interval)
+    assert (again.cpu("x")[0], again.cpu("y")[0]) == ("700m", "100m")
+    fake.drop("pods", "other")
+    again.until(lambda: (again.cpu("x")[0], again.cpu("y")[0]) == ("400m", "400m"))
+
+
+def test_a_refused_return_of_declared_values_is_repeated_rarely(jobs, fake, backends):
+    jobs.start("x", "y")
+    jobs.set("x", weight=3.0)
+    jobs.until(lambda: jobs.cpu("y")[0] == "200m")
+    fake.refuse["PATCH", "pods", "x-worker-0-1", "resize"] = 403, "a webhook is against it"
+    before, began = len(jobs.resizes("x")), monotonic()
+    again = Jobs(fake, backends())
+    again.headway.backend.platform.shares.restore_declared()
+    again.until(lambda: again.cpu("y")[0] == "400m")
+    again.until(lambda: len(again.resizes("x")) > before)
+    again.headway.calm(QUICK.hold / 2)
+    assert len(again.resizes("x")) - before <= 1 + (monotonic() - began) / QUICK.hold
+    fake.refuse.clear()
+    again.until(lambda: again.cpu("x")[0] == "400m")
 
 
 def test_clean_up_restores_what_was_declared(jobs, fake):

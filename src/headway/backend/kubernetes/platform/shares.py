@@ -3,6 +3,7 @@
 The pods of a namespace on a node share the sum of what they declare, so that no quota breaks and no
 room is given to others. Decisions that arrive together are carried out together, at most once in
 ten seconds; the newest one counts. Nothing is repeated: a resize that was refused is an outcome.
+Only the return of declared values is tried again, because no decision would ask for it.
 """
 
 from collections.abc import Iterable
@@ -285,7 +286,7 @@ class Shares:
         if not due or not group.settled(now):
             return []
         if not group.steps:
-            group.due, group.urgent = inf, False
+            group.due, group.urgent = group.again(now), False
             group.targets = group.plan(now, self._node(group.node))
             changes = group.changes()
             if not changes:
@@ -307,6 +308,8 @@ class Shares:
     def _wait(self, group: Group, taker: str) -> list[Event]:
         """What is lowered first could be taken by a pending pod: later."""
         group.not_before = self._clock() + self._times.interval
+        if group.restore:  # no decision will ask for it again
+            group.due = group.not_before
         for key, p in group.pods.items():
             group.targets[key] = pod_cpu.spec_of(p.pod)
             p.limit, p.weight = p.told or (p.limit, p.weight)
