@@ -251,6 +251,21 @@ def test_pods_that_may_not_be_resized_run_and_say_so(jobs, fake, reason, pod):
     assert jobs.resizes() == []
 
 
+def test_a_new_job_of_the_same_name_says_itself_that_it_may_not_be_resized(jobs, fake):
+    template = {"metadata": {"annotations": {"headway.dev/resize": "false"}}}
+    platform = jobs.headway.backend.platform
+    for _ in range(2):
+        jobs.start("x", podTemplate=template)
+        jobs.until(lambda: condition(fake, "x", "Resizable").get("reason") == "NotWanted")
+        jobs.headway.calm(0.02)
+        assert jobs.headway.loop.state.restricted["default/x"].shares is False
+        fake.pod("x-worker-0-1", "Succeeded")
+        jobs.until(lambda: condition(fake, "x", "Complete").get("status") == "True")
+        fake.drop("trainingjobs", "x")
+        fake.drop("pods", "x-worker-0-1")
+        jobs.until(lambda: "default/x" not in platform.records and not platform.cluster.pods)
+
+
 def test_a_refused_resize_is_an_outcome_and_is_not_repeated(jobs, fake):
     """As a LimitRange refuses it. What was not raised is not taken from the others."""
     jobs.start("x", "y")

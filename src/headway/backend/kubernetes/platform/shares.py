@@ -69,8 +69,8 @@ class Shares:
         self._pods: dict[Key, Group] = {}
         self._keys: dict[str, Key] = {}
         """By the uid of the pod."""
-        self._fixed: dict[JobId, tuple[int, str]] = {}
-        """Jobs whose pods cannot be resized: the attempt, and why."""
+        self._fixed: dict[JobId, tuple[str, int, str]] = {}
+        """Jobs whose pods cannot be resized: the uid, the attempt, and why."""
         self.restore = False
         """Declared values return; decisions have no effect."""
 
@@ -131,7 +131,7 @@ class Shares:
         self._keys[pod["metadata"]["uid"]] = key
         found: list[Event] = [ShareInEffect(*key, limit, weight)]
         known = self._fixed.get(record.id)
-        if known is not None and known[0] < attempt:
+        if known is not None and known[0] == record.uid and known[1] < attempt:
             del self._fixed[record.id]
             self._writer.resizable(record, "Resizable", "", holds=True)
             found.append(JobRestricted(record.id, None))
@@ -139,11 +139,15 @@ class Shares:
 
     def _restrict(self, record: JobStatus, attempt: int, reason: str, why: str) -> list[Event]:
         known = self._fixed.get(record.id)
-        self._fixed[record.id] = attempt, why
-        if known is not None:
+        self._fixed[record.id] = record.uid, attempt, why
+        if known is not None and known[0] == record.uid:
             return []
         self._writer.resizable(record, reason, f"its shares are not changed: {why}", holds=False)
         return [JobRestricted(record.id, NO_SHARES)]
+
+    def forget(self, job: JobId) -> None:
+        """It was deleted: another one may get its name."""
+        self._fixed.pop(job, None)
 
     def left(self, pod: Plain) -> list[Event]:
         """It has ended, or was deleted: what it had beyond its own request returns to the others,
@@ -245,7 +249,7 @@ class Shares:
         key, now = (command.replica, command.attempt), self._clock()
         group = self._pods.get(key)
         if group is None:
-            _, why = self._fixed.get(command.job, (0, "its pod does not run"))
+            *_, why = self._fixed.get(command.job, ("its pod does not run",))
             return [CommandFailed(command, why)]
         p = group.pods[key]
         if now < p.held_until:
