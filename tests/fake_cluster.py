@@ -40,6 +40,8 @@ class FakeCluster:
         """(method, kind, sub): (status, message), for calls that are declined. With a name before
         sub: only for that one.
         """
+        self.unanswered = set()
+        """(method, kind, name): the next such call is carried out, and its answer is lost."""
         self.busy = {}
         """(method, kind): how many more calls are answered with 429 and Retry-After."""
         self.unschedulable = {}
@@ -280,6 +282,9 @@ class Handler(BaseHTTPRequestHandler):
         return kind, space, name, sub, query, body
 
     def _say(self, status, body, headers=()):
+        if self.lost:
+            self.close_connection = True
+            return
         data = json.dumps(body).encode()
         self.send_response(status)
         for name, value in dict(headers).items():
@@ -295,6 +300,8 @@ class Handler(BaseHTTPRequestHandler):
     def _serve(self, act):
         kind, space, name, sub, query, body = self._asked()
         self.fake.calls.append((self.command, kind, name, sub))
+        self.lost = (self.command, kind, name) in self.fake.unanswered
+        self.fake.unanswered.discard((self.command, kind, name))
         refuse = self.fake.refuse
         told = refuse.get((self.command, kind, sub)) or refuse.get((self.command, kind, name, sub))
         if told:
@@ -416,7 +423,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def _put(self, kind, space, name, sub, query, body):  # noqa: ARG002
         found = self.fake.get(kind, name, space)
-        if found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+        if found is None:
+            self._no(404, f"{kind} {name} not found")
+        elif found["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
             self._no(409, "the object has been modified")
         else:
             self._say(200, self.fake.put(kind, body, space))

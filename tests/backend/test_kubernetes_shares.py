@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from time import monotonic
 
 import pytest
 
@@ -177,6 +178,34 @@ def test_the_capacity_of_a_node_does_not_move_with_shares(jobs):
     assert jobs.headway.loop.state.nodes["a"].capacity.cpu == 1.0
 
 
+def noted(cpu):
+    return {"annotations": {DECLARED: f'{{"requests":{{"cpu":{cpu}}}}}'}}
+
+
+@pytest.mark.parametrize("cpu", ["1e999", "0.9"])
+def test_what_is_noted_on_a_pod_of_another_owner_has_no_effect(jobs, fake, cpu):
+    jobs.start("x")
+    about = {"name": "other", "namespace": "default", **noted(cpu)}
+    inside = [{"name": "training", "resources": {"requests": {"cpu": "100m"}}}]
+    spec = {"nodeName": "a", "containers": inside}
+    fake.put("pods", {"metadata": about, "spec": spec, "status": {"phase": "Running"}})
+    jobs.until(lambda: ("default", "other") in jobs.headway.backend.platform.cluster.pods)
+    jobs.headway.calm(0.1)
+    assert jobs.headway.loop.state.nodes["a"].capacity.cpu == 0.9
+
+
+@pytest.mark.parametrize("cpu", ["1e999", "50"])
+def test_what_is_noted_on_a_replica_is_ignored_if_its_node_has_less(jobs, fake, cpu):
+    jobs.start("x", "y")
+    fake.change("pods", "x-worker-0-1", {"metadata": noted(cpu)})
+    jobs.set("x", weight=3.0)
+    jobs.until(lambda: (jobs.cpu("x"), jobs.cpu("y")) == (("600m", None), ("200m", None)))
+    jobs.headway.calm(0.1)
+    assert jobs.headway.loop.state.nodes["a"].capacity.cpu == 1.0
+    kept = fake.get("pods", "x-worker-0-1")["metadata"]["annotations"][DECLARED]
+    assert json.loads(kept) == {"requests": {"cpu": "400m"}}
+
+
 def test_the_surplus_of_a_pod_that_ends_returns_to_the_others_at_once(jobs, fake):
     jobs.start("x", "y")
     jobs.set("x", weight=3.0)
@@ -220,6 +249,21 @@ def test_pods_that_may_not_be_resized_run_and_say_so(jobs, fake, reason, pod):
     outcome = jobs.set("x", weight=3.0)
     assert isinstance(outcome, Failed)
     assert jobs.resizes() == []
+
+
+def test_a_new_job_of_the_same_name_says_itself_that_it_may_not_be_resized(jobs, fake):
+    template = {"metadata": {"annotations": {"headway.dev/resize": "false"}}}
+    platform = jobs.headway.backend.platform
+    for _ in range(2):
+        jobs.start("x", podTemplate=template)
+        jobs.until(lambda: condition(fake, "x", "Resizable").get("reason") == "NotWanted")
+        jobs.headway.calm(0.02)
+        assert jobs.headway.loop.state.restricted["default/x"].shares is False
+        fake.pod("x-worker-0-1", "Succeeded")
+        jobs.until(lambda: condition(fake, "x", "Complete").get("status") == "True")
+        fake.drop("trainingjobs", "x")
+        fake.drop("pods", "x-worker-0-1")
+        jobs.until(lambda: "default/x" not in platform.records and not platform.cluster.pods)
 
 
 def test_a_refused_resize_is_an_outcome_and_is_not_repeated(jobs, fake):
@@ -308,6 +352,38 @@ def test_declared_values_return_when_it_only_observes(jobs, fake, backends):
     again = Jobs(fake, backends())
     again.headway.backend.platform.shares.restore_declared()
     again.until(lambda: (again.cpu("x"), again.cpu("y")) == (("400m", "1000m"), ("400m", None)))
+
+
+def test_declared_values_return_once_no_pending_pod_could_take_the_room(jobs, fake, backends):
+    jobs.start("x", "y")
+    jobs.set("x", weight=7.0)
+    jobs.until(lambda: jobs.cpu("x")[0] == "700m")
+    about = {"name": "other", "namespace": "default"}
+    inside = [{"name": "c", "resources": {"requests": {"cpu": "300m"}}}]
+    waits = {"metadata": about, "spec": {"containers": inside}, "status": {"phase": "Pending"}}
+    fake.put("pods", waits)
+    again = Jobs(fake, backends())
+    again.headway.backend.platform.shares.restore_declared()
+    again.headway.calm(3 * QUICK.interval)
+    assert (again.cpu("x")[0], again.cpu("y")[0]) == ("700m", "100m")
+    fake.drop("pods", "other")
+    again.until(lambda: (again.cpu("x")[0], again.cpu("y")[0]) == ("400m", "400m"))
+
+
+def test_a_refused_return_of_declared_values_is_repeated_rarely(jobs, fake, backends):
+    jobs.start("x", "y")
+    jobs.set("x", weight=3.0)
+    jobs.until(lambda: jobs.cpu("y")[0] == "200m")
+    fake.refuse["PATCH", "pods", "x-worker-0-1", "resize"] = 403, "a webhook is against it"
+    before, began = len(jobs.resizes("x")), monotonic()
+    again = Jobs(fake, backends())
+    again.headway.backend.platform.shares.restore_declared()
+    again.until(lambda: again.cpu("y")[0] == "400m")
+    again.until(lambda: len(again.resizes("x")) > before)
+    again.headway.calm(QUICK.hold / 2)
+    assert len(again.resizes("x")) - before <= 1 + (monotonic() - began) / QUICK.hold
+    fake.refuse.clear()
+    again.until(lambda: again.cpu("x")[0] == "400m")
 
 
 def test_clean_up_restores_what_was_declared(jobs, fake):

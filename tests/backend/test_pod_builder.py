@@ -1,5 +1,7 @@
 """A replica as a pod: what the manifest says is in it, and nobody special runs it."""
 
+from copy import deepcopy
+
 import pytest
 
 from headway.backend.kubernetes.platform.pod_builder import FOLDER, placed, to_pod, to_service
@@ -81,6 +83,14 @@ def test_everything_that_a_manifest_can_say_is_in_the_pod():
         "readOnly": True,
         "subPath": "small",
     }
+
+
+def test_a_template_cannot_say_what_a_pod_declared():
+    job = deepcopy(WHOLE)
+    notes = job["spec"]["tasks"][1]["podTemplate"]["metadata"]["annotations"]
+    notes["headway.dev/declared-cpu"] = '{"requests":{"cpu":64}}'
+    made = pod(job, task=1)
+    assert made["metadata"]["annotations"] == {"note": "b", "headway.dev/attempt": "2"}
 
 
 def test_a_template_comes_first_and_we_go_over_it():

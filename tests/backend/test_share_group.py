@@ -55,9 +55,25 @@ DECLARED = {"headway.dev/declared-cpu": '{"requests":{"cpu":"400m"}}'}
 
 def test_an_annotation_that_was_changed_by_another_is_ignored():
     x, y = shared("x"), shared("y")
-    for text in ("no", "[]", "1"):
+    amounts = ("1e999", '"1e999"', "-1", "NaN", "-Infinity", "0", "[1]", "9" * 400, '"1E"', "true")
+    inside = [f'{{"requests":{{"cpu":{amount}}}}}' for amount in amounts]
+    above = '{"requests":{"cpu":2},"limits":{"cpu":1}}'
+    for text in ("no", "[]", "1", '{"requests":[1]}', "[" * 100_000, above, *inside):
         x.pod = pod("500m", annotations={"headway.dev/declared-cpu": text})
-        assert group(x, y).total == 900
+        assert group(x, y).total == 900, text[:60]
+
+
+def test_a_pod_whose_return_was_refused_is_left_until_its_time_and_the_others_return():
+    x, y = shared("x"), shared("y")
+    x.pod, y.pod = pod("600m", annotations=DECLARED), pod("200m", annotations=DECLARED)
+    here = group(x, y)
+    here.restore, x.held_until = True, 60.0
+    assert here.plan(1.0, None) == {x.key: Cpu(600), y.key: Cpu(400)}
+    assert here.again(1.0) == 60.0
+    assert here.plan(60.0, None) == {x.key: Cpu(400), y.key: Cpu(400)}
+    assert here.again(60.0) == inf
+    here.restore = False
+    assert here.again(1.0) == inf, "a decision that was refused is not repeated"
 
 
 def test_no_request_is_below_what_an_init_container_holds():

@@ -10,6 +10,8 @@ import pytest
 
 from fake_cluster import run_all
 from headway.backend.kubernetes.client.state_object import StateObject
+from headway.backend.worker import EventQueue, Worker
+from headway.core.cycle.cluster_state import ClusterState
 from headway.runtime import leader_state
 from headway.runtime.operator import Operator
 from reference_world import reference, served
@@ -59,11 +61,39 @@ def test_the_next_leader_continues_with_the_memory_and_the_clock_of_the_last(
     assert reference(before).keys() <= reference(first["memory"]).keys()
 
 
-@pytest.mark.parametrize("data", [b"no JSON", b'{"is":"Seen"}', b'{"is":"Nothing"}', b"[1]"])
+@pytest.mark.parametrize(
+    "data", [b"no JSON", b'{"is":"Seen"}', b'{"is":"Nothing"}', b"[1]", b"[" * 100_000]
+)
 def test_a_state_that_cannot_be_read_is_as_good_as_none(fake, data):
     store = StateObject(fake.api(), "default")
     store.save(data)
     assert leader_state.load(store) is None
+
+
+def test_a_damaged_state_is_ignored_with_a_warning(fake, caplog):
+    StateObject(fake.api(), "default").save(b"{}")
+    fake.change("configmaps", "headway-state-b-0", {"binaryData": {"state": "AAAA"}})
+    assert leader_state.load(StateObject(fake.api(), "default")) is None
+    assert "headway-state-b is damaged" in caplog.text
+
+
+def test_a_state_that_was_not_written_is_written_at_the_next_look(fake):
+    class Still:
+        memory, state = {"x": 1}, ClusterState()
+
+    events = EventQueue()
+    worker, store = Worker("state", events), StateObject(fake.api(), "default")
+    saver = leader_state.StateSaver(store, worker, Still(), ("p", 0.0))
+    fake.refuse["POST", "configmaps", ""] = 500, "no"
+    saver.look(0.0)
+    events.wait(20.0)
+    assert StateObject(fake.api(), "default").load() is None
+    fake.refuse.clear()
+    saver.look(10.0)
+    events.wait(20.0)
+    assert stored(fake)["policy"] == "p"
+    worker.close()
+    events.close()
 
 
 def test_an_operator_without_the_right_to_read_it_begins_anew(fake, caplog):

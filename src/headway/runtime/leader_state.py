@@ -17,6 +17,14 @@ from headway.runtime.loop import Loop
 
 EVERY: Seconds = 10.0
 """Between two writes, and so what the death of a leader costs at most."""
+MALFORMED = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 log = logging.getLogger("headway")
 
 
@@ -47,7 +55,7 @@ def load(store: StateObject) -> LeaderState | None:
         return found if isinstance(found, LeaderState) else None
     except BackendError as error:
         log.warning("the state of the earlier leader cannot be read: %s", error.message)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except MALFORMED as error:
         log.warning("the state of the earlier leader is not valid: %s", error)
     return None
 
@@ -75,6 +83,7 @@ class StateSaver:
             self._worker.do(partial(self._store.save, text.encode()), failed=self._failed)
 
     def _failed(self, error: BackendError) -> tuple[()]:
+        self._written = ""  # the next look tries again
         if error.message != self._logged:
             self._logged = error.message
             log.warning("the state for the next leader was not written: %s", error.message)

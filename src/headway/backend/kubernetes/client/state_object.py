@@ -1,12 +1,15 @@
 """Bytes that survive a leader: compressed, in config maps of the operator's own namespace.
 
-There are two slots, which are written in turn. A slot is complete if all its parts have the same
-number, so that a leader that dies while it writes leaves the state before.
+There are two slots. The one that is written is not the one with the newest state. A slot is
+complete if all its parts are of the same attempt to write, so that a leader that dies while it
+writes leaves the state before.
 """
 
+import logging
 import zlib
 from base64 import b64decode, b64encode
 from http import HTTPStatus
+from uuid import uuid4
 
 from headway.backend.kubernetes.client.api import Api, Plain
 from headway.errors import BackendError, Declined
@@ -18,7 +21,8 @@ PARTS = 4
 """Objects of a slot at most."""
 PART = 700_000
 """Bytes of an object; Kubernetes accepts a megabyte."""
-_PARTS, _NUMBER = "parts", "number"
+_PARTS, _NUMBER, _WRITER = "parts", "number", "writer"
+log = logging.getLogger("headway")
 
 
 class StateTooLarge(BackendError):
@@ -29,60 +33,104 @@ class StateObject:
     def __init__(self, api: Api, namespace: str, part: int = PART) -> None:
         self._api, self._part = api, part
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._writer = uuid4().hex
         self._number = 0
-        self._seen: dict[str, Plain] = {}
+        """Of the last attempt to write."""
+        self._newest = SLOTS[0]
+        """The slot with the newest state."""
+        self._seen: dict[str, Plain] | None = None
         """Objects as they were last read or written: others are not overwritten."""
+        self._sure = False
+        """They are as seen, unless another process has written."""
 
     def load(self) -> bytes | None:
         """The newest state that is complete; None: there is none."""
-        found = []
-        for slot in SLOTS:
-            first = self._get(f"{NAME}-{slot}-0")
-            about = (first or {}).get("data") or {}
-            count, number = (int(about.get(key, 0)) for key in (_PARTS, _NUMBER))
-            rest = [self._get(f"{NAME}-{slot}-{i}") for i in range(1, count)]
-            there = [
-                p for p in (first, *rest) if p and (p["data"] or {}).get(_NUMBER) == str(number)
-            ]
-            self._number = max(self._number, number)
-            if count and len(there) == count:
-                found.append((number, there))
-        if not found:
-            return None
-        _, parts = max(found, key=lambda each: each[0])
-        return zlib.decompress(b"".join(b64decode(p["binaryData"]["state"]) for p in parts))
+        seen: dict[str, Plain] = {}
+        found = [(*self._read(slot, seen), slot) for slot in SLOTS]
+        self._check(seen)
+        self._seen, self._sure = seen, True
+        self._number = max(self._number, *(number for number, *_ in found))
+        for _, data, slot in sorted(found, key=lambda each: -each[0]):
+            if data is not None:
+                self._newest = slot
+                return data
+        return None
+
+    def _read(self, slot: str, seen: dict[str, Plain]) -> tuple[int, bytes | None]:
+        """Its number, and what it holds; None: it is not complete, or damaged."""
+        about = _about(self._get(f"{NAME}-{slot}-0", seen))
+        count, number = (_count(about.get(key)) for key in (_PARTS, _NUMBER))
+        parts = [self._get(f"{NAME}-{slot}-{i}", seen) for i in range(min(count, PARTS))]
+        if not parts or len(parts) < count or any(_about(p) != about for p in parts):
+            return number, None
+        try:
+            packed = b"".join(b64decode(p["binaryData"]["state"]) for p in parts if p)
+            return number, zlib.decompress(packed)
+        except (LookupError, TypeError, ValueError, zlib.error) as error:
+            log.warning("the state %s-%s is damaged and ignored: %s", NAME, slot, error)
+        return number, None
+
+    def _check(self, seen: dict[str, Plain]) -> None:
+        """By the first part of each slot, with which a process begins to write."""
+        for name in (f"{NAME}-{slot}-0" for slot in SLOTS):
+            if self._seen is None or name not in seen:
+                continue
+            same = _version(seen[name]) == _version(self._seen.get(name))
+            if not same and _about(seen[name]).get(_WRITER) != self._writer:
+                why = "another process has written the state since"
+                raise Declined(why, status=HTTPStatus.CONFLICT, where=name)
 
     def save(self, data: bytes) -> None:
-        """Refused if another process has written since."""
+        """Refused if another process has written since. After an error it is not known what was
+        written: the next call reads it first.
+        """
         packed = zlib.compress(data, 6)
         parts = [packed[i : i + self._part] for i in range(0, len(packed), self._part)]
         if len(parts) > PARTS:
             raise StateTooLarge(
                 f"the state of the policy has {len(packed)} bytes: at most {PARTS * self._part}"
             )
-        number = self._number + 1
-        slot = SLOTS[number % len(SLOTS)]
+        if not self._sure:
+            self.load()
+        self._sure = False
+        self._number += 1
+        about = {_PARTS: str(len(parts)), _NUMBER: str(self._number), _WRITER: self._writer}
+        slot = next(s for s in SLOTS if s != self._newest)
         for i, part in enumerate(parts):
-            about = {_PARTS: str(len(parts)), _NUMBER: str(number)}
             self._put(f"{NAME}-{slot}-{i}", about, b64encode(part).decode())
-        self._number = number
+        self._newest, self._sure = slot, True
 
-    def _get(self, name: str) -> Plain | None:
-        try:
-            self._seen[name] = self._api.get(f"{self._path}/{name}")
-        except Declined as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-            return None
-        return self._seen[name]
+    def _get(self, name: str, seen: dict[str, Plain]) -> Plain | None:
+        if name not in seen:
+            try:
+                seen[name] = self._api.get(f"{self._path}/{name}")
+            except Declined as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+                return None
+        return seen[name]
 
     def _put(self, name: str, about: dict[str, str], state: str) -> None:
-        before = self._seen.get(name) or self._get(name)
+        seen = self._seen = self._seen or {}
+        before = self._get(name, seen)
         body: Plain = {"apiVersion": "v1", "kind": "ConfigMap", "data": about}
         body |= {"binaryData": {"state": state}}
         if before is None:
             body["metadata"] = {"name": name, "labels": LABELS}
-            self._seen[name] = self._api.create(self._path, body)
+            seen[name] = self._api.create(self._path, body)
         else:  # with its version
             body["metadata"] = before["metadata"]
-            self._seen[name] = self._api.replace(f"{self._path}/{name}", body)
+            seen[name] = self._api.replace(f"{self._path}/{name}", body)
+
+
+def _about(part: Plain | None) -> Plain:
+    return (part or {}).get("data") or {}
+
+
+def _version(part: Plain | None) -> str | None:
+    return None if part is None else str(part["metadata"]["resourceVersion"])
+
+
+def _count(given: str | None) -> int:
+    """0: none, or damaged."""
+    return int(given) if given and given.isdecimal() and len(given) < 19 else 0

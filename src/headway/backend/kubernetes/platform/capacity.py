@@ -10,11 +10,11 @@ from headway.backend.kubernetes.placement.node_info import holds, to_core
 from headway.backend.kubernetes.placement.quantities import asked, resources
 from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.kubernetes.platform.job_status import JobStatus
-from headway.backend.kubernetes.platform.pod_cpu import as_declared
+from headway.backend.kubernetes.platform.pod_cpu import as_declared, checked
 from headway.controller.events import Event, NodeChanged
 from headway.core.model.job import JobSpec, Task
 from headway.core.model.node import Node
-from headway.core.model.units import NOTHING, NodeId, Resources
+from headway.core.model.units import NodeId, Resources
 
 SHOWN = 3
 """Reasons in one message."""
@@ -22,7 +22,7 @@ SHOWN = 3
 
 class Capacity:
     def __init__(self, cluster: ClusterCache, counted: Callable[[Plain], Resources | None]) -> None:
-        """`counted`: what the controller counts for a pod; None: it is not one of its replicas."""
+        """`counted`: what the controller counts for a pod; None: it is no replica of its jobs."""
         self._cluster, self._counted = cluster, counted
         self.nodes: dict[NodeId, Node] = {}
         """As last reported."""
@@ -41,17 +41,21 @@ class Capacity:
             node = self._cluster.nodes.get(("", name))
             if node is None:
                 continue
-            now = to_core(node, map(self._taken, self._cluster.on_node.get(name, {}).values()))
+            there = self._cluster.on_node.get(name, {}).values()
+            now = to_core(node, (self._taken(pod, node) for pod in there))
             if self.nodes.get(now.id) != now:
                 self.nodes[now.id] = now
                 found.append(NodeChanged(now))
         return found
 
-    def _taken(self, pod: Plain) -> Resources:
+    def _taken(self, pod: Plain, node: Plain) -> Resources:
         """What a pod holds beyond what the controller counts: admission may add to its requests.
         What its share adds or takes is not counted, because the sum on the node stays the same.
         """
-        real, counted = resources(asked(as_declared(pod))), self._counted(pod) or NOTHING
+        counted = self._counted(pod)
+        if counted is None:  # what is noted on it is not from Headway
+            return resources(asked(pod))
+        real = resources(asked(as_declared(checked(pod, node))))
         return Resources(
             cpu=max(0.0, real.cpu - counted.cpu),
             memory=max(0.0, real.memory - counted.memory),

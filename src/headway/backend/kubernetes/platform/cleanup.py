@@ -41,7 +41,8 @@ def restore_shares(api: Api, namespace: str = "") -> int:
 
 def _restore(api: Api, pod: Plain, node: Plain | None) -> bool:
     path, about = pod_path(*key_of(pod)), {"uid": pod["metadata"]["uid"]}
-    body = {**pod_cpu.resize(pod_cpu.restored(pod, node)), "metadata": about}
+    own = pod_cpu.restored(pod_cpu.checked(pod, node), node)
+    body = {**pod_cpu.resize(own), "metadata": about}
     try:
         with suppressed(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
             api.patch(f"{path}/resize", body, kind="strategic-merge")

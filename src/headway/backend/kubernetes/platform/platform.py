@@ -13,6 +13,7 @@ from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
+from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.placement.node_info import OVER, ready
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_progress import JobProgress
@@ -96,7 +97,7 @@ class KubernetesPlatform:
             self.writer.log_once,
             nodes=self._node_changed,
             pods=self._pod_changed,
-            jobs=self.training_jobs.changed,
+            jobs=self._job_changed,
         )
         for pod in self.cluster.pods.values():
             self.receiver.pod_changed(None, pod)
@@ -186,6 +187,11 @@ class KubernetesPlatform:
             if any(r.node == name for r in record.state.replicas):
                 self.writer.node_changed(record, name, up=up)
         return self.capacity.node_changed(before, new)
+
+    def _job_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
+        if before is not None and new is None:
+            self.shares.forget(self.cluster.job_id(*key_of(before)))
+        return self.training_jobs.changed(before, new)
 
     def _pod_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
         pod = new or before or {}

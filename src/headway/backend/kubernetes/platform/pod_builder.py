@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.platform.pod_cpu import DECLARED
 from headway.backend.replica_env import replica_env
 from headway.core.model.units import ReplicaId
 from headway.spec.manifest import GROUP, VERSION, ResourceSpec, TaskSpec, TrainingJobSpec
@@ -82,6 +83,7 @@ def to_pod(
         **({RUN: run} if run else {}),
     }
     annotations = {**(template.metadata.annotations if template else {}), ATTEMPT: str(attempt)}
+    annotations.pop(DECLARED, None)  # only Headway notes this
     return {
         "apiVersion": "v1",
         "kind": "Pod",

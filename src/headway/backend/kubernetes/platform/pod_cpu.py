@@ -20,6 +20,8 @@ DECLARED = f"{GROUP}/declared-cpu"
 RESIZE = f"{GROUP}/resize"
 """Annotation of a podTemplate: "false" if its owner does not want its pods resized."""
 PENDING = "PodResizePending"
+MOST = 10**9
+"""Thousandths of a core: more than any node has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,28 @@ def in_effect(pod: Plain) -> Cpu:
 
 def declared(pod: Plain) -> Cpu:
     """What its owner and the admission of the cluster have set."""
+    return _noted(pod) or spec_of(pod)
+
+
+def _noted(pod: Plain) -> Cpu | None:
+    """None: nothing, or something that Headway does not write. Its owner can change it."""
     kept = (pod["metadata"].get("annotations") or {}).get(DECLARED)
     try:
-        plain = json.loads(kept) if kept else None
-        return spec_of(pod) if plain is None else _cpu(plain)
-    except (ValueError, AttributeError):  # changed by another
-        return spec_of(pod)
+        found = _cpu(json.loads(kept)) if kept else None
+    except (ArithmeticError, AttributeError, RecursionError, TypeError, ValueError):
+        return None
+    if found is None or not 0 < found.request <= MOST:
+        return None
+    return found if found.limit is None or found.request <= found.limit <= MOST else None
+
+
+def checked(pod: Plain, node: Plain | None) -> Plain:
+    """Without what is noted on it, if that is not valid, or more than its node has."""
+    found, most = _noted(pod), whole(node) or MOST
+    if not is_noted(pod) or (found is not None and found.request <= most):
+        return pod
+    kept = {k: v for k, v in pod["metadata"]["annotations"].items() if k != DECLARED}
+    return {**pod, "metadata": {**pod["metadata"], "annotations": kept}}
 
 
 def is_noted(pod: Plain) -> bool:

@@ -27,7 +27,7 @@ from headway.controller import events
 from headway.controller.commands import Assignment, Kill, Proceed, Remove, Start, Stop
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
 from headway.core.model.job import Mode, Phase
-from headway.core.model.units import Cores, JobId, ReplicaId, Resources, Seconds
+from headway.core.model.units import NOTHING, Cores, JobId, ReplicaId, Resources, Seconds
 from headway.errors import BackendError, Declined
 
 KEPT = 2
@@ -85,11 +85,14 @@ class PodRunner:
         return record, replica, int(attempt) if attempt.isdigit() else 0
 
     def counted(self, pod: Plain) -> Resources | None:
-        """What the controller counts for it; None: it is not one of its replicas."""
+        """What the controller counts for it: nothing for one of an earlier attempt. None: it is not
+        a replica of its jobs.
+        """
         found = self.attempt_of(pod)
-        if found is None or not found[0].holds(*found[1:]):
+        if found is None:
             return None
-        return found[0].core.task(found[1].task).request
+        held = found[0].holds(*found[1:])
+        return found[0].core.task(found[1].task).request if held else NOTHING
 
     def key(self, replica: ReplicaId, attempt: int) -> Key:
         namespace, _, job = replica.job.rpartition("/")

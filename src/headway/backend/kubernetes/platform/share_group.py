@@ -117,10 +117,18 @@ class Group:
         at = -inf if self.steps else self.plan_at
         return min([at if self._in_effect() else max(at, self.wait_until), *deferred])
 
+    def again(self, now: Seconds) -> Seconds:
+        """When to plan again what a plan leaves now: declared values return after a refusal too."""
+        held = (p.held_until for p in self.pods.values() if now < p.held_until)
+        return min(held, default=inf) if self.restore else inf
+
     def plan(self, now: Seconds, node: Plain | None) -> Step:
         """What each pod is to have."""
         if self.restore:
-            return {key: pod_cpu.restored(p.pod, node) for key, p in self.pods.items()}
+            return {
+                key: pod_cpu.spec_of(p.pod) if now < p.held_until else pod_cpu.restored(p.pod, node)
+                for key, p in self.pods.items()
+            }
         fixed = {key: cpu for key, p in self.pods.items() if (cpu := p.fixed_at(now))}
         free = [p for key, p in self.pods.items() if key not in fixed]
         for p in free:

@@ -3,6 +3,7 @@
 The pods of a namespace on a node share the sum of what they declare, so that no quota breaks and no
 room is given to others. Decisions that arrive together are carried out together, at most once in
 ten seconds; the newest one counts. Nothing is repeated: a resize that was refused is an outcome.
+Only the return of declared values is tried again, because no decision would ask for it.
 """
 
 from collections.abc import Iterable
@@ -68,8 +69,8 @@ class Shares:
         self._pods: dict[Key, Group] = {}
         self._keys: dict[str, Key] = {}
         """By the uid of the pod."""
-        self._fixed: dict[JobId, tuple[int, str]] = {}
-        """Jobs whose pods cannot be resized: the attempt, and why."""
+        self._fixed: dict[JobId, tuple[str, int, str]] = {}
+        """Jobs whose pods cannot be resized: the uid, the attempt, and why."""
         self.restore = False
         """Declared values return; decisions have no effect."""
 
@@ -109,6 +110,7 @@ class Shares:
     ) -> list[Event]:
         """Its weight follows from its request, in comparison to the others on the node."""
         key, node, own = (replica, attempt), node_of(pod), pod_cpu.spec_of(pod)
+        pod = pod_cpu.checked(pod, self._node(node))
         reason, why = pod_cpu.fixed(pod)
         others = self._on(node)
         total = sum(g.total for g in others)
@@ -129,7 +131,7 @@ class Shares:
         self._keys[pod["metadata"]["uid"]] = key
         found: list[Event] = [ShareInEffect(*key, limit, weight)]
         known = self._fixed.get(record.id)
-        if known is not None and known[0] < attempt:
+        if known is not None and known[0] == record.uid and known[1] < attempt:
             del self._fixed[record.id]
             self._writer.resizable(record, "Resizable", "", holds=True)
             found.append(JobRestricted(record.id, None))
@@ -137,11 +139,15 @@ class Shares:
 
     def _restrict(self, record: JobStatus, attempt: int, reason: str, why: str) -> list[Event]:
         known = self._fixed.get(record.id)
-        self._fixed[record.id] = attempt, why
-        if known is not None:
+        self._fixed[record.id] = record.uid, attempt, why
+        if known is not None and known[0] == record.uid:
             return []
         self._writer.resizable(record, reason, f"its shares are not changed: {why}", holds=False)
         return [JobRestricted(record.id, NO_SHARES)]
+
+    def forget(self, job: JobId) -> None:
+        """It was deleted: another one may get its name."""
+        self._fixed.pop(job, None)
 
     def left(self, pod: Plain) -> list[Event]:
         """It has ended, or was deleted: what it had beyond its own request returns to the others,
@@ -162,7 +168,8 @@ class Shares:
     def _update(self, p: SharedPod, pod: Plain) -> list[Event]:
         if pod_cpu.is_noted(p.pod) and not pod_cpu.is_noted(pod):
             self._leave_alone(self._pods[p.key])
-        p.pod, (reason, message) = pod, pod_cpu.refused(pod)
+        p.pod = pod_cpu.checked(pod, self._node(node_of(pod)))
+        reason, message = pod_cpu.refused(pod)
         found: list[Event] = []
         if reason == INFEASIBLE and not p.infeasible:
             p.infeasible = True
@@ -242,7 +249,7 @@ class Shares:
         key, now = (command.replica, command.attempt), self._clock()
         group = self._pods.get(key)
         if group is None:
-            _, why = self._fixed.get(command.job, (0, "its pod does not run"))
+            *_, why = self._fixed.get(command.job, ("its pod does not run",))
             return [CommandFailed(command, why)]
         p = group.pods[key]
         if now < p.held_until:
@@ -283,7 +290,7 @@ class Shares:
         if not due or not group.settled(now):
             return []
         if not group.steps:
-            group.due, group.urgent = inf, False
+            group.due, group.urgent = group.again(now), False
             group.targets = group.plan(now, self._node(group.node))
             changes = group.changes()
             if not changes:
@@ -305,6 +312,8 @@ class Shares:
     def _wait(self, group: Group, taker: str) -> list[Event]:
         """What is lowered first could be taken by a pending pod: later."""
         group.not_before = self._clock() + self._times.interval
+        if group.restore:  # no decision will ask for it again
+            group.due = group.not_before
         for key, p in group.pods.items():
             group.targets[key] = pod_cpu.spec_of(p.pod)
             p.limit, p.weight = p.told or (p.limit, p.weight)
