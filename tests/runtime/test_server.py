@@ -253,6 +253,32 @@ def test_a_job_that_cannot_run_any_more_fails_and_harms_no_other(serve, headway,
     assert (gone["phase"], "job.yaml" in gone["reason"]) == ("failed", True)
 
 
+def test_a_running_job_that_the_next_server_cannot_read_is_not_ended(serve, headway, tmp_path):
+    manifest = tmp_path / "job.yaml"
+    text = (
+        "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: x}\n"
+        f"spec: {{tasks: [{{command: [{sys.executable}, train.py, a, '0']}}]}}\n"
+    )
+    manifest.write_text(text)
+    child = serve()
+    [run] = RunDirectory.all(tmp_path / "data")
+    store(run, name="x", manifest="job.yaml")  # as an earlier version stored it
+    until(lambda: ledger(tmp_path) == ["a began"])
+    until(lambda: listed(headway)["x"]["phase"] == "running")
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    manifest.unlink()
+    second = serve()
+    assert "x" in listed(headway)
+    second.send_signal(signal.SIGTERM)
+    assert "job x runs and is not managed" in second.communicate(timeout=60)[1]
+    manifest.write_text(text)
+    serve()
+    (tmp_path / "go").touch()
+    assert headway("wait", "x").code == 0
+    assert ledger(tmp_path) == ["a began", "a ended "]
+
+
 def test_what_a_server_cannot_run_is_refused_at_once(serve, headway, tmp_path):
     serve()
     assert headway("submit").code == 2

@@ -101,6 +101,19 @@ def test_a_submission_is_stored_before_it_is_answered_and_a_key_repeats_the_answ
     assert client.job("y").phase == "pending"
 
 
+def test_a_job_is_stored_with_the_spec_of_its_manifest(client, run, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "job.yaml").write_text(
+        "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: x}\n"
+        "spec: {tasks: [{command: ['true'], workingDir: here}]}\n"
+    )
+    client.submit([{"name": "x", "manifest": "sub/job.yaml", "at": 3}], directory=tmp_path)
+    [x] = Submissions(run).after(0)
+    spec = {"tasks": [{"command": ["true"], "workingDir": "here"}]}
+    assert x.entry == {"name": "x", "at": 3, "spec": spec}
+    assert x.directory == str(tmp_path / "sub")
+
+
 def test_many_clients_at_once_get_ids_of_their_own(run):
     found = []
 

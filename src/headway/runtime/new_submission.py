@@ -13,6 +13,7 @@ from headway.runtime.submissions import Submission
 from headway.spec.arrivals import expand
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.catalogue import profile_of
+from headway.spec.load import read_manifest
 from headway.spec.platform_features import LIVE_FEATURES
 from headway.spec.runnable import to_jobs
 from headway.spec.validation_errors import format_location
@@ -54,8 +55,9 @@ def check(
     for number, job in enumerate(jobs):
         where = f"jobs[{number}]"
         try:
-            workload = make_workload(jobs=[job])
-            found = to_jobs(workload, Path(directory, where), supported=LIVE_FEATURES)
+            entry, home = _read_in(job, directory)
+            workload = make_workload(jobs=[entry])
+            found = to_jobs(workload, Path(home, where), supported=LIVE_FEATURES)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = format_location(first["loc"][2:])
@@ -63,5 +65,20 @@ def check(
         except (OSError, ValueError) as error:  # a file that cannot be read, a name with a NUL
             raise ConfigError(f"cannot be run: {error}", where=where) from None
         refuse_too_large({each.id: each.spec for each in found}, nodes, where)
-        made.append(Submission(entry=dict(job), directory=directory, env=dict(env)))
+        made.append(Submission(entry=entry, directory=home, env=dict(env)))
     return made
+
+
+def _read_in(job: Mapping[str, Any], directory: str) -> tuple[dict[str, Any], str]:
+    """The job with the spec of its manifest, and the directory of the manifest: what is stored
+    does not depend on a file, which may have changed when the next server starts.
+    """
+    [entry] = make_workload(jobs=[job]).jobs
+    if not entry.manifest:
+        return dict(job), directory
+    path = Path(directory, entry.manifest)
+    spec = read_manifest(path).spec.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, exclude_none=True
+    )
+    others = {name: value for name, value in job.items() if name != "manifest"}
+    return {**others, "spec": spec}, str(path.parent)
