@@ -8,6 +8,8 @@ import sys
 import pytest
 from patience import wait_for as until
 
+from headway.backend.inbox import put
+from headway.core.model.snapshot import Request
 from headway.errors import BackendError
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.server import start_server
@@ -135,6 +137,28 @@ def test_a_job_that_is_submitted_while_a_server_starts_is_taken(tmp_path, monkey
 
         server.go(ended=stop)
         assert ended == [job]
+
+
+def test_a_request_for_a_job_that_was_just_stored_is_accepted(tmp_path, monkeypatch):
+    """The loop sees the request before it is woken for the job."""
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    server = start_server(tmp_path / "data", "fair")
+    run, outcomes = server.run.folder.path, []
+
+    def stop(record):
+        outcomes.append(record.outcome)
+        server.run.backend.stop()
+
+    def add(*_):
+        if not requests:
+            [job] = store(server.run.folder)
+            requests.append(put(run, Request(job=job, wish="cancel")))
+        elif requests[0].with_suffix(".answer").exists():
+            server.run.backend.stop()
+
+    requests = []
+    server.go(add, ended=stop)
+    assert outcomes == ["cancelled"]
 
 
 def test_the_end_of_a_job_that_cannot_be_stored_now_is_stored_later(tmp_path, monkeypatch):

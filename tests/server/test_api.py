@@ -13,7 +13,7 @@ import pytest
 from patience import wait_for
 
 from headway.client import BASE, SOCKET, Client, short_path
-from headway.errors import BackendError, ConfigError, HeadwayError, NoServer
+from headway.errors import BackendError, ConfigError, HeadwayError, NoServer, UnknownName
 from headway.runtime.job_status import JobStatus
 from headway.runtime.run_status import find_server
 from headway.runtime.server import start_server
@@ -155,6 +155,17 @@ def test_an_end_that_cannot_be_read_does_not_end_the_server(server, monkeypatch)
 
     monkeypatch.setattr(Submissions, "find", fails)
     server.ended("x")
+
+
+def test_a_job_that_ends_while_it_is_asked_has_ended(client, run, monkeypatch):
+    def ends(_, request):
+        Submissions(run).finish(request.job, End(outcome="succeeded"))
+        raise UnknownName("job", request.job, [])
+
+    monkeypatch.setattr("headway.server.app.ask", ends)
+    client.submit([job()], directory="/")
+    with pytest.raises(HeadwayError, match="it has ended"):
+        client.cancel("x")
 
 
 def test_jobs_are_listed_page_by_page_and_by_state_and_phase(client, run):

@@ -148,7 +148,7 @@ class Server:
         """
         self._ended = ended
         run, backend = self.run, self.run.backend
-        backend.on_end = self._end
+        backend.on_end, backend.take_new = self._end, self._take
         self._kinds = keys(backend.jobs.values())
 
         def sampled(meter: UsageSampler, now: Seconds) -> None:

@@ -22,7 +22,7 @@ from headway import __version__
 from headway.core.model import snapshot
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Seconds
-from headway.errors import ConfigError, HeadwayError
+from headway.errors import ConfigError, HeadwayError, UnknownName
 from headway.runtime.job_log import read_log
 from headway.runtime.job_status import ENDED, JobStatus
 from headway.runtime.new_submission import check
@@ -238,7 +238,12 @@ class Api:
         if job.ended:
             raise Refused("it has ended", where=f"job {job.job}")
         asked = snapshot.Request(job=JobId(job.job), wish=wish, to=to, task=task, count=count)
-        why = await run_in_threadpool(ask, self.folder, asked)
+        try:
+            why = await run_in_threadpool(ask, self.folder, asked)
+        except UnknownName:
+            if not (await self._find(request)).ended:
+                raise
+            why = "it has ended"  # meanwhile
         if why:
             raise Refused(why, where=f"job {job.job}")
         return JSONResponse({"job": job.job, "wish": wish}, 202)
