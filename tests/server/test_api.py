@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -13,7 +14,14 @@ import pytest
 from patience import wait_for
 
 from headway.client import BASE, SOCKET, Client, short_path
-from headway.errors import BackendError, ConfigError, HeadwayError, NoServer, UnknownName
+from headway.errors import (
+    BackendError,
+    ConfigError,
+    HeadwayError,
+    NoServer,
+    UnknownName,
+    Unreachable,
+)
 from headway.runtime.job_status import JobStatus
 from headway.runtime.run_status import find_server
 from headway.runtime.server import start_server
@@ -37,16 +45,21 @@ def job(name="x", command=("true",)):
 
 
 @pytest.fixture
-def server(tmp_path, monkeypatch):
+def listener(tmp_path, monkeypatch):
     """A server whose API answers, and whose loop does not run."""
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
     server = start_server(tmp_path / "data", "fair")
-    with Listener(server):
-        yield server
+    with Listener(server) as made:
+        yield made
     server.run.backend.close()
     server.run.book.close()
     server.submissions.close()
     server.run.folder.unlock()
+
+
+@pytest.fixture
+def server(listener):
+    return listener._server
 
 
 @pytest.fixture
@@ -112,6 +125,78 @@ def test_a_job_is_stored_with_the_spec_of_its_manifest(client, run, tmp_path):
     spec = {"tasks": [{"command": ["true"], "workingDir": "here"}]}
     assert x.entry == {"name": "x", "at": 3, "spec": spec}
     assert x.directory == str(tmp_path / "sub")
+
+
+@pytest.mark.parametrize("key", ["", "€", "a\nb", " a", "a" * 256])
+def test_what_is_not_a_key_is_refused(client, run, key):
+    with pytest.raises(ConfigError, match="is not a key"):
+        client.submit([job()], directory="/", key=key)
+    assert Submissions(run).after(0) == []
+
+
+@pytest.fixture
+def hung(tmp_path):
+    """A server that is connected to and does not answer."""
+    with listening.bind(tmp_path), Client(tmp_path, timeout=0.2) as made:
+        yield made
+
+
+def test_a_submission_without_an_answer_names_the_key_to_repeat_it_with(hung):
+    with pytest.raises(Unreachable, match="may have been stored") as found:
+        hung.submit([job()], directory="/", key="my key")
+    assert "--key 'my key'" in found.value.hint
+    with pytest.raises(Unreachable) as found:
+        hung.submit([job()], directory="/")
+    assert re.search("--key [0-9a-f]{32}", found.value.hint)
+
+
+def test_a_request_without_an_answer_is_handled_later(hung):
+    with pytest.raises(Unreachable) as found:
+        hung.cancel("x")
+    assert "handles the request when it goes on" in found.value.hint
+
+
+def test_a_client_waits_until_it_can_connect(run, monkeypatch):
+    tries, connect = [], socket.socket.connect
+
+    class Crowded(socket.socket):
+        def connect(self, path):
+            tries.append(path)
+            if len(tries) < 3:
+                raise BlockingIOError
+            connect(self, path)
+
+    monkeypatch.setattr("headway.client.socket.socket", Crowded)
+    with Client(run) as client:
+        assert client.server()["policy"] == "fair"
+    assert len(tries) == 3
+
+
+def test_a_client_that_is_one_too_many_tries_again(listener, client):
+    config, state = listener._uvicorn.config, listener._uvicorn.server_state
+    config.limit_concurrency = 0
+    busy = Thread(target=lambda: found.append(client.server()["policy"]))
+    found = []
+    busy.start()
+    wait_for(lambda: state.total_requests > 0)
+    config.limit_concurrency = 256
+    busy.join()
+    assert found == ["fair"]
+
+
+def test_an_answer_to_a_body_that_was_not_read_is_read(tmp_path):
+    def answer(server):
+        server.setblocking(True)
+        with server.accept()[0] as made:
+            made.recv(1000)
+            made.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}")
+
+    with listening.bind(tmp_path) as server, Client(tmp_path) as client:
+        other = Thread(target=answer, args=[server])
+        other.start()
+        with pytest.raises(HeadwayError, match="status 413"):
+            client.submit([job()], directory="/" * 2**22)
+        other.join()
 
 
 def test_many_clients_at_once_get_ids_of_their_own(run):

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from headway import __version__
+from headway.client import KEY
 from headway.core.model import snapshot
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Seconds
@@ -183,9 +184,9 @@ class Api:
 
     async def submit(self, request: Request) -> Response:
         key = request.headers.get("idempotency-key")
-        if key is not None and not 0 < len(key) <= requests.MAX_KEY:
+        if key is not None and not re.fullmatch(KEY, key):
             raise BadRequest(
-                f"1 to {requests.MAX_KEY} characters are needed", where="Idempotency-Key"
+                "1 to 255 printable ASCII characters are needed", where="Idempotency-Key"
             )
         body = await requests.read_json(request)
         requests.known_fields(body, "jobs", "directory", "env")

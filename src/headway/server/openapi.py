@@ -5,9 +5,10 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from headway import __version__
+from headway.client import KEY
 from headway.runtime.job_status import ENDED, JobStatus
 from headway.server.problems import MEDIA_TYPE
-from headway.server.requests import MAX_JOBS, MAX_KEY, MAX_PAGE, PAGE
+from headway.server.requests import MAX_JOBS, MAX_PAGE, PAGE
 from headway.spec.workload import JobEntry
 
 LIVE = (
@@ -89,7 +90,7 @@ def _jobs() -> dict[str, Any]:
     page = _object(
         {"jobs": {"type": "array", "items": _ref("Job")}, "next": {"type": ["string", "null"]}}
     )
-    key = {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$"}
+    key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": f"^{KEY}$"}
     names = _json(_object({"jobs": {"type": "array", "items": {"type": "string"}}}))
     listing = _get(
         "listJobs", "Jobs in the order of their submission.",

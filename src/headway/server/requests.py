@@ -13,7 +13,6 @@ from headway.server.problems import BadRequest
 MAX_BODY = 2**20
 MAX_DEPTH = 32
 MAX_JOBS = 1000
-MAX_KEY = 255
 MAX_PAGE = 500
 PAGE = 100
 BODY_TIME: Seconds = 10.0
