@@ -3,8 +3,8 @@
     with Client.of() as client:
         spec = {"tasks": [{"command": ["python", "train.py"]}]}
         [job] = client.submit([{"name": "train", "spec": spec}])
-        for status in client.changes():
-            print(status.job, status.phase, status.step)
+        for status in client.changes(job):
+            print(status.phase, status.step)
 
 It needs only the standard library. An error of the server is raised as the `HeadwayError` that the
 command line would show.
@@ -18,6 +18,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from itertools import chain
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Self
@@ -149,16 +150,25 @@ class Client:
         """Its version, run, policy and nodes."""
         return dict(self._json("GET", "/server"))
 
-    def changes(self) -> Iterator[JobStatus]:
-        """Yield each job that changes, as it changes, until the server ends."""
+    def changes(self, job: str | None = None) -> Iterator[JobStatus]:
+        """Yield each job that changes, as it changes, until the server ends or this client reads
+        too slowly. `job`: only this one, first as it is now, until it has ended.
+        """
         connection = _Connection(self._run, self._timeout)
         try:
-            answer = _answer(connection, "GET", f"{BASE}/events", None, {})
-            for line in answer:
-                if line.startswith(b"data: "):
-                    yield from_plain(json.loads(line[6:]))
-        except (OSError, HTTPException):
-            return
+            try:
+                answer = _answer(connection, "GET", f"{BASE}/events", None, {})
+                if answer.status >= 400:
+                    raise _error(answer, answer.read())
+                answer.readline()  # from here on it misses nothing
+            except (OSError, HTTPException) as error:
+                raise _failure(error, str(self._run), sent=connection.connected) from error
+            now = [] if job is None else [self.job(job)]
+            for status in chain(now, _statuses(answer)):
+                if job in (None, status.job):
+                    yield status
+                if status.job == job and status.ended:
+                    return
         finally:
             connection.close()
 
@@ -256,6 +266,13 @@ def _answer(
     with suppress(BrokenPipeError):  # it has answered before it has read all
         connection.request(method, path, data, {**kind, **headers})
     return connection.getresponse()
+
+
+def _statuses(events: HTTPResponse) -> Iterator[JobStatus]:
+    with suppress(OSError, HTTPException):  # the server has ended
+        for line in events:
+            if line.startswith(b"data: "):
+                yield from_plain(json.loads(line[6:]))
 
 
 def _too_many(answer: HTTPResponse) -> bool:

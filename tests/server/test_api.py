@@ -26,8 +26,9 @@ from headway.runtime.job_status import JobStatus
 from headway.runtime.run_status import find_server
 from headway.runtime.server import start_server
 from headway.runtime.submissions import End, Submissions
+from headway.server import events
 from headway.server import listener as listening
-from headway.server.events import BEHIND, Changes
+from headway.server.events import Changes
 from headway.server.listener import Listener
 from headway.server.requests import MAX_BODY, MAX_DEPTH
 
@@ -341,25 +342,56 @@ def test_only_its_user_can_connect_and_a_socket_of_a_dead_server_is_replaced(run
         raw(run, b"")
 
 
-def test_a_listener_that_falls_behind_is_left_and_one_that_returns_misses_nothing():
-    changes = Changes()
+def status(name, step=0, at_s=0.0):
+    return JobStatus(run="r", job=name, phase="running", step=step, at_s=at_s)
+
+
+def test_a_listener_gets_the_last_change_of_each_of_many_jobs_and_misses_none():
+    changes, names = Changes(), [f"job-{i}" for i in range(2000)]
 
     async def listen():
-        slow = changes.listen(None)
-        await anext(slow)
-        for step in range(BEHIND + 1):
-            changes.update([JobStatus(run="r", job="x", phase="running", step=step)])
-        changes.update([JobStatus(run="r", job="x", phase="running", step=BEHIND, at_s=9.0)])
-        told = [text async for text in slow]
-        again = changes.listen(BEHIND - 2)
+        fast = changes.listen(None)
+        await anext(fast)
+        for step in range(3):
+            changes.update([status(name, step) for name in names])
+        changes.update([status(name, 2, at_s=9.0) for name in names])  # nothing has changed
+        changes.close()
+        told = [json.loads(text.partition("data: ")[2]) async for text in fast]
+        again = changes.listen(5997)
         missed = [await anext(again) for _ in range(4)]
         await again.aclose()
         return told, missed
 
     told, missed = asyncio.run(listen())
-    assert len(told) == BEHIND
-    assert [text.split()[1] for text in missed[1:]] == [str(BEHIND + i) for i in (-1, 0, 1)]
+    assert [(found["job"], found["step"]) for found in told] == [(name, 2) for name in names]
+    assert [text.split()[1] for text in missed[1:]] == ["5998", "5999", "6000"]
     assert changes.listeners == 0
+
+
+def test_a_listener_that_falls_far_behind_is_left(monkeypatch):
+    monkeypatch.setattr(events, "BEHIND", 10)
+    changes = Changes()
+
+    async def listen():
+        slow = changes.listen(None)
+        await anext(slow)
+        changes.update([status(f"job-{i}") for i in range(11)])
+        return [text async for text in slow]
+
+    assert len(asyncio.run(listen())) == 11
+    assert changes.listeners == 0
+
+
+def test_one_listener_too_many_is_told_so(client, monkeypatch):
+    monkeypatch.setattr("headway.server.app.LISTENERS", 0)
+    with pytest.raises(HeadwayError, match="clients listen already"):
+        next(client.changes())
+
+
+def test_the_changes_of_a_job_that_has_ended_already_are_its_end(client, run):
+    client.submit([job(), job("y")], directory="/")
+    Submissions(run).finish("x", End(outcome="succeeded"))
+    assert [found.phase for found in client.changes("x")] == ["succeeded"]
 
 
 def test_a_client_without_a_server_says_how_to_start_one(tmp_path):
