@@ -26,11 +26,11 @@ from headway.runtime.job_status import JobStatus
 from headway.runtime.run_status import find_server
 from headway.runtime.server import start_server
 from headway.runtime.submissions import End, Submissions
-from headway.server import events
+from headway.server import events, requests
 from headway.server import listener as listening
 from headway.server.events import Changes
 from headway.server.listener import Listener
-from headway.server.requests import MAX_BODY, MAX_DEPTH
+from headway.server.requests import MAX_DEPTH
 
 WORKS = """
 import os, time
@@ -308,7 +308,13 @@ def test_what_is_wrong_is_answered_by_a_problem(run, method, path, body, status,
     assert Submissions(run).after(0) == []
 
 
-def test_bodies_and_their_nesting_are_bounded(client, run):
+def test_a_large_workload_can_be_submitted_at_once(client):
+    large = [job(f"x-{i}", ["true", "a" * 1000]) for i in range(2000)]
+    assert len(client.submit(large, directory="/")) == 2000
+
+
+def test_bodies_and_their_nesting_are_bounded(client, run, monkeypatch):
+    monkeypatch.setattr(requests, "MAX_BODY", 2**20)
     head = f"POST {BASE}/jobs HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
     typed = head + "Content-Type: application/json\r\n"
     deep = "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)
@@ -318,7 +324,7 @@ def test_bodies_and_their_nesting_are_bounded(client, run):
         (f"{typed}Content-Length: 3\r\n\r\nNaN", 400),
         (f'{typed}Content-Length: {len(deep) + 5}\r\n\r\n{{"a":{deep}}}', 400),
         (f"{typed}Content-Length: 200000\r\n\r\n" + "[" * 200000, 400),
-        (f"{typed}Content-Length: {2 * MAX_BODY}\r\n\r\n" + " " * 2 * MAX_BODY, 413),
+        (f"{typed}Content-Length: {2**21}\r\n\r\n" + " " * 2**21, 413),
         ("GET / HTTP/1.1\r\nHost: h\r\nA: " + "a" * 2**20 + "\r\n\r\n", 400),
         ("nonsense\r\n\r\n", 400),
     ):

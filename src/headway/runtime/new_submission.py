@@ -73,9 +73,9 @@ def _read_in(job: Mapping[str, Any], directory: str) -> tuple[dict[str, Any], st
     """The job with the spec of its manifest, and the directory of the manifest: what is stored
     does not depend on a file, which may have changed when the next server starts.
     """
-    [entry] = make_workload(jobs=[job]).jobs
-    if not entry.manifest:
+    if not job.get("manifest"):
         return dict(job), directory
+    [entry] = make_workload(jobs=[job]).jobs
     path = Path(directory, entry.manifest)
     spec = read_manifest(path).spec.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude_none=True

@@ -8,8 +8,8 @@ from headway import __version__
 from headway.client import KEY
 from headway.runtime.job_status import ENDED, JobStatus
 from headway.server.problems import MEDIA_TYPE
-from headway.server.requests import MAX_JOBS, MAX_PAGE, PAGE
-from headway.spec.workload import JobEntry
+from headway.server.requests import MAX_PAGE, MAX_REPLICAS, PAGE
+from headway.spec.workload import MAX_JOBS, JobEntry
 
 LIVE = (
     "pending", "starting", "running", "migrating", "suspending", "paused", "backoff", "stopping",
@@ -200,7 +200,7 @@ def _schemas() -> dict[str, Any]:
     }  # fmt: skip
     name = {"type": "string", "minLength": 1, "maxLength": 253, "pattern": "^[^\\u0000]+$"}
     task = {**name, "maxLength": 63}
-    count = {"type": "integer", "minimum": 1, "maximum": MAX_JOBS}
+    count = {"type": "integer", "minimum": 1, "maximum": MAX_REPLICAS}
     closed = {"additionalProperties": False}
     return {
         **entry.pop("$defs", {}),
