@@ -31,6 +31,7 @@ from headway.errors import ConfigError, HeadwayError, NoServer
 from headway.runtime.job_status import JobStatus, from_plain
 from headway.runtime.run_directory import RunDirectory, data_folder
 from headway.runtime.run_status import active_server
+from headway.runtime.user_environment import environment
 
 SOCKET = "api.sock"
 BASE = "/api/v1"
@@ -69,6 +70,7 @@ class Client:
         key: str | None = None,
     ) -> list[str]:
         """Submit jobs as in a workload file; return their ids. They are stored when this returns.
+        `env`: variables of their environment; by default those that `headway submit` passes on.
         `key`: a second submission with it adds nothing and returns the same ids.
         """
         if key is not None and not re.fullmatch(KEY, key):
@@ -79,7 +81,7 @@ class Client:
         body = {
             "jobs": list(jobs),
             "directory": os.fspath(directory) or str(Path.cwd()),
-            "env": dict(env or {}),
+            "env": environment() if env is None else dict(env),
         }
         key = key or uuid4().hex  # it may be sent twice
         try:

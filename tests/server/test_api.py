@@ -115,6 +115,16 @@ def test_a_submission_is_stored_before_it_is_answered_and_a_key_repeats_the_answ
     assert client.job("y").phase == "pending"
 
 
+def test_a_job_gets_the_environment_of_its_user_unless_another_is_given(client, run, monkeypatch):
+    monkeypatch.setenv("VIRTUAL_ENV", "/venv")
+    monkeypatch.setenv("SECRET", "s")
+    client.submit([job()], directory="/")
+    client.submit([job()], directory="/", env={})
+    [first, second] = Submissions(run).after(0)
+    assert (first.env["VIRTUAL_ENV"], "SECRET" in first.env) == ("/venv", False)
+    assert second.env == {}
+
+
 def test_a_job_is_stored_with_the_spec_of_its_manifest(client, run, tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "job.yaml").write_text(

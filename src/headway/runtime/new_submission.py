@@ -1,6 +1,5 @@
 """A submission before it is stored: what a client sends, and how the server checks it."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,26 +18,12 @@ from headway.spec.runnable import to_jobs
 from headway.spec.validation_errors import format_location
 from headway.spec.workload import JobEntry, Workload, make_workload
 
-PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables of the user's shell that a submitted job gets; also those that begin with CONDA_."""
-
 
 def entries(workload: Workload, path: Path) -> list[dict[str, Any]]:
     """The jobs of a workload, each without it. `path`: its file. Raise if one cannot run."""
     listed = expand(workload, where=str(path))
     to_jobs(listed, path, supported=LIVE_FEATURES)  # names the file in its message
     return [_plain(job, listed) for job in listed.jobs]
-
-
-def environment(named: Sequence[str]) -> dict[str, str]:
-    """What a job gets of the environment of its user."""
-    passed = {n: v for n, v in os.environ.items() if n in PASSED_ON or n.startswith("CONDA_")}
-    for word in named:
-        name, sign, value = word.partition("=")
-        if not name or not (sign or name in os.environ):
-            raise ConfigError(f"--env {word}: no such variable", hint="--env NAME=VALUE")
-        passed[name] = value if sign else os.environ[name]
-    return passed
 
 
 def _plain(job: JobEntry, workload: Workload) -> dict[str, Any]:
