@@ -229,10 +229,16 @@ def test_a_stopped_server_is_named_with_how_to_start_it(serve, headway, tmp_path
     assert json.loads(headway("history", "--json").out)[0]["state"] == "stopped"
     resumed = headway("run", "--resume", "latest")
     assert (resumed.code, "headway serve" in resumed.err) == (2, True)
+    assert "its jobs continue" in headway("ps").err
     (tmp_path / "go").touch()
-    serve()
+    last = serve()
     assert headway("wait", "train").code == 0
     assert headway("wait").code == 0
+    last.send_signal(signal.SIGTERM)
+    last.communicate(timeout=60)
+    for words in (("ps",), ("cancel", "train")):
+        told = headway(*words).err
+        assert ("the server is stopped" in told, "continue" in told) == (True, False), told
 
 
 def test_a_command_is_retried_only_as_often_as_its_user_says(serve, headway, tmp_path):

@@ -453,6 +453,19 @@ def test_a_client_follows_a_job_from_its_submission_to_its_end(serve, tmp_path):
         client.submit([{"name": "x", "spec": {"tasks": [{}]}}])
 
 
+def test_a_job_that_has_not_started_has_an_empty_explanation(serve, tmp_path):
+    later = {**job("later"), "at": 1e6}
+    [name] = serve.submit([later], directory=tmp_path)
+    found = serve.explain(name)
+    assert (found["job"], found["events"]) == ("later", [])
+    journal = find_server(tmp_path / "data").journal
+    journal.rename(tmp_path / "away")
+    with pytest.raises(HeadwayError) as error:
+        serve.explain(name)
+    assert "journal" in error.value.where
+    (tmp_path / "away").rename(journal)
+
+
 def test_the_document_describes_every_route(client, run):
     found = client._json("GET", "/openapi.json")
     assert found["openapi"].startswith("3.1")

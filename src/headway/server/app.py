@@ -224,9 +224,15 @@ class Api:
             ran = await run_in_threadpool(
                 subprocess.run, words, capture_output=True, timeout=EXPLAINED, check=False
             )
-        if ran.returncode:
-            raise NotFound(job.job, "the journal")
-        return JSONResponse(json.loads(ran.stdout))
+        found = json.loads(ran.stdout)
+        if not ran.returncode:
+            return JSONResponse(found)
+        told = found["error"]
+        if told["code"] == "unknown-name" and not job.ended:  # it is not in the journal yet
+            return JSONResponse({"job": job.job, "began": self.began, "known": None, "events": []})
+        error = HeadwayError(told["message"], where=told["where"], hint=told["hint"])
+        error.code = told["code"]
+        raise error
 
     async def request(self, request: Request) -> Response:
         wish = request.url.path.rpartition("/")[2]

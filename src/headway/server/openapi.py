@@ -143,7 +143,7 @@ def _one_job() -> dict[str, Any]:
         ),
         f"{one}/explain": _get(
             "explainJob", "What is known of a job, and the decisions about it.",
-            {"200": _json(told), **missing},
+            {"200": _json(told), "422": _problem(), **missing},
         ),
     }  # fmt: skip
     return {path: {**about, "parameters": [_job()]} for path, about in paths.items()}
