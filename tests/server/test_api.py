@@ -303,6 +303,13 @@ def test_jobs_are_listed_page_by_page_and_by_state_and_phase(client, run):
         ("POST", "/jobs", {"jobs": [job("No Name")], "directory": "/"}, 422, "jobs[0]"),
         ("POST", "/jobs", {"jobs": [{"name": "x"}], "directory": "/"}, 422, "jobs[0]"),
         ("POST", "/jobs", {"jobs": [job("\ud800")], "directory": "/"}, 400, ""),
+        (
+            "POST",
+            "/jobs",
+            {"jobs": [{"name": "x", "model": "?"}], "directory": "/"},
+            422,
+            "jobs[0]",
+        ),
     ],
 )
 def test_what_is_wrong_is_answered_by_a_problem(run, method, path, body, status, where):

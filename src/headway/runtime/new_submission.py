@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from headway.core.model.node import Node
-from headway.errors import ConfigError
+from headway.errors import ConfigError, UnknownName
 from headway.runtime.submissions import Submission
 from headway.spec.arrivals import expand
 from headway.spec.capacity_check import refuse_too_large
@@ -47,6 +47,8 @@ def check(
             first = error.errors(include_url=False)[0]
             place = format_location(first["loc"][2:])
             raise ConfigError(f"{place and f'{place}: '}{first['msg']}", where=where) from None
+        except UnknownName as error:  # a model
+            raise ConfigError(error.message, where=where, hint=error.hint) from None
         except (OSError, ValueError) as error:  # a file that cannot be read, a name with a NUL
             raise ConfigError(f"cannot be run: {error}", where=where) from None
         refuse_too_large({each.id: each.spec for each in found}, nodes, where)
