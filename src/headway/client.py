@@ -3,8 +3,8 @@
     with Client.of() as client:
         spec = {"tasks": [{"command": ["python", "train.py"]}]}
         [job] = client.submit([{"name": "train", "spec": spec}])
-        for status in client.changes():
-            print(status.job, status.phase, status.step)
+        for status in client.changes(job):
+            print(status.phase, status.step)
 
 It needs only the standard library. An error of the server is raised as the `HeadwayError` that the
 command line would show.
@@ -12,10 +12,13 @@ command line would show.
 
 import json
 import os
+import re
+import shlex
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
+from itertools import chain
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Self
@@ -24,19 +27,24 @@ from uuid import uuid4
 
 from headway import errors
 from headway.core.model.units import Seconds
-from headway.errors import HeadwayError, NoServer
+from headway.errors import ConfigError, HeadwayError, NoServer
 from headway.runtime.job_status import JobStatus, from_plain
 from headway.runtime.run_directory import RunDirectory, data_folder
 from headway.runtime.run_status import active_server
+from headway.runtime.user_environment import environment
 
 SOCKET = "api.sock"
 BASE = "/api/v1"
 PATIENCE: Seconds = 60.0
+ASKING: Seconds = 15.0
+"""In which a request such as cancel is answered; the server itself waits 10 s for its loop."""
 AGAIN: Seconds = 0.05
-"""Between two tries to connect to a server that starts."""
+"""Between two tries to reach a server that starts or has too many clients; doubled each time."""
+SLOWEST: Seconds = 1.0
+KEY = "[!-~]([ -~]{0,253}[!-~])?"
+"""A key of a submission: 1 to 255 printable ASCII characters."""
 CODES: dict[str, type[HeadwayError]] = {
-    each.code: each
-    for each in (errors.ConfigError, errors.BackendError, errors.Unreachable, NoServer)
+    each.code: each for each in (ConfigError, errors.BackendError, errors.Unreachable, NoServer)
 }
 
 
@@ -62,15 +70,29 @@ class Client:
         key: str | None = None,
     ) -> list[str]:
         """Submit jobs as in a workload file; return their ids. They are stored when this returns.
+        `env`: variables of their environment; by default those that `headway submit` passes on.
         `key`: a second submission with it adds nothing and returns the same ids.
         """
+        if key is not None and not re.fullmatch(KEY, key):
+            raise ConfigError(
+                f"{errors.shown(key)} is not a key",
+                hint="use 1 to 255 printable ASCII characters, without spaces around them",
+            )
         body = {
             "jobs": list(jobs),
             "directory": os.fspath(directory) or str(Path.cwd()),
-            "env": dict(env or {}),
+            "env": environment() if env is None else dict(env),
         }
-        once = {"Idempotency-Key": key or uuid4().hex}  # it may be sent twice
-        return list(self._json("POST", "/jobs", body, once)["jobs"])
+        key = key or uuid4().hex  # it may be sent twice
+        try:
+            answer = self._json("POST", "/jobs", body, {"Idempotency-Key": key})
+        except (NoAnswer, ConnectionLost) as error:
+            raise type(error)(
+                f"{error.message}; the submission may have been stored",
+                where=error.where,
+                hint=f"repeat it with --key {shlex.quote(key)}, which adds nothing twice",
+            ) from error
+        return list(answer["jobs"])
 
     def jobs(self, *, state: str = "all", phase: str | None = None) -> Iterator[JobStatus]:
         """Jobs in the order of their submission; `state`: active, ended or all."""
@@ -109,7 +131,12 @@ class Client:
 
     def request(self, job: str, wish: str, body: Mapping[str, Any] | None = None) -> None:
         """cancel, pause, resume, move or scale. It is stored when this returns."""
-        self._json("POST", f"/jobs/{quote(job, safe='')}/{wish}", body)
+        path = f"{BASE}/jobs/{quote(job, safe='')}/{wish}"
+        try:
+            self._call("POST", path, body, timeout=min(ASKING, self._timeout))
+        except NoAnswer as error:
+            error.hint = "its process may be stopped; it handles the request when it goes on"
+            raise
 
     def logs(self, job: str, *, lines: int = 1000, replica: str = "") -> list[str]:
         """The last lines of the output of a replica, by default the first one."""
@@ -125,16 +152,25 @@ class Client:
         """Its version, run, policy and nodes."""
         return dict(self._json("GET", "/server"))
 
-    def changes(self) -> Iterator[JobStatus]:
-        """Yield each job that changes, as it changes, until the server ends."""
+    def changes(self, job: str | None = None) -> Iterator[JobStatus]:
+        """Yield each job that changes, as it changes, until the server ends or this client reads
+        too slowly. `job`: only this one, first as it is now, until it has ended.
+        """
         connection = _Connection(self._run, self._timeout)
         try:
-            answer = _answer(connection, "GET", f"{BASE}/events", None, {})
-            for line in answer:
-                if line.startswith(b"data: "):
-                    yield from_plain(json.loads(line[6:]))
-        except (OSError, HTTPException):
-            return
+            try:
+                answer = _answer(connection, "GET", f"{BASE}/events", None, {})
+                if answer.status >= 400:
+                    raise _error(answer, answer.read())
+                answer.readline()  # from here on it misses nothing
+            except (OSError, HTTPException) as error:
+                raise _failure(error, str(self._run), sent=connection.connected) from error
+            now = [] if job is None else [self.job(job)]
+            for status in chain(now, _statuses(answer)):
+                if job in (None, status.job):
+                    yield status
+                if status.job == job and status.ended:
+                    return
         finally:
             connection.close()
 
@@ -164,29 +200,60 @@ class Client:
         path: str,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        timeout: Seconds | None = None,
     ) -> bytes:
-        kept = self._connection is not None
-        connection = self._connection or _Connection(self._run, self._timeout)
+        timeout = timeout or self._timeout
+        until, rest = monotonic() + timeout, AGAIN
+        while True:
+            answer, data = self._send(method, path, body, headers or {}, until)
+            if answer.status < 400:
+                return data
+            if not _too_many(answer) or monotonic() + rest > until:
+                raise _error(answer, data)
+            sleep(rest)
+            rest = min(SLOWEST, 2 * rest)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        headers: Mapping[str, str],
+        until: Seconds,
+    ) -> tuple[HTTPResponse, bytes]:
+        kept, left = self._connection, max(AGAIN, until - monotonic())
+        connection = kept or _Connection(self._run, left)
+        connection.wait_for(left)
         self._connection = None
         try:
-            answer = _answer(connection, method, path, body, headers or {})
+            answer = _answer(connection, method, path, body, headers)
             data = answer.read()
-        except TimeoutError:
-            connection.close()
-            raise errors.Unreachable(
-                f"the server has not answered within {self._timeout:g} s", where=str(self._run)
-            ) from None
         except (OSError, HTTPException) as error:
             connection.close()
             if kept and isinstance(error, ConnectionError | HTTPException):
-                return self._call(method, path, body, headers)  # it closed an idle connection
-            raise NoServer(
-                "the server does not answer", where=str(self._run), hint="headway serve"
-            ) from error
+                return self._send(method, path, body, headers, until)  # it closed an idle one
+            raise _failure(error, str(self._run), sent=connection.connected) from error
         self._connection = connection
-        if answer.status >= 400:
-            raise _error(answer, data)
-        return data
+        return answer, data
+
+
+class NoAnswer(errors.Unreachable):
+    """The server has the request, and may handle it."""
+
+
+class ConnectionLost(NoServer):
+    """The server has ended, and may have handled the request before."""
+
+
+def _failure(error: Exception, where: str, *, sent: bool) -> HeadwayError:
+    """`sent`: the server may have the request."""
+    if isinstance(error, TimeoutError | BlockingIOError):
+        if sent:
+            return NoAnswer("the server has not answered in time", where=where)
+        return errors.Unreachable("the server has too many clients", where=where)
+    if sent:
+        return ConnectionLost("the server has ended", where=where, hint="headway serve")
+    return NoServer("the server does not answer", where=where, hint="headway serve")
 
 
 def _answer(
@@ -198,8 +265,22 @@ def _answer(
 ) -> HTTPResponse:
     data = None if body is None else json.dumps(body).encode()
     kind = {} if data is None else {"Content-Type": "application/json"}
-    connection.request(method, path, data, {**kind, **headers})
+    with suppress(BrokenPipeError):  # it has answered before it has read all
+        connection.request(method, path, data, {**kind, **headers})
     return connection.getresponse()
+
+
+def _statuses(events: HTTPResponse) -> Iterator[JobStatus]:
+    with suppress(OSError, HTTPException):  # the server has ended
+        for line in events:
+            if line.startswith(b"data: "):
+                yield from_plain(json.loads(line[6:]))
+
+
+def _too_many(answer: HTTPResponse) -> bool:
+    """Whether the server has more clients than it can serve, and has not read the request."""
+    kind = answer.headers.get_content_type()
+    return answer.status == 503 and kind != "application/problem+json"
 
 
 def _error(answer: HTTPResponse, data: bytes) -> HeadwayError:
@@ -219,22 +300,34 @@ def _error(answer: HTTPResponse, data: bytes) -> HeadwayError:
 class _Connection(HTTPConnection):
     def __init__(self, run: Path, timeout: Seconds) -> None:
         super().__init__("headway", timeout=timeout)
-        self._run = run
+        self._run, self.connected = run, False
+
+    def wait_for(self, timeout: Seconds) -> None:
+        """Wait at most so long for the next answer."""
+        self.timeout = timeout
+        if self.sock is not None:
+            self.sock.settimeout(timeout)
 
     def connect(self) -> None:
-        until = monotonic() + (self.timeout or PATIENCE)
+        until, rest = monotonic() + (self.timeout or PATIENCE), AGAIN
+        self.connected = False
         while True:
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
             self.sock.settimeout(self.timeout)
             try:
                 with short_path(self._run) as path:
                     self.sock.connect(path)
-            except (ConnectionRefusedError, FileNotFoundError):
+            except OSError as error:
                 self.sock.close()
-                if monotonic() > until or not RunDirectory(self._run).locked:
+                starting = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+                if starting and not RunDirectory(self._run).locked:
                     raise
-                sleep(AGAIN)  # it is starting
+                if not (starting or isinstance(error, BlockingIOError)) or monotonic() > until:
+                    raise
+                sleep(rest)  # it is starting, or others wait to be accepted
+                rest = min(SLOWEST, 2 * rest)
             else:
+                self.connected = True
                 return
 
 

@@ -44,10 +44,11 @@ class UnknownName(HeadwayError):
         names = list(known)
         close = nearest(name, names)
         hint = f"did you mean {close!r}? " if close else ""
+        there = f"are: {', '.join(sorted(names))}" if names else "is none"
         super().__init__(
             f"no {kind} is called {shown(name)}",
             where=where,
-            hint=f"{hint}there are: {', '.join(sorted(names))}",
+            hint=f"{hint}there {there}",
         )
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from headway.errors import UnknownName
 from headway.spec.load import read_workload
 
 JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
@@ -445,3 +446,7 @@ def test_a_gang_larger_than_this_machine_is_refused(headway, workload, tmp_path)
     assert ran.code == 2
     assert "requests 3 replicas at once" in ran.err
     assert not (tmp_path / "data").exists()
+
+
+def test_an_unknown_name_among_none_has_a_remedy():
+    assert UnknownName("job", "x", []).hint == "there is none"

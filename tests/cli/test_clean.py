@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from headway.cli import app
 from headway.runtime.run_directory import RunDirectory
+from headway.runtime.submissions import End, Submission, Submissions
 
 DAY = 86400
 
@@ -52,6 +53,16 @@ def test_runs_are_listed_before_they_are_removed(data):
     assert [(r["run"], r["removed"]) for r in found] == [("b", True), ("a", True)]
     assert found[0]["size_bytes"] >= 1000
     assert left(data) == ["c", "d", "latest"]
+
+
+def test_runs_and_jobs_of_the_server_are_counted_separately(data):
+    server = data / "runs" / "d"
+    (server / "run.json").write_text('{"server": true, "began": 0}')
+    store = Submissions(server)
+    for name in store.add([Submission(entry={"name": n}, directory="/") for n in ("x", "y")]):
+        store.finish(name, End(outcome="succeeded", finished=0.0))
+    store.close()
+    assert "2 of 3 ended runs and 2 of 2 ended jobs" in clean(data, "--older-than", "10d")
 
 
 def test_the_last_runs_are_kept_and_latest_follows(data):

@@ -8,6 +8,8 @@ import sys
 import pytest
 from patience import wait_for as until
 
+from headway.backend.inbox import put
+from headway.core.model.snapshot import Request
 from headway.errors import BackendError
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.server import start_server
@@ -137,6 +139,28 @@ def test_a_job_that_is_submitted_while_a_server_starts_is_taken(tmp_path, monkey
         assert ended == [job]
 
 
+def test_a_request_for_a_job_that_was_just_stored_is_accepted(tmp_path, monkeypatch):
+    """The loop sees the request before it is woken for the job."""
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    server = start_server(tmp_path / "data", "fair")
+    run, outcomes = server.run.folder.path, []
+
+    def stop(record):
+        outcomes.append(record.outcome)
+        server.run.backend.stop()
+
+    def add(*_):
+        if not requests:
+            [job] = store(server.run.folder)
+            requests.append(put(run, Request(job=job, wish="cancel")))
+        elif requests[0].with_suffix(".answer").exists():
+            server.run.backend.stop()
+
+    requests = []
+    server.go(add, ended=stop)
+    assert outcomes == ["cancelled"]
+
+
 def test_the_end_of_a_job_that_cannot_be_stored_now_is_stored_later(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
     server = start_server(tmp_path / "data", "fair")
@@ -205,10 +229,16 @@ def test_a_stopped_server_is_named_with_how_to_start_it(serve, headway, tmp_path
     assert json.loads(headway("history", "--json").out)[0]["state"] == "stopped"
     resumed = headway("run", "--resume", "latest")
     assert (resumed.code, "headway serve" in resumed.err) == (2, True)
+    assert "its jobs continue" in headway("ps").err
     (tmp_path / "go").touch()
-    serve()
+    last = serve()
     assert headway("wait", "train").code == 0
     assert headway("wait").code == 0
+    last.send_signal(signal.SIGTERM)
+    last.communicate(timeout=60)
+    for words in (("ps",), ("cancel", "train")):
+        told = headway(*words).err
+        assert ("the server is stopped" in told, "continue" in told) == (True, False), told
 
 
 def test_a_command_is_retried_only_as_often_as_its_user_says(serve, headway, tmp_path):
@@ -251,6 +281,32 @@ def test_a_job_that_cannot_run_any_more_fails_and_harms_no_other(serve, headway,
     assert headway("wait", "train").code == 0
     gone = until(lambda: listed(headway, "--all").get("x"))
     assert (gone["phase"], "job.yaml" in gone["reason"]) == ("failed", True)
+
+
+def test_a_running_job_that_the_next_server_cannot_read_is_not_ended(serve, headway, tmp_path):
+    manifest = tmp_path / "job.yaml"
+    text = (
+        "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: x}\n"
+        f"spec: {{tasks: [{{command: [{sys.executable}, train.py, a, '0']}}]}}\n"
+    )
+    manifest.write_text(text)
+    child = serve()
+    [run] = RunDirectory.all(tmp_path / "data")
+    store(run, name="x", manifest="job.yaml")  # as an earlier version stored it
+    until(lambda: ledger(tmp_path) == ["a began"])
+    until(lambda: listed(headway)["x"]["phase"] == "running")
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    manifest.unlink()
+    second = serve()
+    assert "x" in listed(headway)
+    second.send_signal(signal.SIGTERM)
+    assert "job x runs and is not managed" in second.communicate(timeout=60)[1]
+    manifest.write_text(text)
+    serve()
+    (tmp_path / "go").touch()
+    assert headway("wait", "x").code == 0
+    assert ledger(tmp_path) == ["a began", "a ended "]
 
 
 def test_what_a_server_cannot_run_is_refused_at_once(serve, headway, tmp_path):

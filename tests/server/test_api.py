@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -13,15 +14,23 @@ import pytest
 from patience import wait_for
 
 from headway.client import BASE, SOCKET, Client, short_path
-from headway.errors import BackendError, ConfigError, HeadwayError, NoServer
+from headway.errors import (
+    BackendError,
+    ConfigError,
+    HeadwayError,
+    NoServer,
+    UnknownName,
+    Unreachable,
+)
 from headway.runtime.job_status import JobStatus
 from headway.runtime.run_status import find_server
 from headway.runtime.server import start_server
 from headway.runtime.submissions import End, Submissions
+from headway.server import events, requests
 from headway.server import listener as listening
-from headway.server.events import BEHIND, Changes
+from headway.server.events import Changes
 from headway.server.listener import Listener
-from headway.server.requests import MAX_BODY, MAX_DEPTH
+from headway.server.requests import MAX_DEPTH
 
 WORKS = """
 import os, time
@@ -37,16 +46,21 @@ def job(name="x", command=("true",)):
 
 
 @pytest.fixture
-def server(tmp_path, monkeypatch):
+def listener(tmp_path, monkeypatch):
     """A server whose API answers, and whose loop does not run."""
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
     server = start_server(tmp_path / "data", "fair")
-    with Listener(server):
-        yield server
+    with Listener(server) as made:
+        yield made
     server.run.backend.close()
     server.run.book.close()
     server.submissions.close()
     server.run.folder.unlock()
+
+
+@pytest.fixture
+def server(listener):
+    return listener._server
 
 
 @pytest.fixture
@@ -101,6 +115,101 @@ def test_a_submission_is_stored_before_it_is_answered_and_a_key_repeats_the_answ
     assert client.job("y").phase == "pending"
 
 
+def test_a_job_gets_the_environment_of_its_user_unless_another_is_given(client, run, monkeypatch):
+    monkeypatch.setenv("VIRTUAL_ENV", "/venv")
+    monkeypatch.setenv("SECRET", "s")
+    client.submit([job()], directory="/")
+    client.submit([job()], directory="/", env={})
+    [first, second] = Submissions(run).after(0)
+    assert (first.env["VIRTUAL_ENV"], "SECRET" in first.env) == ("/venv", False)
+    assert second.env == {}
+
+
+def test_a_job_is_stored_with_the_spec_of_its_manifest(client, run, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "job.yaml").write_text(
+        "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: x}\n"
+        "spec: {tasks: [{command: ['true'], workingDir: here}]}\n"
+    )
+    client.submit([{"name": "x", "manifest": "sub/job.yaml", "at": 3}], directory=tmp_path)
+    [x] = Submissions(run).after(0)
+    spec = {"tasks": [{"command": ["true"], "workingDir": "here"}]}
+    assert x.entry == {"name": "x", "at": 3, "spec": spec}
+    assert x.directory == str(tmp_path / "sub")
+
+
+@pytest.mark.parametrize("key", ["", "€", "a\nb", " a", "a" * 256])
+def test_what_is_not_a_key_is_refused(client, run, key):
+    with pytest.raises(ConfigError, match="is not a key"):
+        client.submit([job()], directory="/", key=key)
+    assert Submissions(run).after(0) == []
+
+
+@pytest.fixture
+def hung(tmp_path):
+    """A server that is connected to and does not answer."""
+    with listening.bind(tmp_path), Client(tmp_path, timeout=0.2) as made:
+        yield made
+
+
+def test_a_submission_without_an_answer_names_the_key_to_repeat_it_with(hung):
+    with pytest.raises(Unreachable, match="may have been stored") as found:
+        hung.submit([job()], directory="/", key="my key")
+    assert "--key 'my key'" in found.value.hint
+    with pytest.raises(Unreachable) as found:
+        hung.submit([job()], directory="/")
+    assert re.search("--key [0-9a-f]{32}", found.value.hint)
+
+
+def test_a_request_without_an_answer_is_handled_later(hung):
+    with pytest.raises(Unreachable) as found:
+        hung.cancel("x")
+    assert "handles the request when it goes on" in found.value.hint
+
+
+def test_a_client_waits_until_it_can_connect(run, monkeypatch):
+    tries, connect = [], socket.socket.connect
+
+    class Crowded(socket.socket):
+        def connect(self, path):
+            tries.append(path)
+            if len(tries) < 3:
+                raise BlockingIOError
+            connect(self, path)
+
+    monkeypatch.setattr("headway.client.socket.socket", Crowded)
+    with Client(run) as client:
+        assert client.server()["policy"] == "fair"
+    assert len(tries) == 3
+
+
+def test_a_client_that_is_one_too_many_tries_again(listener, client):
+    config, state = listener._uvicorn.config, listener._uvicorn.server_state
+    config.limit_concurrency = 0
+    busy = Thread(target=lambda: found.append(client.server()["policy"]))
+    found = []
+    busy.start()
+    wait_for(lambda: state.total_requests > 0)
+    config.limit_concurrency = 256
+    busy.join()
+    assert found == ["fair"]
+
+
+def test_an_answer_to_a_body_that_was_not_read_is_read(tmp_path):
+    def answer(server):
+        server.setblocking(True)
+        with server.accept()[0] as made:
+            made.recv(1000)
+            made.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\n{}")
+
+    with listening.bind(tmp_path) as server, Client(tmp_path) as client:
+        other = Thread(target=answer, args=[server])
+        other.start()
+        with pytest.raises(HeadwayError, match="status 413"):
+            client.submit([job()], directory="/" * 2**22)
+        other.join()
+
+
 def test_many_clients_at_once_get_ids_of_their_own(run):
     found = []
 
@@ -144,6 +253,17 @@ def test_an_end_that_cannot_be_read_does_not_end_the_server(server, monkeypatch)
     server.ended("x")
 
 
+def test_a_job_that_ends_while_it_is_asked_has_ended(client, run, monkeypatch):
+    def ends(_, request):
+        Submissions(run).finish(request.job, End(outcome="succeeded"))
+        raise UnknownName("job", request.job, [])
+
+    monkeypatch.setattr("headway.server.app.ask", ends)
+    client.submit([job()], directory="/")
+    with pytest.raises(HeadwayError, match="it has ended"):
+        client.cancel("x")
+
+
 def test_jobs_are_listed_page_by_page_and_by_state_and_phase(client, run):
     names = client.submit([job(f"j{i}") for i in range(7)], directory="/")
     store = Submissions(run)
@@ -183,6 +303,13 @@ def test_jobs_are_listed_page_by_page_and_by_state_and_phase(client, run):
         ("POST", "/jobs", {"jobs": [job("No Name")], "directory": "/"}, 422, "jobs[0]"),
         ("POST", "/jobs", {"jobs": [{"name": "x"}], "directory": "/"}, 422, "jobs[0]"),
         ("POST", "/jobs", {"jobs": [job("\ud800")], "directory": "/"}, 400, ""),
+        (
+            "POST",
+            "/jobs",
+            {"jobs": [{"name": "x", "model": "?"}], "directory": "/"},
+            422,
+            "jobs[0]",
+        ),
     ],
 )
 def test_what_is_wrong_is_answered_by_a_problem(run, method, path, body, status, where):
@@ -198,7 +325,13 @@ def test_what_is_wrong_is_answered_by_a_problem(run, method, path, body, status,
     assert Submissions(run).after(0) == []
 
 
-def test_bodies_and_their_nesting_are_bounded(client, run):
+def test_a_large_workload_can_be_submitted_at_once(client):
+    large = [job(f"x-{i}", ["true", "a" * 1000]) for i in range(2000)]
+    assert len(client.submit(large, directory="/")) == 2000
+
+
+def test_bodies_and_their_nesting_are_bounded(client, run, monkeypatch):
+    monkeypatch.setattr(requests, "MAX_BODY", 2**20)
     head = f"POST {BASE}/jobs HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
     typed = head + "Content-Type: application/json\r\n"
     deep = "[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)
@@ -208,7 +341,7 @@ def test_bodies_and_their_nesting_are_bounded(client, run):
         (f"{typed}Content-Length: 3\r\n\r\nNaN", 400),
         (f'{typed}Content-Length: {len(deep) + 5}\r\n\r\n{{"a":{deep}}}', 400),
         (f"{typed}Content-Length: 200000\r\n\r\n" + "[" * 200000, 400),
-        (f"{typed}Content-Length: {2 * MAX_BODY}\r\n\r\n" + " " * 2 * MAX_BODY, 413),
+        (f"{typed}Content-Length: {2**21}\r\n\r\n" + " " * 2**21, 413),
         ("GET / HTTP/1.1\r\nHost: h\r\nA: " + "a" * 2**20 + "\r\n\r\n", 400),
         ("nonsense\r\n\r\n", 400),
     ):
@@ -232,25 +365,56 @@ def test_only_its_user_can_connect_and_a_socket_of_a_dead_server_is_replaced(run
         raw(run, b"")
 
 
-def test_a_listener_that_falls_behind_is_left_and_one_that_returns_misses_nothing():
-    changes = Changes()
+def status(name, step=0, at_s=0.0):
+    return JobStatus(run="r", job=name, phase="running", step=step, at_s=at_s)
+
+
+def test_a_listener_gets_the_last_change_of_each_of_many_jobs_and_misses_none():
+    changes, names = Changes(), [f"job-{i}" for i in range(2000)]
 
     async def listen():
-        slow = changes.listen(None)
-        await anext(slow)
-        for step in range(BEHIND + 1):
-            changes.update([JobStatus(run="r", job="x", phase="running", step=step)])
-        changes.update([JobStatus(run="r", job="x", phase="running", step=BEHIND, at_s=9.0)])
-        told = [text async for text in slow]
-        again = changes.listen(BEHIND - 2)
+        fast = changes.listen(None)
+        await anext(fast)
+        for step in range(3):
+            changes.update([status(name, step) for name in names])
+        changes.update([status(name, 2, at_s=9.0) for name in names])  # nothing has changed
+        changes.close()
+        told = [json.loads(text.partition("data: ")[2]) async for text in fast]
+        again = changes.listen(5997)
         missed = [await anext(again) for _ in range(4)]
         await again.aclose()
         return told, missed
 
     told, missed = asyncio.run(listen())
-    assert len(told) == BEHIND
-    assert [text.split()[1] for text in missed[1:]] == [str(BEHIND + i) for i in (-1, 0, 1)]
+    assert [(found["job"], found["step"]) for found in told] == [(name, 2) for name in names]
+    assert [text.split()[1] for text in missed[1:]] == ["5998", "5999", "6000"]
     assert changes.listeners == 0
+
+
+def test_a_listener_that_falls_far_behind_is_left(monkeypatch):
+    monkeypatch.setattr(events, "BEHIND", 10)
+    changes = Changes()
+
+    async def listen():
+        slow = changes.listen(None)
+        await anext(slow)
+        changes.update([status(f"job-{i}") for i in range(11)])
+        return [text async for text in slow]
+
+    assert len(asyncio.run(listen())) == 11
+    assert changes.listeners == 0
+
+
+def test_one_listener_too_many_is_told_so(client, monkeypatch):
+    monkeypatch.setattr("headway.server.app.LISTENERS", 0)
+    with pytest.raises(HeadwayError, match="clients listen already"):
+        next(client.changes())
+
+
+def test_the_changes_of_a_job_that_has_ended_already_are_its_end(client, run):
+    client.submit([job(), job("y")], directory="/")
+    Submissions(run).finish("x", End(outcome="succeeded"))
+    assert [found.phase for found in client.changes("x")] == ["succeeded"]
 
 
 def test_a_client_without_a_server_says_how_to_start_one(tmp_path):
@@ -294,6 +458,19 @@ def test_a_client_follows_a_job_from_its_submission_to_its_end(serve, tmp_path):
         client.cancel(name)
     with pytest.raises(ConfigError, match="has no command"):
         client.submit([{"name": "x", "spec": {"tasks": [{}]}}])
+
+
+def test_a_job_that_has_not_started_has_an_empty_explanation(serve, tmp_path):
+    later = {**job("later"), "at": 1e6}
+    [name] = serve.submit([later], directory=tmp_path)
+    found = serve.explain(name)
+    assert (found["job"], found["events"]) == ("later", [])
+    journal = find_server(tmp_path / "data").journal
+    journal.rename(tmp_path / "away")
+    with pytest.raises(HeadwayError) as error:
+        serve.explain(name)
+    assert "journal" in error.value.where
+    (tmp_path / "away").rename(journal)
 
 
 def test_the_document_describes_every_route(client, run):

@@ -77,7 +77,10 @@ def clean(
         done = "removed" if run.id in removed else "in use" if yes else "selected"
         echo(f"{run.id}  {run.age / 86400:6.1f} d  {sizes[run.id] / 2**20:8.1f} MiB  {done}")
     total = sum(sizes.values()) / 2**20
-    echo(f"{len(found)} of {len(runs)} ended runs and {len(jobs)} ended jobs, {total:.1f} MiB")
+    of_server = sum(isinstance(each, EndedJob) for each in found)
+    told = f"{len(found) - of_server} of {len(runs)} ended runs"
+    told += f" and {of_server} of {len(jobs)} ended jobs" if jobs else ""
+    echo(f"{told}, {total:.1f} MiB")
     if not older_than and keep is None:
         echo("select runs with --older-than or --keep")
     elif found and not yes:

@@ -36,8 +36,11 @@ def ps(
         show_jobs(found, several=len(folders) > 1)
     else:
         echo("nothing runs; see headway history, or start: headway run -- COMMAND")
-    if not run and any(not folder.locked for folder in folders) and not as_json:
-        echo("the server is stopped; its jobs continue. Start it again: headway serve", err=True)
+    stopped = {folder.id for folder in folders if not folder.locked}
+    if not run and stopped and not as_json:
+        left = any(job.run in stopped and not job.ended for job in found)
+        continue_ = "; its jobs continue" if left else ""
+        echo(f"the server is stopped{continue_}. Start it again: headway serve", err=True)
 
 
 def logs(

@@ -65,9 +65,10 @@ def submit(
     from headway.cli.output import print_json
     from headway.client import Client
     from headway.errors import ConfigError
-    from headway.runtime.new_submission import entries, environment
+    from headway.runtime.new_submission import entries
     from headway.runtime.run_directory import data_folder
     from headway.runtime.start import COMMAND_LINE
+    from headway.runtime.user_environment import environment
     from headway.spec.load import read_workload
     from headway.spec.runnable import single_job
 

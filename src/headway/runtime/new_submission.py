@@ -1,6 +1,5 @@
 """A submission before it is stored: what a client sends, and how the server checks it."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,18 +7,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from headway.core.model.node import Node
-from headway.errors import ConfigError
+from headway.errors import ConfigError, UnknownName
 from headway.runtime.submissions import Submission
 from headway.spec.arrivals import expand
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.catalogue import profile_of
+from headway.spec.load import read_manifest
 from headway.spec.platform_features import LIVE_FEATURES
 from headway.spec.runnable import to_jobs
 from headway.spec.validation_errors import format_location
 from headway.spec.workload import JobEntry, Workload, make_workload
-
-PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables of the user's shell that a submitted job gets; also those that begin with CONDA_."""
 
 
 def entries(workload: Workload, path: Path) -> list[dict[str, Any]]:
@@ -27,17 +24,6 @@ def entries(workload: Workload, path: Path) -> list[dict[str, Any]]:
     listed = expand(workload, where=str(path))
     to_jobs(listed, path, supported=LIVE_FEATURES)  # names the file in its message
     return [_plain(job, listed) for job in listed.jobs]
-
-
-def environment(named: Sequence[str]) -> dict[str, str]:
-    """What a job gets of the environment of its user."""
-    passed = {n: v for n, v in os.environ.items() if n in PASSED_ON or n.startswith("CONDA_")}
-    for word in named:
-        name, sign, value = word.partition("=")
-        if not name or not (sign or name in os.environ):
-            raise ConfigError(f"--env {word}: no such variable", hint="--env NAME=VALUE")
-        passed[name] = value if sign else os.environ[name]
-    return passed
 
 
 def _plain(job: JobEntry, workload: Workload) -> dict[str, Any]:
@@ -54,14 +40,32 @@ def check(
     for number, job in enumerate(jobs):
         where = f"jobs[{number}]"
         try:
-            workload = make_workload(jobs=[job])
-            found = to_jobs(workload, Path(directory, where), supported=LIVE_FEATURES)
+            entry, home = _read_in(job, directory)
+            workload = make_workload(jobs=[entry])
+            found = to_jobs(workload, Path(home, where), supported=LIVE_FEATURES)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             place = format_location(first["loc"][2:])
             raise ConfigError(f"{place and f'{place}: '}{first['msg']}", where=where) from None
+        except UnknownName as error:  # a model
+            raise ConfigError(error.message, where=where, hint=error.hint) from None
         except (OSError, ValueError) as error:  # a file that cannot be read, a name with a NUL
             raise ConfigError(f"cannot be run: {error}", where=where) from None
         refuse_too_large({each.id: each.spec for each in found}, nodes, where)
-        made.append(Submission(entry=dict(job), directory=directory, env=dict(env)))
+        made.append(Submission(entry=entry, directory=home, env=dict(env)))
     return made
+
+
+def _read_in(job: Mapping[str, Any], directory: str) -> tuple[dict[str, Any], str]:
+    """The job with the spec of its manifest, and the directory of the manifest: what is stored
+    does not depend on a file, which may have changed when the next server starts.
+    """
+    if not job.get("manifest"):
+        return dict(job), directory
+    [entry] = make_workload(jobs=[job]).jobs
+    path = Path(directory, entry.manifest)
+    spec = read_manifest(path).spec.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, exclude_none=True
+    )
+    others = {name: value for name, value in job.items() if name != "manifest"}
+    return {**others, "spec": spec}, str(path.parent)

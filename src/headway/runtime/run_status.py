@@ -106,10 +106,11 @@ def wait_for(
 
 
 def stopped(folder: RunDirectory) -> NoServer:
-    """The error of a run whose process has ended while its jobs have not."""
+    """The error of a run whose process has ended before the run."""
     server = "server" in folder.about
+    left = server and any(not job.ended for job in run_status(folder))
     return NoServer(
-        "the server is stopped; its jobs continue" if server else
+        f"the server is stopped{'; its jobs continue' if left else ''}" if server else
         f"run {folder.id} has no active process",
         where=str(folder.path),
         hint="headway serve" if server else f"headway run --resume {folder.id}",

@@ -10,6 +10,8 @@ from time import monotonic
 
 from headway import private_files
 from headway.backend.clock import Clock
+from headway.backend.job_store import JobStore
+from headway.backend.local.launcher import claim_of
 from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
 from headway.core.model.job import Phase
@@ -82,8 +84,21 @@ def _start(data: Path, policy: str) -> "Server":
     jobs = [job for job in found.values() if isinstance(job, RunnableJob)]
     run = put_together(folder, jobs, about, Machine.of(None, about.get("enforcement", "")))
     server = Server(run, submissions, max((job.number for job in known), default=0))
-    server.refuse({name: why for name, why in found.items() if isinstance(why, str)})
+    unreadable = {name: why for name, why in found.items() if isinstance(why, str)}
+    kept = {name for name in unreadable if _alive(folder.path, name)}
+    for name in sorted(kept):
+        log.warning("job %s runs and is not managed: it %s", name, unreadable[name])
+    server.refuse({name: why for name, why in unreadable.items() if name not in kept})
     return server
+
+
+def _alive(run: Path, job: JobId) -> bool:
+    """Whether a process of the job runs. Such a job is not ended: the next server may be able to
+    read it.
+    """
+    store = JobStore(run)
+    claims = (claim_of(store.records(name), attempt) for name, attempt in store.attempts(job))
+    return any(claim is not None and claim.alive for claim in claims)
 
 
 def _runnable(job: Submitted, clock: Clock, data: Path) -> RunnableJob | str:
@@ -133,7 +148,7 @@ class Server:
         """
         self._ended = ended
         run, backend = self.run, self.run.backend
-        backend.on_end = self._end
+        backend.on_end, backend.take_new = self._end, self._take
         self._kinds = keys(backend.jobs.values())
 
         def sampled(meter: UsageSampler, now: Seconds) -> None:

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from math import isfinite
-from time import monotonic
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
 
 from headway.controller.records import JobRecord
@@ -15,6 +15,7 @@ from headway.runtime.loop import Loop
 from headway.runtime.usage_sampler import UsageSampler
 
 if TYPE_CHECKING:
+    from headway.core.model.job import Phase
     from headway.runtime.run import Run
 
 EXPLAINED = 50
@@ -22,8 +23,12 @@ EXPLAINED = 50
 SOONEST: Seconds = 0.1
 """Between two updates."""
 REST = 200
-"""An update that took one second is followed by so many seconds without one: Headway uses at most
-0.5 % of a core for it."""
+"""An update that used one second of CPU time is followed by so many seconds without one, at most
+`LATEST`: Headway uses about 0.5 % of a core for it."""
+LATEST: Seconds = 2.0
+"""No longer than this between two updates."""
+PHASES: Seconds = 0.5
+"""Between two looks whether a phase has changed, which is shown before the next update is due."""
 log = logging.getLogger("headway")
 
 
@@ -63,12 +68,13 @@ class StatusBoard:
         self._run, self._changed = run, changed
         self._seen: tuple[object, ...] = ()
         """What the last update has shown."""
-        self._due = 0.0
+        self._phases: list[tuple[JobId, Phase]] = []
+        self._due = self._look_due = 0.0
         self._told = ""
 
     def update(self, meter: UsageSampler, *, last: bool = False) -> None:
         """Show what has changed since the last update. `last`: at once; there is no next one."""
-        if monotonic() < self._due and not last:
+        if not last and not self._due_now():
             return
         jobs = self._run.backend.controller.jobs
         seen = (
@@ -78,7 +84,8 @@ class StatusBoard:
         )
         if seen == self._seen:
             return
-        self._seen, began = seen, monotonic()
+        self._seen, began = seen, thread_time()
+        self._phases = [(job.id, job.phase) for job in jobs.values()]
         try:
             self.jobs = self._look(meter)
             job_status.write(self._run.folder.path, self.jobs)
@@ -89,7 +96,18 @@ class StatusBoard:
             self._told = str(error)
         self._changed(self.jobs)
         now = monotonic()
-        self._due = now + max(SOONEST, REST * (now - began))
+        self._due = now + min(LATEST, max(SOONEST, REST * (thread_time() - began)))
+        self._look_due = now + PHASES
+
+    def _due_now(self) -> bool:
+        now = monotonic()
+        if now >= self._due:
+            return True
+        if now < self._look_due:
+            return False
+        self._look_due = now + PHASES
+        jobs = self._run.backend.controller.jobs.values()
+        return self._phases != [(job.id, job.phase) for job in jobs]
 
     def _look(self, meter: UsageSampler) -> tuple[JobStatus, ...]:
         run, now = self._run, self._run.clock()

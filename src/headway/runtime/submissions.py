@@ -1,7 +1,7 @@
 """The jobs that were submitted to a server: one SQLite file in the folder of its run.
 
-A submission is durable when `add` returns (WAL, synchronous=FULL), whether a server runs or not.
-Clients write it themselves and then wake the server, which reads what is new.
+A submission is durable when `add` returns (WAL, synchronous=FULL). The thread of the API stores it
+and then wakes the loop, which reads what is new. Other processes, such as `headway ps`, only read.
 """
 
 import json

@@ -19,10 +19,11 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from headway import __version__
+from headway.client import KEY
 from headway.core.model import snapshot
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Seconds
-from headway.errors import ConfigError, HeadwayError
+from headway.errors import ConfigError, HeadwayError, UnknownName
 from headway.runtime.job_log import read_log
 from headway.runtime.job_status import ENDED, JobStatus
 from headway.runtime.new_submission import check
@@ -183,9 +184,9 @@ class Api:
 
     async def submit(self, request: Request) -> Response:
         key = request.headers.get("idempotency-key")
-        if key is not None and not 0 < len(key) <= requests.MAX_KEY:
+        if key is not None and not re.fullmatch(KEY, key):
             raise BadRequest(
-                f"1 to {requests.MAX_KEY} characters are needed", where="Idempotency-Key"
+                "1 to 255 printable ASCII characters are needed", where="Idempotency-Key"
             )
         body = await requests.read_json(request)
         requests.known_fields(body, "jobs", "directory", "env")
@@ -223,9 +224,15 @@ class Api:
             ran = await run_in_threadpool(
                 subprocess.run, words, capture_output=True, timeout=EXPLAINED, check=False
             )
-        if ran.returncode:
-            raise NotFound(job.job, "the journal")
-        return JSONResponse(json.loads(ran.stdout))
+        found = json.loads(ran.stdout)
+        if not ran.returncode:
+            return JSONResponse(found)
+        told = found["error"]
+        if told["code"] == "unknown-name" and not job.ended:  # it is not in the journal yet
+            return JSONResponse({"job": job.job, "began": self.began, "known": None, "events": []})
+        error = HeadwayError(told["message"], where=told["where"], hint=told["hint"])
+        error.code = told["code"]
+        raise error
 
     async def request(self, request: Request) -> Response:
         wish = request.url.path.rpartition("/")[2]
@@ -238,7 +245,12 @@ class Api:
         if job.ended:
             raise Refused("it has ended", where=f"job {job.job}")
         asked = snapshot.Request(job=JobId(job.job), wish=wish, to=to, task=task, count=count)
-        why = await run_in_threadpool(ask, self.folder, asked)
+        try:
+            why = await run_in_threadpool(ask, self.folder, asked)
+        except UnknownName:
+            if not (await self._find(request)).ended:
+                raise
+            why = "it has ended"  # meanwhile
         if why:
             raise Refused(why, where=f"job {job.job}")
         return JSONResponse({"job": job.job, "wish": wish}, 202)

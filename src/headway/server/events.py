@@ -11,10 +11,34 @@ from headway.runtime.job_status import JobStatus
 
 KEPT = 1000
 """Events that a client which connects again can still get."""
-BEHIND = 1000
-"""Events that a slow client may be behind; then its connection ends, and it connects again."""
+BEHIND = 100_000
+"""Jobs with changes that a client has not read; then its connection ends, and it connects again."""
 ALIVE: Seconds = 15.0
 """Between two comments, by which a client knows that the connection is alive."""
+
+
+class _Listener:
+    """The last change of each job that its client has not read."""
+
+    def __init__(self) -> None:
+        self.unread: dict[str, str] = {}
+        self.over = False
+        self.woken = asyncio.Event()
+
+    def tell(self, job: str, text: str) -> None:
+        self.unread.pop(job, None)  # the order is that of the last changes
+        self.unread[job] = text
+        self.over = self.over or len(self.unread) > BEHIND
+        self.woken.set()
+
+    def take(self) -> list[str]:
+        self.woken.clear()
+        found, self.unread = list(self.unread.values()), {}
+        return found
+
+    def end(self) -> None:
+        self.over = True
+        self.woken.set()
 
 
 class Changes:
@@ -24,7 +48,7 @@ class Changes:
         self._last = 0
         self._kept: deque[tuple[int, str]] = deque(maxlen=KEPT)
         self._known: dict[str, JobStatus] = {}
-        self._listeners: set[asyncio.Queue[tuple[int, str] | None]] = set()
+        self._listeners: set[_Listener] = set()
 
     @property
     def listeners(self) -> int:
@@ -43,20 +67,19 @@ class Changes:
         self._last += 1
         text = f"id: {self._last}\nevent: job\ndata: {json.dumps(job.plain())}\n\n"
         self._kept.append((self._last, text))
-        for queue in self._listeners:
-            if queue.qsize() < BEHIND:
-                queue.put_nowait((self._last, text))
-            else:
-                queue.put_nowait(None)
+        for listener in self._listeners:
+            listener.tell(job.job, text)
 
     def close(self) -> None:
-        for queue in self._listeners:
-            queue.put_nowait(None)
+        for listener in self._listeners:
+            listener.end()
 
     async def listen(self, after: int | None) -> AsyncIterator[str]:
-        """Yield what changes from now on; `after`: and what is kept since this event."""
-        queue: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
-        self._listeners.add(queue)
+        """Yield what changes from now on, of a job that has changed several times meanwhile only
+        the last change; `after`: and what is kept since this event.
+        """
+        listener = _Listener()
+        self._listeners.add(listener)
         missed = [] if after is None else [text for n, text in self._kept if n > after]
         try:
             yield ": connected\n\n"
@@ -65,12 +88,14 @@ class Changes:
             while True:
                 try:
                     async with asyncio.timeout(ALIVE):
-                        found = await queue.get()
+                        await listener.woken.wait()
                 except TimeoutError:
                     yield ": alive\n\n"
                     continue
-                if found is None:
+                over = listener.over
+                for text in listener.take():
+                    yield text
+                if over:
                     return
-                yield found[1]
         finally:
-            self._listeners.discard(queue)
+            self._listeners.discard(listener)

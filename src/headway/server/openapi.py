@@ -5,10 +5,11 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from headway import __version__
+from headway.client import KEY
 from headway.runtime.job_status import ENDED, JobStatus
 from headway.server.problems import MEDIA_TYPE
-from headway.server.requests import MAX_JOBS, MAX_KEY, MAX_PAGE, PAGE
-from headway.spec.workload import JobEntry
+from headway.server.requests import MAX_PAGE, MAX_REPLICAS, PAGE
+from headway.spec.workload import MAX_JOBS, JobEntry
 
 LIVE = (
     "pending", "starting", "running", "migrating", "suspending", "paused", "backoff", "stopping",
@@ -89,7 +90,7 @@ def _jobs() -> dict[str, Any]:
     page = _object(
         {"jobs": {"type": "array", "items": _ref("Job")}, "next": {"type": ["string", "null"]}}
     )
-    key = {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[!-~]+$"}
+    key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": f"^{KEY}$"}
     names = _json(_object({"jobs": {"type": "array", "items": {"type": "string"}}}))
     listing = _get(
         "listJobs", "Jobs in the order of their submission.",
@@ -142,7 +143,7 @@ def _one_job() -> dict[str, Any]:
         ),
         f"{one}/explain": _get(
             "explainJob", "What is known of a job, and the decisions about it.",
-            {"200": _json(told), **missing},
+            {"200": _json(told), "422": _problem(), **missing},
         ),
     }  # fmt: skip
     return {path: {**about, "parameters": [_job()]} for path, about in paths.items()}
@@ -199,7 +200,7 @@ def _schemas() -> dict[str, Any]:
     }  # fmt: skip
     name = {"type": "string", "minLength": 1, "maxLength": 253, "pattern": "^[^\\u0000]+$"}
     task = {**name, "maxLength": 63}
-    count = {"type": "integer", "minimum": 1, "maximum": MAX_JOBS}
+    count = {"type": "integer", "minimum": 1, "maximum": MAX_REPLICAS}
     closed = {"additionalProperties": False}
     return {
         **entry.pop("$defs", {}),

@@ -9,11 +9,12 @@ from starlette.requests import ClientDisconnect, Request
 
 from headway.core.model.units import Seconds
 from headway.server.problems import BadRequest
+from headway.spec.workload import MAX_JOBS
 
-MAX_BODY = 2**20
+MAX_BODY = 128 * 2**20
+"""Bytes: more than the largest workload that `headway run` reads, with its generated jobs."""
 MAX_DEPTH = 32
-MAX_JOBS = 1000
-MAX_KEY = 255
+MAX_REPLICAS = 10_000
 MAX_PAGE = 500
 PAGE = 100
 BODY_TIME: Seconds = 10.0
@@ -44,7 +45,10 @@ async def _body(request: Request) -> bytes:
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_BODY:
-                raise BadRequest(f"the body has more than {MAX_BODY} bytes", status=413)
+                raise BadRequest(
+                    f"the body has more than {MAX_BODY >> 20} MiB: submit the jobs in parts",
+                    status=413,
+                )
     except ClientDisconnect:
         raise BadRequest("the client has left") from None
     return bytes(body)
@@ -86,9 +90,9 @@ def text(body: Mapping[str, Any], name: str, *, longest: int = 4096) -> str:
 def count(body: Mapping[str, Any]) -> int:
     """A number of replicas. In JSON, 2.0 is a whole number too."""
     found: Any = body.get("count")
-    if type(found) in (int, float) and found in range(1, MAX_JOBS + 1):
+    if type(found) in (int, float) and found in range(1, MAX_REPLICAS + 1):
         return int(found)
-    raise BadRequest(f"a whole number from 1 to {MAX_JOBS} is needed", where="body.count")
+    raise BadRequest(f"a whole number from 1 to {MAX_REPLICAS} is needed", where="body.count")
 
 
 def integer(given: str | None, name: str, default: int, least: int, most: int) -> int:
@@ -116,7 +120,9 @@ def environment(body: Mapping[str, Any]) -> dict[str, str]:
 def listed_jobs(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = body.get("jobs")
     if not isinstance(found, list) or not 0 < len(found) <= MAX_JOBS:
-        raise BadRequest(f"a list of 1 to {MAX_JOBS} jobs is needed", where="body.jobs")
+        raise BadRequest(
+            f"a list of 1 to {MAX_JOBS} jobs is needed: submit more in parts", where="body.jobs"
+        )
     if not all(isinstance(job, dict) for job in found):
         raise BadRequest("each job is an object", where="body.jobs")
     return found
