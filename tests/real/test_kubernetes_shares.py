@@ -240,10 +240,10 @@ def test_the_memory_of_the_policy_survives_a_leader_that_is_killed(pods, operato
     operator.end()
     operator.start(policy="headway:interval=1")
     pods.start("x", "y", command=operators.SLEEPS)
-    store = StateObject(connect(str(operator.folder / "kubeconfig")), operators.HOME)
+    api = connect(str(operator.folder / "kubeconfig"))
 
     def written():
-        return json.loads(store.load() or b"{}")
+        return json.loads(StateObject(api, operators.HOME).load() or b"{}")
 
     cluster.until(lambda: len(served(written())) == 2)
     operator.end(signal.SIGKILL)
