@@ -1,6 +1,7 @@
 """Reports over HTTP: the same script, in a pod. The operator may be away; the training goes on."""
 
 import os
+import random
 import subprocess
 import sys
 from itertools import pairwise
@@ -23,12 +24,13 @@ class Operator:
     """What it has taken in; it may refuse."""
 
     def __init__(self):
-        self.reports, self.status, self.checkpoint = [], 200, False
+        self.reports, self.status, self.checkpoint, self.answers = [], 200, False, 0
         self.times, self.largest, self.refused = [], 0, None
 
     def __call__(self, client, body):
         assert client.pod == "uid"
         if self.status != 200:
+            self.answers += 1
             raise Refusal(self.status, "no")
         if self.refused in body["reports"]:
             raise Refusal(413, "too large")
@@ -215,3 +217,14 @@ def test_what_waits_at_the_exit_is_sent_also_by_a_forked_process(operator):
     subprocess.run([sys.executable, "-c", SCRIPT], check=True, env=dict(os.environ))
     steps = [r.get("step") for r in operator.reports]
     assert {None, 1, 5} <= set(steps)
+
+
+@pytest.mark.usefixtures("there")
+def test_the_random_numbers_of_a_script_are_its_own(operator):
+    operator.status = 503
+    random.seed(7)
+    before = random.getstate()
+    run = headway.attach(total_steps=10)
+    wait_for(lambda: operator.answers > 2)
+    assert random.getstate() == before
+    assert run.managed

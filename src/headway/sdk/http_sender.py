@@ -12,7 +12,7 @@ from contextlib import suppress
 from http.client import HTTPException, HTTPSConnection
 from itertools import accumulate, islice, takewhile
 from pathlib import Path
-from random import uniform
+from random import Random
 from threading import Event, Lock, Thread
 from urllib.parse import urlsplit
 
@@ -33,6 +33,7 @@ class HttpSender:
     def __init__(self, url: str, token: str, certificate: str) -> None:
         """`token` and `certificate` are files."""
         self._to, self._token, self._certificate = urlsplit(url), token, certificate
+        self._dice = Random()
         self.checkpoint = False
         """Whether the last answer requested a checkpoint."""
         self._begin()
@@ -85,7 +86,7 @@ class HttpSender:
                 if not self._waiting and self._due.wait(PAUSE):
                     self._due.clear()
             else:
-                self._due.wait(uniform(wait / 2, wait))
+                self._due.wait(self._dice.uniform(wait / 2, wait))
                 wait = min(LONGEST, 2 * wait)
                 if self._due.is_set():
                     self._due.clear()  # the process exits: once more, without a pause
