@@ -118,8 +118,6 @@ class Heard:
 class ReplicaMetrics:
     """Metrics of a replica, as they arrive."""
 
-    too_long = flooded = False
-
     def __init__(self, metric: str = "loss") -> None:
         self.metric = metric
         self.heard = Heard()
@@ -136,6 +134,16 @@ class ReplicaMetrics:
     def found(self) -> str:
         """Where the metric was found; empty: nowhere yet."""
         return ""
+
+    @property
+    def too_long(self) -> bool:
+        """Whether a file must be truncated, also if its reports are not needed now."""
+        return False
+
+    @property
+    def flooded(self) -> bool:
+        """Whether the last read skipped bytes."""
+        return False
 
     def listen(self) -> None:
         """Take in what is new."""
@@ -220,12 +228,11 @@ class MetricsReader(ReplicaMetrics):
                 self.record(metric)
 
     @property
-    def too_long(self) -> bool:  # type: ignore[override]
-        """Whether a file must be truncated, also if its reports are not needed now."""
+    def too_long(self) -> bool:
         return self._out.too_long or self._reports.too_long
 
     @property
-    def flooded(self) -> bool:  # type: ignore[override]
+    def flooded(self) -> bool:
         return self._out.flooded
 
     @property
