@@ -20,12 +20,11 @@ from torch import distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from headway.errors import ConfigError
 from headway.sdk import Run
 from headway.trainings.parameter_server.server import FAILED, LINGER_S
 from headway.trainings.parameter_server.shared_model import Data, Recipe, ledger_digest
 from headway.trainings.stop import Stop
-from headway.trainings.train import DONE, TERMINATED, print_line
+from headway.trainings.train import DONE, TERMINATED, check_recipe, print_line
 
 HIDDEN, LEARNING_RATE = 32, 1e-3
 
@@ -35,10 +34,13 @@ def take_part(
 ) -> int:
     """Train as one of `WORLD_SIZE` workers; return the exit code."""
     torch.set_num_threads(1)
-    rank, world = _join(os.environ, timeout)
     try:
+        rank, world = _join(os.environ, timeout)
         return Worker(recipe, rank, world, run, stop).train(demand, save_every)
-    except RuntimeError as error:  # gloo: another worker is gone, or does not answer
+    except (
+        RuntimeError,
+        TimeoutError,
+    ) as error:  # gloo: another worker is gone, or does not answer
         if stop.requested:
             return TERMINATED
         why = str(error).strip().splitlines()[0]
@@ -158,13 +160,7 @@ class Worker:
 
     def _load(self, folder: Path) -> None:
         state = torch.load(folder / "state.pt")
-        if state["recipe"] != asdict(self.recipe):
-            raise ConfigError(
-                "the checkpoint belongs to another training: "
-                + " ".join(f"{key}={value}" for key, value in state["recipe"].items()),
-                where=str(folder),
-                hint="use the same arguments, or another checkpoint directory",
-            )
+        check_recipe(state["recipe"], asdict(self.recipe), str(folder))
         self.ledger = state["ledger"]
         self._apply(state)
 

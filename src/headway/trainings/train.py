@@ -86,13 +86,7 @@ class Training:
 
     def restore(self, folder: Path) -> None:
         state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-        if state["recipe"] != asdict(self.recipe):
-            raise ConfigError(
-                "the checkpoint belongs to another training: "
-                + " ".join(f"{key}={value}" for key, value in state["recipe"].items()),
-                where=str(folder),
-                hint="use the same arguments, or another checkpoint directory",
-            )
+        check_recipe(state["recipe"], asdict(self.recipe), str(folder))
         with np.load(folder / "arrays.npz", allow_pickle=False) as saved:
             for name, values in self._arrays().items():
                 values[...] = saved[name]
@@ -126,6 +120,17 @@ def train(
     digest = training.digest()
     print_line(f"done: {training.step} steps, loss {training.loss:.4f}, weights sha256 {digest}")
     return DONE
+
+
+def check_recipe(saved: dict[str, Any], own: dict[str, Any], where: str) -> None:
+    """A checkpoint of a training with other arguments is an error."""
+    if saved != own:
+        raise ConfigError(
+            "the checkpoint belongs to another training: "
+            + " ".join(f"{key}={value}" for key, value in saved.items()),
+            where=where,
+            hint="use the same arguments, or another checkpoint directory",
+        )
 
 
 def print_line(line: str) -> None:

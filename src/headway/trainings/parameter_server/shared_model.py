@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headway.errors import ConfigError
 from headway.trainings import CHUNKS
 from headway.trainings.cnn import CNN
 from headway.trainings.data import add_noise, digits
 from headway.trainings.model import Array, Arrays, Labels
-from headway.trainings.train import Adam
+from headway.trainings.train import Adam, check_recipe
 
 NOISE = 0.5
 
@@ -167,13 +166,7 @@ class SharedModel:
     def restore(self, state: bytes | bytearray, where: str = "checkpoint") -> None:
         size = int.from_bytes(state[:4], "big")
         about: dict[str, Any] = json.loads(state[4 : 4 + size])
-        if about["recipe"] != asdict(self.recipe):
-            raise ConfigError(
-                "the checkpoint belongs to another training: "
-                + " ".join(f"{key}={value}" for key, value in about["recipe"].items()),
-                where=where,
-                hint="use the same arguments, or another checkpoint directory",
-            )
+        check_recipe(about["recipe"], asdict(self.recipe), where)
         begin = 4 + size
         for values in self._arrays():
             end = begin + values.nbytes
