@@ -336,6 +336,31 @@ LOGS = {
         [10, 20, 30],
         None,
     ),
+    "json-lines-with-the-total": (
+        [f'{{"step": {n}, "total_steps": 50, "loss": {{}}}}\n' for n in (10, 20, 30)],
+        [10, 20, 30],
+        50,
+    ),
+    "the-total-before-the-step": (
+        [f"num_train_steps=3000 step={n} loss={{}}\n" for n in (1, 150)],
+        [1, 150],
+        3000,
+    ),
+    "total-steps-in-words": (
+        [f"total steps: 90, max epochs: 3, step: {n}, loss: {{}}\n" for n in (1, 60)],
+        [1, 60],
+        90,
+    ),
+    "json-lines-with-the-number-of-epochs": (
+        [f'{{"epoch": {n}, "num_epochs": 3, "loss": {{}}}}\n' for n in (1, 2, 3)],
+        [1, 2, 3],
+        3,
+    ),
+    "other-numbers-are-no-total": (
+        [f"num_steps: 4.5 maximum_steps: 7 step: {n} loss: {{}}\n" for n in (1, 2)],
+        [1, 2],
+        None,
+    ),
 }
 
 

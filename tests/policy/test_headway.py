@@ -216,8 +216,26 @@ def test_a_trickle_and_a_glimpse_show_nothing_of_what_a_job_can_use():
     _, memory = policy.decide(look(h, 10.0, used={"short": 0.9, "x": 0.001}), memory)
     assert memory.reference["x/main-0"].demand == 1.0
     memory.minimum_cores["x/main-0"] = 0.9
-    _, memory = policy.decide(look(h, 10.5, used={"short": 0.9, "x": 0.1}), memory)
+    _, memory = policy.decide(look(h, 10.4, used={"short": 0.9, "x": 0.1}), memory)
     assert memory.reference["x/main-0"].demand == 1.0
+
+
+def test_a_probe_that_an_arrival_cuts_short_still_shows_what_a_job_can_use():
+    h = world(job("x"), job("y"))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    _, memory = policy.decide(look(h, 0.9, used={"x": 0.2, "y": 0.5}), memory)
+    assert memory.reference["x/main-0"].demand == pytest.approx(0.2)
+
+
+def test_a_job_that_uses_more_than_was_declared_can_use_more():
+    h = world(sized("x", 100, demand=0.2), sized("y", 100))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    _, memory = policy.decide(look(h, 10.0, used={"x": 0.2, "y": 0.8}), memory)
+    assert memory.reference["x/main-0"].demand == 0.2
+    _, memory = policy.decide(look(h, 20.0, used={"x": 0.4, "y": 0.6}), memory)
+    assert memory.reference["x/main-0"].demand == pytest.approx(0.6)
 
 
 def test_a_report_over_several_decisions_shows_nothing_of_what_a_job_can_use():

@@ -43,6 +43,11 @@ _STEP = re.compile(
 _PART = re.compile(
     rf"(?:^\W*+|[\[|]\s*+|batch[ :#\[]*+)(?P<at>{_COUNT}){_OF}(?![\w/]|[.:]\d| \d\d?:\d\d)"
 )
+# "total_steps": 50    max_steps=50    num_train_steps: 50    "num_epochs": 10
+_TOTAL = re.compile(
+    r"(?<![\w/])(?:total|max|num)(?:_train(?:ing)?)?[_ ]"
+    rf"(?:(?P<epochs>epochs)|(?:steps|iter(?:ation)?s)){_IS}(?P<of>{_COUNT})(?![\w%]|[.,]\d)"
+)
 # [0/5][10/1583]    [1,  2000]  (an epoch without the word, before the position in it)
 _PAIR = re.compile(r"^\[(?:(\d++/\d++)\]\s?(?=\[)|(\d++),(?=\s*+\d++\]))")
 # Measured on held-out data:  val_loss  test set: average loss  eval/loss
@@ -172,6 +177,7 @@ class _Progress:
 
     def reach(self, text: str) -> tuple[float | None, float | None]:
         """Return the step and the total of a line, or None."""
+        text, total = self._totals(text)
         epoch, rest = self.note(text)
         found = _STEP.search(rest) or (_PART.search(rest) if "/" in rest else None)
         if found is None:
@@ -181,7 +187,21 @@ class _Progress:
             self.in_parts = True
             return self.epoch - self.first + min(at / of, 1.0), self.epochs
         step = self._steps(at)
-        return step, None if self.before else of
+        return step, total or (None if self.before else of)
+
+    def _totals(self, text: str) -> tuple[str, float | None]:
+        """Store the number of epochs that a line has under a name of its own; return the rest of
+        the line, and the number of steps.
+        """
+        total = None
+        if "total" in text or "max" in text or "num" in text:
+            for found in islice(_TOTAL.finditer(text), 4):
+                if found["epochs"]:
+                    self.epochs = float(found["of"])
+                else:
+                    total = float(found["of"])
+            text = _TOTAL.sub("", text, 4)
+        return text, total
 
     def _whole(self, epoch: float) -> float:
         """Return the step of an epoch's summary line, which may follow its parts or its steps."""

@@ -5,6 +5,11 @@ from typing import NamedTuple
 
 from headway.core.model.units import Cores
 
+TOO_LOW = 1.05
+"""A replica that uses more than its demand by this factor shows that it is larger,"""
+MARGIN = 1.5
+"""and possibly larger than what it got, by this factor."""
+
 
 class Demand(NamedTuple):
     cores: Cores
@@ -31,8 +36,8 @@ def measured_demand(before: Cores, used: Cores, could: Cores, fair: Cores = inf)
     if used <= 0:
         return Demand(before, shown=False)
     shown = could >= 0.8 * before
-    if used > 1.05 * before:
-        return Demand(1.5 * used, shown)
+    if used > TOO_LOW * before:
+        return Demand(MARGIN * used, shown)
     enough = used < 0.9 * could and could >= before / 2
     if enough or (used < 0.7 * could and could >= 0.9 * fair):
         return Demand(min(before, used), shown=True)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from headway.core.estimate.cpu_demand import measured_demand
+from headway.core.estimate.cpu_demand import MARGIN, TOO_LOW, measured_demand
 from headway.core.estimate.job_size import (
     TRUSTED,
     Known,
@@ -38,7 +38,8 @@ from headway.core.model.units import SLACK, Cores, CoreSeconds, JobId, ReplicaId
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 
 SEEN: Seconds = 1.0
-"""Shortest interval over which the demand of a job can be measured."""
+"""How long a job goes first to show its demand, and (the next) at least, if an arrival interrupts."""
+MEASURED: Seconds = 0.5
 CATCH_UP: Seconds = 2.0
 """Time in which a job of unknown size catches up with its fair share."""
 PROBES = 3
@@ -214,15 +215,15 @@ class _Node:
         return before is None or not all(_close(a, b) for a, b in zip(before, now, strict=True))
 
     def _demand(self, name: ReplicaId, job: Job, r: Replica, before: Cores) -> Cores:
-        """Return the cores that it can use: as declared, or as measured."""
+        """Return the cores that it can use: as declared or remembered, or as measured."""
         m, most = self.memory, self._most(r)
+        used = self._used(r) if self.elapsed >= MEASURED else None
         declared = job.spec.expected.demand if job.spec.expected else None
         if declared is not None:
             m.probes[name] = 0
-            return min(most, declared)
+            return min(most, MARGIN * used if used and used > TOO_LOW * declared else declared)
         m.probes.setdefault(name, PROBES)
-        used = self._used(r)
-        if self.elapsed < SEEN or used is None:
+        if used is None:
             return before
         could = m.minimum_cores.get(name, 0.0)
         fair = m.rates.get(name, inf) if name in self.were_unknown else inf
