@@ -175,6 +175,16 @@ def test_a_job_with_a_large_weight_shows_its_demand_on_a_busy_node():
     assert meter.demand == {"x": pytest.approx(1.0)}, "the other one got what was left"
 
 
+def test_a_large_weight_shows_nothing_beside_other_processes():
+    meter = DemandMeter()
+    busy = {"a": replace(NODES["a"], foreign=0.5)}
+    for now in range(1, 9):
+        used = {X: Used("a", 0.3, weight=99.0), Y: Used("a", 0.2)}
+        meter.add(float(now), NODES, used, spare=0.1)  # others used 1.4 cores
+        meter.add(now + 0.5, busy, {X: Used("a", 1.0, weight=99.0), Y: Used("a", 0.9)})
+    assert meter.demand == {}
+
+
 def test_a_weight_that_has_just_changed_shows_nothing():
     meter = DemandMeter()
     for now in range(1, 20):

@@ -1,6 +1,8 @@
 """Measure the demand of jobs: what one of their replicas uses while it does not lack CPU.
 
-That is so if its node has idle CPU, or if it uses clearly less than its weight entitles it to.
+That is so if its node has idle CPU, or if it uses clearly less than its weight entitles it to while
+no other process competes with the replicas of its node: a process outside Headway takes CPU from
+some of them more than from others.
 """
 
 from collections.abc import Mapping
@@ -16,7 +18,9 @@ IDLE = 0.1
 """If at least this fraction of a node is idle, no replica on it lacks CPU."""
 SATED = 0.8
 """A replica that uses at most this part of what its weight entitles it to does not lack CPU."""
-WINDOW: Seconds = 2.0
+ALONE = 0.95
+"""If replicas use this part of a node, or leave it idle, other processes use hardly any of it."""
+WINDOW: Seconds = 3.0
 """Shortest time over which the usage of a replica shows its demand."""
 
 
@@ -76,8 +80,8 @@ class DemandMeter:
                 continue
             node = nodes[u.node]
             cores = node.capacity.cpu
-            there = min(node.available, totals[u.node] + spare)
-            self._could[name] = could = there * u.weight / weights[u.node]
+            alone = min(node.available, totals[u.node] + spare) >= ALONE * cores
+            self._could[name] = could = cores * u.weight / weights[u.node] if alone else 0.0
             idle = min(cores - totals[u.node], spare) > IDLE * cores
             # It may have had another weight for a part of the time.
             sated = u.cpu <= SATED * min(could, before.get(name, 0.0))
