@@ -38,7 +38,7 @@ from headway.core.model.units import SLACK, Cores, CoreSeconds, JobId, ReplicaId
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 
 SEEN: Seconds = 1.0
-"""How long a job goes first to show its demand, and (the next) at least, if an arrival interrupts."""
+"""How long a job goes first to show its demand, and the shortest time that shows it."""
 MEASURED: Seconds = 0.5
 CATCH_UP: Seconds = 2.0
 """Time in which a job of unknown size catches up with its fair share."""
