@@ -9,7 +9,7 @@ import pytest
 from headway.core.model.job import Estimate, Expected, JobSpec
 from headway.core.model.units import ReplicaId
 from headway.runtime import earlier_runs
-from headway.runtime.demand import DemandMeter, IdleMeter, Used
+from headway.runtime.demand import DemandMeter, IdleMeter
 from headway.runtime.earlier_runs import EarlierRuns, Seen, key, keys
 from headway.spec.runnable import Command, RunnableJob
 from making import node
@@ -156,42 +156,15 @@ NODES = {"a": node("a", cpu=2.0)}
 def test_a_job_shows_its_demand_while_its_node_has_idle_cpu():
     meter = DemandMeter()
     for now in range(1, 9):
-        used = {X: Used("a", 0.5), Y: Used("a", 1.2), "z/main-0": Used("gone", 1.0)}
-        meter.add(float(now), NODES, used)
+        meter.add(float(now), NODES, {X: ("a", 0.5), Y: ("a", 1.2), "z/main-0": ("gone", 1.0)})
     assert meter.demand == {"x": pytest.approx(0.5), "y": pytest.approx(1.2)}
     for now in range(9, 12):
-        meter.add(float(now), NODES, {X: Used("a", 0.7, limited=True)})
-        meter.add(float(now) + 0.5, NODES, {X: Used("a", 1.9)})
+        meter.add(float(now), NODES, {X: ("a", 0.7)}, limited={X})
+        meter.add(float(now) + 0.5, NODES, {X: ("a", 1.9)})
     assert meter.demand["x"] == pytest.approx(0.5), "it was limited, or had all there was"
     for now in range(12, 20):
-        meter.add(float(now), NODES, {X: Used("a", 0.8)}, spare=0.1)
+        meter.add(float(now), NODES, {X: ("a", 0.8)}, spare=0.1)
     assert meter.demand["x"] == pytest.approx(0.5), "other programs used the rest"
-
-
-def test_a_job_with_a_large_weight_shows_its_demand_on_a_busy_node():
-    meter = DemandMeter()
-    for now in range(1, 5):
-        meter.add(float(now), NODES, {X: Used("a", 1.0, weight=99.0), Y: Used("a", 1.0)})
-    assert meter.demand == {"x": pytest.approx(1.0)}, "the other one got what was left"
-
-
-def test_a_large_weight_shows_nothing_beside_other_processes():
-    meter = DemandMeter()
-    busy = {"a": replace(NODES["a"], foreign=0.5)}
-    for now in range(1, 9):
-        used = {X: Used("a", 0.3, weight=99.0), Y: Used("a", 0.2)}
-        meter.add(float(now), NODES, used, spare=0.1)  # others used 1.4 cores
-        meter.add(now + 0.5, busy, {X: Used("a", 1.0, weight=99.0), Y: Used("a", 0.9)})
-    assert meter.demand == {}
-
-
-def test_a_weight_that_has_just_changed_shows_nothing():
-    meter = DemandMeter()
-    for now in range(1, 20):
-        first = now % 2 == 0
-        x, y = Used("a", 1.0, 99.0 if first else 1.0), Used("a", 1.0, 1.0 if first else 99.0)
-        meter.add(float(now), NODES, {X: x, Y: y})
-    assert meter.demand == {}
 
 
 def test_the_idle_cores_of_this_machine_are_measured():

@@ -17,7 +17,7 @@ from headway.core.model.job import Phase
 from headway.core.model.snapshot import Observation
 from headway.core.model.units import JobId, NodeId, Seconds
 from headway.runtime import journal
-from headway.runtime.demand import DemandMeter, IdleMeter, Used
+from headway.runtime.demand import DemandMeter, IdleMeter
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, Seen
 from headway.runtime.foreign_use import foreign_line, mean_until, node_changes
@@ -129,13 +129,12 @@ class Run:
     def measure(self, meter: UsageSampler, now: Seconds) -> None:
         """Take what a sample shows: how much each job can use, and whether the clock was set."""
         self.clock.check()
-        record, used = self.backend.controller.records.replica, {}
-        for w in self.backend.monitor.replicas.values():
-            if w.id in meter.now and (r := record(w.id)):
-                limit, weight = r.in_effect
-                used[w.id] = Used(w.node, meter.now[w.id].cpu, weight, limited=limit is not None)
+        there = [w for w in self.backend.monitor.replicas.values() if w.id in meter.now]
+        record = self.backend.controller.records.replica
+        limited = {w.id for w in there if (r := record(w.id)) and r.in_effect[0] is not None}
+        used = {w.id: (w.node, meter.now[w.id].cpu) for w in there}
         spare = self.idle.cores(now) if self.backend.platform.kind == "local" else inf
-        self.demand.add(now, self.backend.controller.nodes, used, spare)
+        self.demand.add(now, self.backend.controller.nodes, used, limited, spare)
 
     def learn(self, job: JobRecord, totals: Totals | None, kind: tuple[str, str] | None) -> None:
         """Remember what a job that succeeded has shown, for later runs. `kind`: key and command."""
