@@ -25,6 +25,8 @@ from headway.runtime.usage_sampler import Now
 
 IDLE: Cores = 0.01
 """A job that uses less does not show when it will finish."""
+WAITS = 0.5
+"""A job that uses less than this part of its share waits for something else than CPU."""
 UNSET = 1e9
 """A weight that no policy sets."""
 
@@ -51,8 +53,9 @@ class JobFacts:
     guarantee_s: Seconds | None = None
     """When it finishes at the latest."""
     eta_s: Seconds | None = None
-    """When it finishes: at its present rate (if it hardly runs, at an equal share), or by its
-    guarantee if that is earlier."""
+    """When it finishes: by the steps per second at its present share, else by the CPU that it uses
+    (if it hardly runs, by an equal share); or by its guarantee if that is earlier and its share is
+    what delays it."""
     reason: str = ""
     """Why it has its present share,"""
     decided_s: Seconds = 0.0
@@ -150,6 +153,11 @@ def _facts(
         if r.id in sizes
     ]
     finish = max(finishes, default=None)
+    paces = [_pace(state, job, r, seen[r.id]) for r in replicas]
+    paced = [pace for pace in paces if pace]
+    if paced:
+        left, waits = max(paced)
+        finish, ahead = samples.at + left, ahead and not waits
     first = _reporting(replicas, seen)
     said = seen[first.id] if first else Now()
     return JobFacts(
@@ -182,6 +190,21 @@ def _growth(job: Job, first: Replica | None) -> dict[str, float]:
     if first is None:
         return {}
     return efficiencies(first.history, first.usage, sign=job.spec.direction.sign)
+
+
+def _pace(state: ClusterState, job: Job, r: Replica, seen: Now) -> tuple[Seconds, bool] | None:
+    """Return the time left by the steps per second of a replica, and whether it waits for something
+    else than CPU: then no other share makes it faster. None: unknown.
+    """
+    total = seen.total or job.spec.total_steps
+    if not (seen.rate and seen.step is not None and total and r.node in state.nodes):
+        return None
+    weights = sum(state.replicas[name].weight for name in state.on_node[r.node])
+    share = min(state.nodes[r.node].available * r.weight / weights, r.limit or inf)
+    waits = seen.rate_cpu < WAITS * share
+    if not waits and seen.cpu < IDLE:
+        return None
+    return max(0.0, total - seen.step) / seen.rate, waits
 
 
 def _rate(state: ClusterState, r: Replica, used: Cores, *, guaranteed: bool) -> Cores:
