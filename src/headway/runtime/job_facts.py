@@ -5,7 +5,7 @@ journal of either.
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -22,6 +22,7 @@ from headway.core.model.units import Cores, CoreSeconds, JobId, ReplicaId, Secon
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 from headway.policy.share.headway import HeadwayMemory
 from headway.runtime.usage_sampler import Now
+from headway.runtime.waiting import waiting_reasons
 
 IDLE: Cores = 0.01
 """A job that uses less does not show when it will finish."""
@@ -57,7 +58,7 @@ class JobFacts:
     (if it hardly runs, by an equal share); or by its guarantee if that is earlier and its share is
     what delays it."""
     reason: str = ""
-    """Why it has its present share,"""
+    """Why it waits, or has its present share,"""
     decided_s: Seconds = 0.0
     """by the decision at this time."""
 
@@ -97,7 +98,16 @@ def job_facts(
     samples = samples or Samples(at=state.at)
     reasons = share_reasons(state, policy, memory) if reasons is None else reasons
     nodes = {name: m for m in _headway(memory) for name in m.reference}
-    return {job.id: _facts(state, job, nodes, samples, reasons) for job in state.jobs.values()}
+    found = {job.id: _facts(state, job, nodes, samples, reasons) for job in state.jobs.values()}
+    ends = {name: facts.eta_s for name, facts in found.items()}
+    for name, why in waiting_reasons(state, ends, samples.at).items():
+        found[name] = replace(found[name], reason=_both(found[name].reason, why))
+    return found
+
+
+def _both(before: str, why: str) -> str:
+    """Why a job waits again, and why it waits now."""
+    return f"{before}; {why}" if before else why
 
 
 def share_reasons(state: ClusterState, policy: Policy[Any], memory: Any) -> dict[ReplicaId, str]:

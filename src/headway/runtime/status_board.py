@@ -7,6 +7,7 @@ from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
 
 from headway.controller.records import JobRecord
+from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.runtime import job_status
 from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
@@ -15,7 +16,6 @@ from headway.runtime.loop import Loop
 from headway.runtime.usage_sampler import UsageSampler
 
 if TYPE_CHECKING:
-    from headway.core.model.job import Phase
     from headway.runtime.run import Run
 
 EXPLAINED = 50
@@ -124,15 +124,17 @@ class StatusBoard:
         now: Seconds,
         total: float,
     ) -> JobStatus:
-        ended, replicas = job.phase.ended, job.replicas.values()
+        run, ended, replicas = self._run, job.phase.ended, job.replicas.values()
         known = None if ended else facts
         used = [meter.now[r.id].cpu for r in replicas if r.id in meter.now]
         limits = [r.limit for r in replicas if r.limit is not None]
         reason = job.reason or (known.reason if known else "")
+        if job.phase is Phase.PENDING and known:
+            reason = run.backend.unplaced.get(job.id) or known.reason
         if not job.arrived and not ended:
             reason = f"is submitted at {job.new.submitted_at:.0f} s"
         return JobStatus(
-            run=self._run.folder.id,
+            run=run.folder.id,
             job=job.id,
             phase=job.phase.value,
             nodes=tuple(dict.fromkeys(r.node for r in replicas)),
@@ -150,7 +152,7 @@ class StatusBoard:
             reason=reason,
             decided_s=known.decided_s if known and not job.reason else None,
             at_s=now,
-            began=self._run.clock.began,
+            began=run.clock.began,
         )
 
     def _reached(self, job: JobId) -> float | None:
