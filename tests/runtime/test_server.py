@@ -367,8 +367,10 @@ def test_ended_jobs_are_cleaned_while_the_server_goes_on(serve, headway, tmp_pat
     assert list(listed(headway, "--all")) == ["new", "works"]
     assert headway("wait", "old").code == 2
     (tmp_path / "go").touch()
-    assert submit(headway, "--name", "old", "--", sys.executable, "train.py", "d", 0) == ["old"]
-    assert headway("wait", "old", "works").code == 0
+    assert submit(headway, "--name", "old", "--", sys.executable, "train.py", "d", 0) == ["old-2"]
+    assert headway("wait", "old-2", "works").code == 0
+    told = [json.loads(headway("explain", n, "--json").out)["events"] for n in ("old", "old-2")]
+    assert [[e["what"] for e in of].count("succeeded") for of in told] == [1, 1], "not mixed"
     assert sorted(ledger(tmp_path)) == sorted(
         f"{n} {what}" for n in ("old", "new", "c", "d") for what in ("began", "ended ")
     )
