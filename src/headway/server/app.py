@@ -42,6 +42,10 @@ STUCK: Seconds = 30.0
 """A loop that has not been seen for this long is stuck."""
 LISTENERS = 32
 """Clients that listen to events."""
+ENDED_AGAIN = 1000
+"""Ended jobs that a client which connects again is told at most."""
+SLACK: Seconds = 10.0
+"""Between the end of a job and its event."""
 MAX_ACTIVE = 100_000
 """Jobs among which a phase is looked for."""
 EXPLAINED: Seconds = 60.0
@@ -152,10 +156,19 @@ class Api:
         last = requests.integer(
             request.headers.get("last-event-id"), "Last-Event-ID", -1, 0, 2**63 - 1
         )
-        found = self.changes.listen(None if last < 0 else last)
+        ended = [] if last < 0 else await self._ended_since(last)
+        found = self.changes.listen(None if last < 0 else last, ended)
         return StreamingResponse(
             found, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
+
+    async def _ended_since(self, event: int) -> list[JobStatus]:
+        """The jobs that have ended since an event which is not kept, about."""
+        if self.changes.has_all_since(event):
+            return []
+        rows = await self.store.read(lambda store: store.last(ENDED_AGAIN))
+        since = event / 1000 - self.began
+        return [self._status(row) for row in rows if (row.finished or 0.0) >= since - SLACK]
 
     async def list_jobs(self, request: Request) -> Response:
         given = request.query_params
