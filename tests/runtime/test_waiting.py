@@ -14,7 +14,8 @@ from headway.core.model.job import Phase, Task
 from headway.core.model.units import Resources
 from headway.policy.registry import build
 from headway.runtime.job_facts import job_facts
-from headway.runtime.waiting import MOST, waiting_reasons
+from headway.runtime.waiting import MOST
+from headway.runtime.waiting import waiting_reasons as reasons
 from making import GIB, history, job, node, replica
 from serving import listed
 
@@ -25,6 +26,10 @@ for step in range(1, 101):
     time.sleep(0.5)
     if os.path.exists("go"): break
 """
+
+
+def waiting_reasons(state, ends, now):
+    return reasons(state, ends, now, 1000)
 
 
 def waiting(*names, cpu=1.0, **spec):

@@ -6,6 +6,7 @@ journal of either.
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from math import inf
 from typing import Any
 
@@ -26,6 +27,8 @@ from headway.runtime.waiting import waiting_reasons
 
 IDLE: Cores = 0.01
 """A job that uses less does not show when it will finish."""
+EXPLAINED = 1000
+"""Jobs in the queue of which it is told what is known."""
 WAITS = 0.5
 """A job that uses less than this part of its share waits for something else than CPU."""
 UNSET = 1e9
@@ -92,15 +95,20 @@ def job_facts(
     samples: Samples | None = None,
     reasons: Mapping[ReplicaId, str] | None = None,
 ) -> dict[JobId, JobFacts]:
-    """Return what is known of each unfinished job. `reasons`: of the shares, if they have been
-    computed.
+    """Return what is known of each unfinished job; of those in the queue, only of the first.
+    `reasons`: of the shares, if they have been computed.
     """
     samples = samples or Samples(at=state.at)
     reasons = share_reasons(state, policy, memory) if reasons is None else reasons
     nodes = {name: m for m in _headway(memory) for name in m.reference}
-    found = {job.id: _facts(state, job, nodes, samples, reasons) for job in state.jobs.values()}
+    first = dict.fromkeys(islice(state.queue, EXPLAINED))
+    found = {
+        job.id: _facts(state, job, nodes, samples, reasons)
+        for job in state.jobs.values()
+        if job.id not in state.queue or job.id in first
+    }
     ends = {name: facts.eta_s for name, facts in found.items()}
-    for name, why in waiting_reasons(state, ends, samples.at).items():
+    for name, why in waiting_reasons(state, ends, samples.at, EXPLAINED).items():
         found[name] = replace(found[name], reason=_both(found[name].reason, why))
     return found
 
@@ -121,6 +129,7 @@ def share_reasons(state: ClusterState, policy: Policy[Any], memory: Any) -> dict
         SetShare(replica=r.id, limit=r.limit, weight=UNSET) for r in state.replicas.values()
     )
     blank = project(Plan(decisions=unset), snapshot)
+    blank.queue = {}  # no share depends on it, and it may be long
     plan, _ = policy.decide(blank, deepcopy(memory))
     return {d.replica: d.reason for d in plan.decisions if isinstance(d, SetShare)}
 

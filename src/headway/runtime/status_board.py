@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from math import isfinite
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.runtime import job_status
 from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
-from headway.runtime.job_status import JobStatus
+from headway.runtime.job_status import LISTED, JobStatus
 from headway.runtime.loop import Loop
 from headway.runtime.usage_sampler import UsageSampler
 
@@ -76,16 +77,16 @@ class StatusBoard:
         """Show what has changed since the last update. `last`: at once; there is no next one."""
         if not last and not self._due_now():
             return
-        jobs = self._run.backend.controller.jobs
+        jobs = self._listed()
         seen = (
             self._run.loop.state.at,
             meter.due,
-            [(job.id, job.phase, job.reason, job.arrived) for job in jobs.values()],
+            [(job.id, job.phase, job.reason, job.arrived) for job in jobs],
         )
         if seen == self._seen:
             return
         self._seen, began = seen, thread_time()
-        self._phases = [(job.id, job.phase) for job in jobs.values()]
+        self._phases = [(job.id, job.phase) for job in jobs]
         try:
             self.jobs = self._look(meter)
             job_status.write(self._run.folder.path, self.jobs)
@@ -106,13 +107,23 @@ class StatusBoard:
         if now < self._look_due:
             return False
         self._look_due = now + PHASES
+        return self._phases != [(job.id, job.phase) for job in self._listed()]
+
+    def _listed(self) -> list[JobRecord]:
+        """The jobs; of a server, only the first of those that wait: the others are in its database,
+        and listing them all would take seconds.
+        """
         jobs = self._run.backend.controller.jobs.values()
-        return self._phases != [(job.id, job.phase) for job in jobs]
+        if len(jobs) <= LISTED or not self._run.backend.endless:
+            return list(jobs)
+        waiting = islice((job for job in jobs if not job.replicas), LISTED)
+        listed = {job.id for job in waiting}
+        return [job for job in jobs if job.replicas or job.id in listed]
 
     def _look(self, meter: UsageSampler) -> tuple[JobStatus, ...]:
         run, now = self._run, self._run.clock()
         facts = run.known.facts(run.loop, meter, now)
-        jobs = run.backend.controller.jobs.values()
+        jobs = self._listed()
         total = sum(r.weight for job in jobs for r in job.replicas.values())
         return tuple(self._status(job, facts.get(job.id), meter, now, total) for job in jobs)
 

@@ -179,12 +179,17 @@ class Submissions:
         query = "SELECT 1 FROM jobs WHERE id = ?1 UNION ALL SELECT 1 FROM former WHERE id = ?1"
         return self._db.execute(query, (name,)).fetchone() is not None
 
-    def after(self, number: int) -> list[Submitted]:
-        """What was submitted after this number."""
-        return self._select("WHERE number > ? ORDER BY number", number)
+    def after(self, number: int, most: int = -1) -> list[Submitted]:
+        """What was submitted after this number; `most`: the first so many."""
+        return self._select("WHERE number > ? ORDER BY number LIMIT ?", number, most)
 
     def unfinished(self) -> list[Submitted]:
         return self._select("WHERE outcome IS NULL ORDER BY number")
+
+    def count_unfinished(self) -> int:
+        with _errors(self.path):
+            found = self._db.execute("SELECT count(*) FROM jobs WHERE outcome IS NULL").fetchone()
+            return int(found[0])
 
     def last(self, count: int) -> list[Submitted]:
         """The last that have ended, the first of them first."""

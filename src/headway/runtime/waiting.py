@@ -3,6 +3,7 @@ about how long it takes. The policy decides when and where a job starts.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from headway.core.cycle.cluster_state import ClusterState
 from headway.core.model.job import Job
@@ -20,15 +21,17 @@ GIB = 2.0**30
 
 
 def waiting_reasons(
-    state: ClusterState, ends: Mapping[JobId, Seconds | None], now: Seconds
+    state: ClusterState, ends: Mapping[JobId, Seconds | None], now: Seconds, most: int
 ) -> dict[JobId, str]:
-    """Return why each job of the queue waits. `ends`: when the other jobs finish, if known."""
+    """Return why the first jobs of the queue wait, at most so many. `ends`: when the other jobs
+    finish, if known.
+    """
     snapshot = Snapshot(state, Trigger.TICK, Changes())
     active = [name for name in state.jobs if name not in state.queue] if state.queue else []
     active.sort(key=lambda name: (ends.get(name) is None, ends.get(name) or 0.0))
     releases = [held_by(snapshot, snapshot.placed(name)) for name in active]
     free, found, ahead = Search(snapshot), dict[JobId, str](), list[JobId]()
-    for job in snapshot.waiting:
+    for job in islice(snapshot.waiting, most):
         if len(ahead) >= MOST:
             found[job.id] = f"{len(ahead)} jobs are ahead in the queue"
             ahead.append(job.id)

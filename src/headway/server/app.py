@@ -25,7 +25,7 @@ from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Seconds
 from headway.errors import ConfigError, HeadwayError, UnknownName
 from headway.runtime.job_log import read_log
-from headway.runtime.job_status import ENDED, JobStatus
+from headway.runtime.job_status import ENDED, LISTED, JobStatus
 from headway.runtime.new_submission import check
 from headway.runtime.operator_metrics import Labels, by_label, family
 from headway.runtime.request_client import ask
@@ -110,7 +110,10 @@ class Api:
         return PlainTextResponse("ok\n" if ready else "the loop is stuck\n", 200 if ready else 503)
 
     async def metrics(self, _: Request) -> Response:
+        unfinished = await self.store.read(lambda store: store.count_unfinished())
         phases = Counter(job.phase for job in self.jobs.values())
+        known = sum(count for phase, count in phases.items() if phase not in ENDED)
+        phases["pending"] += max(0, unfinished - known)
         answers: dict[Labels, float] = {
             (("method", method), ("status", status)): count
             for (method, status), count in self.answers.items()
@@ -278,7 +281,8 @@ class Api:
         return self._status(row)
 
     def _status(self, row: Submitted) -> JobStatus:
-        return submitted_status(self.folder.id, row, self.jobs.get(row.id), self.began)
+        far = len(self.jobs) >= LISTED
+        return submitted_status(self.folder.id, row, self.jobs.get(row.id), self.began, far=far)
 
 
 def merged(routes: list[Route]) -> list[Route]:
