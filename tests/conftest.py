@@ -20,7 +20,7 @@ settings.register_profile("same", derandomize=True)
 if os.environ.get("HEADWAY_LAWS") != "new":
     settings.load_profile("same")
 
-pytest_plugins = ["app_fixtures"]  # imported once the above is set
+pytest_plugins = ["app_fixtures", "serving"]  # imported once the above is set
 
 
 @pytest.hookimpl(wrapper=True)

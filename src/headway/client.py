@@ -41,6 +41,8 @@ ASKING: Seconds = 15.0
 AGAIN: Seconds = 0.05
 """Between two tries to reach a server that starts or has too many clients; doubled each time."""
 SLOWEST: Seconds = 1.0
+RESTART: Seconds = 10.0
+"""In which a server that has ended may start again."""
 KEY = "[!-~]([ -~]{0,253}[!-~])?"
 """A key of a submission: 1 to 255 printable ASCII characters."""
 CODES: dict[str, type[HeadwayError]] = {
@@ -152,27 +154,37 @@ class Client:
         """Its version, run, policy and nodes."""
         return dict(self._json("GET", "/server"))
 
-    def changes(self, job: str | None = None) -> Iterator[JobStatus]:
-        """Yield each job that changes, as it changes, until the server ends or this client reads
-        too slowly. `job`: only this one, first as it is now, until it has ended.
+    def changes(
+        self, job: str | None = None, *, patience: Seconds = RESTART
+    ) -> Iterator[JobStatus]:
+        """Yield each job that changes, as it changes. `job`: only this one, first as it is now,
+        until it has ended. If the connection is lost, it goes on from the last event that was
+        read, and ends if the server does not return within `patience`.
         """
-        connection = _Connection(self._run, self._timeout)
-        try:
-            try:
-                answer = _answer(connection, "GET", f"{BASE}/events", None, {})
-                if answer.status >= 400:
-                    raise _error(answer, answer.read())
-                answer.readline()  # from here on it misses nothing
-            except (OSError, HTTPException) as error:
-                raise _failure(error, str(self._run), sent=connection.connected) from error
-            now = [] if job is None else [self.job(job)]
-            for status in chain(now, _statuses(answer)):
-                if job in (None, status.job):
-                    yield status
-                if status.job == job and status.ended:
+        shown = None
+        with _Events(self._run, self._timeout) as events:
+            events.connect()
+            while True:
+                now = [] if job is None else [self.job(job)]
+                for status in chain(now, events):
+                    if job in (None, status.job) and status != shown:
+                        shown = status
+                        yield status
+                    if status.job == job and status.ended:
+                        return
+                if not self._returns(events, patience):
                     return
-        finally:
-            connection.close()
+
+    def _returns(self, events: "_Events", patience: Seconds) -> bool:
+        """Connect again; the server may be starting again."""
+        until = monotonic() + patience
+        while True:
+            with suppress(NoServer, errors.Unreachable):
+                events.connect()
+                return True
+            if monotonic() > until:
+                return False
+            sleep(AGAIN)
 
     def __enter__(self) -> Self:
         return self
@@ -270,11 +282,41 @@ def _answer(
     return connection.getresponse()
 
 
-def _statuses(events: HTTPResponse) -> Iterator[JobStatus]:
-    with suppress(OSError, HTTPException):  # the server has ended
-        for line in events:
-            if line.startswith(b"data: "):
-                yield from_plain(json.loads(line[6:]))
+class _Events:
+    """The events of a server, until it ends or the connection is lost."""
+
+    def __init__(self, run: Path, timeout: Seconds) -> None:
+        self._run, self._last = run, ""
+        self._connection = _Connection(run, timeout)
+
+    def connect(self) -> None:
+        """Connect, the next time from the last event that was read."""
+        self._connection.close()
+        headers = {"Last-Event-ID": self._last} if self._last else {}
+        try:
+            self._answer = _answer(self._connection, "GET", f"{BASE}/events", None, headers)
+            if self._answer.status >= 400:
+                raise _error(self._answer, self._answer.read())
+            self._answer.readline()  # from here on it misses nothing
+        except (OSError, HTTPException) as error:
+            raise _failure(error, str(self._run), sent=self._connection.connected) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+
+    def __iter__(self) -> Iterator[JobStatus]:
+        number = self._last
+        with suppress(OSError, HTTPException):
+            for line in self._answer:
+                if line.startswith(b"id: "):
+                    number = line[4:].strip().decode()
+                elif line.startswith(b"data: "):
+                    yield from_plain(json.loads(line[6:]))
+                elif not line.strip():
+                    self._last = number
 
 
 def _too_many(answer: HTTPResponse) -> bool:

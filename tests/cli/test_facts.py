@@ -34,7 +34,7 @@ def test_what_is_unknown_says_what_to_set():
 
 def test_of_a_job_that_does_not_run_yet_nothing_is_missing():
     pending = JobFacts(at_s=3.0, phase="pending", reason="not enough memory")
-    assert facts_lines(pending, None) == [("share", "not enough memory")]
+    assert facts_lines(pending, None) == [("waits", "not enough memory")]
 
 
 def test_a_note_has_the_guarantee_once():

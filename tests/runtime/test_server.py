@@ -299,14 +299,40 @@ def test_a_running_job_that_the_next_server_cannot_read_is_not_ended(serve, head
     child.communicate()
     manifest.unlink()
     second = serve()
-    assert "x" in listed(headway)
+    until(lambda: "never started again: its submission" in listed(headway)["x"]["reason"])
+    seen = listed(headway)["x"]
+    assert (seen["phase"], "job.yaml" in seen["reason"]) == ("running", True)
+    assert "it cannot save checkpoints" in headway("pause", "x").out
     second.send_signal(signal.SIGTERM)
-    assert "job x runs and is not managed" in second.communicate(timeout=60)[1]
+    assert "job x continues, and is never started again" in second.communicate(timeout=60)[1]
     manifest.write_text(text)
     serve()
     (tmp_path / "go").touch()
     assert headway("wait", "x").code == 0
     assert ledger(tmp_path) == ["a began", "a ended "]
+
+
+def test_a_running_job_that_the_next_server_cannot_read_can_be_cancelled(serve, headway, tmp_path):
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(
+        "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: x}\n"
+        f"spec: {{tasks: [{{command: [{sys.executable}, train.py, a, '0']}}]}}\n"
+    )
+    child = serve()
+    [run] = RunDirectory.all(tmp_path / "data")
+    store(run, name="x", manifest="job.yaml")  # as an earlier version stored it
+    until(lambda: listed(headway)["x"]["phase"] == "running")
+    until(lambda: ledger(tmp_path) == ["a began"])
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+    manifest.unlink()
+    serve()
+    until(lambda: "never started again" in listed(headway)["x"]["reason"])
+    assert headway("cancel", "x").code == 0
+    assert headway("wait", "x").code == 1
+    assert listed(headway, "--all")["x"]["phase"] == "cancelled"
+    (tmp_path / "go").touch()
+    assert ledger(tmp_path) == ["a began"], "it was stopped, and not started again"
 
 
 def test_what_a_server_cannot_run_is_refused_at_once(serve, headway, tmp_path):
@@ -367,8 +393,10 @@ def test_ended_jobs_are_cleaned_while_the_server_goes_on(serve, headway, tmp_pat
     assert list(listed(headway, "--all")) == ["new", "works"]
     assert headway("wait", "old").code == 2
     (tmp_path / "go").touch()
-    assert submit(headway, "--name", "old", "--", sys.executable, "train.py", "d", 0) == ["old"]
-    assert headway("wait", "old", "works").code == 0
+    assert submit(headway, "--name", "old", "--", sys.executable, "train.py", "d", 0) == ["old-2"]
+    assert headway("wait", "old-2", "works").code == 0
+    told = [json.loads(headway("explain", n, "--json").out)["events"] for n in ("old", "old-2")]
+    assert [[e["what"] for e in of].count("succeeded") for of in told] == [1, 1], "not mixed"
     assert sorted(ledger(tmp_path)) == sorted(
         f"{n} {what}" for n in ("old", "new", "c", "d") for what in ("began", "ended ")
     )

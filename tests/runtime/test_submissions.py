@@ -146,3 +146,29 @@ def test_several_submissions_are_stored_at_once_and_those_with_a_known_key_add_n
     assert [job.id for job in store.page(0, 2, [None, "failed"])] == ["x", "x-2"]
     assert [job.id for job in store.page(0, 9, ["failed"])] == ["y"]
     assert [job.id for job in store.page(1, 9, [None])] == ["x-2"]
+
+
+def test_the_id_of_a_removed_job_is_not_given_again(tmp_path):
+    """The journal still has the decisions about it."""
+    store = Submissions(tmp_path)
+    assert store.add([named("train")]) == ["train"]
+    store.finish("train", End(outcome="succeeded"))
+    store.forget("train")
+    assert store.add([named("train")]) == ["train-2"]
+    store.finish("train-2", End(outcome="failed"))
+    store.forget("train-2")
+    store.forget("train-2")
+    assert store.add([named("train"), named("train-2")]) == ["train-3", "train-2-2"]
+    store.close()
+
+
+def test_a_file_of_an_earlier_version_gets_what_it_lacks(tmp_path):
+    store = Submissions(tmp_path)
+    store.add([named("train")])
+    store._db.execute("DROP TABLE former")
+    store.close()
+    store = Submissions(tmp_path)
+    store.finish("train", End(outcome="succeeded"))
+    store.forget("train")
+    assert store.add([named("train")]) == ["train-2"]
+    store.close()

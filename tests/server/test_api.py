@@ -370,7 +370,7 @@ def status(name, step=0, at_s=0.0):
 
 
 def test_a_listener_gets_the_last_change_of_each_of_many_jobs_and_misses_none():
-    changes, names = Changes(), [f"job-{i}" for i in range(2000)]
+    changes, names = Changes(lambda: 0.0), [f"job-{i}" for i in range(2000)]
 
     async def listen():
         fast = changes.listen(None)

@@ -65,6 +65,8 @@ class LiveBackend:
         """Called in an endless run before an ended job is forgotten."""
         self.take_new: Callable[[], None] = lambda: None
         """Called before a request is refused because its job is not known: it may be new."""
+        self.unplaced: dict[JobId, str] = {}
+        """Why the last placement of each pending job was refused: for people."""
         loaded, now = platform.load(), clock()
         for node in platform.nodes():
             self._run(self.controller.handle(events.NodeChanged(node), now))
@@ -180,6 +182,8 @@ class LiveBackend:
             job, what = decisions.job_of(decision), type(decision).__name__
             why = self.contained.note(job, what, error)
         failures = [] if why else self._run(commands)
+        if isinstance(decision, decisions.Place):
+            self._note_place(decision.job, why)
         if why:
             return decisions.Refused(decision=decision, why=why)
         if failures:
@@ -189,6 +193,12 @@ class LiveBackend:
             if r is not None and r.in_effect == (decision.limit, decision.weight):
                 return decisions.Applied(decision=decision)
         return decisions.Started(decision=decision)
+
+    def _note_place(self, job: JobId, why: str) -> None:
+        if why and job in self.controller.jobs:
+            self.unplaced[job] = why
+        else:
+            self.unplaced.pop(job, None)
 
     def _learn_totals(self) -> None:
         """A script that announces its number of steps need not have it declared."""
@@ -204,6 +214,7 @@ class LiveBackend:
             if job.id in self.controller.news.jobs:
                 continue
             if job.persisted == job.version and (job.new.ttl is None or job.deleted):
+                self.unplaced.pop(job.id, None)
                 self.on_end(job, self.monitor.totals.pop(job.id, Totals()))
                 self._run(self.controller.forget(job.id, now))
 

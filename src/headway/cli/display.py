@@ -28,7 +28,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 INTERVAL: Seconds = 10.0
 """Interval over which growth is judged for the display."""
 GROWING = 0.05
-COLUMNS = ("job", "", "category", "share", "cores", "memory", "step", "loss", "", "ETA")
+COLUMNS = ("job", "", "category", "share", "cores used", "memory", "step", "loss", "", "ETA")
 RIGHT = (3, 4, 5, 6, 7, 9)
 """Columns of numbers."""
 COLOURS = {

@@ -48,7 +48,8 @@ def facts_lines(facts: "JobFacts", began: float | None) -> list[tuple[str, str]]
         if at is not None:
             by = "" if label == "ETA" and at != facts.guarantee_s else "by "
             lines.append((label, f"{by}{moment(at, began)} ({_from_now(at - facts.at_s)})"))
-    lines.append(("share", with_clock(facts.reason, facts.decided_s, began)))
+    label = "waits" if facts.phase == "pending" else "share"
+    lines.append((label, with_clock(facts.reason, facts.decided_s, began)))
     return [(label, text) for label, text in lines if text]
 
 

@@ -20,6 +20,10 @@ def ps(
 ) -> None:
     """List the jobs of the active runs: phase, progress, ETA, use, and why a job waits.
 
+    `share` is the part of the CPU that a job gets if all use what they can, `cores used` what it
+    uses now. Each job has one line. A narrow terminal shortens names and reasons, and then omits
+    time, loss, cores used, share, run, step, ETA and reason, in this order.
+
     headway ps
     headway ps --run latest --json
     """

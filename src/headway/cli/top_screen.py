@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import get_terminal_size
 
 from rich.console import Group
 from rich.live import Live
@@ -30,7 +31,7 @@ from headway.runtime.run_status import known_runs, run_status
 
 HELP = "↑ ↓ select   p pause or resume   c cancel   e explain   s sort   q quit"
 UP, DOWN, QUIT = "\x1b[A", "\x1b[B", "q"
-ORDERS = ("submitted", "name", "ETA", "cores")
+ORDERS = ("submitted", "name", "ETA", "cores used")
 
 
 def show(data: Path, run: str, every: Seconds) -> None:
@@ -82,7 +83,7 @@ class Top:
         match self.order:
             case "ETA":
                 return (job.eta_s if job.eta_s is not None else float("inf"), job.job)
-            case "cores":
+            case "cores used":
                 return (-(job.cores or 0.0), job.job)
             case "name":
                 return (0.0, job.job)
@@ -138,7 +139,8 @@ class Top:
         count = len(self.jobs)
         head = f"{count} job{'s' * (count != 1)}, by {self.order}" if count else "nothing runs"
         several = len({job.run for job in self.jobs}) > 1
-        table = jobs_table(self.jobs, several=several, selected=self.at)
+        width = get_terminal_size().columns
+        table, _ = jobs_table(self.jobs, width, several=several, selected=self.at)
         below = [*self.told, *[self.message] * bool(self.message)]
         return Group(
             Text(head, style="bold"), table, Text(""), *map(_line, below), Text(HELP, style="dim")

@@ -63,8 +63,8 @@ def ended_jobs(data: Path) -> list[EndedJob]:
 
 
 def remove_job(job: EndedJob) -> bool:
-    """Remove its output, checkpoints and records, then what is stored of it: another job can have
-    its name from then on.
+    """Remove its output, checkpoints and records, then what is stored of it. No other job gets its
+    id: the journal still has the decisions about it.
     """
     for path in job.paths:
         rmtree(path, ignore_errors=True)

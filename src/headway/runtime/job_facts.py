@@ -5,7 +5,8 @@ journal of either.
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from math import inf
 from typing import Any
 
@@ -22,9 +23,14 @@ from headway.core.model.units import Cores, CoreSeconds, JobId, ReplicaId, Secon
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 from headway.policy.share.headway import HeadwayMemory
 from headway.runtime.usage_sampler import Now
+from headway.runtime.waiting import waiting_reasons
 
 IDLE: Cores = 0.01
 """A job that uses less does not show when it will finish."""
+EXPLAINED = 1000
+"""Jobs in the queue of which it is told what is known."""
+WAITS = 0.5
+"""A job that uses less than this part of its share waits for something else than CPU."""
 UNSET = 1e9
 """A weight that no policy sets."""
 
@@ -51,10 +57,11 @@ class JobFacts:
     guarantee_s: Seconds | None = None
     """When it finishes at the latest."""
     eta_s: Seconds | None = None
-    """When it finishes: at its present rate (if it hardly runs, at an equal share), or by its
-    guarantee if that is earlier."""
+    """When it finishes: by the steps per second at its present share, else by the CPU that it uses
+    (if it hardly runs, by an equal share); or by its guarantee if that is earlier and its share is
+    what delays it."""
     reason: str = ""
-    """Why it has its present share,"""
+    """Why it waits, or has its present share,"""
     decided_s: Seconds = 0.0
     """by the decision at this time."""
 
@@ -88,13 +95,27 @@ def job_facts(
     samples: Samples | None = None,
     reasons: Mapping[ReplicaId, str] | None = None,
 ) -> dict[JobId, JobFacts]:
-    """Return what is known of each unfinished job. `reasons`: of the shares, if they have been
-    computed.
+    """Return what is known of each unfinished job; of those in the queue, only of the first.
+    `reasons`: of the shares, if they have been computed.
     """
     samples = samples or Samples(at=state.at)
     reasons = share_reasons(state, policy, memory) if reasons is None else reasons
     nodes = {name: m for m in _headway(memory) for name in m.reference}
-    return {job.id: _facts(state, job, nodes, samples, reasons) for job in state.jobs.values()}
+    first = dict.fromkeys(islice(state.queue, EXPLAINED))
+    found = {
+        job.id: _facts(state, job, nodes, samples, reasons)
+        for job in state.jobs.values()
+        if job.id not in state.queue or job.id in first
+    }
+    ends = {name: facts.eta_s for name, facts in found.items()}
+    for name, why in waiting_reasons(state, ends, samples.at, EXPLAINED).items():
+        found[name] = replace(found[name], reason=_both(found[name].reason, why))
+    return found
+
+
+def _both(before: str, why: str) -> str:
+    """Why a job waits again, and why it waits now."""
+    return f"{before}; {why}" if before else why
 
 
 def share_reasons(state: ClusterState, policy: Policy[Any], memory: Any) -> dict[ReplicaId, str]:
@@ -108,6 +129,7 @@ def share_reasons(state: ClusterState, policy: Policy[Any], memory: Any) -> dict
         SetShare(replica=r.id, limit=r.limit, weight=UNSET) for r in state.replicas.values()
     )
     blank = project(Plan(decisions=unset), snapshot)
+    blank.queue = {}  # no share depends on it, and it may be long
     plan, _ = policy.decide(blank, deepcopy(memory))
     return {d.replica: d.reason for d in plan.decisions if isinstance(d, SetShare)}
 
@@ -150,6 +172,11 @@ def _facts(
         if r.id in sizes
     ]
     finish = max(finishes, default=None)
+    paces = [_pace(state, job, r, seen[r.id]) for r in replicas]
+    paced = [pace for pace in paces if pace]
+    if paced:
+        left, waits = max(paced)
+        finish, ahead = samples.at + left, ahead and not waits
     first = _reporting(replicas, seen)
     said = seen[first.id] if first else Now()
     return JobFacts(
@@ -182,6 +209,21 @@ def _growth(job: Job, first: Replica | None) -> dict[str, float]:
     if first is None:
         return {}
     return efficiencies(first.history, first.usage, sign=job.spec.direction.sign)
+
+
+def _pace(state: ClusterState, job: Job, r: Replica, seen: Now) -> tuple[Seconds, bool] | None:
+    """Return the time left by the steps per second of a replica, and whether it waits for something
+    else than CPU: then no other share makes it faster. None: unknown.
+    """
+    total = seen.total or job.spec.total_steps
+    if not (seen.rate and seen.step is not None and total and r.node in state.nodes):
+        return None
+    weights = sum(state.replicas[name].weight for name in state.on_node[r.node])
+    share = min(state.nodes[r.node].available * r.weight / weights, r.limit or inf)
+    waits = seen.rate_cpu < WAITS * share
+    if not waits and seen.cpu < IDLE:
+        return None
+    return max(0.0, total - seen.step) / seen.rate, waits
 
 
 def _rate(state: ClusterState, r: Replica, used: Cores, *, guaranteed: bool) -> Cores:

@@ -12,7 +12,7 @@ from time import monotonic, sleep
 from headway.core.model.units import Seconds
 from headway.errors import ConfigError, NoServer, UnknownName, Unreachable
 from headway.runtime import job_status
-from headway.runtime.job_status import JobStatus
+from headway.runtime.job_status import FAR, LISTED, JobStatus
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.submissions import FILE, Submissions, Submitted
 
@@ -145,14 +145,20 @@ def _of_server(folder: RunDirectory, names: Collection[str], ended: int) -> list
         jobs = submissions.named(names) if names else submissions.unfinished()
         known = {job.job: job for job in job_status.read(folder.path) or ()}
         past = submissions.last(ended) if ended else []
+    far = len(known) >= LISTED
     found = {
-        job.id: submitted_status(folder.id, job, known.get(job.id), began) for job in [*past, *jobs]
+        job.id: submitted_status(folder.id, job, known.get(job.id), began, far=far)
+        for job in [*past, *jobs]
     }
     return sorted(found.values(), key=lambda job: job.submitted_s)
 
 
-def submitted_status(run: str, job: Submitted, known: JobStatus | None, began: float) -> JobStatus:
-    """A submitted job: its outcome, else what is known of it."""
+def submitted_status(
+    run: str, job: Submitted, known: JobStatus | None, began: float, *, far: bool = False
+) -> JobStatus:
+    """A submitted job: its outcome, else what is known of it. `far`: what is not known is far from
+    the head of the queue.
+    """
     if job.outcome is None and known is not None:
         return known
     status = JobStatus(
@@ -166,7 +172,9 @@ def submitted_status(run: str, job: Submitted, known: JobStatus | None, began: f
         reason=job.reason,
         began=began,
     )
-    return status if job.outcome else replace(status, at_s=status.submitted_s)
+    if job.outcome:
+        return status
+    return replace(status, at_s=status.submitted_s, reason=FAR if far else "")
 
 
 @contextmanager

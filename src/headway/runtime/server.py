@@ -3,7 +3,8 @@
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -14,7 +15,7 @@ from headway.backend.job_store import JobStore
 from headway.backend.local.launcher import claim_of
 from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
-from headway.core.model.job import Phase
+from headway.core.model.job import JobSpec, Phase, Task
 from headway.core.model.units import JobId, Seconds
 from headway.errors import BackendError, ConfigError, HeadwayError
 from headway.policy.registry import build
@@ -36,6 +37,10 @@ from headway.spec.workload import make_workload
 LOCK = "server.lock"
 PATIENCE: Seconds = 0.1
 """How long the server waits for a client that holds the file; then it tries again later."""
+SLICE: Seconds = 0.2
+"""How long it takes new jobs before it looks after the others."""
+SOME = 100
+"""New jobs that are read at once."""
 SLOWEST: Seconds = 5.0
 """Longest interval between two samples."""
 log = logging.getLogger("headway")
@@ -81,13 +86,18 @@ def _start(data: Path, policy: str) -> "Server":
     known = submissions.unfinished()
     clock = Clock(float(about["began"]), about.get("boot"))
     found = {made.id: _runnable(made, clock, data) for made in known}
+    unreadable = {name: why for name, why in found.items() if isinstance(why, str)}
+    kept = {
+        made.id: made for made in known if made.id in unreadable and _alive(folder.path, made.id)
+    }
     jobs = [job for job in found.values() if isinstance(job, RunnableJob)]
+    jobs += [_stand_in(folder.path, made, clock) for made in kept.values()]
     run = put_together(folder, jobs, about, Machine.of(None, about.get("enforcement", "")))
     server = Server(run, submissions, max((job.number for job in known), default=0))
-    unreadable = {name: why for name, why in found.items() if isinstance(why, str)}
-    kept = {name for name in unreadable if _alive(folder.path, name)}
-    for name in sorted(kept):
-        log.warning("job %s runs and is not managed: it %s", name, unreadable[name])
+    for name in kept:
+        why = f"continues, and is never started again: its submission {unreadable[name]}"
+        log.warning("job %s %s", name, why)
+        run.backend.controller.jobs[name].reason = why
     server.refuse({name: why for name, why in unreadable.items() if name not in kept})
     return server
 
@@ -99,6 +109,20 @@ def _alive(run: Path, job: JobId) -> bool:
     store = JobStore(run)
     claims = (claim_of(store.records(name), attempt) for name, attempt in store.attempts(job))
     return any(claim is not None and claim.alive for claim in claims)
+
+
+def _stand_in(run: Path, job: Submitted, clock: Clock) -> RunnableJob:
+    """A job that runs and whose submission cannot be read: it is shown, shares the CPU, and can be
+    cancelled. What it would need to be started again is unknown.
+    """
+    store = JobStore(run)
+    state = store.load([job.id]).get(job.id)
+    tasks = Counter(r.replica.task for r in state.replicas) if state else Counter(["main"])
+    spec = JobSpec(
+        tasks=tuple(Task(name=n, replicas=c, least=c, most=c) for n, c in tasks.items()),
+        backoff_limit=0,
+    )
+    return RunnableJob(id=job.id, at=clock.at(job.submitted), spec=spec, commands={})
 
 
 def _runnable(job: Submitted, clock: Clock, data: Path) -> RunnableJob | str:
@@ -198,12 +222,24 @@ class Server:
         self._take()
 
     def _take(self) -> None:
-        """Add what was submitted since the last time."""
-        try:
-            new = self.submissions.after(self.last)
-        except BackendError as error:
-            log.warning("submissions are read again later: %s", error)
-            return
+        """Add what was submitted since the last time: for a moment, and then the jobs that run are
+        looked after before it goes on.
+        """
+        until = monotonic() + SLICE
+        while True:
+            try:
+                new = self.submissions.after(self.last, SOME)
+            except BackendError as error:
+                log.warning("submissions are read again later: %s", error)
+                return
+            self._add(new)
+            if len(new) < SOME:
+                return
+            if monotonic() > until:
+                self.submissions.wake()
+                return
+
+    def _add(self, new: Sequence[Submitted]) -> None:
         for job in new:
             self.last = job.number
             if job.outcome is not None or job.id in self.run.backend.jobs:

@@ -241,7 +241,11 @@ def put_together(
         lines = journal.read_to_resume(folder.journal)
         cycle = lines[-1]["cycle"] if lines else 0
     specs = {job.id: job.spec for line in lines for job in line["seen"].jobs}
-    known = {job.id: replace(job, spec=specs.get(job.id, job.spec)) for job in jobs}
+    # A job without a command stands for one that cannot be started again.
+    known = {
+        job.id: replace(job, spec=specs.get(job.id, job.spec)) if job.commands else job
+        for job in jobs
+    }
     last = lines[-1]["at_s"] if lines else 0.0
     clock = Clock(about["began"], about.get("boot"), at_least=last)
     backend = target.backend(folder, known, clock)

@@ -2,20 +2,21 @@
 
 import logging
 from collections.abc import Callable
+from itertools import islice
 from math import isfinite
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
 
 from headway.controller.records import JobRecord
+from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.runtime import job_status
 from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
-from headway.runtime.job_status import JobStatus
+from headway.runtime.job_status import LISTED, JobStatus
 from headway.runtime.loop import Loop
 from headway.runtime.usage_sampler import UsageSampler
 
 if TYPE_CHECKING:
-    from headway.core.model.job import Phase
     from headway.runtime.run import Run
 
 EXPLAINED = 50
@@ -76,16 +77,16 @@ class StatusBoard:
         """Show what has changed since the last update. `last`: at once; there is no next one."""
         if not last and not self._due_now():
             return
-        jobs = self._run.backend.controller.jobs
+        jobs = self._listed()
         seen = (
             self._run.loop.state.at,
             meter.due,
-            [(job.id, job.phase, job.reason, job.arrived) for job in jobs.values()],
+            [(job.id, job.phase, job.reason, job.arrived) for job in jobs],
         )
         if seen == self._seen:
             return
         self._seen, began = seen, thread_time()
-        self._phases = [(job.id, job.phase) for job in jobs.values()]
+        self._phases = [(job.id, job.phase) for job in jobs]
         try:
             self.jobs = self._look(meter)
             job_status.write(self._run.folder.path, self.jobs)
@@ -106,13 +107,23 @@ class StatusBoard:
         if now < self._look_due:
             return False
         self._look_due = now + PHASES
+        return self._phases != [(job.id, job.phase) for job in self._listed()]
+
+    def _listed(self) -> list[JobRecord]:
+        """The jobs; of a server, only the first of those that wait: the others are in its database,
+        and listing them all would take seconds.
+        """
         jobs = self._run.backend.controller.jobs.values()
-        return self._phases != [(job.id, job.phase) for job in jobs]
+        if len(jobs) <= LISTED or not self._run.backend.endless:
+            return list(jobs)
+        waiting = islice((job for job in jobs if not job.replicas), LISTED)
+        listed = {job.id for job in waiting}
+        return [job for job in jobs if job.replicas or job.id in listed]
 
     def _look(self, meter: UsageSampler) -> tuple[JobStatus, ...]:
         run, now = self._run, self._run.clock()
         facts = run.known.facts(run.loop, meter, now)
-        jobs = run.backend.controller.jobs.values()
+        jobs = self._listed()
         total = sum(r.weight for job in jobs for r in job.replicas.values())
         return tuple(self._status(job, facts.get(job.id), meter, now, total) for job in jobs)
 
@@ -124,15 +135,17 @@ class StatusBoard:
         now: Seconds,
         total: float,
     ) -> JobStatus:
-        ended, replicas = job.phase.ended, job.replicas.values()
+        run, ended, replicas = self._run, job.phase.ended, job.replicas.values()
         known = None if ended else facts
         used = [meter.now[r.id].cpu for r in replicas if r.id in meter.now]
         limits = [r.limit for r in replicas if r.limit is not None]
         reason = job.reason or (known.reason if known else "")
+        if job.phase is Phase.PENDING and known:
+            reason = run.backend.unplaced.get(job.id) or known.reason
         if not job.arrived and not ended:
             reason = f"is submitted at {job.new.submitted_at:.0f} s"
         return JobStatus(
-            run=self._run.folder.id,
+            run=run.folder.id,
             job=job.id,
             phase=job.phase.value,
             nodes=tuple(dict.fromkeys(r.node for r in replicas)),
@@ -150,7 +163,7 @@ class StatusBoard:
             reason=reason,
             decided_s=known.decided_s if known and not job.reason else None,
             at_s=now,
-            began=self._run.clock.began,
+            began=run.clock.began,
         )
 
     def _reached(self, job: JobId) -> float | None:

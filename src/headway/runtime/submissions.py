@@ -22,6 +22,7 @@ from headway.errors import BackendError, ConfigError
 FILE, WAKE = "jobs.db", "wake"
 VERSION = 1
 PATIENCE: Seconds = 30.0
+IDS = ("jobs", "former")
 LONGEST = 63
 """Characters of a name."""
 SCHEMA = """
@@ -43,6 +44,8 @@ CREATE INDEX IF NOT EXISTS unfinished ON jobs (number) WHERE outcome IS NULL;
 CREATE INDEX IF NOT EXISTS keyed ON jobs (key) WHERE key IS NOT NULL;
 CREATE INDEX IF NOT EXISTS ended ON jobs (finished, number) WHERE outcome IS NOT NULL;
 """
+FORMER = "CREATE TABLE IF NOT EXISTS former (id TEXT PRIMARY KEY) WITHOUT ROWID"
+"""Ids of removed jobs. They are not given again: the journal still has the decisions about them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +117,8 @@ class Submissions:
         if version == 0:
             self._db.executescript(SCHEMA)
             self._db.execute(f"PRAGMA user_version={VERSION}")
+        with suppress(sqlite3.OperationalError):  # a full disk stops no reader
+            self._db.execute(FORMER)  # an earlier version has none, and ignores it
 
     def add(self, jobs: Sequence[Submission], key: str | None = None) -> list[JobId]:
         """Store all jobs or none; return the id of each: its name, and a number if that is taken.
@@ -160,22 +165,31 @@ class Submissions:
         return JobId(name)
 
     def _free_name(self, name: str) -> str:
-        taken = "SELECT 1 FROM jobs WHERE id = ?"
-        if not self._db.execute(taken, (name,)).fetchone():
+        if not self._taken(name):
             return name
-        same = "SELECT count(*) FROM jobs WHERE id > ? AND id < ? AND id GLOB ?"  # by the index
+        same = "SELECT count(*) FROM {} WHERE id > ? AND id < ? AND id GLOB ?"  # by the index
         between = (f"{name}-", f"{name}.", f"{name}-[0-9]*")
-        number = self._db.execute(same, between).fetchone()[0] + 2
-        while self._db.execute(taken, (_numbered(name, number),)).fetchone():
+        counts = [self._db.execute(same.format(t), between).fetchone()[0] for t in IDS]
+        number = sum(counts) + 2
+        while self._taken(_numbered(name, number)):
             number += 1
         return _numbered(name, number)
 
-    def after(self, number: int) -> list[Submitted]:
-        """What was submitted after this number."""
-        return self._select("WHERE number > ? ORDER BY number", number)
+    def _taken(self, name: str) -> bool:
+        query = "SELECT 1 FROM jobs WHERE id = ?1 UNION ALL SELECT 1 FROM former WHERE id = ?1"
+        return self._db.execute(query, (name,)).fetchone() is not None
+
+    def after(self, number: int, most: int = -1) -> list[Submitted]:
+        """What was submitted after this number; `most`: the first so many."""
+        return self._select("WHERE number > ? ORDER BY number LIMIT ?", number, most)
 
     def unfinished(self) -> list[Submitted]:
         return self._select("WHERE outcome IS NULL ORDER BY number")
+
+    def count_unfinished(self) -> int:
+        with _errors(self.path):
+            found = self._db.execute("SELECT count(*) FROM jobs WHERE outcome IS NULL").fetchone()
+            return int(found[0])
 
     def last(self, count: int) -> list[Submitted]:
         """The last that have ended, the first of them first."""
@@ -214,9 +228,11 @@ class Submissions:
             return [(JobId(row["id"]), row["finished"] or 0.0) for row in rows]
 
     def forget(self, job: JobId) -> None:
-        """Remove a job that has ended."""
+        """Remove a job that has ended, but for its id."""
+        ended = "FROM jobs WHERE id = ? AND outcome IS NOT NULL"
         with _errors(self.path):
-            self._db.execute("DELETE FROM jobs WHERE id = ? AND outcome IS NOT NULL", (job,))
+            self._db.execute(f"INSERT OR IGNORE INTO former SELECT id {ended}", (job,))
+            self._db.execute(f"DELETE {ended}", (job,))
 
     @contextmanager
     def together(self) -> Iterator[None]:

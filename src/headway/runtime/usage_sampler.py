@@ -16,7 +16,8 @@ from headway import failpoint, private_files
 from headway.backend.live import LiveBackend
 from headway.backend.monitor import Watched
 from headway.backend.usage import UsageSample
-from headway.core.model.units import CoreSeconds, JobId, ReplicaId, Seconds
+from headway.core.model.units import Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
+from headway.runtime.step_pace import StepPace
 
 log = logging.getLogger("headway")
 FIRST: Seconds = 0.2
@@ -46,6 +47,10 @@ class Now:
     """Number of steps that it announced."""
     left: CoreSeconds | None = None
     """Work left, by the steps since it was first seen; None: unknown."""
+    rate: float | None = None
+    """Steps per second at its present share; None: unknown."""
+    rate_cpu: Cores = 0.0
+    """Cores used meanwhile."""
     found: str = ""
     """Where its metric was found; empty: nowhere yet."""
 
@@ -58,6 +63,11 @@ class Now:
             **({"step": self.step} if self.step is not None else {}),
             **({"total": self.total} if self.total is not None else {}),
             **({"left": round(self.left, 2)} if self.left is not None else {}),
+            **(
+                {"rate": self.rate, "rate_cpu": round(self.rate_cpu, 4)}
+                if self.rate is not None
+                else {}
+            ),
         }
 
 
@@ -80,19 +90,21 @@ class UsageSampler:
     """Where each metric was found, as far as written to the file."""
     _begun: dict[tuple[str, int], tuple[float, CoreSeconds]] = field(default_factory=dict)
     """The first step of each attempt, and the CPU used until then."""
+    _paces: dict[tuple[str, int], StepPace] = field(default_factory=dict)
 
     def look(self, now: Seconds) -> None:
         often = min(EVERY, FIRST + now / 20)
         self.due = now + max(often, min(self.slowest, now * EVERY / COARSER))
         self._looks += 1
         watched = list(self.backend.monitor.replicas.values())
-        self.now = {}
+        self.now, shares = {}, self._shares()
         for w in watched:
             with self.backend.contained.of(w.id.job, "metrics"):
-                self.now[w.id] = self._one(w, now)
+                self.now[w.id] = self._one(w, now, shares.get(w.id, 0.0))
         running = {(w.id, w.attempt) for w in watched}
         self._before = {k: v for k, v in self._before.items() if k in running}
         self._begun = {k: v for k, v in self._begun.items() if k in running}
+        self._paces = {k: v for k, v in self._paces.items() if k in running}
         if any(w.reader.flooded for w in watched):
             self.due = now + FLOOD
         if self.now:
@@ -127,7 +139,24 @@ class UsageSampler:
             for name in [name for name in kept if ReplicaId(name).job == job]:
                 del kept[name]
 
-    def _one(self, w: Watched, now: Seconds) -> Now:
+    def _shares(self) -> dict[ReplicaId, Cores]:
+        """The cores that each replica gets if all use what they can."""
+        replicas = [
+            r for job in self.backend.controller.jobs.values() for r in job.replicas.values()
+        ]
+        weights: dict[NodeId, float] = {}
+        for r in replicas:
+            weights[r.node] = weights.get(r.node, 0.0) + r.weight
+        cores = {name: node.capacity.cpu for name, node in self.backend.controller.nodes.items()}
+        return {
+            r.id: min(
+                cores.get(r.node, 0.0) * r.weight / weights[r.node],
+                inf if r.limit is None else r.limit,
+            )
+            for r in replicas
+        }
+
+    def _one(self, w: Watched, now: Seconds, share: Cores) -> Now:
         w.reader.listen()
         used = self.backend.monitor.measure(w, cpu_only=bool(self._looks % SELDOM))
         at, last = self._before.get((w.id, w.attempt), (w.since, w.first))
@@ -135,6 +164,7 @@ class UsageSampler:
         passed = used.periods - last.periods
         if w.reader.value is not None:
             self._keep(w.id, w.reader.value)
+        rate, rate_cpu = self._pace(w, now, used.cpu, share) or (None, 0.0)
         return Now(
             cpu=max(0.0, used.cpu - last.cpu) / (now - at) if now > at else 0.0,
             memory=used.memory,
@@ -143,8 +173,19 @@ class UsageSampler:
             step=w.reader.step,
             total=w.reader.total,
             left=self._left(w, used.cpu),
+            rate=rate,
+            rate_cpu=rate_cpu,
             found=w.reader.found,
         )
+
+    def _pace(
+        self, w: Watched, now: Seconds, used: CoreSeconds, share: Cores
+    ) -> tuple[float, Cores] | None:
+        if w.reader.step is None:
+            return None
+        pace = self._paces.setdefault((w.id, w.attempt), StepPace())
+        pace.add(now, w.reader.step, used, share)
+        return pace.rate(now, used)
 
     def _left(self, w: Watched, used: CoreSeconds) -> CoreSeconds | None:
         job, step = self.backend.controller.jobs.get(w.id.job), w.reader.step

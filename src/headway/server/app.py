@@ -25,7 +25,7 @@ from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Seconds
 from headway.errors import ConfigError, HeadwayError, UnknownName
 from headway.runtime.job_log import read_log
-from headway.runtime.job_status import ENDED, JobStatus
+from headway.runtime.job_status import ENDED, LISTED, JobStatus
 from headway.runtime.new_submission import check
 from headway.runtime.operator_metrics import Labels, by_label, family
 from headway.runtime.request_client import ask
@@ -42,6 +42,10 @@ STUCK: Seconds = 30.0
 """A loop that has not been seen for this long is stuck."""
 LISTENERS = 32
 """Clients that listen to events."""
+ENDED_AGAIN = 1000
+"""Ended jobs that a client which connects again is told at most."""
+SLACK: Seconds = 10.0
+"""Between the end of a job and its event."""
 MAX_ACTIVE = 100_000
 """Jobs among which a phase is looked for."""
 EXPLAINED: Seconds = 60.0
@@ -106,7 +110,10 @@ class Api:
         return PlainTextResponse("ok\n" if ready else "the loop is stuck\n", 200 if ready else 503)
 
     async def metrics(self, _: Request) -> Response:
+        unfinished = await self.store.read(lambda store: store.count_unfinished())
         phases = Counter(job.phase for job in self.jobs.values())
+        known = sum(count for phase, count in phases.items() if phase not in ENDED)
+        phases["pending"] += max(0, unfinished - known)
         answers: dict[Labels, float] = {
             (("method", method), ("status", status)): count
             for (method, status), count in self.answers.items()
@@ -152,10 +159,19 @@ class Api:
         last = requests.integer(
             request.headers.get("last-event-id"), "Last-Event-ID", -1, 0, 2**63 - 1
         )
-        found = self.changes.listen(None if last < 0 else last)
+        ended = [] if last < 0 else await self._ended_since(last)
+        found = self.changes.listen(None if last < 0 else last, ended)
         return StreamingResponse(
             found, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
+
+    async def _ended_since(self, event: int) -> list[JobStatus]:
+        """The jobs that have ended since an event which is not kept, about."""
+        if self.changes.has_all_since(event):
+            return []
+        rows = await self.store.read(lambda store: store.last(ENDED_AGAIN))
+        since = event / 1000 - self.began
+        return [self._status(row) for row in rows if (row.finished or 0.0) >= since - SLACK]
 
     async def list_jobs(self, request: Request) -> Response:
         given = request.query_params
@@ -265,7 +281,8 @@ class Api:
         return self._status(row)
 
     def _status(self, row: Submitted) -> JobStatus:
-        return submitted_status(self.folder.id, row, self.jobs.get(row.id), self.began)
+        far = len(self.jobs) >= LISTED
+        return submitted_status(self.folder.id, row, self.jobs.get(row.id), self.began, far=far)
 
 
 def merged(routes: list[Route]) -> list[Route]:

@@ -3,8 +3,9 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import replace
+from time import time
 
 from headway.core.model.units import Seconds
 from headway.runtime.job_status import JobStatus
@@ -41,12 +42,20 @@ class _Listener:
         self.woken.set()
 
 
-class Changes:
-    """Used in the thread of the API."""
+def _text(job: JobStatus) -> str:
+    return f"event: job\ndata: {json.dumps(job.plain())}\n\n"
 
-    def __init__(self) -> None:
-        self._last = 0
-        self._kept: deque[tuple[int, str]] = deque(maxlen=KEPT)
+
+class Changes:
+    """Used in the thread of the API. The number of an event is the time of day in milliseconds, or
+    one more than the last one: the numbers of the next server are higher.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time) -> None:
+        self._clock = clock
+        self._last = self._lost = self._number(0)
+        """The last event, and the last that is not kept."""
+        self._kept: deque[tuple[int, JobStatus, str]] = deque(maxlen=KEPT)
         self._known: dict[str, JobStatus] = {}
         self._listeners: set[_Listener] = set()
 
@@ -63,10 +72,21 @@ class Changes:
                 self.tell(job)
         self._known = known
 
+    def _number(self, before: int) -> int:
+        return max(before, int(self._clock() * 1000))
+
+    def has_all_since(self, event: int) -> bool:
+        """Whether each event after this one is kept."""
+        return self._lost <= event <= self._last
+
     def tell(self, job: JobStatus) -> None:
-        self._last += 1
-        text = f"id: {self._last}\nevent: job\ndata: {json.dumps(job.plain())}\n\n"
-        self._kept.append((self._last, text))
+        self._last = self._number(self._last + 1)
+        text = f"id: {self._last}\n{_text(job)}"
+        if len(self._kept) == KEPT:
+            self._lost = self._kept[0][0]
+        self._kept.append((self._last, job, text))
+        if job.ended:
+            self._known.pop(job.job, None)
         for listener in self._listeners:
             listener.tell(job.job, text)
 
@@ -74,13 +94,21 @@ class Changes:
         for listener in self._listeners:
             listener.end()
 
-    async def listen(self, after: int | None) -> AsyncIterator[str]:
+    async def listen(
+        self, after: int | None, ended: Sequence[JobStatus] = ()
+    ) -> AsyncIterator[str]:
         """Yield what changes from now on, of a job that has changed several times meanwhile only
-        the last change; `after`: and what is kept since this event.
+        the last change; `after`: and what has changed since this event. If that is not known, all
+        jobs that have not ended, after those that have `ended` meanwhile.
         """
         listener = _Listener()
         self._listeners.add(listener)
-        missed = [] if after is None else [text for n, text in self._kept if n > after]
+        missed = [] if after is None else [text for n, _, text in self._kept if n > after]
+        if after is not None and not self.has_all_since(after):
+            meanwhile = [job for _, job, _ in self._kept if job.ended]
+            unknown = [*ended, *meanwhile, *self._known.values()]
+            # Numbered only at the end: if the connection is lost before, all of it is sent again.
+            missed = [*map(_text, unknown), f"id: {self._last}\n\n"]
         try:
             yield ": connected\n\n"
             for text in missed:

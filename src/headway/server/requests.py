@@ -28,14 +28,17 @@ async def read_json(request: Request) -> dict[str, Any]:
         raise BadRequest("the body must be application/json", status=415)
     try:
         async with asyncio.timeout(BODY_TIME):
-            found = json.loads(await _body(request), parse_constant=_refuse)
+            body = await _body(request)
+            found = json.loads(body, parse_constant=_refuse)
     except TimeoutError:
         raise BadRequest(f"no complete body within {BODY_TIME:g} s", status=408) from None
     except (ValueError, RecursionError):
         raise BadRequest("the body is not JSON") from None
     if not isinstance(found, dict):
         raise BadRequest("the body must be an object")
-    _check(found)
+    _check_depth(found)
+    if b"\\u" in body:  # only by an escape can a text be half of a pair
+        _check_text(found)
     return found
 
 
@@ -58,7 +61,7 @@ def _refuse(constant: str) -> float:
     raise ValueError(constant)
 
 
-def _check(body: dict[str, Any]) -> None:
+def _check_depth(body: dict[str, Any]) -> None:
     level: list[Any] = [body]
     for _ in range(MAX_DEPTH):
         inside = (each.values() if isinstance(each, dict) else each for each in level)
@@ -67,6 +70,9 @@ def _check(body: dict[str, Any]) -> None:
             break
     else:
         raise BadRequest(f"the body is nested deeper than {MAX_DEPTH}")
+
+
+def _check_text(body: dict[str, Any]) -> None:
     try:
         json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError:
