@@ -25,7 +25,12 @@ def jobs_table(jobs: Sequence[JobStatus], *, several: bool, selected: int | None
     table = plain_table("job", no_wrap=True)
     if several:
         table.add_column("run", no_wrap=True)
+    users = any(job.user for job in jobs)
+    if users:
+        table.add_column("user", no_wrap=True)
     table.add_column("phase", no_wrap=True)
+    if users:
+        table.add_column("share", justify="right", no_wrap=True)
     for name in ("step", "loss", "cores", "time", "ETA"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("reason", overflow="fold")
@@ -33,7 +38,9 @@ def jobs_table(jobs: Sequence[JobStatus], *, several: bool, selected: int | None
         row = [
             job.job,
             *[job.run] * several,
+            *[job.user] * users,
             job.phase,
+            *["" if job.share is None else f"{job.share:.0%}"] * users,
             steps(job.step, job.total_steps),
             "" if job.value is None else f"{job.value:.4g}",
             "" if job.cores is None else f"{job.cores:.2f}",
@@ -59,7 +66,7 @@ def show_history(runs: "Sequence[PastRun]") -> None:
 
 def _since_submitted(job: JobStatus) -> Seconds | None:
     """How long it took, or has taken until now."""
-    end = job.finished_s if job.ended else job.at_s
+    end = job.finished_s if job.ended else job.at_s or None
     return None if end is None or end < job.submitted_s else end - job.submitted_s
 
 

@@ -65,9 +65,9 @@ def submit(
     from headway.cli.output import print_json
     from headway.client import Client
     from headway.errors import ConfigError
-    from headway.runtime.new_submission import entries
-    from headway.runtime.run_directory import data_folder
+    from headway.runtime.new_submission import entries, without_files
     from headway.runtime.start import COMMAND_LINE
+    from headway.runtime.system_server import system_socket
     from headway.runtime.user_environment import environment
     from headway.spec.load import read_workload
     from headway.spec.runnable import single_job
@@ -75,7 +75,7 @@ def submit(
     command = ctx.meta.get(COMMAND, [])
     if (workload is None) == (not command):
         raise ConfigError("give a workload, or a command after --", hint="headway submit --help")
-    client = Client.of(data_folder(data))
+    client = Client.of(data)
     if workload is not None:
         listed = read_workload(workload)
         if "nodes" in listed.model_fields_set:
@@ -86,8 +86,11 @@ def submit(
         if not as_json:
             echo(program(command[0]), err=True)
     made, passed = entries(listed, path), environment(env or ())
+    directory = path.absolute().parent
+    if system_socket(data):
+        made = without_files(made, str(directory))
     with client:
-        found = client.submit(made, directory=path.absolute().parent, env=passed, key=key)
+        found = client.submit(made, directory=directory, env=passed, key=key)
     if as_json:
         print_json({"jobs": found})
     else:

@@ -158,6 +158,7 @@ def key(commands: Mapping[str, Command]) -> str:
     """Return what identifies the kind of a job with these commands."""
     parts = [
         (task, c.argv, c.where, c.image, () if c.image else [_content(c.where, a) for a in c.argv])
+        + ((c.user,) if c.user else ())
         for task, c in commands.items()
     ]
     return sha256(json.dumps(parts).encode()).hexdigest()[:32]

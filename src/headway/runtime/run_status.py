@@ -153,6 +153,7 @@ def _of_server(folder: RunDirectory, names: Collection[str], ended: int) -> list
 
 def submitted_status(run: str, job: Submitted, known: JobStatus | None, began: float) -> JobStatus:
     """A submitted job: its outcome, else what is known of it."""
+    uid, user = (job.owner.uid, job.owner.shown) if job.owner else (None, "")
     if job.outcome is None and known is not None:
         return known
     status = JobStatus(
@@ -165,6 +166,8 @@ def submitted_status(run: str, job: Submitted, known: JobStatus | None, began: f
         finished_s=job.finished,
         reason=job.reason,
         began=began,
+        uid=uid,
+        user=user,
     )
     return status if job.outcome else replace(status, at_s=status.submitted_s)
 

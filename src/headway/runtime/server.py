@@ -21,6 +21,7 @@ from headway.policy.registry import build
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, keys
 from headway.runtime.job_status import JobStatus
+from headway.runtime.owner import Owner
 from headway.runtime.run import Run
 from headway.runtime.run_directory import private_runs
 from headway.runtime.run_status import find_server
@@ -106,7 +107,7 @@ def _runnable(job: Submitted, clock: Clock, data: Path) -> RunnableJob | str:
     try:
         workload = make_workload(jobs=[{**job.entry, "name": job.id}])
         [found] = to_jobs(workload, Path(job.directory, "submitted"), supported=LIVE_FEATURES)
-        [known] = EarlierRuns(data).fill_in([found])
+        [known] = EarlierRuns(data).fill_in([_owned(found, job.owner)])
     except HeadwayError as error:
         return f"{error.message} ({error.where})" if error.where else error.message
     except Exception as error:  # noqa: BLE001 - no submission ends the server
@@ -116,6 +117,18 @@ def _runnable(job: Submitted, clock: Clock, data: Path) -> RunnableJob | str:
         for task, command in known.commands.items()
     }
     return replace(known, at=clock.at(job.submitted) + known.at, commands=commands)
+
+
+def _owned(job: RunnableJob, owner: Owner | None) -> RunnableJob:
+    """It runs as its owner. What jobs of one user show says nothing about the jobs of another."""
+    if owner is None:
+        return job
+    user = f"{owner.uid}:{owner.gid}"
+    return replace(
+        job,
+        spec=replace(job.spec, owner=owner.text, kind=f"{owner.uid} {job.spec.kind}"),
+        commands={task: replace(command, user=user) for task, command in job.commands.items()},
+    )
 
 
 @dataclass(slots=True)

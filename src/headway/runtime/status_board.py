@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headway.controller.records import JobRecord
 from headway.core.model.units import JobId, ReplicaId, Seconds
-from headway.runtime import job_status
+from headway.runtime import job_status, owner
 from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
 from headway.runtime.job_status import JobStatus
 from headway.runtime.loop import Loop
@@ -131,6 +131,7 @@ class StatusBoard:
         reason = job.reason or (known.reason if known else "")
         if not job.arrived and not ended:
             reason = f"is submitted at {job.new.submitted_at:.0f} s"
+        uid, user = owner.parse(job.spec.owner)
         return JobStatus(
             run=self._run.folder.id,
             job=job.id,
@@ -151,6 +152,8 @@ class StatusBoard:
             decided_s=known.decided_s if known and not job.reason else None,
             at_s=now,
             began=self._run.clock.began,
+            uid=uid,
+            user=user,
         )
 
     def _reached(self, job: JobId) -> float | None:

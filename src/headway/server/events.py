@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from headway.core.model.units import Seconds
 from headway.runtime.job_status import JobStatus
+from headway.server.access import Caller, seen_by
 
 KEPT = 1000
 """Events that a client which connects again can still get."""
@@ -20,16 +21,21 @@ ALIVE: Seconds = 15.0
 class _Listener:
     """The last change of each job that its client has not read."""
 
-    def __init__(self) -> None:
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
         self.unread: dict[str, str] = {}
         self.over = False
         self.woken = asyncio.Event()
 
-    def tell(self, job: str, text: str) -> None:
-        self.unread.pop(job, None)  # the order is that of the last changes
-        self.unread[job] = text
+    def tell(self, number: int, job: JobStatus) -> None:
+        self.unread.pop(job.job, None)  # the order is that of the last changes
+        self.unread[job.job] = self.shown(number, job)
         self.over = self.over or len(self.unread) > BEHIND
         self.woken.set()
+
+    def shown(self, number: int, job: JobStatus) -> str:
+        data = json.dumps(seen_by(self.caller, job).plain())
+        return f"id: {number}\nevent: job\ndata: {data}\n\n"
 
     def take(self) -> list[str]:
         self.woken.clear()
@@ -46,7 +52,7 @@ class Changes:
 
     def __init__(self) -> None:
         self._last = 0
-        self._kept: deque[tuple[int, str]] = deque(maxlen=KEPT)
+        self._kept: deque[tuple[int, JobStatus]] = deque(maxlen=KEPT)
         self._known: dict[str, JobStatus] = {}
         self._listeners: set[_Listener] = set()
 
@@ -65,22 +71,22 @@ class Changes:
 
     def tell(self, job: JobStatus) -> None:
         self._last += 1
-        text = f"id: {self._last}\nevent: job\ndata: {json.dumps(job.plain())}\n\n"
-        self._kept.append((self._last, text))
+        self._kept.append((self._last, job))
         for listener in self._listeners:
-            listener.tell(job.job, text)
+            listener.tell(self._last, job)
 
     def close(self) -> None:
         for listener in self._listeners:
             listener.end()
 
-    async def listen(self, after: int | None) -> AsyncIterator[str]:
+    async def listen(self, after: int | None, caller: Caller) -> AsyncIterator[str]:
         """Yield what changes from now on, of a job that has changed several times meanwhile only
         the last change; `after`: and what is kept since this event.
         """
-        listener = _Listener()
+        listener = _Listener(caller)
         self._listeners.add(listener)
-        missed = [] if after is None else [text for n, text in self._kept if n > after]
+        kept = [] if after is None else [(n, job) for n, job in self._kept if n > after]
+        missed = [listener.shown(n, job) for n, job in kept]
         try:
             yield ": connected\n\n"
             for text in missed:
