@@ -12,6 +12,7 @@ from headway import private_files
 from headway.backend.clock import Clock
 from headway.backend.job_store import JobStore
 from headway.backend.local.launcher import claim_of
+from headway.backend.local.process_control import ProcessControl
 from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
 from headway.core.model.job import Phase
@@ -42,13 +43,15 @@ SLOWEST: Seconds = 5.0
 log = logging.getLogger("headway")
 
 
-def start_server(data: Path, policy: str) -> "Server":
-    """Start a server, or continue the one that was stopped; its jobs may have gone on."""
+def start_server(data: Path, policy: str, control: ProcessControl | None = None) -> "Server":
+    """Start a server, or continue the one that was stopped; its jobs may have gone on. `control`:
+    what starts its processes; None: this process.
+    """
     private_runs(data)
     lock = private_files.opener(str(data / LOCK), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        server = _start(data, policy)
+        server = _start(data, policy, control)
     except BlockingIOError:
         os.close(lock)
         raise ConfigError(
@@ -61,12 +64,12 @@ def start_server(data: Path, policy: str) -> "Server":
     return server
 
 
-def _start(data: Path, policy: str) -> "Server":
+def _start(data: Path, policy: str, control: ProcessControl | None) -> "Server":
     folder = find_server(data)
     if folder is None:
         build(policy)  # an unknown policy leaves nothing behind
         fields = {"server": True, "observe_only": False}
-        run = begin_run([], policy, data, fields, Machine.of(None))
+        run = begin_run([], policy, data, fields, replace(Machine.of(None), control=control))
         return Server(run, Submissions(run.folder.path, PATIENCE))
     folder.check_format()
     folder.lock()
@@ -83,7 +86,8 @@ def _start(data: Path, policy: str) -> "Server":
     clock = Clock(float(about["began"]), about.get("boot"))
     found = {made.id: _runnable(made, clock, data) for made in known}
     jobs = [job for job in found.values() if isinstance(job, RunnableJob)]
-    run = put_together(folder, jobs, about, Machine.of(None, about.get("enforcement", "")))
+    target = replace(Machine.of(None, about.get("enforcement", "")), control=control)
+    run = put_together(folder, jobs, about, target)
     server = Server(run, submissions, max((job.number for job in known), default=0))
     unreadable = {name: why for name, why in found.items() if isinstance(why, str)}
     kept = {name for name in unreadable if _alive(folder.path, name)}
