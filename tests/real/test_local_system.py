@@ -7,9 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from local import job, note, workload
 from machine_users import ANN, BEN, SCHEDULER, machine_server
 from patience import wait_for
 
+from headway.backend.local.enforcement import procfs
 from headway.client import Client
 
 SHOW = """
@@ -47,8 +49,8 @@ def test_a_job_runs_as_its_submitter_with_its_environment_and_nothing_of_the_ser
     assert (folder.stat().st_uid, stat.S_IMODE(folder.stat().st_mode)) == (ANN, 0o2770)
     assert (folder / "out.log").stat().st_uid == ANN
     assert stat.S_IMODE((folder / "out.log").stat().st_mode) == 0o660
-    [job] = [j for line in started.journal() for j in line["seen"].get("jobs", ())][:1]
-    assert job["spec"]["owner"] == f"{ANN}:"
+    [first] = [j for line in started.journal() for j in line["seen"].get("jobs", ())][:1]
+    assert first["spec"]["owner"] == f"{ANN}:"
 
 
 def test_only_the_launcher_is_root_and_nothing_of_a_user_reaches_it(started):
@@ -73,13 +75,13 @@ def test_neither_reads_nor_stops_the_jobs_of_the_other(started):
         assert f"permission denied: job hers belongs to {ANN}, and you are {BEN}" in done.stderr
     [line] = [x for x in started.headway(BEN, "ps").stdout.splitlines() if x.startswith("hers")]
     assert line.split() == ["hers", str(ANN), "running", "100%"]
-    job = started.claim("hers")
+    shell = started.claim("hers")
     attacks = [
-        f"kill -9 {job}", f"kill -9 {started.scheduler}", f"kill -9 {started.process.pid}",
+        f"kill -9 {shell}", f"kill -9 {started.scheduler}", f"kill -9 {started.process.pid}",
         f"cat {started.replica('hers')}/out.log", f"ls {started.replica('hers')}",
         f"cat {started.run}/jobs.db", f"cat {started.run}/journal.jsonl",
         f"ls {started.data}/launcher/",
-        f"cat /proc/{job}/environ", f"rm {started.socket}",
+        f"cat /proc/{shell}/environ", f"rm {started.socket}",
         f"curl -s --unix-socket {started.run}/api.sock http://x/api/v1/jobs || exit 1",
     ]  # fmt: skip
     for attack in attacks:
@@ -219,3 +221,35 @@ def test_root_and_system_users_cannot_submit_jobs_that_run(started):
         [name] = root.submit([{"name": "of-root", "spec": spec}], directory="/")
     assert started.wait(name) == ["failed"]
     assert "no job runs as root" in started.jobs()[name].reason
+
+
+BUSY = "while :; do :; done"
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("policy", ["headway", "fair"])
+def test_ten_small_jobs_of_one_user_do_not_outweigh_one_large_job_of_another(server, policy):
+    server.start("--policy", policy)
+    jobs = [job(f"small-{i}", ["sh", "-c", BUSY]) for i in range(10)]
+    path = workload(server.home[ANN], *jobs)
+    path.chmod(0o644)
+    server.headway(ANN, "submit", path)
+    server.submit(BEN, "large", f"{BUSY} & {BUSY}")
+    wait_for(lambda: {each.phase for each in server.jobs().values()} == {"running"}, every=0.2)
+    wait_for(lambda: 0.4 < (server.jobs()["large"].share or 0.0) < 0.6, every=0.2)
+    before = _used(server)
+    wait_for(lambda: sum(_used(server).values()) > sum(before.values()) + 10.0, every=0.2)
+    after = _used(server)
+    used = {name: after[name] - before[name] for name in after}
+    part = used["large"] / sum(used.values())
+    note(f"share of one large job against ten small ones of another user, {policy}", part)
+    assert 0.3 < part < 0.7  # weights alone would give a job of eleven 0.09
+
+
+def _used(server):
+    """Core-seconds of each job, by the kernel."""
+    found = {}
+    for name in server.jobs():
+        pids = procfs.marked(HEADWAY_DIR=str(server.replica(name)))
+        found[name] = sum(procfs.cpu(pid) for pid in pids)
+    return found
