@@ -31,6 +31,7 @@ from headway.errors import ConfigError, HeadwayError, NoServer
 from headway.runtime.job_status import JobStatus, from_plain
 from headway.runtime.run_directory import RunDirectory, data_folder
 from headway.runtime.run_status import active_server
+from headway.runtime.system_server import system_socket
 from headway.runtime.user_environment import environment
 
 SOCKET = "api.sock"
@@ -46,7 +47,8 @@ RESTART: Seconds = 10.0
 KEY = "[!-~]([ -~]{0,253}[!-~])?"
 """A key of a submission: 1 to 255 printable ASCII characters."""
 CODES: dict[str, type[HeadwayError]] = {
-    each.code: each for each in (ConfigError, errors.BackendError, errors.Unreachable, NoServer)
+    each.code: each
+    for each in (ConfigError, errors.BackendError, errors.Unreachable, errors.Denied, NoServer)
 }
 
 
@@ -54,13 +56,15 @@ class Client:
     """One connection, opened again if the server has closed it. For one thread at a time."""
 
     def __init__(self, run: Path, timeout: Seconds = PATIENCE) -> None:
-        """`run`: the folder of the run of the server."""
+        """`run`: the folder of the run of the server, or the socket of the machine's server."""
         self._run, self._timeout = run, timeout
         self._connection: _Connection | None = None
 
     @classmethod
     def of(cls, data: Path | None = None) -> Self:
-        """A client of the server of this data directory."""
+        """A client of the server of this data directory, or of the machine's."""
+        if socket := system_socket(data):
+            return cls(socket)
         return cls(active_server(data_folder(data)).path)
 
     def submit(
@@ -376,6 +380,9 @@ class _Connection(HTTPConnection):
 @contextmanager
 def short_path(run: Path) -> Iterator[str]:
     """A path of the socket of a run that is short enough: at most 107 bytes."""
+    if run.is_socket():
+        yield str(run)
+        return
     folder = os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{SOCKET}"

@@ -154,6 +154,23 @@ def test_the_reference_world_shares_fairly_and_promises_its_ends():
     assert fair_rates(jobs, 1.0) == {"x": 1.0, "y": 0.0}
 
 
+def test_users_have_equal_shares_in_the_reference_world_whatever_the_number_of_their_jobs():
+    small = {
+        f"s{i}": ReferenceJob(demand=1.0, size=5.0, least=5.0, sure=True, owner="ann", weight=w)
+        for i, w in enumerate([1.0] * 9 + [8.0])
+    }
+    large = ReferenceJob(demand=1.0, size=60.0, least=60.0, sure=True, owner="ben")
+    jobs = {**small, "large": large}
+    rates = fair_rates(jobs, 1.0)
+    assert rates["large"] == 0.5
+    assert rates["s9"] == pytest.approx(8 * rates["s0"])
+    set_guarantees(jobs, 1.0, 0.0)
+    assert max(s.due for s in small.values()) == pytest.approx(100.0)  # all of her half
+    assert large.due == pytest.approx(110.0)
+    advance(jobs, 1.0, 105.0)
+    assert large.done == pytest.approx(55.0)
+
+
 def test_an_uncertain_job_is_due_at_its_least_as_if_unknown_jobs_ended_now():
     jobs = {
         "x": ReferenceJob(demand=1.0, size=50.0, least=40.0),

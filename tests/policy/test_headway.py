@@ -10,7 +10,7 @@ from headway.core.model.decision import CALM
 from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Phase, Task
 from headway.core.model.report import Report, Usage
 from headway.core.model.snapshot import Observation, Trigger
-from headway.core.model.units import ReplicaId
+from headway.core.model.units import JobId, ReplicaId
 from headway.policy.common.per_replica_work import working_replicas
 from headway.policy.registry import build
 from headway.policy.share.fsp import Fsp
@@ -372,3 +372,24 @@ def ended(strange, failures, policy):
     scenario = Scenario(nodes=(node(),), jobs=jobs, failures=failures)
     found = simulate(scenario, build(policy)).finished
     return {j.arrival.id: j.finished_at - j.arrival.at for j in found}
+
+
+def test_ten_small_jobs_of_one_user_do_not_outweigh_a_large_job_of_another():
+    small = [f"s{i}" for i in range(10)]
+    arrivals = dict.fromkeys(small, ("ann", 20.0)) | {"large": ("ben", 50.0)}
+
+    def large_ends(*, users):
+        jobs = tuple(
+            Arrival(id=JobId(name), at=0.0, work=work, spec=owned(work, owner if users else ""))
+            for name, (owner, work) in arrivals.items()
+        )
+        found = simulate(Scenario(nodes=(node(),), jobs=jobs), build("headway")).finished
+        return next(j.finished_at for j in found if j.arrival.id == "large")
+
+    assert large_ends(users=True) <= 102.0  # half of the node until then
+    assert large_ends(users=False) > 200.0
+
+
+def owned(work, owner):
+    known = Expected(work=Estimate(value=work), demand=1.0)
+    return JobSpec(owner=owner, expected=known)

@@ -12,7 +12,8 @@ from headway.core.fairness.priority_weights import demand_of
 from headway.core.fairness.reference import ReferenceJob
 from headway.core.model.decision import CALM, Plan, SetShare
 from headway.core.model.job import Estimate, Expected, Phase, Task
-from headway.core.model.units import NOTHING, ReplicaId, Resources
+from headway.core.model.snapshot import Trigger
+from headway.core.model.units import NOTHING, NodeId, ReplicaId, Resources
 from headway.errors import ConfigError, UnknownName
 from headway.policy.common.node_search import score
 from headway.policy.placement.even import Even
@@ -161,6 +162,23 @@ def test_fair_takes_ceilings_and_weights_away():
         SetShare(replica=ReplicaId(f"{n}/main-0"), reason="the same weight for all") for n in "xy"
     )
     assert Fair().decide(running("x"), None)[0] is CALM
+
+
+def test_fair_gives_users_the_same_weight_and_a_user_s_jobs_a_part_of_it():
+    owners = {"x": "ann", "y": "ann", "z": "ann", "big": "ben"}
+    s = snapshot(
+        jobs=[job(name, owner=owner) for name, owner in owners.items()],
+        replicas=[replica(name) for name in owners],
+    )
+    plan, _ = Fair().decide(s.only(NodeId("a"), Trigger.TICK), None)
+    found = {d.replica.job: d.weight for d in plan.decisions}
+    assert found["x"] == found["y"] == found["z"] == found["big"] / 3
+    assert sum(found.values()) == 4.0
+    assert {d.reason for d in plan.decisions} == {"the same weight for all users"}
+    alone = snapshot(
+        jobs=[job("x", owner="ann"), job("y", owner="ann")], replicas=[replica("x"), replica("y")]
+    )
+    assert Fair().decide(alone, None)[0] is CALM
 
 
 HALF = Task(limit=0.5)

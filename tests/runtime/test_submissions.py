@@ -9,7 +9,17 @@ import sys
 import pytest
 
 from headway.errors import BackendError, ConfigError
-from headway.runtime.submissions import FILE, End, Submission, Submissions, wake_file
+from headway.runtime.owner import Owner
+from headway.runtime.submissions import (
+    FILE,
+    OWNERS,
+    SCHEMA,
+    VERSION,
+    End,
+    Submission,
+    Submissions,
+    wake_file,
+)
 
 ADDS = """
 import sys, time
@@ -21,6 +31,9 @@ while True:
     print(name, flush=True)
     time.sleep(0.002)
 """
+
+
+OWNER = Owner(1234, 1235, "ann")
 
 
 def named(name):
@@ -96,12 +109,31 @@ def test_only_its_user_can_read_it(tmp_path):
 
 def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path):
     database = sqlite3.connect(tmp_path / FILE)
-    database.execute("PRAGMA user_version=2")
+    database.execute(f"PRAGMA user_version={VERSION + 1}")
     database.close()
     before = (tmp_path / FILE).read_bytes()
-    with pytest.raises(ConfigError, match="version 2"):
+    with pytest.raises(ConfigError, match=f"version {VERSION + 1}"):
         Submissions(tmp_path)
     assert (tmp_path / FILE).read_bytes() == before
+
+
+def test_a_file_of_version_1_is_read_and_its_jobs_have_no_owner(tmp_path):
+    database = sqlite3.connect(tmp_path / FILE)
+    columns = [change.partition("COLUMN ")[2] for change in OWNERS]
+    first = SCHEMA
+    for column in columns:
+        first = first.replace(f",\n    {column}", "")
+    assert "uid" not in first
+    database.executescript(first)
+    database.execute(
+        "INSERT INTO jobs (id, entry, directory, env, submitted) VALUES ('x', '{}', '/', '{}', 0)"
+    )
+    database.execute("PRAGMA user_version=1")
+    database.commit()
+    database.close()
+    store = Submissions(tmp_path)
+    Submissions(tmp_path).add([Submission(entry={"name": "y"}, directory="/", owner=OWNER)])
+    assert [job.owner for job in store.after(0)] == [None, OWNER]
 
 
 def test_a_file_that_is_no_database_is_named_in_the_message(tmp_path):

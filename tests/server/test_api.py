@@ -28,10 +28,12 @@ from headway.runtime.server import start_server
 from headway.runtime.submissions import End, Submissions
 from headway.server import events, requests
 from headway.server import listener as listening
+from headway.server.access import Caller
 from headway.server.events import Changes
 from headway.server.listener import Listener
 from headway.server.requests import MAX_DEPTH
 
+ROOT = Caller(0, 0)
 WORKS = """
 import os, time
 for step in range(1, 6):
@@ -373,14 +375,14 @@ def test_a_listener_gets_the_last_change_of_each_of_many_jobs_and_misses_none():
     changes, names = Changes(lambda: 0.0), [f"job-{i}" for i in range(2000)]
 
     async def listen():
-        fast = changes.listen(None)
+        fast = changes.listen(None, ROOT)
         await anext(fast)
         for step in range(3):
             changes.update([status(name, step) for name in names])
         changes.update([status(name, 2, at_s=9.0) for name in names])  # nothing has changed
         changes.close()
         told = [json.loads(text.partition("data: ")[2]) async for text in fast]
-        again = changes.listen(5997)
+        again = changes.listen(5997, ROOT)
         missed = [await anext(again) for _ in range(4)]
         await again.aclose()
         return told, missed
@@ -396,7 +398,7 @@ def test_a_listener_that_falls_far_behind_is_left(monkeypatch):
     changes = Changes()
 
     async def listen():
-        slow = changes.listen(None)
+        slow = changes.listen(None, ROOT)
         await anext(slow)
         changes.update([status(f"job-{i}") for i in range(11)])
         return [text async for text in slow]

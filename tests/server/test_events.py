@@ -13,6 +13,7 @@ from headway import client as clients
 from headway.client import Client
 from headway.errors import NoServer
 from headway.runtime.job_status import JobStatus
+from headway.server.access import Caller
 from headway.server.events import KEPT, Changes
 from serving import submit
 
@@ -33,7 +34,7 @@ def heard(changes, after, ended=()):
     """The events since one, without waiting for others: their numbers and jobs."""
 
     async def listen():
-        found = changes.listen(after, ended)
+        found = changes.listen(after, Caller(0, 0), ended)
         await anext(found)
         changes.close()
         return [text async for text in found]

@@ -8,6 +8,8 @@ from headway.cli.options import ActiveRun, Data
 from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from headway.runtime.run_directory import RunDirectory
 
 Job = Annotated[str, typer.Argument(help="The job's name.", show_default=False)]
@@ -94,10 +96,14 @@ def _request(
     from headway.client import has_api
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
+    from headway.runtime.system_server import system_socket
 
-    folder = find_job(data_folder(data), job, run)
-    request = _of_server if has_api(folder) else _of_run
-    why = request(folder, job, wish, to, size)
+    if not run and (socket := system_socket(data)):
+        why = _of_server(socket, job, wish, to, size)
+    elif has_api(folder := find_job(data_folder(data), job, run)):
+        why = _of_server(folder.path, job, wish, to, size)
+    else:
+        why = _of_run(folder, job, wish, to, size)
     said = f"{job}: {wish} started; see headway explain {job}"
     if why:
         said = f"{job}: cannot {wish}: {why}"
@@ -109,9 +115,7 @@ def _request(
         raise typer.Exit(1)
 
 
-def _of_server(
-    folder: "RunDirectory", job: str, wish: str, to: str | None, size: tuple[str, int]
-) -> str:
+def _of_server(server: "Path", job: str, wish: str, to: str | None, size: tuple[str, int]) -> str:
     """Why it was refused; "": it was accepted."""
     from headway.client import Client
     from headway.errors import HeadwayError
@@ -121,7 +125,7 @@ def _of_server(
         "scale": {"task": size[0], "count": size[1]},
     }
     try:
-        with Client(folder.path) as client:
+        with Client(server) as client:
             client.request(job, wish, bodies.get(wish))
     except HeadwayError as error:
         if error.code != "refused":

@@ -30,7 +30,13 @@ def explain(
     from headway.runtime.replay import find_journal
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
+    from headway.runtime.system_server import system_socket
 
+    if not run and (socket := system_socket(data)):
+        from headway.cli import system
+
+        system.explain(socket, job, as_json=as_json)
+        return
     where = data_folder(data)
     try:
         path = find_journal(run, where) if run else find_job(where, job).journal

@@ -47,7 +47,8 @@ def jobs_table(
     """Return a table with one line per job, and the columns for which there is no room; one of the
     jobs can be `selected`.
     """
-    rows = [_cells(job, several=several) for job in jobs]
+    users = any(job.user for job in jobs)
+    rows = [_cells(job, several=several, users=users) for job in jobs]
     kept = _fitted(rows, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
     for name in kept:
@@ -59,11 +60,12 @@ def jobs_table(
     return table, [name for name in every if name not in kept]
 
 
-def _cells(job: JobStatus, *, several: bool) -> dict[str, str]:
+def _cells(job: JobStatus, *, several: bool, users: bool) -> dict[str, str]:
     reason_at = job.at_s if job.decided_s is None else job.decided_s
     cells = {
         "job": job.job,
         "run": job.run,
+        "user": job.user,
         "phase": job.phase,
         "step": steps(job.step, job.total_steps),
         "loss": "" if job.value is None else f"{job.value:.4g}",
@@ -73,7 +75,8 @@ def _cells(job: JobStatus, *, several: bool) -> dict[str, str]:
         "ETA": _eta(job),
         "reason": clean(with_clock(job.reason, reason_at, job.began)).replace("\n", " "),
     }
-    return cells if several else {name: cell for name, cell in cells.items() if name != "run"}
+    left_out = {"run": not several, "user": not users}
+    return {name: cell for name, cell in cells.items() if not left_out.get(name)}
 
 
 def _fitted(rows: Sequence[dict[str, str]], width: int) -> list[str]:
@@ -124,7 +127,7 @@ def show_history(runs: "Sequence[PastRun]") -> None:
 
 def _since_submitted(job: JobStatus) -> Seconds | None:
     """How long it took, or has taken until now."""
-    end = job.finished_s if job.ended else job.at_s
+    end = job.finished_s if job.ended else job.at_s or None
     return None if end is None or end < job.submitted_s else end - job.submitted_s
 
 

@@ -31,7 +31,13 @@ def ps(
     from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import ENDED, known_runs, run_status
+    from headway.runtime.system_server import system_socket
 
+    if not run and (socket := system_socket(data)):
+        from headway.cli import system
+
+        system.ps(socket, every=every, as_json=as_json)
+        return
     folders = known_runs(data_folder(data), run)
     found = [job for folder in folders for job in run_status(folder, ended=ENDED if every else 0)]
     if as_json:
@@ -72,7 +78,13 @@ def logs(
     from headway.runtime.job_log import read_log
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
+    from headway.runtime.system_server import system_socket
 
+    if not run and (socket := system_socket(data)):
+        from headway.cli import system
+
+        system.logs(socket, job, replica, lines, follow=follow, as_json=as_json)
+        return
     folder = find_job(data_folder(data), job, run)
     for line in read_log(folder, job, replica, last=lines, follow=follow):
         echo(json.dumps({"job": job, "line": line}) if as_json else line)
@@ -100,7 +112,13 @@ def wait(
     from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import wait_for
+    from headway.runtime.system_server import system_socket
 
+    if not run and (socket := system_socket(data)):
+        from headway.cli import system
+
+        system.wait(socket, jobs or (), timeout, as_json=as_json)
+        return
     found = wait_for(data_folder(data), jobs or (), run, timeout)
     if as_json:
         print_json([job.plain() for job in found])
@@ -147,7 +165,13 @@ def _ended_jobs(most: int, data: Data, *, as_json: bool) -> None:
     from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_server, run_status
+    from headway.runtime.system_server import system_socket
 
+    if socket := system_socket(data):
+        from headway.cli import system
+
+        system.history(socket, most, as_json=as_json)
+        return
     folder = find_server(data_folder(data))
     listed = run_status(folder, ended=most) if folder else []
     found = sorted((j for j in listed if j.ended), key=lambda j: -(j.finished_s or 0.0))

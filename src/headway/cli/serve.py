@@ -1,7 +1,7 @@
 """`headway serve` and `submit`: a queue that is always there."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,8 +9,28 @@ from headway.cli.options import Data, Policy
 from headway.cli.run import COMMAND, program
 from headway.cli.terminal import echo
 
+if TYPE_CHECKING:
+    from headway.backend.local.remote_control import RemoteControl
 
-def serve(policy: Policy = "headway", data: Data = None) -> None:
+
+def serve(
+    policy: Policy = "headway",
+    data: Data = None,
+    system: Annotated[
+        bool, typer.Option("--system", help="For all users of this machine; started by root.")
+    ] = False,
+    socket: Annotated[
+        Path | None,
+        typer.Option(help="With --system: its socket.", show_default="/run/headway/headway.sock"),
+    ] = None,
+    user: Annotated[
+        str, typer.Option(help="With --system: the user that the scheduler runs as.")
+    ] = "headway",
+    allow_user: Annotated[
+        list[str] | None,
+        typer.Option(help="With --system: a system user that jobs may run as; may be repeated."),
+    ] = None,
+) -> None:
     """Take jobs at any time (`headway submit`) and run them on this machine, until Ctrl-C.
 
     The jobs continue when the server ends, and the next one manages them again. One server for
@@ -18,14 +38,39 @@ def serve(policy: Policy = "headway", data: Data = None) -> None:
 
         nohup headway serve 2> serve.log &
         headway submit -- python train.py
+        sudo headway serve --system
     """
-    from headway.cli.display import Display
     from headway.runtime.run_directory import data_folder
+
+    if not system:
+        _serve(data_folder(data), policy)
+        return
+    from headway.runtime.system_server import DATA, SOCKET
+    from headway.server.system import SystemOptions, serve_system
+
+    options = SystemOptions(
+        data=data.resolve() if data else DATA,
+        socket=socket.absolute() if socket else SOCKET,
+        user=user,
+        allowed=tuple(allow_user or ()),
+    )
+    code = serve_system(options, lambda where, by: _serve(where, policy, by, options.socket))
+    raise typer.Exit(code)
+
+
+def _serve(
+    data: Path,
+    policy: str,
+    control: "RemoteControl | None" = None,
+    public: Path | None = None,
+) -> None:
+    """`control` and `public`: of a server of all users."""
+    from headway.cli.display import Display
     from headway.runtime.server import start_server
     from headway.server.listener import Listener
 
-    server = start_server(data_folder(data), policy)
-    with Display(server.run) as display, Listener(server):
+    server = start_server(data, policy, control)
+    with Display(server.run) as display, Listener(server, public):
         left = server.go(display.show, display.tell_end)
     if left:
         jobs = "1 job continues" if left == 1 else f"{left} jobs continue"
@@ -54,9 +99,9 @@ def submit(
 ) -> None:
     """Submit one command, or the jobs of WORKLOAD, to the server. Prints the id of each job.
 
-    The job runs in the current directory, with PATH, HOME, LANG, VIRTUAL_ENV, PYTHONPATH,
-    LD_LIBRARY_PATH and CONDA_* of this shell and what `--env` names. It is stored when the command
-    returns.
+    The job runs in the current directory, with PATH, HOME, USER, SHELL, LANG, LC_*, VIRTUAL_ENV,
+    PYTHONPATH, LD_LIBRARY_PATH and CONDA_* of this shell and what `--env` names. It is stored when
+    the command returns.
 
         headway submit -- python train.py --epochs 10
         headway submit --name big --env DATASET -- python train.py
@@ -65,9 +110,9 @@ def submit(
     from headway.cli.output import print_json
     from headway.client import Client
     from headway.errors import ConfigError
-    from headway.runtime.new_submission import entries
-    from headway.runtime.run_directory import data_folder
+    from headway.runtime.new_submission import entries, without_files
     from headway.runtime.start import COMMAND_LINE
+    from headway.runtime.system_server import system_socket
     from headway.runtime.user_environment import environment
     from headway.spec.load import read_workload
     from headway.spec.runnable import single_job
@@ -75,7 +120,7 @@ def submit(
     command = ctx.meta.get(COMMAND, [])
     if (workload is None) == (not command):
         raise ConfigError("give a workload, or a command after --", hint="headway submit --help")
-    client = Client.of(data_folder(data))
+    client = Client.of(data)
     if workload is not None:
         listed = read_workload(workload)
         if "nodes" in listed.model_fields_set:
@@ -86,8 +131,11 @@ def submit(
         if not as_json:
             echo(program(command[0]), err=True)
     made, passed = entries(listed, path), environment(env or ())
+    directory = path.absolute().parent
+    if system_socket(data):
+        made = without_files(made, str(directory))
     with client:
-        found = client.submit(made, directory=path.absolute().parent, env=passed, key=key)
+        found = client.submit(made, directory=directory, env=passed, key=key)
     if as_json:
         print_json({"jobs": found})
     else:

@@ -48,6 +48,9 @@ class Tail:
             try:
                 mode = os.O_RDWR | os.O_APPEND if self._truncates else os.O_RDONLY
                 self._file = job_files.open_file(self._folder, self._name, mode)
+            except PermissionError:  # a file that only its user writes is not kept short
+                self._truncates, readable = False, self._truncates
+                return self.read() if readable else b""
             except OSError:
                 return b""
         size = os.fstat(self._file).st_size

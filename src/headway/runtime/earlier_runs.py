@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
+from stat import S_ISREG
 from time import time
 from typing import Any
 
@@ -158,6 +159,7 @@ def key(commands: Mapping[str, Command]) -> str:
     """Return what identifies the kind of a job with these commands."""
     parts = [
         (task, c.argv, c.where, c.image, () if c.image else [_content(c.where, a) for a in c.argv])
+        + ((c.user,) if c.user else ())
         for task, c in commands.items()
     ]
     return sha256(json.dumps(parts).encode()).hexdigest()[:32]
@@ -165,10 +167,12 @@ def key(commands: Mapping[str, Command]) -> str:
 
 def _content(where: str, argument: str) -> str:
     """Return the digest of the file that an argument names; "": it names none, or a large one."""
-    with suppress(OSError, ValueError):
-        path = Path(where, argument)
-        if path.is_file() and path.stat().st_size <= HASHED:
-            return sha256(path.read_bytes()).hexdigest()
+    with suppress(OSError, ValueError):  # a pipe that its user puts in its place does not block
+        file = os.open(Path(where, argument), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+        with os.fdopen(file, "rb") as opened:
+            found = os.fstat(file)
+            if S_ISREG(found.st_mode) and found.st_size <= HASHED:
+                return sha256(opened.read(HASHED)).hexdigest()
     return ""
 
 

@@ -51,6 +51,10 @@ class JobStatus:
     """When this was known."""
     began: float = 0.0
     """Time of day at 0 s."""
+    uid: int | None = None
+    """Of the user that has submitted it; None: the server has one user."""
+    user: str = ""
+    """Its name, or its number."""
 
     @property
     def ended(self) -> bool:

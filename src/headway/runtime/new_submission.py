@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from headway.core.model.node import Node
 from headway.errors import ConfigError, UnknownName
+from headway.runtime.owner import Owner
 from headway.runtime.submissions import Submission
 from headway.spec.arrivals import expand
 from headway.spec.capacity_check import refuse_too_large
@@ -33,12 +34,20 @@ def _plain(job: JobEntry, workload: Workload) -> dict[str, Any]:
 
 
 def check(
-    jobs: Sequence[Mapping[str, Any]], directory: str, env: Mapping[str, str], nodes: Sequence[Node]
+    jobs: Sequence[Mapping[str, Any]],
+    directory: str,
+    env: Mapping[str, str],
+    nodes: Sequence[Node],
+    owner: Owner | None = None,
 ) -> list[Submission]:
-    """The submissions of these jobs. Raise `ConfigError` if one cannot run on these nodes."""
+    """The submissions of these jobs. Raise `ConfigError` if one cannot run on these nodes.
+    `owner`: of a server of several users.
+    """
     made = []
     for number, job in enumerate(jobs):
         where = f"jobs[{number}]"
+        if owner is not None:
+            _refuse_for_others(job, where)
         try:
             entry, home = _read_in(job, directory)
             workload = make_workload(jobs=[entry])
@@ -52,8 +61,33 @@ def check(
         except (OSError, ValueError) as error:  # a file that cannot be read, a name with a NUL
             raise ConfigError(f"cannot be run: {error}", where=where) from None
         refuse_too_large({each.id: each.spec for each in found}, nodes, where)
-        made.append(Submission(entry=entry, directory=home, env=dict(env)))
+        made.append(Submission(entry=entry, directory=home, env=dict(env), owner=owner))
     return made
+
+
+def without_files(jobs: Sequence[Mapping[str, Any]], directory: str) -> list[dict[str, Any]]:
+    """The jobs with the specs of their manifests, for a server that reads no files of its users.
+    Relative paths in a manifest begin in its directory.
+    """
+    made = []
+    for job in jobs:
+        entry, home = _read_in(job, directory)
+        if home != directory:
+            for task in entry["spec"].get("tasks", ()):
+                task["workingDir"] = str(Path(home, task.get("workingDir", "")))
+        made.append(entry)
+    return made
+
+
+def _refuse_for_others(job: Mapping[str, Any], where: str) -> None:
+    """The server reads no file for a user, and its jobs run as that user."""
+    spec = job.get("spec")
+    if job.get("manifest"):
+        raise ConfigError(
+            "the server of the machine reads no files: send the spec of the manifest", where=where
+        )
+    if isinstance(spec, Mapping) and spec.get("runAs"):
+        raise ConfigError("runAs cannot be set: a job runs as its submitter", where=where)
 
 
 def _read_in(job: Mapping[str, Any], directory: str) -> tuple[dict[str, Any], str]:

@@ -159,6 +159,7 @@ def submitted_status(
     """A submitted job: its outcome, else what is known of it. `far`: what is not known is far from
     the head of the queue.
     """
+    uid, user = (job.owner.uid, job.owner.shown) if job.owner else (None, "")
     if job.outcome is None and known is not None:
         return known
     status = JobStatus(
@@ -171,6 +172,8 @@ def submitted_status(
         finished_s=job.finished,
         reason=job.reason,
         began=began,
+        uid=uid,
+        user=user,
     )
     if job.outcome:
         return status

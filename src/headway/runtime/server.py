@@ -13,6 +13,7 @@ from headway import private_files
 from headway.backend.clock import Clock
 from headway.backend.job_store import JobStore
 from headway.backend.local.launcher import claim_of
+from headway.backend.local.process_control import ProcessControl
 from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
 from headway.core.model.job import JobSpec, Phase, Task
@@ -22,6 +23,7 @@ from headway.policy.registry import build
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, keys
 from headway.runtime.job_status import JobStatus
+from headway.runtime.owner import Owner
 from headway.runtime.run import Run
 from headway.runtime.run_directory import private_runs
 from headway.runtime.run_status import find_server
@@ -46,13 +48,15 @@ SLOWEST: Seconds = 5.0
 log = logging.getLogger("headway")
 
 
-def start_server(data: Path, policy: str) -> "Server":
-    """Start a server, or continue the one that was stopped; its jobs may have gone on."""
+def start_server(data: Path, policy: str, control: ProcessControl | None = None) -> "Server":
+    """Start a server, or continue the one that was stopped; its jobs may have gone on. `control`:
+    what starts its processes; None: this process.
+    """
     private_runs(data)
     lock = private_files.opener(str(data / LOCK), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        server = _start(data, policy)
+        server = _start(data, policy, control)
     except BlockingIOError:
         os.close(lock)
         raise ConfigError(
@@ -65,12 +69,12 @@ def start_server(data: Path, policy: str) -> "Server":
     return server
 
 
-def _start(data: Path, policy: str) -> "Server":
+def _start(data: Path, policy: str, control: ProcessControl | None) -> "Server":
     folder = find_server(data)
     if folder is None:
         build(policy)  # an unknown policy leaves nothing behind
         fields = {"server": True, "observe_only": False}
-        run = begin_run([], policy, data, fields, Machine.of(None))
+        run = begin_run([], policy, data, fields, replace(Machine.of(None), control=control))
         return Server(run, Submissions(run.folder.path, PATIENCE))
     folder.check_format()
     folder.lock()
@@ -92,7 +96,8 @@ def _start(data: Path, policy: str) -> "Server":
     }
     jobs = [job for job in found.values() if isinstance(job, RunnableJob)]
     jobs += [_stand_in(folder.path, made, clock) for made in kept.values()]
-    run = put_together(folder, jobs, about, Machine.of(None, about.get("enforcement", "")))
+    target = replace(Machine.of(None, about.get("enforcement", "")), control=control)
+    run = put_together(folder, jobs, about, target)
     server = Server(run, submissions, max((job.number for job in known), default=0))
     for name in kept:
         why = f"continues, and is never started again: its submission {unreadable[name]}"
@@ -130,7 +135,7 @@ def _runnable(job: Submitted, clock: Clock, data: Path) -> RunnableJob | str:
     try:
         workload = make_workload(jobs=[{**job.entry, "name": job.id}])
         [found] = to_jobs(workload, Path(job.directory, "submitted"), supported=LIVE_FEATURES)
-        [known] = EarlierRuns(data).fill_in([found])
+        [known] = EarlierRuns(data).fill_in([_owned(found, job.owner)])
     except HeadwayError as error:
         return f"{error.message} ({error.where})" if error.where else error.message
     except Exception as error:  # noqa: BLE001 - no submission ends the server
@@ -140,6 +145,18 @@ def _runnable(job: Submitted, clock: Clock, data: Path) -> RunnableJob | str:
         for task, command in known.commands.items()
     }
     return replace(known, at=clock.at(job.submitted) + known.at, commands=commands)
+
+
+def _owned(job: RunnableJob, owner: Owner | None) -> RunnableJob:
+    """It runs as its owner. What jobs of one user show says nothing about the jobs of another."""
+    if owner is None:
+        return job
+    user = f"{owner.uid}:{owner.gid}"
+    return replace(
+        job,
+        spec=replace(job.spec, owner=owner.text, kind=f"{owner.uid} {job.spec.kind}"),
+        commands={task: replace(command, user=user) for task, command in job.commands.items()},
+    )
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headway.controller.records import JobRecord
 from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
-from headway.runtime import job_status
+from headway.runtime import job_status, owner
 from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
 from headway.runtime.job_status import LISTED, JobStatus
 from headway.runtime.loop import Loop
@@ -144,6 +144,7 @@ class StatusBoard:
             reason = run.backend.unplaced.get(job.id) or known.reason
         if not job.arrived and not ended:
             reason = f"is submitted at {job.new.submitted_at:.0f} s"
+        uid, user = owner.parse(job.spec.owner)
         return JobStatus(
             run=run.folder.id,
             job=job.id,
@@ -164,6 +165,8 @@ class StatusBoard:
             decided_s=known.decided_s if known and not job.reason else None,
             at_s=now,
             began=run.clock.began,
+            uid=uid,
+            user=user,
         )
 
     def _reached(self, job: JobId) -> float | None:

@@ -18,9 +18,10 @@ from typing import Any
 from headway import private_files
 from headway.core.model.units import JobId, Seconds
 from headway.errors import BackendError, ConfigError
+from headway.runtime.owner import Owner
 
 FILE, WAKE = "jobs.db", "wake"
-VERSION = 1
+VERSION = 2
 PATIENCE: Seconds = 30.0
 IDS = ("jobs", "former")
 LONGEST = 63
@@ -38,7 +39,10 @@ CREATE TABLE IF NOT EXISTS jobs (
     reason TEXT NOT NULL DEFAULT '',
     started REAL,
     finished REAL,
-    steps REAL
+    steps REAL,
+    uid INTEGER,
+    gid INTEGER,
+    user TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX IF NOT EXISTS unfinished ON jobs (number) WHERE outcome IS NULL;
 CREATE INDEX IF NOT EXISTS keyed ON jobs (key) WHERE key IS NOT NULL;
@@ -46,6 +50,12 @@ CREATE INDEX IF NOT EXISTS ended ON jobs (finished, number) WHERE outcome IS NOT
 """
 FORMER = "CREATE TABLE IF NOT EXISTS former (id TEXT PRIMARY KEY) WITHOUT ROWID"
 """Ids of removed jobs. They are not given again: the journal still has the decisions about them."""
+OWNERS = (
+    "ALTER TABLE jobs ADD COLUMN uid INTEGER",
+    "ALTER TABLE jobs ADD COLUMN gid INTEGER",
+    "ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT ''",
+)
+"""What version 2 adds to version 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +67,8 @@ class Submission:
     directory: str
     """Relative paths begin here."""
     env: Mapping[str, str] = field(default_factory=dict)
+    owner: Owner | None = None
+    """None: the server has one user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +117,7 @@ class Submissions:
         self._db = sqlite3.connect(path, timeout=patience, isolation_level=None)
         self._db.row_factory = sqlite3.Row
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, VERSION):
+        if version not in (0, 1, VERSION):
             self._db.close()
             raise ConfigError(
                 f"this file has version {version}; this Headway reads version {VERSION}",
@@ -117,8 +129,17 @@ class Submissions:
         if version == 0:
             self._db.executescript(SCHEMA)
             self._db.execute(f"PRAGMA user_version={VERSION}")
+        elif version == 1:
+            self._add_owners()
         with suppress(sqlite3.OperationalError):  # a full disk stops no reader
             self._db.execute(FORMER)  # an earlier version has none, and ignores it
+
+    def _add_owners(self) -> None:
+        with self._transaction():
+            if self._db.execute("PRAGMA user_version").fetchone()[0] == 1:  # not done meanwhile
+                for change in OWNERS:
+                    self._db.execute(change)
+                self._db.execute(f"PRAGMA user_version={VERSION}")
 
     def add(self, jobs: Sequence[Submission], key: str | None = None) -> list[JobId]:
         """Store all jobs or none; return the id of each: its name, and a number if that is taken.
@@ -149,7 +170,7 @@ class Submissions:
         return [JobId(row["id"]) for row in found]
 
     def _insert(self, job: Submission, key: str | None) -> JobId:
-        name = self._free_name(str(job.entry["name"]))
+        name, owner = self._free_name(str(job.entry["name"])), job.owner
         values = (
             name,
             json.dumps(job.entry),
@@ -157,9 +178,11 @@ class Submissions:
             json.dumps(dict(job.env)),
             time(),
             key,
+            *((owner.uid, owner.gid, owner.name) if owner else (None, None, "")),
         )
         self._db.execute(
-            "INSERT INTO jobs (id, entry, directory, env, submitted, key) VALUES (?,?,?,?,?,?)",
+            "INSERT INTO jobs (id, entry, directory, env, submitted, key, uid, gid, user) "
+            "VALUES (?,?,?,?,?,?,?,?,?)",
             values,
         )
         return JobId(name)
@@ -273,6 +296,7 @@ class Submissions:
                 id=JobId(row["id"]),
                 entry=json.loads(row["entry"]),
                 env=json.loads(row["env"]),
+                owner=None if row["uid"] is None else Owner(row["uid"], row["gid"], row["user"]),
             )
             for row in rows
         ]

@@ -22,9 +22,10 @@ from headway.backend.live import LiveBackend
 from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
+from headway.backend.local.process_control import ProcessControl
 from headway.core.model.node import Node
 from headway.core.model.units import JobId
-from headway.errors import BackendError
+from headway.errors import BackendError, Denied
 from headway.runtime.run_directory import RunDirectory
 from headway.spec.runnable import RunnableJob
 from headway.spec.workload import Workload
@@ -51,6 +52,8 @@ class Machine:
     nodes: tuple[Node, ...]
     factor: float
     enforcement: str = ""
+    control: ProcessControl | None = None
+    """What starts its processes; None: this process."""
     about: ClassVar[dict[str, Any]] = {}
 
     @classmethod
@@ -63,6 +66,8 @@ class Machine:
     def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
         cpus = sorted(os.sched_getaffinity(0))
         chosen = choose(folder.id, self.enforcement, folder.about.get("cgroups", {}))
+        if self.control is not None and self.control.needs_cgroups and chosen.name == "nice":
+            raise Denied("shares of the jobs of several users need cgroups, which are not writable")
         if chosen.place != folder.about.get("cgroups", {}):
             folder.write(
                 "run.json", json.dumps({**folder.about, "cgroups": chosen.place}, indent=2)
@@ -74,6 +79,7 @@ class Machine:
         pinned = {cpu for part in parts for cpu in part.cpus or ()}
         claims.release(name for cpu, name in names.items() if cpu not in pinned)
         platform = LocalPlatform(folder.path, parts, jobs, chosen, clock, foreign, claims)
+        platform.control = self.control or platform.control
         return LiveBackend(platform, folder.path, jobs, clock)
 
 

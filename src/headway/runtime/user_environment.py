@@ -5,13 +5,16 @@ from collections.abc import Sequence
 
 from headway.errors import ConfigError
 
-PASSED_ON = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables of the user's shell that a submitted job gets; also those that begin with CONDA_."""
+PASSED_ON = (
+    "PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "USER", "SHELL",
+)  # fmt: skip
+PREFIXES = ("CONDA_", "LC_")
+"""Variables of the user's shell that a submitted job gets; also those that begin like this."""
 
 
 def environment(named: Sequence[str] = ()) -> dict[str, str]:
     """Those variables, and the named ones: NAME or NAME=VALUE."""
-    passed = {n: v for n, v in os.environ.items() if n in PASSED_ON or n.startswith("CONDA_")}
+    passed = {n: v for n, v in os.environ.items() if n in PASSED_ON or n.startswith(PREFIXES)}
     for word in named:
         name, sign, value = word.partition("=")
         if not name or not (sign or name in os.environ):

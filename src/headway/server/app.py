@@ -32,7 +32,7 @@ from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.run_status import submitted_status
 from headway.runtime.submissions import Submitted
-from headway.server import requests
+from headway.server import access, requests
 from headway.server.events import Changes
 from headway.server.openapi import LINES, LIVE, PHASES, REPLICA, document
 from headway.server.problems import BadRequest, NotFound, Refused, of_headway, of_http, unexpected
@@ -71,6 +71,8 @@ class Api:
     jobs: dict[str, JobStatus] = field(default_factory=dict)
     """What the loop has said of the jobs that have not ended."""
     changes: Changes = field(default_factory=Changes)
+    system: bool = False
+    """Whether its clients are all users of the machine: each job belongs to its caller."""
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of answers by method and status."""
     _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -160,7 +162,7 @@ class Api:
             request.headers.get("last-event-id"), "Last-Event-ID", -1, 0, 2**63 - 1
         )
         ended = [] if last < 0 else await self._ended_since(last)
-        found = self.changes.listen(None if last < 0 else last, ended)
+        found = self.changes.listen(None if last < 0 else last, access.caller_of(request), ended)
         return StreamingResponse(
             found, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
@@ -190,10 +192,10 @@ class Api:
             rows = await self.store.read(lambda store: store.page(after, most, outcomes))
         listed = [(row.number, self._status(row)) for row in rows]
         found = [(number, job) for number, job in listed if phase in (None, job.phase)]
-        page = found[:limit]
+        page, caller = found[:limit], access.caller_of(request)
         return JSONResponse(
             {
-                "jobs": [job.plain() for _, job in page],
+                "jobs": [access.seen_by(caller, job).plain() for _, job in page],
                 "next": str(page[-1][0]) if len(found) > limit else None,
             }
         )
@@ -210,15 +212,19 @@ class Api:
         directory = requests.text(body, "directory")
         if not directory.startswith("/"):
             raise BadRequest("an absolute path is needed", where="body.directory")
-        made = await run_in_threadpool(check, jobs, directory, env, self.nodes)
+        owner = access.caller_of(request).owner if self.system else None
+        made = await run_in_threadpool(check, jobs, directory, env, self.nodes, owner)
+        if owner is not None and key is not None:
+            key = f"{owner.uid} {key}"  # the keys of others are not known
         names, new = await self.store.add(made, key)
         return JSONResponse({"jobs": names}, 201 if new else 200)
 
     async def get_job(self, request: Request) -> Response:
-        return JSONResponse((await self._find(request)).plain())
+        job = await self._find(request, "list")
+        return JSONResponse(access.seen_by(access.caller_of(request), job).plain())
 
     async def logs(self, request: Request) -> Response:
-        job = await self._find(request)
+        job = await self._find(request, "logs")
         given = request.query_params
         lines = requests.integer(given.get("lines"), "lines", 1000, 0, LINES)
         replica = given.get("replica")
@@ -233,7 +239,7 @@ class Api:
         return PlainTextResponse("".join(f"{line}\n" for line in found)[-MAX_OUTPUT:])
 
     async def explain(self, request: Request) -> Response:
-        job = await self._find(request)
+        job = await self._find(request, "explain")
         words = [sys.executable, "-m", "headway", "explain", job.job, "--json"]
         words += ["--run", self.folder.id, "--data", str(self.folder.path.parent.parent)]
         async with self._explaining:
@@ -257,28 +263,31 @@ class Api:
         to = NodeId(requests.text(body, "to", longest=253)) if wish == "move" else None
         task = requests.text(body, "task", longest=63) if wish == "scale" else ""
         count = requests.count(body) if wish == "scale" else None
-        job = await self._find(request)
+        job = await self._find(request, wish)
         if job.ended:
             raise Refused("it has ended", where=f"job {job.job}")
         asked = snapshot.Request(job=JobId(job.job), wish=wish, to=to, task=task, count=count)
         try:
             why = await run_in_threadpool(ask, self.folder, asked)
         except UnknownName:
-            if not (await self._find(request)).ended:
+            if not (await self._find(request, wish)).ended:
                 raise
             why = "it has ended"  # meanwhile
         if why:
             raise Refused(why, where=f"job {job.job}")
         return JSONResponse({"job": job.job, "wish": wish}, 202)
 
-    async def _find(self, request: Request) -> JobStatus:
+    async def _find(self, request: Request, action: str) -> JobStatus:
+        """The job of a request. Raise `Denied` if its caller may not do this."""
         name = request.path_params["job"]
         if len(name) > 253 or not name.isprintable():
             raise NotFound(name)
         row = await self.store.read(lambda store: store.find(name))
         if row is None:
             raise NotFound(name, f"run {self.folder.id}")
-        return self._status(row)
+        found = self._status(row)
+        access.check(access.caller_of(request), action, found)
+        return found
 
     def _status(self, row: Submitted) -> JobStatus:
         far = len(self.jobs) >= LISTED

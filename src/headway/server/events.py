@@ -9,6 +9,7 @@ from time import time
 
 from headway.core.model.units import Seconds
 from headway.runtime.job_status import JobStatus
+from headway.server.access import Caller, seen_by
 
 KEPT = 1000
 """Events that a client which connects again can still get."""
@@ -21,16 +22,21 @@ ALIVE: Seconds = 15.0
 class _Listener:
     """The last change of each job that its client has not read."""
 
-    def __init__(self) -> None:
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
         self.unread: dict[str, str] = {}
         self.over = False
         self.woken = asyncio.Event()
 
-    def tell(self, job: str, text: str) -> None:
-        self.unread.pop(job, None)  # the order is that of the last changes
-        self.unread[job] = text
+    def tell(self, number: int, job: JobStatus) -> None:
+        self.unread.pop(job.job, None)  # the order is that of the last changes
+        self.unread[job.job] = self.shown(number, job)
         self.over = self.over or len(self.unread) > BEHIND
         self.woken.set()
+
+    def shown(self, number: int | None, job: JobStatus) -> str:
+        data = json.dumps(seen_by(self.caller, job).plain())
+        return f"{'' if number is None else f'id: {number}'}\nevent: job\ndata: {data}\n\n".lstrip()
 
     def take(self) -> list[str]:
         self.woken.clear()
@@ -42,10 +48,6 @@ class _Listener:
         self.woken.set()
 
 
-def _text(job: JobStatus) -> str:
-    return f"event: job\ndata: {json.dumps(job.plain())}\n\n"
-
-
 class Changes:
     """Used in the thread of the API. The number of an event is the time of day in milliseconds, or
     one more than the last one: the numbers of the next server are higher.
@@ -55,7 +57,7 @@ class Changes:
         self._clock = clock
         self._last = self._lost = self._number(0)
         """The last event, and the last that is not kept."""
-        self._kept: deque[tuple[int, JobStatus, str]] = deque(maxlen=KEPT)
+        self._kept: deque[tuple[int, JobStatus]] = deque(maxlen=KEPT)
         self._known: dict[str, JobStatus] = {}
         self._listeners: set[_Listener] = set()
 
@@ -81,34 +83,34 @@ class Changes:
 
     def tell(self, job: JobStatus) -> None:
         self._last = self._number(self._last + 1)
-        text = f"id: {self._last}\n{_text(job)}"
         if len(self._kept) == KEPT:
             self._lost = self._kept[0][0]
-        self._kept.append((self._last, job, text))
+        self._kept.append((self._last, job))
         if job.ended:
             self._known.pop(job.job, None)
         for listener in self._listeners:
-            listener.tell(job.job, text)
+            listener.tell(self._last, job)
 
     def close(self) -> None:
         for listener in self._listeners:
             listener.end()
 
     async def listen(
-        self, after: int | None, ended: Sequence[JobStatus] = ()
+        self, after: int | None, caller: Caller, ended: Sequence[JobStatus] = ()
     ) -> AsyncIterator[str]:
         """Yield what changes from now on, of a job that has changed several times meanwhile only
         the last change; `after`: and what has changed since this event. If that is not known, all
         jobs that have not ended, after those that have `ended` meanwhile.
         """
-        listener = _Listener()
+        listener = _Listener(caller)
         self._listeners.add(listener)
-        missed = [] if after is None else [text for n, _, text in self._kept if n > after]
+        kept = [] if after is None else [(n, job) for n, job in self._kept if n > after]
+        missed = [listener.shown(n, job) for n, job in kept]
         if after is not None and not self.has_all_since(after):
-            meanwhile = [job for _, job, _ in self._kept if job.ended]
+            meanwhile = [job for _, job in self._kept if job.ended]
             unknown = [*ended, *meanwhile, *self._known.values()]
             # Numbered only at the end: if the connection is lost before, all of it is sent again.
-            missed = [*map(_text, unknown), f"id: {self._last}\n\n"]
+            missed = [*(listener.shown(None, job) for job in unknown), f"id: {self._last}\n\n"]
         try:
             yield ": connected\n\n"
             for text in missed:

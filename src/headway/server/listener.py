@@ -16,10 +16,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headway.client import SOCKET, short_path
 from headway.core.model.units import JobId, Seconds
-from headway.errors import BackendError
+from headway.errors import BackendError, ConfigError
 from headway.runtime.job_status import JobStatus
 from headway.runtime.run_status import submitted_status
 from headway.runtime.server import Server
+from headway.server.access import PEER, peer
 from headway.server.app import Api
 from headway.server.store import Store
 
@@ -42,6 +43,8 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        caller = peer(transport.get_extra_info("socket"))
+        self.app_state = {**self.app_state, PEER: caller}
         self._expect()
 
     def data_received(self, data: bytes) -> None:
@@ -101,12 +104,16 @@ def _method(name: str) -> str:
 class Listener:
     """Serves the API of a server while it is entered."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, public: Path | None = None) -> None:
+        """`public`: another socket, for all users of the machine."""
         run = server.run
         self._server, self._store = server, Store(run.folder.path)
         nodes = list(run.backend.controller.nodes.values())
         self.api = Api(run.folder, self._store, nodes, run.clock.began, lambda: server.beat)
-        self._socket = bind(run.folder.path)
+        self.api.system = public is not None
+        self._sockets = [bind(run.folder.path)]
+        if public is not None:
+            self._sockets.append(bind_public(public))
         self._loop = asyncio.new_event_loop()
         config = uvicorn.Config(
             Counted(self.api.app(), self.api), http=BoundedProtocol, ws="none", lifespan="off",
@@ -136,12 +143,13 @@ class Listener:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._uvicorn.serve(sockets=[self._socket]))
+            self._loop.run_until_complete(self._uvicorn.serve(sockets=self._sockets))
         except Exception:  # the outermost guard of this thread: jobs continue without the API
             log.exception("the API has ended")
         finally:
             self._loop.close()
-            self._socket.close()
+            for each in self._sockets:
+                each.close()
 
     def _call(self, what: Any, *values: Any) -> None:
         with suppress(RuntimeError):  # it has ended
@@ -174,11 +182,28 @@ def bind(run: Path) -> socket.socket:
     """A socket that only its user can connect to. One that an earlier process left is replaced."""
     with suppress(FileNotFoundError):
         (run / SOCKET).unlink()
+    with short_path(run) as path:
+        return _bound(Path(path), 0o600)
+
+
+def bind_public(path: Path) -> socket.socket:
+    """A socket that every user of this machine can connect to. Its folder is not writable for
+    them, so that none can put another socket in its place.
+    """
+    with socket.socket(socket.AF_UNIX) as other, suppress(OSError):
+        other.connect(str(path))
+        raise ConfigError("another server of this machine is active", where=str(path))
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        path.unlink()
+    return _bound(path, 0o666)
+
+
+def _bound(path: Path, mode: int) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        with short_path(run) as path:
-            made.bind(path)
-        (run / SOCKET).chmod(0o600)  # before it listens
+        made.bind(str(path))
+        path.chmod(mode)  # before it listens
         made.listen(CONNECTIONS)
         made.setblocking(False)
     except BaseException:

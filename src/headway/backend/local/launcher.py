@@ -96,12 +96,12 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a replica. Its output goes to `out.log`: a pipe would break when Headway dies."""
     prepare(files.folder, files.attempt)
-    _allocate(files.records, files.attempt)
+    allocate(files.records, files.attempt)
     words = [str(files.records), str(files.attempt), where, *entrances, "--", *argv]
     failpoint.hit("replica.start")
     log = _open_log(files.folder)
     try:
-        with _on(cpus):
+        with on_cpus(cpus):
             return subprocess.Popen(
                 ["/bin/sh", "-c", failpoint.in_shell(SHIM), "headway", *words],
                 stdin=subprocess.DEVNULL,
@@ -115,7 +115,7 @@ def start(
         os.close(log)
 
 
-def _allocate(records: Path, attempt: int) -> None:
+def allocate(records: Path, attempt: int) -> None:
     """Room for the records. An attempt that was claimed before has it already."""
     durable.make(records)
     if (records / f"claim.{attempt}").exists():
@@ -135,7 +135,7 @@ def _open_log(folder: Path) -> int:
 
 
 @contextmanager
-def _on(cpus: Sequence[int] | None) -> Iterator[None]:
+def on_cpus(cpus: Sequence[int] | None) -> Iterator[None]:
     """Processes started in this context inherit these CPUs."""
     if cpus is None:
         yield

@@ -7,7 +7,7 @@ Headway finds them.
 import os
 import signal
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from errno import E2BIG, EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
@@ -23,10 +23,11 @@ from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.exit_reason import KILLED, exit_reason, is_permanent
 from headway.backend.foreign_load import ForeignLoad
-from headway.backend.job_store import JobStore, prepare
+from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
 from headway.backend.local.enforcement import homes, procfs
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
+from headway.backend.local.process_control import DirectControl, ProcessControl, StartRequest
 from headway.backend.local.run_as import find_user
 from headway.backend.promised_memory import PromisedMemory
 from headway.backend.replica_env import port_env
@@ -41,8 +42,8 @@ from headway.spec.runnable import RunnableJob, environment, threads
 
 NOT_ITS_FAULT = (EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS)
 """Errors at a start that say nothing about the job."""
-LAST = 3
-"""How many earlier attempts of a replica are looked for before it is started."""
+PATH = "/usr/local/bin:/usr/bin:/bin"
+"""Of a job of another user whose submission names none."""
 
 
 @dataclass(slots=True)
@@ -87,6 +88,8 @@ class LocalPlatform(MetricsInFiles):
         claims: Claims | None = None,
     ) -> None:
         """`claims`: of the CPUs of its nodes; released when the platform is closed."""
+        self.control: ProcessControl = DirectControl()
+        """What starts, signals and kills processes; replaced if this process may not."""
         self.events, self.clock, self._run = EventQueue(), clock, folder
         self.jobs, self.limits, self._foreign = jobs, enforcement, foreign
         self.store, self._disk = JobStore(folder), Worker("job store", self.events)
@@ -119,7 +122,7 @@ class LocalPlatform(MetricsInFiles):
             job_files.remove_file(p.folder, "ask")
             if claim.alive:
                 self._watch(p, claim.pid)
-                p.group.signal(signal.SIGCONT)  # its pacer may have been killed
+                self.control.signal(p.group, signal.SIGCONT)  # its pacer may have been killed
                 left = events.ReplicaFound(r.replica, r.attempt, True, None, *p.group.share())
             else:
                 at = self.clock.at(launcher.ended_at(records, r.attempt))
@@ -163,9 +166,9 @@ class LocalPlatform(MetricsInFiles):
             return [events.CommandFailed(command, "not running")]
         match command:
             case commands.Stop():
-                p.group.signal(signal.SIGTERM)
+                self.control.signal(p.group, signal.SIGTERM)
             case commands.Kill():
-                p.group.signal(signal.SIGKILL)
+                self.control.signal(p.group, signal.SIGKILL)
             case commands.Release():
                 p.group.release()
                 return self._ended(p)
@@ -213,24 +216,29 @@ class LocalPlatform(MetricsInFiles):
         ours = port_env(
             a.replica, a.attempt, folder=str(p.folder), gang=gang, spec=job.spec, first=port
         )
-        files = launcher.Files(p.folder, self.store.records(a.replica), a.attempt)
-        if a.attempt > 1:
-            _check_alone(files)
-        inherited, prefix = dict(os.environ), self.limits.prefix
-        if made.user:
-            user = find_user(made.user)
-            prepare(p.folder, a.attempt)
-            user.own(p.folder, self.store.data)
-            inherited, prefix = user.environment(os.environ), (*prefix, *user.prefix)
-        p.child = launcher.start(
-            files,
-            (*prefix, *made.argv),
-            cpus=cut.cpus,
-            env=environment(inherited, made, threads(spec, cut.node), ours),
-            where=made.where,
-            entrances=p.group.entrances(),
+        user = find_user(made.user) if made.user else None
+        # Of an owner the environment comes with the submission, and nothing of it from the server.
+        base = {"PATH": PATH} if job.spec.owner else os.environ
+        inherited = dict(base) if user is None else user.environment(base)
+        started = self.control.start(
+            StartRequest(
+                replica=a.replica,
+                files=self._files(a.replica, a.attempt),
+                argv=made.argv,
+                env=environment(inherited, made, threads(spec, cut.node), ours),
+                where=made.where,
+                cpus=cut.cpus,
+                group=p.group,
+                user=user,
+                data=self.store.data,
+                prefix=self.limits.prefix,
+            )
         )
-        self._watch(p, p.child.pid)
+        p.child = started.child
+        self._watch(p, started.pid, started.pidfd)
+
+    def _files(self, replica: ReplicaId, attempt: int) -> launcher.Files:
+        return launcher.Files(self.store.replica(replica), self.store.records(replica), attempt)
 
     def _adopt(self, p: Process, pid: int) -> None:
         try:
@@ -246,11 +254,11 @@ class LocalPlatform(MetricsInFiles):
         request = self.jobs[replica.job].spec.task(replica.task).request.memory
         return Process(replica, attempt, here, self.store.replica(replica), group, request)
 
-    def _watch(self, p: Process, pid: int) -> None:
+    def _watch(self, p: Process, pid: int, pidfd: int = -1) -> None:
         """Report its end."""
         p.group.lead(pid)
         self.processes[p.replica] = p
-        p.pid, p.pidfd = pid, os.pidfd_open(pid)
+        p.pid, p.pidfd = pid, pidfd if pidfd >= 0 else os.pidfd_open(pid)
         self.events.watch(p.pidfd, partial(self._ended, p))
 
     def _ended(self, p: Process) -> list[events.Event]:
@@ -300,11 +308,11 @@ class LocalPlatform(MetricsInFiles):
         if self.jobs[name.job].adopted is not None:
             return events.Removed(name, attempt)
         p = self.ended.get((name, attempt)) or self._process(name, NodeId(""), attempt)
-        claim = launcher.claim_of(self.store.records(name), attempt)
-        left = set(claim.left(procfs.sessions()) if claim else ())
-        left.update(procfs.marked(HEADWAY_DIR=str(p.folder), HEADWAY_ATTEMPT=str(attempt)))
-        _kill(left)
-        if not p.group.close() or any(map(procfs.stat, left)):
+        user = next((c.user for c in self.jobs[name.job].commands.values()), "")
+        left = self.control.kill_left(
+            name, self._files(name, attempt), find_user(user) if user else None
+        )
+        if not self.control.close_group(p.group) or left:
             return events.CommandFailed(command, "still exiting")
         self.ended.pop((name, attempt), None)
         return events.Removed(name, attempt)
@@ -339,23 +347,3 @@ class LocalPlatform(MetricsInFiles):
         self._promised.close()
         self._disk.close()
         self.events.close()
-
-
-def _check_alone(files: launcher.Files) -> None:
-    """Two attempts of a replica never run at the same time: kill what is left of the last ones."""
-    sessions, left = procfs.sessions(), set[int]()
-    for attempt in range(max(1, files.attempt - LAST), files.attempt):
-        claim = launcher.claim_of(files.records, attempt)
-        left.update(claim.left(sessions) if claim else ())
-    for pid in procfs.marked(HEADWAY_DIR=str(files.folder)):
-        if procfs.environment(pid).get("HEADWAY_ATTEMPT") != str(files.attempt):
-            left.add(pid)
-    if left:
-        _kill(left)
-        raise BlockingIOError(EAGAIN, "an earlier attempt is still exiting")
-
-
-def _kill(pids: Iterable[int]) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)

@@ -4,11 +4,11 @@ Policies keep it in their memory. The finish time of a job in it is its guarante
 (docs/explanation/nobody-loses.md).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from headway.core.estimate.job_size import TRUSTED
-from headway.core.fairness.water_filling import share
+from headway.core.fairness.water_filling import share_among_users
 from headway.core.model.serialization import memory
 from headway.core.model.units import NOTHING, Cores, CoreSeconds, ReplicaId, Resources, Seconds
 
@@ -35,6 +35,8 @@ class ReferenceJob:
     request: Resources = NOTHING
     left: bool = False
     """Whether the real job has ended; it continues here up to its actual size."""
+    owner: str = ""
+    """Its user. Users have equal shares, which their jobs divide by weight."""
 
     @property
     def finished(self) -> bool:
@@ -63,13 +65,18 @@ def advance(
     caps = {id(jobs[n]): cores for n, cores in used.items()}
     while live and time > 0:
         demands = [min(s.demand, caps.get(id(s), inf)) for s in live]
-        rates = share(capacity, demands, [s.weight for s in live])
+        rates = _rates(capacity, demands, live)
         ends = ((s.size - s.done) / r for s, r in zip(live, rates, strict=True) if s.sure and r > 0)
         step = min(time, min(ends, default=inf))
         for s, rate in zip(live, rates, strict=True):
             s.done += rate * step
         time -= step
         live = [s for s in live if not s.finished]
+
+
+def _rates(capacity: Cores, demands: Sequence[Cores], live: Sequence[ReferenceJob]) -> list[Cores]:
+    """What fair sharing gives these jobs: users have the same, and the jobs of a user divide it."""
+    return share_among_users(capacity, demands, [s.weight for s in live], [s.owner for s in live])
 
 
 def set_guarantees(jobs: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
@@ -82,7 +89,7 @@ def set_guarantees(jobs: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
     live = [(s, s.done) for s in unfinished if s.size < inf]
     at = now
     while live:
-        rates = share(capacity, [s.demand for s, _ in live], [s.weight for s, _ in live])
+        rates = _rates(capacity, [s.demand for s, _ in live], [s for s, _ in live])
         goals = [_goal(s, done) for s, done in live]
         steps = [(g - done) / r for (_, done), g, r in zip(live, goals, rates, strict=True)]
         step = min(steps)
@@ -109,5 +116,5 @@ def _goal(s: ReferenceJob, done: CoreSeconds) -> CoreSeconds:
 def fair_rates(jobs: ReferenceJobs, capacity: Cores) -> dict[ReplicaId, Cores]:
     """Return the present rate of each job in the reference world; 0 if it is finished."""
     live = {name: s for name, s in jobs.items() if not s.finished}
-    rates = share(capacity, [s.demand for s in live.values()], [s.weight for s in live.values()])
+    rates = _rates(capacity, [s.demand for s in live.values()], list(live.values()))
     return dict.fromkeys(jobs, 0.0) | dict(zip(live, rates, strict=True))

@@ -3,6 +3,7 @@
 Sharing is fluid and exact: what a fair kernel scheduler approaches within a second.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from math import inf
 
@@ -34,6 +35,43 @@ def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> l
         left -= given[i]
         weight -= weights[i]
     return given
+
+
+def share_among_users(
+    capacity: Cores, caps: Sequence[Cores], weights: Sequence[float], users: Sequence[str]
+) -> list[Cores]:
+    """Water-filling in two levels: users have equal shares, and the replicas of each divide its
+    share by weight. What a user cannot use, others share. With one user it is `share`.
+
+    >>> share_among_users(1.0, [1.0] * 3, [1.0] * 3, ["ann", "ann", "ben"])
+    [0.25, 0.25, 0.5]
+    >>> share_among_users(1.0, [1.0, 0.25, 0.25], [1.0, 8.0, 1.0], ["ann", "ann", "ben"])
+    [0.5, 0.25, 0.25]
+    """
+    names = list(dict.fromkeys(users))
+    if len(names) < 2:
+        return share(capacity, caps, weights)
+    of_user = [[i for i, user in enumerate(users) if user == name] for name in names]
+    most = [sum([caps[i] for i in mine]) for mine in of_user]
+    given = [0.0] * len(caps)
+    for mine, cores in zip(of_user, share(capacity, most, [1.0] * len(names)), strict=True):
+        rates = share(cores, [caps[i] for i in mine], [weights[i] for i in mine])
+        for i, rate in zip(mine, rates, strict=True):
+            given[i] = rate
+    return given
+
+
+def user_weights(users: Sequence[str]) -> list[float]:
+    """Weights with mean 1 of replicas of these users, so that each user has the same.
+
+    >>> user_weights(["ann", "ann", "ann", "ben"]), user_weights(["ann", "ann"])
+    ([0.6666666666666666, 0.6666666666666666, 0.6666666666666666, 2.0], [1.0, 1.0])
+    """
+    counts = Counter(users)
+    if len(counts) < 2:
+        return [1.0] * len(users)
+    least = 1.03 * LEAST_WEIGHT * len(users)
+    return [max(least, len(users) / (len(counts) * counts[user])) for user in users]
 
 
 def weights_for(

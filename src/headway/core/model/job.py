@@ -128,6 +128,9 @@ class JobSpec:
     grace: Seconds = 30.0
     priority: int = 0
     backoff_limit: int = 3
+    owner: str = ""
+    """The user that has submitted it: `UID:NAME`; "": there is only one. Users have equal fair
+    shares, which their jobs divide."""
 
     @property
     def gpus(self) -> float:

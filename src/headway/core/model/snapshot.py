@@ -140,6 +140,10 @@ class Snapshot:
         """Return the limit that the user set; None: no limit."""
         return self.jobs[replica.job].spec.task(replica.task).limit
 
+    def owner(self, replica: Replica) -> str:
+        """Return the user of its job; "": there is only one."""
+        return self.jobs[replica.job].spec.owner
+
     def used(self, node: NodeId) -> Share:
         """Return the fraction of a node's cores that its replicas used, by their last reports."""
         cpu = sum(r.usage.cpu for r in self.on(node) if r.usage and r.node == node)
@@ -203,6 +207,9 @@ class OneNode(Derived):
 
     def ceiling(self, replica: Replica) -> Cores | None:
         return self.before.jobs[replica.job].spec.task(replica.task).limit
+
+    def owner(self, replica: Replica) -> str:
+        return self.before.jobs[replica.job].spec.owner
 
     def tables(self) -> dict[str, Any]:
         before, here = self.before, self.before.on_node[self.name]

@@ -1,9 +1,11 @@
-"""Fair sharing, the papers' NA: the same weight for all replicas, and no limit but the user's.
+"""Fair sharing, the papers' NA: the same weight for all replicas, and no limit but the user's. If
+there are several users, each has the same weight, and its replicas divide it.
 
 It is what a plain Docker engine does, and the baseline for all other policies.
 """
 
 from headway.core.fairness.priority_weights import same_limit
+from headway.core.fairness.water_filling import user_weights
 from headway.core.model.decision import CALM, Plan, SetShare
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
@@ -19,9 +21,11 @@ class Fair:
         return None
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
-        free = []
-        for r in snapshot.adjustable:
+        ours, free = snapshot.adjustable, []
+        weights = user_weights([snapshot.owner(r) for r in ours])
+        for r, weight in zip(ours, weights, strict=True):
             own = snapshot.ceiling(r)
-            if r.weight != 1.0 or not (r.limit is own or same_limit(r.limit, own)):
-                free.append(SetShare(replica=r.id, limit=own, reason="the same weight for all"))
+            if r.weight != weight or not (r.limit is own or same_limit(r.limit, own)):
+                reason = "the same weight for all" + (" users" if weight != 1.0 else "")
+                free.append(SetShare(replica=r.id, limit=own, weight=weight, reason=reason))
         return (Plan(decisions=tuple(free)) if free else CALM), memory

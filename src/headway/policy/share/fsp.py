@@ -42,7 +42,11 @@ class Fsp:
                 spec = per_replica(snapshot.jobs[r.job].spec)
                 known = estimate_size(spec, r.progress, None, speed)
                 reference[r.id] = ReferenceJob(
-                    demand=demand_of(snapshot, r), size=known.size, least=known.size, sure=True
+                    demand=demand_of(snapshot, r),
+                    size=known.size,
+                    least=known.size,
+                    sure=True,
+                    owner=spec.owner,
                 )
         for name in [n for n, j in reference.items() if j.finished and n not in snapshot.replicas]:
             del reference[name]

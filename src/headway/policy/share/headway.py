@@ -200,9 +200,9 @@ class _Node:
         m.estimates[name] = estimate
         twin = m.reference.get(name)
         if twin is None:
-            twin = m.reference[name] = ReferenceJob(
-                demand=self._most(r), weight=2.0**job.priority, request=self.snapshot.request(r)
-            )
+            request, weight, owner = self.snapshot.request(r), 2.0**job.priority, job.spec.owner
+            twin = ReferenceJob(demand=self._most(r), weight=weight, request=request, owner=owner)
+            m.reference[name] = twin
             before = None
         else:
             before = (twin.size, twin.least, twin.demand, twin.sure)

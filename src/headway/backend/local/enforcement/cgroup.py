@@ -116,7 +116,7 @@ class _Group:
 
     def signal(self, number: int) -> None:
         for pid in self.pids():
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
     def close(self) -> bool:

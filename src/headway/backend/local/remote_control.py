@@ -1,0 +1,86 @@
+"""The scheduler's side of the launcher: it asks, and another process starts and signals."""
+
+import signal
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from headway import private_files
+from headway.backend.job_store import prepare
+from headway.backend.local.channel import Channel
+from headway.backend.local.enforcement.select import Group
+from headway.backend.local.launcher import Files
+from headway.backend.local.process_control import Started, StartRequest
+from headway.backend.local.run_as import User
+from headway.core.model.units import ReplicaId
+
+
+class RemoteControl:
+    needs_cgroups = True
+
+    def __init__(self, channel: Channel, records: Path) -> None:
+        """`records`: those of the launcher, which only it can write."""
+        self._channel, self._records, self._lock = channel, records, Lock()
+
+    def start(self, request: StartRequest) -> Started:
+        files, user = request.files, request.user
+        if user is None:
+            raise ValueError("a job of this server runs as its submitter, and this one has none")
+        link = _run(files) / "records"
+        with suppress(FileExistsError):
+            link.symlink_to(self._records / link.parent.name)
+        prepare(files.folder, files.attempt)
+        private_files.let_pass(files.folder, request.data)
+        answer, (pidfd,) = self._ask(
+            "start",
+            **_about(request.replica, files, user),
+            argv=list(request.argv),
+            env=dict(request.env),
+            where=request.where,
+            cpus=None if request.cpus is None else list(request.cpus),
+            groups=[path.removesuffix("/cgroup.procs") for path in request.group.entrances()],
+        )
+        return Started(int(answer["pid"]), pidfd)
+
+    def signal(self, group: Group, number: int) -> None:
+        for path in group.entrances()[:1]:
+            self._ask("signal", group=path.removesuffix("/cgroup.procs"), signal=int(number))
+
+    def close_group(self, group: Group) -> bool:
+        if group.pids():
+            with suppress(ValueError):  # the group is gone
+                self.signal(group, signal.SIGKILL)
+        return group.close()
+
+    def kill_left(self, replica: ReplicaId, files: Files, user: User | None) -> bool:
+        if user is None:
+            return False
+        return bool(self._ask("kill", **_about(replica, files, user))[0]["left"])
+
+    def _ask(self, what: str, **fields: Any) -> tuple[dict[str, Any], list[int]]:
+        """Raise `OSError` as the system call of the launcher, `ValueError` if it refuses."""
+        with self._lock:
+            self._channel.send({"do": what, **fields})
+            answer, descriptors = self._channel.receive()
+        if "refused" in answer:
+            raise ValueError(f"the launcher refuses this: {answer['refused']}")
+        if "errno" in answer:
+            raise OSError(int(answer["errno"]), str(answer["error"]))
+        return answer, descriptors
+
+
+def _run(files: Files) -> Path:
+    """The folder of the run: RUN/jobs/JOB/REPLICA."""
+    return files.folder.parents[2]
+
+
+def _about(replica: ReplicaId, files: Files, user: User) -> dict[str, Any]:
+    return {
+        "run": _run(files).name,
+        "job": str(replica.job),
+        "replica": replica.name,
+        "attempt": files.attempt,
+        "uid": user.uid,
+        "gid": user.gid,
+    }

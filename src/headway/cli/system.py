@@ -1,0 +1,110 @@
+"""Commands of a user of the machine's server (`headway serve --system`): all through its API."""
+
+import json
+from collections.abc import Sequence
+from os import getuid
+from pathlib import Path
+from time import monotonic, sleep
+
+import typer
+
+from headway.cli.job_tables import show_jobs
+from headway.cli.output import print_json, show_story
+from headway.cli.terminal import echo
+from headway.client import Client
+from headway.core.model.units import Seconds
+from headway.errors import Unreachable
+from headway.report.explain import Event, Explanation
+from headway.runtime.job_facts import JobFacts
+from headway.runtime.job_status import JobStatus
+
+AGAIN: Seconds = 0.5
+"""Between two looks at a job."""
+LINES = 10_000
+"""Lines of output that are asked for at once."""
+
+
+def ps(socket: Path, *, every: bool, as_json: bool) -> None:
+    with Client(socket) as client:
+        found = list(client.jobs(state="all" if every else "active"))
+    if not found and not as_json:
+        echo("nothing runs; start: headway submit -- COMMAND")
+        return
+    _show(found, as_json=as_json)
+
+
+def history(socket: Path, most: int, *, as_json: bool) -> None:
+    """Ended jobs; the last to end comes first."""
+    with Client(socket) as client:
+        ended = sorted(client.jobs(state="ended"), key=lambda job: -(job.finished_s or 0.0))
+    _show(ended[:most], as_json=as_json)
+
+
+def logs(
+    socket: Path, job: str, replica: str, lines: int | None, *, follow: bool, as_json: bool
+) -> None:
+    """The output of a job. While it is followed, the last lines that were printed are looked for
+    in the next answer, so that none is printed twice.
+    """
+    before: list[str] = []
+    with Client(socket) as client:
+        while True:
+            over = not follow or client.job(job).ended  # asked before the last read
+            text = client.logs(job, lines=LINES, replica=replica)
+            new = text[overlap(before, text) :] if before else text
+            for line in new if before or lines is None else new[len(new) - min(lines, len(new)) :]:
+                echo(json.dumps({"job": job, "line": line}) if as_json else line)
+            if over:
+                return
+            before = text or before
+            sleep(AGAIN)
+
+
+def overlap(before: Sequence[str], now: Sequence[str]) -> int:
+    """How many of the lines of `now` are the last ones of `before`.
+
+    >>> overlap(["a", "b"], ["a", "b", "c"]), overlap(["a", "b", "c"], ["b", "c", "d"])
+    (2, 2)
+    """
+    for size in range(min(len(before), len(now)), 0, -1):
+        if before[len(before) - size :] == now[:size]:
+            return size
+    return 0
+
+
+def wait(socket: Path, names: Sequence[str], timeout: Seconds | None, *, as_json: bool) -> None:
+    """Wait for jobs; without names, for all of this user that have not ended."""
+    until = None if timeout is None else monotonic() + timeout
+    with Client(socket) as client:
+        wanted = names or [job.job for job in client.jobs(state="active") if job.uid == getuid()]
+        while True:
+            found = [client.job(name) for name in wanted]
+            left = [job.job for job in found if not job.ended]
+            if not left:
+                break
+            if until is not None and monotonic() >= until:
+                raise Unreachable(
+                    f"after {timeout:g} s these jobs have not ended: {', '.join(left)}"
+                )
+            sleep(AGAIN)
+    _show(found, as_json=as_json)
+    if any(job.phase != "succeeded" for job in found):
+        raise typer.Exit(1)
+
+
+def explain(socket: Path, job: str, *, as_json: bool) -> None:
+    with Client(socket) as client:
+        found = client.explain(job)
+    if as_json:
+        print_json(found)
+        return
+    known = JobFacts(**found["known"]) if found["known"] else None
+    events = [Event(**event) for event in found["events"]]
+    show_story(Explanation(job=job, events=events, facts=known, began=found["began"]))
+
+
+def _show(jobs: Sequence[JobStatus], *, as_json: bool) -> None:
+    if as_json:
+        print_json([job.plain() for job in jobs])
+    elif jobs:
+        show_jobs(jobs, several=False)

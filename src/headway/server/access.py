@@ -1,0 +1,73 @@
+"""Who may do what: the only place with these rules."""
+
+import os
+import socket
+import struct
+from dataclasses import dataclass
+
+from starlette.requests import Request
+
+from headway.errors import Denied
+from headway.runtime.job_status import JobStatus
+from headway.runtime.owner import Owner
+
+PEER = "peer"
+"""Where the connection of a request keeps its caller."""
+OPEN = frozenset({"submit", "list"})
+"""What each user of the machine may do; `list` shows what `public` leaves of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The process at the other end of a Unix socket, as the kernel knows it."""
+
+    uid: int
+    gid: int
+    pid: int = 0
+
+    @property
+    def owner(self) -> Owner:
+        return Owner.find(self.uid, self.gid)
+
+
+def peer(connection: socket.socket) -> Caller | None:
+    """None: not a Unix socket."""
+    if connection.family != socket.AF_UNIX:
+        return None
+    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
+    pid, uid, gid = struct.unpack("iII", packed)
+    return Caller(uid, gid, pid)
+
+
+def caller_of(request: Request) -> Caller:
+    """A request that does not come from a Unix socket is one of the user of the server."""
+    found: Caller | None = getattr(request.state, PEER, None)
+    return found or Caller(os.geteuid(), os.getegid())
+
+
+def may(caller: Caller, action: str, owner: int | None) -> bool:
+    """Whether a caller may do this with a job of this user. None: the server has one user, which
+    the permissions of its socket have checked.
+    """
+    return owner is None or action in OPEN or caller.uid in (0, owner)
+
+
+def check(caller: Caller, action: str, job: JobStatus) -> None:
+    if not may(caller, action, job.uid):
+        raise Denied(
+            f"permission denied: job {job.job} belongs to {job.user}, and you are "
+            f"{caller.owner.shown}",
+            where=f"job {job.job}, {action}",
+            hint="headway ps shows the name, user, phase and share of the jobs of others",
+        )
+
+
+def public(job: JobStatus) -> JobStatus:
+    """What other users see of a job."""
+    return JobStatus(
+        run=job.run, job=job.job, phase=job.phase, share=job.share, uid=job.uid, user=job.user
+    )
+
+
+def seen_by(caller: Caller, job: JobStatus) -> JobStatus:
+    return job if may(caller, "see", job.uid) else public(job)

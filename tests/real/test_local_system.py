@@ -1,0 +1,255 @@
+"""Two users of one server: neither reads, stops, imitates nor harms the jobs of the other."""
+
+import os
+import signal
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from local import job, note, workload
+from machine_users import ANN, BEN, SCHEDULER, machine_server
+from patience import wait_for
+
+from headway.backend.local.enforcement import procfs
+from headway.client import Client
+
+SHOW = """
+id -u; id -g; id -G; pwd
+echo "secret ${SECRET_OF_ROOT-none} mine ${MINE-none} other ${OTHER-none} home $HOME"
+grep -E 'NoNewPrivs|CapEff' /proc/self/status
+echo "step 1 loss: 0.5"
+"""
+WAITS = "while [ ! -e go ]; do sleep 0.1; done"
+
+
+@pytest.fixture
+def server():
+    if os.geteuid():
+        pytest.skip("only root can serve several users")
+    with machine_server() as made:
+        yield made
+
+
+@pytest.fixture
+def started(server):
+    return server.start()
+
+
+def test_a_job_runs_as_its_submitter_with_its_environment_and_nothing_of_the_server(started):
+    started.submit(ANN, "show", SHOW, "--env", "MINE", MINE="m", OTHER="o")
+    assert started.wait("show") == ["succeeded"]
+    said = started.headway(ANN, "logs", "show").stdout
+    home = started.home[ANN]
+    assert said.startswith(f"{ANN}\n{ANN}\n{ANN}\n{home}\n"), said
+    assert f"secret none mine m other none home {home}\n" in said
+    assert "NoNewPrivs:\t1\n" in said
+    assert "CapEff:\t0000000000000000\n" in said
+    folder = started.replica("show")
+    assert (folder.stat().st_uid, stat.S_IMODE(folder.stat().st_mode)) == (ANN, 0o2770)
+    assert (folder / "out.log").stat().st_uid == ANN
+    assert stat.S_IMODE((folder / "out.log").stat().st_mode) == 0o660
+    [first] = [j for line in started.journal() for j in line["seen"].get("jobs", ())][:1]
+    assert first["spec"]["owner"] == f"{ANN}:"
+
+
+def test_only_the_launcher_is_root_and_nothing_of_a_user_reaches_it(started):
+    started.submit(ANN, "long", WAITS, "--env", "LD_PRELOAD", LD_PRELOAD="/tmp/no-such-library.so")
+    shell = started.claim("long")
+    assert Path(f"/proc/{started.process.pid}").stat().st_uid == 0
+    assert Path(f"/proc/{started.scheduler}").stat().st_uid == SCHEDULER
+    assert Path(f"/proc/{shell}").stat().st_uid == 0
+    assert b"LD_PRELOAD" not in Path(f"/proc/{shell}/environ").read_bytes()
+    started.wait_for("long", "running")
+    (started.home[ANN] / "go").touch()
+    assert started.wait("long") == ["succeeded"]
+    assert "LD_PRELOAD" in started.headway(ANN, "logs", "long").stdout  # in the job itself
+
+
+def test_neither_reads_nor_stops_the_jobs_of_the_other(started):
+    started.submit(ANN, "hers", f"echo secret; {WAITS}")
+    started.wait_for("hers", "running")
+    for words in (["logs", "hers"], ["explain", "hers"], ["cancel", "hers"], ["pause", "hers"]):
+        done = started.headway(BEN, *words, check=False)
+        assert (done.returncode, done.stdout) == (3, ""), done
+        assert f"permission denied: job hers belongs to {ANN}, and you are {BEN}" in done.stderr
+    [line] = [x for x in started.headway(BEN, "ps").stdout.splitlines() if x.startswith("hers")]
+    assert line.split() == ["hers", str(ANN), "running", "100%"]
+    shell = started.claim("hers")
+    attacks = [
+        f"kill -9 {shell}", f"kill -9 {started.scheduler}", f"kill -9 {started.process.pid}",
+        f"cat {started.replica('hers')}/out.log", f"ls {started.replica('hers')}",
+        f"cat {started.run}/jobs.db", f"cat {started.run}/journal.jsonl",
+        f"ls {started.data}/launcher/",
+        f"cat /proc/{shell}/environ", f"rm {started.socket}",
+        f"curl -s --unix-socket {started.run}/api.sock http://x/api/v1/jobs || exit 1",
+    ]  # fmt: skip
+    for attack in attacks:
+        done = started.run_as(BEN, "sh", "-c", attack)
+        assert (done.returncode != 0, done.stdout) == (True, ""), (attack, done)
+    (started.home[ANN] / "go").touch()
+    assert started.wait("hers") == ["succeeded"]
+
+
+FORGE = """
+records=$(dirname $(dirname $(dirname $HEADWAY_DIR)))/records/$HEADWAY_JOB/$HEADWAY_REPLICA
+echo '0 .' > $records/exit.1; rm -f $records/exit.1
+for path in {run}/jobs.db {run}/journal.jsonl {run}/status.json {run}/jobs/forge/state.json; do
+  echo forged >> $path && echo written $path
+done
+echo '{{"step": 9, "loss": 0}}' >> {other}/reports.jsonl && echo written {other}
+echo 'loss: 0 step 9' >> {other}/out.log && echo written {other}
+touch {run}/requests/1.json && echo written requests
+kill -9 $PPID && echo killed
+exit 7
+"""
+
+
+def test_a_job_forges_neither_its_exit_nor_a_file_of_headway_nor_a_report_of_another(started):
+    started.submit(ANN, "hers", WAITS)
+    started.wait_for("hers", "running")
+    other = started.replica("hers")
+    started.submit(BEN, "forge", FORGE.format(run=started.run, other=other))
+    assert started.wait("forge") == ["failed"]
+    assert "7" in started.jobs()["forge"].reason
+    said = started.headway(BEN, "logs", "forge").stdout
+    assert "written" not in said
+    assert "killed" not in said
+    assert not (other / "reports.jsonl").exists()
+    assert (other / "out.log").read_text() == ""
+    (started.home[ANN] / "go").touch()
+    assert started.wait("hers") == ["succeeded"]
+
+
+LINKS = """
+cd $HEADWAY_DIR; rm -rf {name}; {make}
+[ $HEADWAY_ATTEMPT = 2 ] || exit 1
+"""
+
+
+@pytest.mark.parametrize("name", ["out.log", "attempt", "checkpoint", "reports.jsonl", "ask"])
+@pytest.mark.parametrize("make", ["ln -s {canary} {name}", "mkfifo {name}"])
+def test_links_and_pipes_in_the_folder_of_a_job_lead_nowhere(started, name, make):
+    canary = started.folder / "canary"
+    canary.mkdir()
+    file = canary / "file"
+    file.write_text("as it was")
+    file.chmod(0o600)
+    target = canary if name == "checkpoint" else file
+    script = LINKS.format(name=name, make=make.format(canary=target, name=name))
+    started.submit(BEN, "links", script, "--retries", "1")
+    started.wait("links")
+    started.submit(ANN, "next", "true")
+    assert started.wait("next") == ["succeeded"]  # the server is not held up
+    for path in (canary, file):
+        assert (path.stat().st_uid, path.stat().st_gid) == (0, 0)
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("as it was", 0o600)
+    assert sorted(canary.iterdir()) == [file]
+
+
+RACE = """
+import os, sys, time
+folder, canary = sys.argv[1:]
+while True:
+    for name in ("checkpoint", "out.log"):
+        path = f"{folder}/{name}"
+        for step in (
+            lambda: os.rename(path, path + ".old"),
+            lambda: os.symlink(canary if name == "checkpoint" else f"{canary}/file", path),
+            lambda: os.unlink(path),
+            lambda: os.rename(path + ".old", path),
+        ):
+            try:
+                step()
+            except OSError:
+                pass
+"""
+
+
+def test_a_race_for_the_folder_of_a_job_gives_nothing_away(started):
+    canary = started.folder / "canary"
+    canary.mkdir(mode=0o700)
+    (canary / "file").write_text("as it was")
+    started.submit(BEN, "race", "exit 1", "--retries", "3")
+    wait_for(started.replica("race").exists)
+    words = [started.program, "-c", RACE, started.replica("race"), canary]
+    race = subprocess.Popen(words, user=BEN, group=BEN, extra_groups=[], env=started.env)
+    try:
+        started.wait("race")
+        assert race.poll() is None
+    finally:
+        race.kill()
+        race.wait()
+    assert (canary.stat().st_uid, stat.S_IMODE(canary.stat().st_mode)) == (0, 0o700)
+    assert (canary / "file").read_text() == "as it was"
+    assert (canary / "file").stat().st_uid == 0
+    started.submit(ANN, "next", "true")
+    assert started.wait("next") == ["succeeded"]
+
+
+@pytest.mark.parametrize("who", ["launcher", "scheduler"])
+def test_jobs_outlive_both_processes_and_are_found_again(started, who):
+    started.submit(ANN, "long", f"echo began >> ledger; {WAITS}; echo ended >> ledger; exit 3")
+    started.wait_for("long", "running")
+    shell, scheduler = started.claim("long"), started.scheduler
+    os.kill(started.process.pid if who == "launcher" else scheduler, signal.SIGKILL)
+    started.process.wait()
+    wait_for(lambda: not Path(f"/proc/{scheduler}").exists())  # it does not go on alone
+    assert Path(f"/proc/{shell}").exists()
+    started.start()
+    started.wait_for("long", "running")
+    (started.home[ANN] / "go").touch()
+    assert started.wait("long") == ["failed"]
+    assert "3" in started.jobs()["long"].reason
+    assert (started.home[ANN] / "ledger").read_text() == "began\nended\n"
+    assert started.jobs()["long"].uid == ANN
+
+
+def test_a_running_job_is_cancelled_with_all_that_it_started(started):
+    started.submit(ANN, "tree", "setsid sleep 600 & sleep 601 & wait")
+    started.wait_for("tree", "running")
+    procs = started.run_as(ANN, "pgrep", "-u", str(ANN), "sleep")
+    assert len(procs.stdout.split()) == 2
+    started.headway(ANN, "cancel", "tree")
+    assert started.wait("tree") == ["cancelled"]
+    wait_for(lambda: not started.run_as(ANN, "pgrep", "-u", str(ANN)).stdout.split()[1:])
+
+
+def test_root_and_system_users_cannot_submit_jobs_that_run(started):
+    spec = {"tasks": [{"command": ["id"]}], "backoffLimit": 0}
+    with Client(started.socket) as root:
+        [name] = root.submit([{"name": "of-root", "spec": spec}], directory="/")
+    assert started.wait(name) == ["failed"]
+    assert "no job runs as root" in started.jobs()[name].reason
+
+
+BUSY = "while :; do :; done"
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("policy", ["headway", "fair"])
+def test_ten_small_jobs_of_one_user_do_not_outweigh_one_large_job_of_another(server, policy):
+    server.start("--policy", policy)
+    jobs = [job(f"small-{i}", ["sh", "-c", BUSY]) for i in range(10)]
+    path = workload(server.home[ANN], *jobs)
+    path.chmod(0o644)
+    server.headway(ANN, "submit", path)
+    server.submit(BEN, "large", f"{BUSY} & {BUSY}")
+    wait_for(lambda: {each.phase for each in server.jobs().values()} == {"running"}, every=0.2)
+    wait_for(lambda: 0.4 < (server.jobs()["large"].share or 0.0) < 0.6, every=0.2)
+    before = _used(server)
+    wait_for(lambda: sum(_used(server).values()) > sum(before.values()) + 10.0, every=0.2)
+    after = _used(server)
+    used = {name: after[name] - before[name] for name in after}
+    part = used["large"] / sum(used.values())
+    note(f"share of one large job against ten small ones of another user, {policy}", part)
+    assert 0.3 < part < 0.7  # weights alone would give a job of eleven 0.09
+
+
+def _used(server):
+    """Core-seconds of each job, by the kernel."""
+    found = {}
+    for name in server.jobs():
+        pids = procfs.marked(HEADWAY_DIR=str(server.replica(name)))
+        found[name] = sum(procfs.cpu(pid) for pid in pids)
+    return found

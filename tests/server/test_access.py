@@ -1,0 +1,198 @@
+"""Several users of one server: the kernel says which one calls, and one module what it may do."""
+
+import asyncio
+import json
+import os
+import socket
+from contextlib import suppress
+
+import pytest
+
+from headway.client import BASE, Client
+from headway.errors import ConfigError
+from headway.runtime.job_status import NAMES, JobStatus
+from headway.runtime.run_status import run_status
+from headway.runtime.server import start_server
+from headway.runtime.submissions import Submissions
+from headway.server.access import Caller, may, seen_by
+from headway.server.events import Changes
+from headway.server.listener import Listener, bind_public
+
+ANN, BEN = 54321, 54322
+"""Users without an account."""
+PUBLIC = {"run", "job", "phase", "share", "uid", "user"}
+
+
+def job(name="x", **more):
+    return {"name": name, "spec": {"tasks": [{"command": ["true"]}], "backoffLimit": 0, **more}}
+
+
+@pytest.fixture
+def public(tmp_path_factory):
+    """The socket of a server of all users, whose loop does not run."""
+    if os.geteuid():
+        pytest.skip("only root can be two users")
+    folder = tmp_path_factory.mktemp("run")
+    os.environ["HEADWAY_ENFORCEMENT"] = "nice"
+    server = start_server(folder / "data", "fair")
+    path = folder / "open" / "headway.sock"
+    with Listener(server, path):
+        for above in [path.parent, *path.parent.parents]:
+            above.chmod(above.stat().st_mode | 0o011)
+            if above.parent == above.parent.parent:
+                break
+        yield path
+    server.run.backend.close()
+    server.run.book.close()
+    server.submissions.close()
+    server.run.folder.unlock()
+    del os.environ["HEADWAY_ENFORCEMENT"]
+
+
+@pytest.fixture
+def run(public):
+    [found] = (public.parent.parent / "data" / "runs").glob("2*")
+    return found
+
+
+def call(path, uid, method, where, body=None, headers=""):
+    """Send a request as this user from another process: status, and body as JSON if it is."""
+    data = b"" if body is None else json.dumps(body).encode()
+    kind = "Content-Type: application/json\r\n" if body is not None else ""
+    head = f"{method} {BASE}{where} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{kind}{headers}"
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        with suppress(BaseException):
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            with socket.socket(socket.AF_UNIX) as made:
+                made.connect(str(path))
+                made.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+                while block := made.recv(65536):
+                    os.write(theirs, block)
+        os._exit(0)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as file:
+        answer = file.read()
+    os.waitpid(child, 0)
+    first, _, text = answer.partition(b"\r\n\r\n")
+    status = int(first.split()[1])
+    with suppress(ValueError):
+        return status, json.loads(text)
+    return status, text.decode()
+
+
+def submit(path, uid, *jobs, key=""):
+    headers = f"Idempotency-Key: {key}\r\n" if key else ""
+    body = {"jobs": list(jobs), "directory": "/", "env": {"SECRET": "s"}}
+    return call(path, uid, "POST", "/jobs", body, headers)
+
+
+@pytest.mark.parametrize(
+    ("uid", "action", "owner", "allowed"),
+    [
+        (ANN, "cancel", ANN, True),
+        (0, "cancel", ANN, True),
+        (BEN, "cancel", ANN, False),
+        (BEN, "logs", ANN, False),
+        (BEN, "list", ANN, True),
+        (BEN, "submit", ANN, True),
+        (ANN, "cancel", 0, False),
+        (BEN, "cancel", None, True),
+    ],
+)
+def test_the_owner_and_root_may_do_everything_and_others_list_and_submit(
+    uid, action, owner, allowed
+):
+    assert may(Caller(uid, uid), action, owner) is allowed
+
+
+def test_others_see_the_name_user_phase_and_share_of_a_job_and_nothing_else():
+    told = {name: 1.0 for name in NAMES if name not in PUBLIC | {"nodes", "reason", "at_s"}}
+    status = JobStatus(
+        run="r", job="x", phase="running", share=0.5, uid=ANN, user="ann", reason="why", at_s=3.0,
+        nodes=("n",), **told,
+    )  # fmt: skip
+    seen = seen_by(Caller(BEN, BEN), status)
+    assert seen == JobStatus(run="r", job="x", phase="running", share=0.5, uid=ANN, user="ann")
+    assert seen_by(Caller(ANN, ANN), status) is status
+
+
+def test_a_listener_gets_of_the_jobs_of_others_what_it_may_see():
+    changes = Changes()
+
+    async def listen(uid):
+        found = changes.listen(0, Caller(uid, uid))
+        await anext(found)
+        return json.loads((await anext(found)).partition("data: ")[2])
+
+    changes.update([JobStatus(run="r", job="x", phase="running", step=7.0, uid=ANN, user="ann")])
+    assert asyncio.run(listen(ANN))["step"] == 7.0
+    assert asyncio.run(listen(BEN))["step"] is None
+
+
+def test_a_job_belongs_to_its_caller_whatever_the_caller_says(public, run):
+    assert submit(public, ANN, job()) == (201, {"jobs": ["x"]})
+    assert submit(public, BEN, job()) == (201, {"jobs": ["x-2"]})
+    owners = [found.owner for found in Submissions(run).after(0)]
+    assert [(o.uid, o.gid, o.name) for o in owners] == [(ANN, ANN, ""), (BEN, BEN, "")]
+    with Client(public) as root:
+        assert [(found.job, found.user) for found in root.jobs()] == [
+            ("x", str(ANN)),
+            ("x-2", str(BEN)),
+        ]
+
+
+@pytest.mark.parametrize("wish", ["cancel", "pause", "resume", "move", "scale"])
+def test_no_request_about_the_job_of_another_user_is_accepted(public, wish):
+    submit(public, ANN, job())
+    body = {"move": {"to": "n"}, "scale": {"task": "main", "count": 1}}.get(wish)
+    status, told = call(public, BEN, "POST", f"/jobs/x/{wish}", body)
+    assert (status, told["code"]) == (403, "denied")
+    assert told["detail"] == (f"permission denied: job x belongs to {ANN}, and you are {BEN}")
+
+
+@pytest.mark.parametrize("what", ["logs", "explain"])
+def test_nothing_can_be_read_of_the_job_of_another_user(public, what):
+    submit(public, ANN, job())
+    assert call(public, BEN, "GET", f"/jobs/x/{what}")[0] == 403
+    assert call(public, ANN, "GET", f"/jobs/x/{what}")[0] == 200
+    for where in ("/jobs/x", "/jobs"):
+        status, found = call(public, BEN, "GET", where)
+        found = found.get("jobs", [found])[0]
+        assert (status, found["phase"], found["user"]) == (200, "pending", str(ANN))
+        assert {name for name in NAMES if found[name] not in (None, "", 0.0, [])} <= PUBLIC
+
+
+def test_the_key_of_another_user_repeats_nothing(public):
+    assert submit(public, ANN, job(), key="k") == (201, {"jobs": ["x"]})
+    assert submit(public, BEN, job(), key="k") == (201, {"jobs": ["x-2"]})
+    assert submit(public, ANN, job(), key="k") == (200, {"jobs": ["x"]})
+
+
+def test_the_server_reads_no_file_for_a_user_and_no_job_names_another_user(public):
+    status, told = submit(public, BEN, {"name": "x", "manifest": "/etc/shadow"})
+    assert (status, "reads no files" in told["detail"]) == (422, True)
+    status, told = submit(public, BEN, job(runAs="root"))
+    assert (status, "runs as its submitter" in told["detail"]) == (422, True)
+
+
+def test_the_socket_of_an_active_server_is_not_replaced(public):
+    with pytest.raises(ConfigError, match="another server"):
+        bind_public(public)
+    assert call(public, BEN, "GET", "/jobs")[0] == 200
+
+
+def test_a_job_of_a_server_with_one_user_has_no_owner(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    server = start_server(tmp_path / "data", "fair")
+    with Listener(server), Client(server.run.folder.path) as client:
+        client.submit([job()], directory="/")
+        [found] = run_status(server.run.folder)
+    server.run.backend.close()
+    server.run.book.close()
+    server.submissions.close()
+    server.run.folder.unlock()
+    assert (found.uid, found.user) == (None, "")
