@@ -17,8 +17,9 @@ from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.placement.node_info import OVER, ready
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_progress import JobProgress
+from headway.backend.kubernetes.platform.pod_calls import unfinalize
 from headway.backend.kubernetes.platform.pod_checkpoints import PodCheckpoints
-from headway.backend.kubernetes.platform.pod_runner import PodRunner, unfinalize
+from headway.backend.kubernetes.platform.pod_runner import PodRunner
 from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.backend.kubernetes.platform.shares import Shares
 from headway.backend.kubernetes.platform.status_writer import StatusWriter

@@ -5,17 +5,15 @@ pods of a gang are gated until all of them exist, and wait in an init container 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
-from typing import TypeVar
 
 from headway.backend.exit_reason import KILLED, NOT_STARTABLE, STOPPED
-from headway.backend.kubernetes.client.api import Api, Plain, pod_path, suppressed
+from headway.backend.kubernetes.client.api import Plain, pod_path
 from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
 from headway.backend.kubernetes.client.informer import Key, key_of
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
-from headway.backend.kubernetes.platform import pod_builder, pod_status
+from headway.backend.kubernetes.platform import pod_builder, pod_calls, pod_status
 from headway.backend.kubernetes.platform.job_status import JobStatus
 from headway.backend.kubernetes.platform.pod_reports import Endpoint, reporting
 from headway.backend.kubernetes.platform.status_writer import (
@@ -35,10 +33,7 @@ KEPT = 2
 AFTER_SUCCESS: Seconds = 2.0
 """Grace period of the other replicas when the chief has exited with code 0."""
 INVALID = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
-AT_ONCE = 8
-"""Calls under way at the same time for one gang."""
 
-T = TypeVar("T")
 Attempt = tuple[ReplicaId, int]
 Known = tuple[JobStatus, ReplicaId, int]
 """The attempt that a pod is, with the record of its job."""
@@ -107,7 +102,7 @@ class PodRunner:
         gang = command.gang if len(command.gang) > 1 else ()
         builders = [partial(self._build, record, a, command.gang) for a in command.replicas]
         self._cluster.worker.do(
-            partial(_launch, self._cluster.api, record.job, builders, service=bool(gang)),
+            partial(pod_calls.launch, self._cluster.api, record.job, builders, service=bool(gang)),
             failed=partial(self._start_failed, command),
         )
         there = [
@@ -134,9 +129,11 @@ class PodRunner:
         pods = [self._cluster.pods.get(self.key(a.replica, a.attempt)) for a in command.replicas]
         if None in pods:
             return [events.CommandFailed(command, "a pod was deleted", disrupted=True)]
-        calls = [partial(_proceed, self._cluster.api, pod) for pod in pods if pod is not None]
+        calls = [
+            partial(pod_calls.proceed, self._cluster.api, pod) for pod in pods if pod is not None
+        ]
         self._cluster.worker.do(
-            partial(_in_parallel, calls), failed=partial(self._start_failed, command)
+            partial(pod_calls.in_parallel, calls), failed=partial(self._start_failed, command)
         )
         return ()
 
@@ -185,7 +182,7 @@ class PodRunner:
         labels = pod["metadata"].get("labels") or {}
         ours = labels.get(pod_builder.RUN, "") == self._cluster.run
         if ours and pod["metadata"].get("deletionTimestamp") and pod_status.has_finalizer(pod):
-            self._cluster.worker.do(partial(unfinalize, self._cluster.api, pod))
+            self._cluster.worker.do(partial(pod_calls.unfinalize, self._cluster.api, pod))
 
     def _remove_old(self, record: JobStatus) -> None:
         for pod in list(self._cluster.of_job.get(record.uid, {}).values()):
@@ -225,7 +222,7 @@ class PodRunner:
 
         def call() -> bool:
             if isinstance(command, Remove) and pod is not None and pod_status.has_finalizer(pod):
-                unfinalize(self._cluster.api, pod)
+                pod_calls.unfinalize(self._cluster.api, pod)
             return keep or self._cluster.api.delete(path, grace=grace, uid=uid)
 
         self._cluster.worker.do(call, deleted, failed)
@@ -334,64 +331,3 @@ class PodRunner:
 
     def _forget(self, replica: ReplicaId, attempt: int) -> None:
         self._waiting.pop((replica, attempt), None)
-
-
-# -- calls of the worker ---------------------------------------------------------------------------
-
-
-def _launch(
-    api: Api, job: Plain, builders: Sequence[Callable[[], Plain]], *, service: bool
-) -> None:
-    """Create a gang, whose placement is persisted; then remove the gates. Pods that exist are kept:
-    an earlier leader may have created them. If a call fails, the controller removes all of them.
-    """
-    path = f"/api/v1/namespaces/{job['metadata']['namespace']}"
-    if service:
-        with suppressed(HTTPStatus.CONFLICT):
-            api.create(f"{path}/services", pod_builder.to_service(job))
-    uid = job["metadata"]["uid"]
-    pods = _in_parallel([partial(_create, api, f"{path}/pods", build, uid) for build in builders])
-    _in_parallel([partial(_ungate, api, pod) for pod in pods if pod_status.is_gated(pod)])
-
-
-def _create(api: Api, path: str, build: Callable[[], Plain], uid: str) -> Plain:
-    """Built here, one by one: each pod of a large gang names all its hosts."""
-    pod = build()
-    with suppressed(HTTPStatus.CONFLICT):
-        return api.create(path, pod)
-    name = pod["metadata"]["name"]
-    there = api.get(f"{path}/{name}")
-    if owner_uid(there) != uid:
-        why = f"pod {name} exists and does not belong to this job: delete it"
-        raise Declined(why, status=HTTPStatus.CONFLICT)
-    return there
-
-
-def _ungate(api: Api, pod: Plain) -> Plain:
-    """By uid, as all writes to a pod: another one of the same name is left alone."""
-    gate = {"name": pod_builder.GATE, "$patch": "delete"}
-    return _change(api, pod, {"spec": {"schedulingGates": [gate]}})
-
-
-def _proceed(api: Api, pod: Plain) -> Plain:
-    return _change(api, pod, {"metadata": {"annotations": {pod_builder.PROCEED: "true"}}})
-
-
-def unfinalize(api: Api, pod: Plain) -> None:
-    """Its deletion need not wait for Headway."""
-    with suppressed(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-        _change(
-            api, pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [pod_builder.FINALIZER]}}
-        )
-
-
-def _change(api: Api, pod: Plain, change: Plain) -> Plain:
-    about = {**change.get("metadata", {}), "uid": pod["metadata"]["uid"]}
-    return api.patch(pod_path(*key_of(pod)), {**change, "metadata": about}, kind="strategic-merge")
-
-
-def _in_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """All are tried; the first error, if there was one, is raised when all are done."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        submitted = [pool.submit(call) for call in calls]
-    return [each.result() for each in submitted]
