@@ -173,6 +173,20 @@ class FakeCluster:
         """What its kubelet says of it."""
         return self.change("pods", name, {"status": {"phase": phase, **status}})
 
+    def start_bound(self):
+        """What kubelets do with new pods: one that waits in an init container goes on waiting."""
+        for pod in self.all("pods"):
+            new = pod["status"].get("phase") == "Pending" and pod["spec"].get("nodeName")
+            if not new or "deletionTimestamp" in pod["metadata"]:
+                continue
+            waiters = [c["name"] for c in pod["spec"].get("initContainers", ())]
+            if waiters and not begins(pod):
+                told = [{"name": name, "state": {"running": {}}} for name in waiters]
+                if pod["status"].get("initContainerStatuses") != told:
+                    self.pod(pod["metadata"]["name"], "Pending", initContainerStatuses=told)
+            else:
+                self.pod(pod["metadata"]["name"], "Running")
+
     def submit(self, name, *, spec=None, **more):
         job = {"metadata": {"name": name, "namespace": "default", "generation": 1, **more}}
         job["spec"] = spec or {"tasks": [task()]}

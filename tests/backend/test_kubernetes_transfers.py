@@ -2,7 +2,7 @@
 
 import pytest
 
-from fake_cluster import Headway, status, task
+from fake_cluster import Headway, begins, status, task
 from headway.backend.kubernetes.platform.pod_checkpoints import not_movable
 from headway.core.model.decision import Move, Started, Suspend
 from headway.core.model.job import Phase
@@ -22,15 +22,7 @@ def begin(fake, leader, mode="sdk", *, mounts=CLAIM, **more):
     made = task("worker", 1, cpu="100m", mounts=mounts, **more)
     spec = {"tasks": [made], "checkpoint": {"mode": mode, "graceSeconds": 5}}
     fake.submit("x", spec=spec)
-    leader.until(lambda: start_bound(fake) or status(fake, "x").get("phase") == "Running")
-
-
-def start_bound(fake):
-    """What kubelets do with new pods."""
-    for pod in fake.all("pods"):
-        new = pod["status"].get("phase") == "Pending" and pod["spec"].get("nodeName")
-        if new and "deletionTimestamp" not in pod["metadata"]:
-            fake.pod(pod["metadata"]["name"], "Running")
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("phase") == "Running")
 
 
 def condition(fake, kind="Movable"):
@@ -79,10 +71,93 @@ def test_a_job_that_saves_on_sigterm_moves_to_another_node(fake, leader):
     (pod,) = fake.all("pods")
     to = {"a": "b", "b": "a"}[pod["spec"]["nodeName"]]
     assert isinstance(leader.backend.act(Move(replica=X, to=to)), Started)
-    leader.until(lambda: start_bound(fake) or status(fake, "x").get("nodes") == to)
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("nodes") == to)
     record = leader.backend.controller.jobs["default/x"]
-    leader.until(lambda: start_bound(fake) or record.phase is Phase.RUNNING)
+    leader.until(lambda: fake.start_bound() or record.phase is Phase.RUNNING)
     assert (record.moves, record.failures) == (1, 0)
+
+
+def other_node(pod):
+    return {"a": "b", "b": "a"}[pod["spec"]["nodeName"]]
+
+
+def test_a_job_that_moves_holds_its_room_before_it_is_stopped(fake, leader):
+    begin(fake, leader)
+    (pod,) = fake.all("pods")
+    to = other_node(pod)
+    assert isinstance(leader.backend.act(Move(replica=X, to=to)), Started)
+    leader.until(lambda: fake.start_bound() or "x-worker-0-2" in pods(fake))
+    held = pods(fake)["x-worker-0-2"]
+    assert [c["name"] for c in held["spec"]["initContainers"]] == ["headway-gang"]
+    leader.until(lambda: fake.start_bound() or tell(leader, pod, {"step": 2})["checkpoint"])
+    assert pods(fake)["x-worker-0-2"]["spec"]["nodeName"] == to
+    assert not begins(pods(fake)["x-worker-0-2"])
+    assert "deletionTimestamp" not in pods(fake)["x-worker-0-1"]["metadata"]
+    fake.kubelets = False
+    tell(leader, pod, {"checkpoint": "step-2-1"})
+    leader.until(lambda: "deletionTimestamp" in pods(fake)["x-worker-0-1"]["metadata"])
+    leader.calm(0.3)
+    assert not begins(pods(fake)["x-worker-0-2"]), "the one before it still runs"
+    fake.ended("x-worker-0-1")
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("nodes") == to)
+    leader.until(
+        lambda: pods(fake)["x-worker-0-2"]["status"]["phase"] != "Pending" or fake.start_bound()
+    )
+    assert begins(pods(fake)["x-worker-0-2"])
+
+
+QUOTA = (403, "exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1")
+
+
+@pytest.mark.parametrize("no", ["quota", "full", "deleted", "down"])
+def test_a_job_without_room_on_the_target_keeps_running(fake, leader, no):
+    begin(fake, leader)
+    (pod,) = fake.all("pods")
+    to, uid = other_node(pod), pod["metadata"]["uid"]
+    if no == "quota":
+        fake.refuse["POST", "pods", ""] = QUOTA
+    elif no == "full":
+        fake.unschedulable[to] = "0/2 nodes are available: 1 Insufficient cpu"
+    elif no == "down":
+        down = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        fake.change("nodes", to, down, "")
+    assert isinstance(leader.backend.act(Move(replica=X, to=to)), Started)
+    record = leader.backend.controller.jobs["default/x"]
+    if no == "full":
+        leader.until(lambda: record.replicas[X].transfer.unschedulable)
+        record.replicas[X].deadline = leader.backend.clock()
+        leader.backend.controller.records.touched.add("default/x")
+    elif no == "deleted":
+        leader.until(lambda: "x-worker-0-2" in pods(fake))
+        fake.delete("x-worker-0-2", grace=1)
+        fake.ended("x-worker-0-2")
+    leader.until(lambda: record.phase is Phase.RUNNING)
+    leader.until(lambda: list(pods(fake)) == ["x-worker-0-1"])
+    assert pods(fake)["x-worker-0-1"]["metadata"]["uid"] == uid
+    said = {"quota": "exceeded quota: team", "full": "Insufficient cpu", "deleted": "deleted",
+            "down": f"node {to} "}[no]  # fmt: skip
+    assert said in record.not_moved
+    events = [e for e in fake.all("events") if e["reason"] == "NotMoved"]
+    leader.until(lambda: [e for e in fake.all("events") if e["reason"] == "NotMoved"])
+    events = [e for e in fake.all("events") if e["reason"] == "NotMoved"]
+    assert [said in e["message"] for e in events] == [True]
+
+
+def test_without_a_claim_the_container_that_waits_must_run_before_anything_is_stopped(fake, leader):
+    volume = template(NFS)
+    begin(fake, leader, "sigterm", mounts=[], **volume)
+    (pod,) = fake.all("pods")
+    assert isinstance(leader.backend.act(Move(replica=X, to=other_node(pod))), Started)
+    leader.until(lambda: pods(fake).get("x-worker-0-2", {"spec": {}})["spec"].get("nodeName"))
+    leader.calm(0.3)
+    assert "deletionTimestamp" not in pods(fake)["x-worker-0-1"]["metadata"]
+    waits = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
+    told = [{"name": "headway-gang", "state": waits}]
+    fake.pod("x-worker-0-2", "Pending", initContainerStatuses=told)
+    record = leader.backend.controller.jobs["default/x"]
+    leader.until(lambda: "no such image" in record.replicas[X].transfer.waiting_for)
+    fake.start_bound()
+    leader.until(lambda: "deletionTimestamp" in pods(fake)["x-worker-0-1"]["metadata"])
 
 
 @pytest.mark.parametrize(
@@ -163,26 +238,26 @@ def test_a_job_that_is_scaled_while_it_starts_is_scaled_when_it_runs(fake, leade
     leader.calm(0.5)
     assert list(pods(fake)) == ["x-worker-0-1"]
     there = {"x-worker-0-2", "x-worker-1-2"}
-    leader.until(lambda: start_bound(fake) or there <= set(pods(fake)))
+    leader.until(lambda: fake.start_bound() or there <= set(pods(fake)))
 
 
 def test_a_size_that_was_asked_for_while_no_operator_ran_is_not_forgotten(fake, leader, backends):
     begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
     scale(fake, 2)
-    leader.until(lambda: start_bound(fake) or "x-worker-1-2" in pods(fake))
-    leader.until(lambda: start_bound(fake) or status(fake, "x").get("phase") == "Running")
+    leader.until(lambda: fake.start_bound() or "x-worker-1-2" in pods(fake))
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("phase") == "Running")
     leader.backend.close()
     scale(fake, 3)
     again = Headway(backends())
-    again.until(lambda: start_bound(fake) or "x-worker-2-3" in pods(fake))
+    again.until(lambda: fake.start_bound() or "x-worker-2-3" in pods(fake))
 
 
 def test_kubectl_scale_changes_a_running_job(fake, leader):
     begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
     scale(fake, 2)
     there = {"x-worker-0-2", "x-worker-1-2"}
-    leader.until(lambda: start_bound(fake) or there <= set(pods(fake)))
-    leader.until(lambda: start_bound(fake) or status(fake, "x").get("phase") == "Running")
+    leader.until(lambda: fake.start_bound() or there <= set(pods(fake)))
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("phase") == "Running")
     (inside,) = pods(fake)["x-worker-1-2"]["spec"]["containers"]
     env = {e["name"]: e.get("value") for e in inside["env"]}
     assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")

@@ -14,8 +14,9 @@ from headway.controller import commands as cmd
 from headway.controller import decisions, events, lifecycle, transfer
 from headway.controller.agenda import Agenda
 from headway.controller.commands import Attempt, Commands
+from headway.controller.config import Config
 from headway.controller.phases import Cause
-from headway.controller.records import Config, JobRecord, News, Records, ReplicaRecord
+from headway.controller.records import JobRecord, News, Records, ReplicaRecord
 from headway.controller.recovery import restore
 from headway.core.model.decision import Decision
 from headway.core.model.job import Phase
@@ -178,6 +179,9 @@ class Controller:
 
     def _replica_event(self, event: events.ReplicaEvent, now: Seconds) -> Commands:
         job, r = self.records.job(event.job), self.records.replica(event.replica)
+        t = r.transfer if r is not None else None
+        if job is not None and r is not None and t is not None and t.reserved == event.attempt:
+            return transfer.reservation(job, r, t, event, now)
         if job is None or r is None or r.attempt != event.attempt:
             orphan = isinstance(event, events.ReplicaRunning)
             return [cmd.Remove(event.replica, event.attempt)] if orphan else []
@@ -231,6 +235,8 @@ class Controller:
                 job.admit_at = retry_at
             case cmd.Start(replicas=replicas) | cmd.Proceed(replicas=replicas):
                 return lifecycle.start_failed(job, replicas, event, now)
+            case cmd.Reserve(replicas=replicas):
+                return transfer.not_reserved(job, replicas[0], event.reason)
             case cmd.DeleteJob():
                 job.delete_at = inf if job.deleted else retry_at
             case Attempt():
@@ -267,6 +273,9 @@ class Controller:
                 self.records.touched.add(job.id)
                 reason = f"node {node.id} was lost before {here[0].id.name} started"
                 commands += lifecycle.requeue(job, reason, now)
+            elif any(r.transfer is not None for r in job.replicas.values()):
+                self.records.touched.add(job.id)
+                commands += transfer.target_lost(job, node.id)
         return commands
 
     def next_deadline(self) -> Seconds:
@@ -295,7 +304,7 @@ class Controller:
             if r.deadline > now:
                 continue
             if r.transfer is not None and r.running and not r.transfer.stopping:
-                commands += transfer.overdue(job, r, r.transfer)
+                commands += transfer.overdue(job, r, r.transfer, now)
             else:
                 commands += lifecycle.overdue(job, r, now)
         return commands

@@ -35,6 +35,8 @@ class ReplicaState:
     to: NodeId | None = None
     baseline: Checkpoint = NO_CHECKPOINT
     """Its newest checkpoint before the transfer."""
+    reserved: int = 0
+    """The attempt that holds its room on the node that it moves to; 0: none."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -62,6 +64,8 @@ class JobFields:
     """All replicas of the last start, by rank."""
     restart_as: tuple[tuple[ReplicaId, NodeId], ...] = ()
     """A job that is being scaled by a restart: the gang it becomes."""
+    not_moved: str = ""
+    """Why it was not moved, suspended or restarted when that was last decided."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,9 +10,10 @@ from math import inf
 
 from headway.controller import commands as cmd
 from headway.controller.commands import Command, Commands
+from headway.controller.config import Config
 from headway.controller.events import CommandFailed, ReplicaExited, ReplicaWaiting
 from headway.controller.phases import Cause, allows
-from headway.controller.records import Config, JobRecord, ReplicaRecord
+from headway.controller.records import JobRecord, ReplicaRecord
 from headway.core.model.job import Elastic, Phase
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import Cores, NodeId, ReplicaId, Seconds
@@ -157,13 +158,21 @@ def _tell(job: JobRecord, notice: str) -> None:
 
 
 def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
-    """Forget an exited replica; the loop is told once. What it left is to be removed."""
+    """Forget an exited replica; the loop is told once. What it left is to be removed, and so is
+    the attempt that holds room for it elsewhere.
+    """
     del job.replicas[r.id]
     if event.code == 0 and r.came_from is not None:  # its end came before its first report
         job.moves += 1
     job.set_replica(r, Phase.SUCCEEDED if event.code == 0 else Phase.FAILED)
     job.news.triggers.append(Trigger.FINISHED)
-    return [] if job.new.foreign else [cmd.Remove(r.id, r.attempt)]
+    return [] if job.new.foreign else [cmd.Remove(r.id, r.attempt), *unreserve(r)]
+
+
+def unreserve(r: ReplicaRecord) -> Commands:
+    """Give up the room that is held for it on another node."""
+    held = r.transfer.reserved if r.transfer is not None else 0
+    return [cmd.Remove(r.id, held)] if held else []
 
 
 def start_failed(
@@ -231,6 +240,7 @@ def end(
     for r in job.replicas.values():
         if r.transfer is not None and r.transfer.saving:
             commands.append(cmd.CancelCheckpoint(r.id, r.attempt))
+        stops += unreserve(r)
         r.transfer, r.came_from = None, None
         stops.append(stop(job, r, now))
     if not job.replicas:

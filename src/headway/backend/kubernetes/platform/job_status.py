@@ -91,7 +91,13 @@ class JobStatus:
 
     def holds(self, replica: ReplicaId, attempt: int) -> bool:
         """Whether the job's state has this attempt; pods of other attempts are orphans."""
-        return any(r.replica == replica and r.attempt == attempt for r in self.state.replicas)
+        present = [r for r in self.state.replicas if r.replica == replica]
+        return any(attempt in (r.attempt, r.reserved) for r in present)
+
+    def reserves(self, replica: ReplicaId, attempt: int) -> bool:
+        """Whether this attempt only holds room for a replica that moves."""
+        present = [r for r in self.state.replicas if r.replica == replica]
+        return any(attempt == r.reserved for r in present)
 
     def pod(self, replica: ReplicaId, attempt: int, gang: tuple[ReplicaId, ...]) -> Plain:
         return pod_builder.to_pod(self.job, self.spec, replica, attempt, gang)

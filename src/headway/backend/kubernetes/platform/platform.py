@@ -30,14 +30,14 @@ from headway.backend.kubernetes.reports.receiver import ReportReceiver
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue
 from headway.controller import commands, events
-from headway.controller.records import Config
+from headway.controller.config import Config
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, ReplicaId, Resources, Seconds
 from headway.errors import BackendError, HeadwayError
 from headway.spec.runnable import RunnableJob
 
-CONFIG = Config(retry_removal=1.0, removal_timeout=600.0)
+CONFIG = Config(reserves=True, retry_removal=1.0, removal_timeout=600.0)
 """For a controller on this platform: a removal is a call to the API server."""
 
 
@@ -123,7 +123,7 @@ class KubernetesPlatform:
                 return self.training_jobs.admit(command)
             case commands.Persist():
                 return self._persist(command)
-            case commands.Start():
+            case commands.Start() | commands.Reserve():
                 return self._start(command)
             case commands.Proceed():
                 return self.pods.proceed(command)
@@ -165,7 +165,7 @@ class KubernetesPlatform:
         held = {r.node for r in (*before.replicas, *record.state.replicas)}
         return [*found, *self.capacity.renew(*sorted(held))]
 
-    def _start(self, command: commands.Start) -> Sequence[events.Event]:
+    def _start(self, command: commands.Start | commands.Reserve) -> Sequence[events.Event]:
         record = self.records.get(command.job)
         if record is None:
             return [events.CommandFailed(command, "its TrainingJob does not exist", disrupted=True)]

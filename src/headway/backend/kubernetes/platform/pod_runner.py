@@ -2,6 +2,7 @@
 
 Each pod names the node that was chosen for it; kube-scheduler binds it there, or says why not. The
 pods of a gang are gated until all of them exist, and wait in an init container until all are bound.
+So does a pod that holds the room of a replica that moves, until the one before it has ended.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from headway.backend.kubernetes.platform.status_writer import (
     outcome,
 )
 from headway.controller import events
-from headway.controller.commands import Assignment, Kill, Proceed, Remove, Start, Stop
+from headway.controller.commands import Assignment, Kill, Proceed, Remove, Reserve, Start, Stop
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
 from headway.core.model.job import Mode, Phase
 from headway.core.model.units import NOTHING, Cores, JobId, ReplicaId, Resources, Seconds
@@ -93,16 +94,17 @@ class PodRunner:
         namespace, _, job = replica.job.rpartition("/")
         return self._cluster.namespace or namespace, pod_builder.pod_name(job, replica, attempt)
 
-    def start(self, command: Start, record: JobStatus) -> Sequence[events.Event]:
+    def start(self, command: Start | Reserve, record: JobStatus) -> Sequence[events.Event]:
         where = {a.replica.name: str(a.node) for a in command.replicas}
         down = next((n for n in where.values() if not self._cluster.is_up(n)), "")
         if down or record.leaving or record.gone:
             why = f"node {down} is not ready" if down else "the job was deleted"
             return [events.CommandFailed(command, why, disrupted=True)]
-        gang = command.gang if len(command.gang) > 1 else ()
-        builders = [partial(self._build, record, a, command.gang) for a in command.replicas]
+        gang = len(command.gang) > 1
+        waiter = self._image if gang or isinstance(command, Reserve) else ""
+        builders = [partial(self._build, record, a, command.gang, waiter) for a in command.replicas]
         self._cluster.worker.do(
-            partial(pod_calls.launch, self._cluster.api, record.job, builders, service=bool(gang)),
+            partial(pod_calls.launch, self._cluster.api, record.job, builders, service=gang),
             failed=partial(self._start_failed, command),
         )
         there = [
@@ -111,16 +113,20 @@ class PodRunner:
         return [
             events.ReplicaPrepared(a.replica, a.attempt)
             for a, pod in there
-            if pod is not None and pod_status.is_prepared(pod)
+            if pod is not None and self._is_prepared((record, a.replica, a.attempt), pod)
         ]
 
-    def _build(self, record: JobStatus, a: Assignment, gang: tuple[ReplicaId, ...]) -> Plain:
+    def _build(
+        self, record: JobStatus, a: Assignment, gang: tuple[ReplicaId, ...], waiter: str
+    ) -> Plain:
         pod = record.pod(a.replica, a.attempt, gang)
         if self.endpoint is not None:
             pod = reporting(pod, self.endpoint, record.spec)
-        return pod_builder.placed(pod, a.node, self._image if len(gang) > 1 else "")
+        return pod_builder.placed(pod, a.node, waiter)
 
-    def _start_failed(self, command: Start | Proceed, error: BackendError) -> list[events.Event]:
+    def _start_failed(
+        self, command: Start | Reserve | Proceed, error: BackendError
+    ) -> list[events.Event]:
         why = "; ".join(filter(None, (error.message, error.hint)))
         invalid = isinstance(error, Declined) and error.status in INVALID
         return [events.CommandFailed(command, why, permanent=invalid, disrupted=not invalid)]
@@ -275,8 +281,18 @@ class PodRunner:
         return [*self._waits(known, new), *self._prepared(known, new)]
 
     def _prepared(self, known: Known, pod: Plain) -> list[events.Event]:
-        prepared = pod_status.is_prepared(pod) and not pod["metadata"].get("deletionTimestamp")
+        leaves = pod["metadata"].get("deletionTimestamp")
+        prepared = self._is_prepared(known, pod) and not leaves
         return [events.ReplicaPrepared(*known[1:])] if prepared else []
+
+    @staticmethod
+    def _is_prepared(known: Known, pod: Plain) -> bool:
+        """A pod that holds room must also be able to start, before another one is stopped for it.
+        With a claim, it may have to wait for the volume until then.
+        """
+        record, replica, attempt = known
+        able = pod_status.waiter_runs(pod) or pod_status.mounts_claim(pod)
+        return pod_status.is_prepared(pod) and (able or not record.reserves(replica, attempt))
 
     def _waits(self, known: Known, pod: Plain) -> list[events.Event]:
         """Report why it does not start, if that has changed."""
