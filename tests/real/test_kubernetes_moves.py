@@ -173,3 +173,28 @@ def test_a_script_that_does_not_save_starts_again_where_it_was(cluster, operator
     cluster.until(lambda: jobs.status("x")["attempt"] == 3)  # 2 has held its room
     cluster.until(lambda: jobs.running("x") == [node])
     assert [p["metadata"]["name"] for p in jobs.pods("x")][-1] == "x-worker-0-3"
+
+
+SAVES = """
+import time, headway
+run = headway.attach()
+while True:
+    print("saved", run.save(1, lambda folder: None), flush=True)
+    time.sleep(0.5)
+"""
+
+
+def test_a_pod_of_an_earlier_attempt_that_returns_saves_nothing(cluster, jobs, volume):
+    """As if its node had been lost: the pod is there again beside the next attempt."""
+    jobs.submit("x", task(command=["python3", "-c", SAVES], **volume), checkpoint=SIGTERM)
+    cluster.until(lambda: "saved True" in cluster.run("logs", "x-worker-0-1").stdout)
+    first = cluster.get("pod", "x-worker-0-1")
+    cluster("delete", "pod", "x-worker-0-1", "--grace-period=1", "--wait=false")
+    cluster.until(lambda: "saved True" in cluster.run("logs", "x-worker-0-2").stdout)
+    spec = {k: v for k, v in first["spec"].items() if k not in ("nodeName", "affinity")}
+    about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late"}}
+    cluster.apply({**about, "spec": spec})
+    cluster.until(lambda: cluster.run("logs", "late").stdout.count("saved") >= 3)
+    assert "True" not in cluster("logs", "late")
+    saved = cluster("logs", "x-worker-0-2").count("saved True")
+    cluster.until(lambda: cluster("logs", "x-worker-0-2").count("saved True") > saved)
