@@ -32,6 +32,16 @@ def asked(s, count, task="worker", name="x"):
     return UserRequests().decide(s, None)[0]
 
 
+def test_replicas_that_the_cluster_took_are_replaced_and_none_is_removed():
+    s = world(0, 2)
+    s.requests = (Request(job="x", wish="replace", task="worker", count=3),)
+    (scale,) = UserRequests().decide(s, None)[0].decisions
+    assert [r.name for r, _ in scale.add] == ["worker-1"]
+    assert scale.reason == "in place of a replica that the cluster took"
+    s.requests = (Request(job="x", wish="replace", task="worker", count=1),)
+    assert UserRequests().decide(s, None)[0].decisions == ()
+
+
 def names(replicas):
     return [r.name for r in replicas]
 

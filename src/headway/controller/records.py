@@ -191,6 +191,8 @@ class JobRecord(JobFields):
         self.requeues = 0
         """Interruptions in a row that were not its own fault."""
         self.retry_at: Seconds = inf
+        self.replace_at: Seconds = inf
+        """When to ask for replicas in place of those that the cluster took."""
         self.delete_at: Seconds = inf
         """When to send `DeleteJob`."""
         self.deleted = False
@@ -236,6 +238,7 @@ class JobRecord(JobFields):
         self.phase = to
         if to not in (Phase.RUNNING, Phase.MIGRATING):
             self.move_to = self.scale_to = None
+            self.short_of, self.replace_at = None, inf
         self.mark_dirty()
 
     def mark_dirty(self) -> None:
@@ -287,6 +290,7 @@ class JobRecord(JobFields):
         for task, count in self.sizes:
             self.resize(task, count)
         self.arrived, self.admit_at = True, inf
+        self.replace_at = 0.0 if self.short_of else inf
         self.finish(state.finished_at)
         if not state.movable:
             self.not_movable()

@@ -113,6 +113,7 @@ def suspend(job: JobRecord, now: Seconds) -> Commands:
 
 def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Seconds) -> Commands:
     """By adding and stopping single replicas where the task allows it, else by a restart."""
+    job.short_of, job.replace_at = None, inf
     tasks = {name.task for name, _ in add} | {name.task for name in remove}
     if all(job.spec.task(t).elastic is Elastic.INDEPENDENT for t in tasks):
         return _join_and_leave(job, add, remove, now)

@@ -1,5 +1,7 @@
 """Turn user requests into decisions, so that they are in the journal."""
 
+from dataclasses import replace
+
 from headway.core.model.decision import CALM, Decision, Move, Plan, Scale, Suspend
 from headway.core.model.job import Task
 from headway.core.model.serialization import record
@@ -8,6 +10,7 @@ from headway.core.model.units import JobId, ReplicaId
 from headway.policy.common.node_search import NodeSearch
 
 REASON = "requested by a user"
+REPLACED = "in place of a replica that the cluster took"
 
 
 @record
@@ -34,12 +37,19 @@ def _decisions(request: Request, s: Snapshot) -> list[Decision]:
     if request.wish == "move" and request.to is not None and can.migrate:
         to = request.to
         return [Move(replica=r.id, to=to, reason=REASON) for r in s.of(request.job)]
-    if request.wish == "scale" and request.job in s.jobs and can.scale and not pending:
+    if request.wish in ("scale", "replace") and _can_scale(request, s):
         tasks = s.jobs[request.job].spec.tasks
-        return [
+        found = [
             _scale(s, request.job, t, request.count or 0) for t in tasks if t.name == request.task
         ]
+        if request.wish == "scale":
+            return list(found)
+        return [replace(scale, reason=REPLACED) for scale in found if scale.add]
     return []
+
+
+def _can_scale(request: Request, s: Snapshot) -> bool:
+    return request.job in s.jobs and s.can(request.job).scale and bool(s.placed(request.job))
 
 
 def _scale(s: Snapshot, job: JobId, task: Task, count: int) -> Scale:
