@@ -46,6 +46,7 @@ class Process:
     node: str
     code: int | None = None
     saves: int = 0
+    disrupted: bool = False
 
     @property
     def running(self):
@@ -160,7 +161,8 @@ class Machine:
     def exit_of(self, name, attempt):
         p = self.processes[name, attempt]
         saved = Checkpoint(str(self.saves.get(name, 0)), self.saves.get(name, 0) > 0)
-        return e.ReplicaExited(replica=name, attempt=attempt, code=p.code or 0, checkpoint=saved)
+        ended = {"code": p.code or 0, "disrupted": p.disrupted}
+        return e.ReplicaExited(replica=name, attempt=attempt, checkpoint=saved, **ended)
 
     def exit(self, name, attempt, code):
         p = self.processes.get((name, attempt))
@@ -240,6 +242,7 @@ class World(Machine):
     def exits(self, i):
         key = self.some_process(i)
         if key:
+            self.processes[key].disrupted = i % 4 > 1 and i % 8 > 3
             self.exit(*key, (0, 1, 143, 137)[i % 4])
 
     def saves_itself(self, i):

@@ -214,6 +214,27 @@ def test_one_of_a_gang_moves_and_the_others_keep_running():
     assert x.stopped == ["worker-1"], "only a chief saves"
 
 
+@pytest.mark.parametrize("begin", [moving, reserved])
+def test_a_replica_that_the_cluster_ends_meanwhile_continues_in_the_room_that_is_held(begin):
+    x = begin(backoff_limit=0)
+    x.exit("main-0", 137, disrupted=True, reason="evicted")
+    (start,) = x.last(c.Start)
+    assert [(a.attempt, a.node) for a in start.replicas] == [(2, "b")]
+    assert (x.phase, removed(x), x.job.failures) == (Phase.MIGRATING, [("main-0", 1)], 0)
+    x.event(e.ReplicaPrepared(MAIN, 2))
+    x.runs("main-0")
+    x.event(e.ReplicaReported(MAIN, 2))
+    assert (x.phase, x.job.moves) == (Phase.RUNNING, 1)
+
+
+def test_a_gang_of_which_the_cluster_ends_one_starts_again_as_a_whole():
+    x = Driver(config=RESERVES, tasks=workers(2))
+    x.start("worker-0", "worker-1")
+    assert x.act(Move(replica=ReplicaId("x/worker-1"), to="b")) == ""
+    x.exit("worker-1", 137, disrupted=True)
+    assert (x.phase, x.stopped) == (Phase.STOPPING, ["worker-0"])
+
+
 # -- crashes ---------------------------------------------------------------------------------------
 
 

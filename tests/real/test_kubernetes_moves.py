@@ -175,6 +175,51 @@ def test_a_script_that_does_not_save_starts_again_where_it_was(cluster, operator
     assert [p["metadata"]["name"] for p in jobs.pods("x")][-1] == "x-worker-0-3"
 
 
+@pytest.fixture
+def cordons(cluster):
+    """Nodes that a test cordons are open again after it."""
+    yield
+    for node in nodes(cluster):
+        cluster("uncordon", node)
+
+
+@pytest.mark.usefixtures("cordons")
+def test_a_job_leaves_a_node_that_is_cordoned(cluster, jobs, volume):
+    steps = 120
+    command = words(steps=steps, demand=0.02, python="python3")
+    with watching(cluster, jobs) as watch:
+        jobs.submit("x", task(command=command, **volume), checkpoint=SIGTERM)
+        _, node = trains(cluster, jobs)
+        cluster("cordon", node)
+        cluster.until(lambda: jobs.running("x") and node not in jobs.running("x"))
+        cluster.until(lambda: jobs.phase("x") == "Succeeded", 3 * PATIENCE)
+    assert (jobs.status("x")["failures"], jobs.status("x")["attempt"]) == (0, 2)
+    assert digests(cluster("logs", "x-worker-0-2")) == undisturbed(steps)
+    assert watch.check_attempts("x") == 2
+
+
+@pytest.mark.usefixtures("cordons")
+def test_a_drain_waits_for_a_job_with_a_disruption_budget_to_leave(cluster, jobs, volume):
+    """The eviction is refused until the job has moved. It is not interrupted without a save."""
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "x"}}
+    chosen = {"matchLabels": {"headway.dev/job": "x"}}
+    cluster.apply({**budget, "spec": {"minAvailable": 1, "selector": chosen}})
+    try:
+        steps = 120
+        command = words(steps=steps, demand=0.02, python="python3")
+        jobs.submit("x", task(command=command, **volume), checkpoint=SIGTERM)
+        _, node = trains(cluster, jobs)
+        allowed = ("get", "pdb", "x", "-o", "jsonpath={.status.currentHealthy}")
+        cluster.until(lambda: cluster(*allowed) == "1")
+        cluster("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s")
+        cluster.until(lambda: jobs.phase("x") == "Succeeded", 3 * PATIENCE)
+    finally:
+        cluster("delete", "pdb", "x")
+    assert (jobs.status("x")["failures"], jobs.status("x")["attempt"]) == (0, 2)
+    assert (len(jobs.told("x", "Moving")), jobs.told("x", "Released")) == (1, [])
+    assert digests(cluster("logs", "x-worker-0-2")) == undisturbed(steps)
+
+
 SAVES = """
 import time, headway
 run = headway.attach()

@@ -15,6 +15,7 @@ from headway.controller import decisions, events, lifecycle, transfer
 from headway.controller.agenda import Agenda
 from headway.controller.commands import Attempt, Commands
 from headway.controller.config import Config
+from headway.controller.cordons import Cordons
 from headway.controller.phases import Cause
 from headway.controller.records import JobRecord, News, Records, ReplicaRecord
 from headway.controller.recovery import restore
@@ -32,6 +33,7 @@ class Controller:
         self.config, self.records = config, Records()
         self.jobs, self.nodes, self.news = self.records.jobs, self.records.nodes, self.records.news
         self._agenda, self._numbers = Agenda(self.records), count()
+        self._cordons = Cordons(self.records, config.review_pending)
         self.observed_at: Seconds = 0.0
         self._removals: dict[tuple[ReplicaId, int], tuple[Seconds, Seconds]] = {}
         """Attempts that are being removed: when to try again, and when to give up."""
@@ -213,6 +215,8 @@ class Controller:
         at = now if event.at is None else max(event.at, job.started_at or 0.0)
         if r.transfer is not None and r.transfer.stopping:
             return transfer.exited(job, r, r.transfer, event, at)
+        if event.disrupted and r.transfer is not None and transfer.can_follow(job, r.transfer):
+            return transfer.follow(job, r, r.transfer, event, at)
         commands = lifecycle.exited(job, r, event, at)
         if job.phase in (Phase.MIGRATING, Phase.SUSPENDING) and not transfer.under_way(job):
             commands += transfer.resume(job, Cause.ARRIVE)
@@ -264,6 +268,7 @@ class Controller:
     def _node_changed(self, node: Node, now: Seconds) -> Commands:
         """Gangs that were about to start on a lost node return to the queue."""
         self.nodes[node.id] = node
+        self._cordons.changed(node, now)
         self.news.nodes[node.id] = self.news.disturbed[node.id] = None
         self.news.triggers.append(Trigger.NODE)
         commands: Commands = []
@@ -283,10 +288,11 @@ class Controller:
         agenda = self._agenda.current()
         if agenda.pending:
             times.append(self.observed_at + self.config.review_pending)
-        return min([*times, agenda.next()])
+        return min([*times, agenda.next(), self._cordons.next()])
 
     def tick(self, now: Seconds) -> Commands:
         commands: Commands = []
+        self._cordons.ask(now)
         for job in self._agenda.current().take_due(now):
             commands += self._due(job, now)
         for key, (at, until) in list(self._removals.items()):

@@ -290,6 +290,23 @@ def exited(
     return _restart(job, r, job.start(((r.id, where),), now, reserved), remove)
 
 
+def can_follow(job: JobRecord, t: Transfer) -> bool:
+    """Room is held for it, and it has no others that would have to start again with it."""
+    return bool(t.reserved) and t.leaves and len(job.gang) == 1
+
+
+def follow(
+    job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaExited, now: Seconds
+) -> Commands:
+    """The cluster has ended it before it was asked to stop: it continues in the room that is held
+    for it, from its newest checkpoint.
+    """
+    reserved, t.reserved = t.reserved, 0
+    remove = lifecycle.drop(job, r, event)
+    where = ((r.id, t.to or r.node),)
+    return _restart(job, r, job.start(where, now, reserved), remove)
+
+
 def _saved(job: JobRecord, t: Transfer, event: ReplicaExited) -> bool:
     """Without the SDK only the exit code tells whether a newer checkpoint is complete. With the
     SDK, a chief is stopped when it has saved.
