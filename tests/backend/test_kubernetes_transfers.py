@@ -171,6 +171,38 @@ def test_a_job_whose_checkpoints_would_be_lost_is_not_movable(fake, leader, mode
     assert outcome.why == "default/x cannot save checkpoints"
 
 
+def claim(fake, mode):
+    about = {"name": "checkpoints", "namespace": "default"}
+    fake.put("persistentvolumeclaims", {"metadata": about, "spec": {"accessModes": [mode]}})
+
+
+def test_a_job_with_a_volume_for_one_pod_is_not_moved_but_can_be_suspended(fake, leader, backends):
+    claim(fake, "ReadWriteOncePod")
+    begin(fake, leader, "sigterm")
+    assert condition(fake) == ("False", "ReadWriteOncePod")
+    assert leader.backend.controller.jobs["default/x"].capabilities.migrate is False
+    leader.backend.close()
+    again = Headway(backends())
+    record = again.backend.controller.jobs["default/x"]
+    again.until(lambda: record.capabilities and not record.capabilities.migrate)
+    assert record.capabilities.suspend
+    assert condition(fake) == ("False", "ReadWriteOncePod")
+    seen = again.backend.observe()
+    assert [j.capabilities.migrate for j in seen.jobs] == [False]
+    assert isinstance(again.backend.act(Suspend(job="default/x")), Started)
+
+
+@pytest.mark.parametrize("no", [None, (403, "claims is forbidden")])
+def test_claims_that_other_pods_can_mount_and_claims_that_cannot_be_read_do_not_matter(
+    fake, leader, no
+):
+    claim(fake, "ReadWriteOnce")
+    if no:
+        fake.refuse["GET", "persistentvolumeclaims", ""] = no
+    begin(fake, leader, "sigterm")
+    assert condition(fake) == ("True", "Movable")
+
+
 NFS = {"name": "kept", "nfs": {"server": "s", "path": "/"}}
 CSI = {"name": "kept", "csi": {"driver": "secrets-store.csi.k8s.io"}}
 
@@ -222,6 +254,20 @@ def test_the_next_leader_knows_that_a_job_has_saved(fake, leader, backends):
     record = again.backend.controller.jobs["default/x"]
     again.until(lambda: "x-worker-0-2" in pods(fake))
     assert record.checkpoints, "it can be suspended again"
+
+
+def test_the_next_leader_releases_the_ended_pod_of_an_earlier_attempt(fake, leader, backends):
+    """The leader before it had no time to remove its finalizer."""
+    begin(fake, leader, "sigterm")
+    (pod,) = fake.all("pods")
+    fake.refuse["PATCH", "pods", "x-worker-0-1", ""] = (500, "later")
+    assert isinstance(leader.backend.act(Move(replica=X, to=other_node(pod))), Started)
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("nodes") == other_node(pod))
+    leader.backend.close()
+    fake.refuse.clear()
+    assert pods(fake)["x-worker-0-1"]["metadata"]["finalizers"]
+    again = Headway(backends())
+    again.until(lambda: "x-worker-0-1" not in pods(fake))
 
 
 def scale(fake, count):

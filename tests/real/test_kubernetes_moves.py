@@ -243,3 +243,17 @@ def test_a_pod_of_an_earlier_attempt_that_returns_saves_nothing(cluster, jobs, v
     assert "True" not in cluster("logs", "late")
     saved = cluster("logs", "x-worker-0-2").count("saved True")
     cluster.until(lambda: cluster("logs", "x-worker-0-2").count("saved True") > saved)
+
+
+def test_a_job_with_a_volume_for_one_pod_is_not_movable(cluster, jobs):
+    about = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "single"}}
+    spec = {"accessModes": ["ReadWriteOncePod"], "storageClassName": ""}
+    cluster.apply({**about, "spec": {**spec, "resources": {"requests": {"storage": "1Mi"}}}})
+    try:
+        mounts = [{"path": "/headway", "claim": "single"}]
+        jobs.submit("x", task(mounts=mounts), checkpoint=SIGTERM)
+        cluster.until(lambda: jobs.condition("x", "Movable"))
+        assert jobs.condition("x", "Movable")["reason"] == "ReadWriteOncePod"
+    finally:
+        cluster("delete", "tj", "x", "--timeout=60s")
+        cluster("delete", "pvc", "single", "--timeout=60s")

@@ -1,7 +1,7 @@
 """A TrainingJob as the platform keeps it, and its status: for people, and for the next leader."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from time import time
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from headway.backend.kubernetes.client.api import Plain, jobs_path
 from headway.backend.kubernetes.platform import pod_builder
 from headway.controller.job_state import JobState, ReplicaState, from_plain, to_plain
+from headway.core.model.capabilities import ALL, Capabilities
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.spec.load import parse
@@ -55,6 +56,10 @@ class JobStatus:
     unwritten: bool = False
     """Conditions that could not be written; they are when the object is seen again."""
     conditions: dict[str, Plain] = field(default_factory=dict)
+    resizable: bool = True
+    """The shares of its pods can be changed."""
+    exclusive: bool = False
+    """A volume of its pods can be mounted by one pod at a time: it is not moved."""
     wanted: tuple[str, int] | None = None
     """A task and its number of replicas that a user asked for, until it has it."""
     enqueued: str = ""
@@ -81,6 +86,13 @@ class JobStatus:
     @property
     def path(self) -> str:
         return f"{jobs_path(self.namespace)}/{self.name}"
+
+    @property
+    def capabilities(self) -> Capabilities | None:
+        """What can be done with it; None: all."""
+        if self.resizable and not self.exclusive:
+            return None
+        return replace(ALL, shares=self.resizable, migrate=not self.exclusive)
 
     @property
     def waiting(self) -> bool:
