@@ -242,7 +242,9 @@ class PodRunner:
         return pod["status"].get("phase") == "Running" or self._cluster.is_up(node_of(pod))
 
     def found(self) -> list[events.ReplicaFound]:
-        """Pods of an earlier leader: of present attempts, and orphans that have not ended."""
+        """Pods of an earlier leader: of present attempts, and orphans that have not ended or whose
+        finalizer it had no time to remove.
+        """
         found = []
         for pod in self._cluster.pods.values():
             known = self.attempt_of(pod)
@@ -250,7 +252,7 @@ class PodRunner:
                 continue
             record, replica, attempt = known
             over, phase = self._is_over(pod), pod["status"].get("phase")
-            if record.holds(replica, attempt) or not over:
+            if record.holds(replica, attempt) or not over or pod_status.has_finalizer(pod):
                 exited = self._exited(replica, attempt, pod) if over else None
                 share = self._share(replica, attempt)
                 runs = phase == "Running"
