@@ -65,6 +65,37 @@ def test_kubectl_scale_changes_a_synchronous_job_while_it_trains(cluster, jobs, 
     assert digests(log(cluster, "sync-worker-0-2")) == undisturbed(STEPS)
 
 
+def autoscaler(least, most):
+    """It needs no metrics to keep a job between these numbers."""
+    spec = {"minReplicas": least, "maxReplicas": most}
+    spec["scaleTargetRef"] = {"apiVersion": "headway.dev/v1alpha1", "kind": "TrainingJob"}
+    spec["scaleTargetRef"]["name"] = "auto"
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+    spec["metrics"] = [{"type": "Resource", "resource": cpu}]
+    about = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+    return {**about, "metadata": {"name": "auto"}, "spec": spec}
+
+
+def test_an_autoscaler_scales_a_running_job_within_its_bounds(cluster, jobs):
+    tasks = training("ps-async", replicas=1, most=3, steps=2000, elastic="independent")
+    jobs.submit("auto", *tasks, elasticReplicas=1)
+    cluster.until(lambda: "worker-0 joined" in log(cluster, "auto-ps-0-1"))
+    try:
+        cluster.apply(autoscaler(2, 3))
+        cluster.until(lambda: "worker-1 joined" in log(cluster, "auto-ps-0-1"))
+        cluster.until(lambda: jobs.status("auto")["replicas"] == 2)
+        cluster.apply(autoscaler(1, 1))
+        cluster.until(lambda: "worker-1 left" in log(cluster, "auto-ps-0-1"))
+        cluster.until(lambda: jobs.status("auto")["replicas"] == 1)
+        cluster.apply(autoscaler(4, 5))
+        refused = ("get", "hpa", "auto", "-o", "jsonpath={.status.conditions[*].message}")
+        cluster.until(lambda: "must be between minReplicas and maxReplicas" in cluster(*refused))
+    finally:
+        cluster("delete", "hpa", "auto")
+    assert (jobs.phase("auto"), jobs.status("auto")["failures"]) == ("Running", 0)
+    cluster("delete", "tj", "auto")
+
+
 def evict(cluster, pod):
     about = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
     path = f"/api/v1/namespaces/default/pods/{pod}/eviction"
