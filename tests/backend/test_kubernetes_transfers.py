@@ -143,21 +143,39 @@ def test_a_job_without_room_on_the_target_keeps_running(fake, leader, no):
     assert [said in e["message"] for e in events] == [True]
 
 
-def test_without_a_claim_the_container_that_waits_must_run_before_anything_is_stopped(fake, leader):
-    volume = template(NFS)
-    begin(fake, leader, "sigterm", mounts=[], **volume)
+def holds_room(fake, leader):
+    """The pod for the target is bound, and its kubelet has not started it."""
+    begin(fake, leader, "sigterm")
     (pod,) = fake.all("pods")
     assert isinstance(leader.backend.act(Move(replica=X, to=other_node(pod))), Started)
     leader.until(lambda: pods(fake).get("x-worker-0-2", {"spec": {}})["spec"].get("nodeName"))
+
+
+def is_stopped(fake):
+    return "deletionTimestamp" in pods(fake)["x-worker-0-1"]["metadata"]
+
+
+def test_the_container_that_waits_must_run_before_anything_is_stopped(fake, leader):
+    claim(fake, "ReadWriteMany")
+    holds_room(fake, leader)
     leader.calm(0.3)
-    assert "deletionTimestamp" not in pods(fake)["x-worker-0-1"]["metadata"]
+    assert not is_stopped(fake)
     waits = {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}
     told = [{"name": "headway-gang", "state": waits}]
     fake.pod("x-worker-0-2", "Pending", initContainerStatuses=told)
     record = leader.backend.controller.jobs["default/x"]
     leader.until(lambda: "no such image" in record.replicas[X].transfer.waiting_for)
     fake.start_bound()
-    leader.until(lambda: "deletionTimestamp" in pods(fake)["x-worker-0-1"]["metadata"])
+    leader.until(lambda: is_stopped(fake))
+
+
+@pytest.mark.parametrize("no", [None, (403, "claims is forbidden")])
+def test_a_pod_whose_volume_only_one_node_can_have_need_only_be_bound(fake, leader, no):
+    claim(fake, "ReadWriteOnce")
+    if no:
+        fake.refuse["GET", "persistentvolumeclaims", ""] = no
+    holds_room(fake, leader)
+    leader.until(lambda: is_stopped(fake))
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ class JobStatus:
     """The shares of its pods can be changed."""
     exclusive: bool = False
     """A volume of its pods can be mounted by one pod at a time: it is not moved."""
+    on_one_node: bool = False
+    """A volume of its pods can be attached to one node at a time, or Headway cannot know."""
     wanted: tuple[str, int] | None = None
     """A task and its number of replicas that a user asked for, until it has it."""
     enqueued: str = ""

@@ -4,11 +4,10 @@ Headway does not see the volumes of a pod. With `checkpoint: sigterm`, only the 
 a script has saved.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from http import HTTPStatus
+from collections.abc import Callable, Mapping, Sequence
 
 from headway.backend.exit_reason import STOPPED
-from headway.backend.kubernetes.client.api import Api, Plain, suppressed
+from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.client.informer import Key
 from headway.backend.kubernetes.platform.pod_builder import FOLDER
 from headway.backend.kubernetes.reports.pod_metrics import PodMetrics
@@ -84,29 +83,6 @@ class PodCheckpoints:
     def _newest(self, uid: str) -> Checkpoint:
         mark = self._receiver.checkpoint(uid)
         return Checkpoint(mark=mark, verified=True) if mark else NO_CHECKPOINT
-
-
-EXCLUSIVE = "ReadWriteOncePod"
-"""Access mode of a claim that one pod at a time can mount, and the reason of a condition."""
-
-
-def claims(pods: Iterable[Plain]) -> list[str]:
-    """Names of the claims that these pods mount."""
-    volumes = [v for pod in pods for v in pod["spec"].get("volumes") or ()]
-    mounted = [v["persistentVolumeClaim"] for v in volumes if "persistentVolumeClaim" in v]
-    return list(dict.fromkeys(str(each.get("claimName")) for each in mounted))
-
-
-def exclusive_claim(api: Api, namespace: str, names: Sequence[str]) -> str:
-    """The first of these claims that only one pod can mount; "": none. One that does not exist yet
-    is kube-scheduler's to refuse.
-    """
-    for name in names:
-        with suppressed(HTTPStatus.NOT_FOUND):
-            path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
-            if EXCLUSIVE in (api.get(path)["spec"].get("accessModes") or ()):
-                return name
-    return ""
 
 
 def not_movable(spec: TrainingJobSpec, *, can_ask: bool) -> tuple[str, str]:

@@ -14,7 +14,7 @@ from headway.backend.kubernetes.client.api import Plain, pod_path
 from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
 from headway.backend.kubernetes.client.informer import Key, key_of
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
-from headway.backend.kubernetes.platform import pod_builder, pod_calls, pod_status
+from headway.backend.kubernetes.platform import pod_builder, pod_calls, pod_claims, pod_status
 from headway.backend.kubernetes.platform.job_status import JobStatus
 from headway.backend.kubernetes.platform.pod_reports import Endpoint, reporting
 from headway.backend.kubernetes.platform.status_writer import (
@@ -102,6 +102,8 @@ class PodRunner:
             return [events.CommandFailed(command, why, disrupted=True)]
         gang = len(command.gang) > 1
         waiter = self._image if gang or isinstance(command, Reserve) else ""
+        if isinstance(command, Reserve):
+            self._read_claims(record)
         builders = [partial(self._build, record, a, command.gang, waiter) for a in command.replicas]
         self._cluster.worker.do(
             partial(pod_calls.launch, self._cluster.api, record.job, builders, service=gang),
@@ -115,6 +117,21 @@ class PodRunner:
             for a, pod in there
             if pod is not None and self._is_prepared((record, a.replica, a.attempt), pod)
         ]
+
+    def _read_claims(self, record: JobStatus) -> None:
+        """Before the pod that holds room exists: they say when it is prepared."""
+        names = pod_claims.mounted(record.sample_pods().values())
+
+        def read(modes: pod_claims.Modes) -> Sequence[events.Event]:
+            record.on_one_node = pod_claims.on_one_node(modes)
+            return ()
+
+        def failed(_: BackendError) -> Sequence[events.Event]:
+            record.on_one_node = bool(names)
+            return ()
+
+        call = partial(pod_claims.read, self._cluster.api, record.namespace, names)
+        self._cluster.worker.do(call, read, failed)
 
     def _build(
         self, record: JobStatus, a: Assignment, gang: tuple[ReplicaId, ...], waiter: str
@@ -290,10 +307,10 @@ class PodRunner:
     @staticmethod
     def _is_prepared(known: Known, pod: Plain) -> bool:
         """A pod that holds room must also be able to start, before another one is stopped for it.
-        With a claim, it may have to wait for the volume until then.
+        It may have to wait until then for a volume that only one node can have.
         """
         record, replica, attempt = known
-        able = pod_status.waiter_runs(pod) or pod_status.mounts_claim(pod)
+        able = pod_status.waiter_runs(pod) or record.on_one_node
         return pod_status.is_prepared(pod) and (able or not record.reserves(replica, attempt))
 
     def _waits(self, known: Known, pod: Plain) -> list[events.Event]:

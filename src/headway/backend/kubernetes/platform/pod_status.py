@@ -34,10 +34,6 @@ def waiter_runs(pod: Plain) -> bool:
     return "running" in _state(pod, WAITER, "initContainerStatuses")
 
 
-def mounts_claim(pod: Plain) -> bool:
-    return any("persistentVolumeClaim" in v for v in pod["spec"].get("volumes") or ())
-
-
 def has_finalizer(pod: Plain) -> bool:
     return FINALIZER in (pod["metadata"].get("finalizers") or ())
 

@@ -15,16 +15,13 @@ from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
 from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.placement import filters
+from headway.backend.kubernetes.platform import pod_claims
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_manifest import written
 from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, now, seconds, spec_of
 from headway.backend.kubernetes.platform.pod_builder import KIND, RUN
-from headway.backend.kubernetes.platform.pod_checkpoints import (
-    EXCLUSIVE,
-    claims,
-    exclusive_claim,
-    not_movable,
-)
+from headway.backend.kubernetes.platform.pod_checkpoints import not_movable
+from headway.backend.kubernetes.platform.pod_claims import EXCLUSIVE
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.new_job import new_job
 from headway.controller import events
@@ -198,14 +195,16 @@ class TrainingJobs:
             return [events.Admitted(command.job)]
         if record.rejected[0]:
             return self._rejection(record)
-        if (names := claims(record.sample_pods().values())) and not record.enqueued:
+        names = pod_claims.mounted(record.sample_pods().values())
+        if names and not record.enqueued:
             record.enqueued = now()
-            call = partial(exclusive_claim, self._cluster.api, record.namespace, names)
 
-            def looked(claim: str = "") -> Sequence[events.Event]:
+            def looked(modes: pod_claims.Modes) -> Sequence[events.Event]:
+                claim = pod_claims.exclusive(modes)
                 return [*self._exclusive(record, claim), *self._accept(command, record)]
 
-            self._cluster.worker.do(call, looked, lambda _: looked())
+            call = partial(pod_claims.read, self._cluster.api, record.namespace, names)
+            self._cluster.worker.do(call, looked, lambda _: looked({}))
             return ()
         record.enqueued = record.enqueued or now()
         record.set_condition("Accepted", True, "Accepted", "the job can run on this cluster")
