@@ -1,15 +1,15 @@
 """Fixtures that run commands in this process and return their output and exit code."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 
 from fake_cluster import FakeCluster, Headway
 from headway.backend.clock import Clock
-from headway.backend.kubernetes.platform.platform import KubernetesPlatform
+from headway.backend.kubernetes.platform.platform import CONFIG, KubernetesPlatform
 from headway.backend.live import LiveBackend
 from headway.cli import main
-from headway.controller.records import Config
 from headway.sim import compare
 
 
@@ -66,7 +66,7 @@ def backends(fake, tmp_path):
     def start(namespace="", **config):
         jobs, clock = {}, Clock()
         platform = KubernetesPlatform(fake.api(), jobs, clock, namespace=namespace)
-        config = Config(**{"retry_removal": 0.2, "retry_command": 0.2, **config})
+        config = replace(CONFIG, **{"retry_removal": 0.2, "retry_command": 0.2, **config})
         made.append(LiveBackend(platform, tmp_path, jobs, clock, endless=True, config=config))
         return made[-1]
 

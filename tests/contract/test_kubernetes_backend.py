@@ -40,9 +40,7 @@ class KubernetesHands(LiveHands):
         self.until(lambda: self.record(name).arrived)
 
     def under_way(self):
-        for pod in self.fake.all("pods"):
-            if pod["spec"].get("nodeName") and pod["status"]["phase"] == "Pending":
-                self.fake.pod(pod["metadata"]["name"], "Running")
+        self.fake.start_bound()
         return super().under_way()
 
     def step(self, name):

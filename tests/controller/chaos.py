@@ -10,9 +10,9 @@ from math import inf
 from headway.controller import commands as c
 from headway.controller import events as e
 from headway.controller import lifecycle
+from headway.controller.config import Config
 from headway.controller.controller import Controller
 from headway.controller.job_state import Checkpoint
-from headway.controller.records import Config
 from headway.core.model.decision import Move, Place, Scale, SetShare, Suspend
 from headway.core.model.job import Elastic, JobSpec, Mode, Phase, Task
 from headway.core.model.snapshot import Request
@@ -46,6 +46,7 @@ class Process:
     node: str
     code: int | None = None
     saves: int = 0
+    disrupted: bool = False
 
     @property
     def running(self):
@@ -64,6 +65,8 @@ class Machine:
     processes: dict = field(default_factory=dict)
     saves: dict = field(default_factory=dict)
     """Checkpoints of each replica: they outlive its attempts."""
+    waiting: dict = field(default_factory=dict)
+    """Attempts that hold room on a node, and do nothing else."""
     asked: set = field(default_factory=set)
     removed: set = field(default_factory=set)
     events: list = field(default_factory=list)
@@ -74,9 +77,9 @@ class Machine:
                 self.save_state(x)
             case c.Admit():
                 self.events.append(e.Admitted(x.job))
-            case c.Start():
+            case c.Start() | c.Reserve():
                 for a in x.replicas:
-                    self.start(x.job, a)
+                    (self.start if isinstance(x, c.Start) else self.reserve)(x.job, a)
             case c.Stop():
                 self.may_stop(x)
             case c.Kill():
@@ -111,11 +114,19 @@ class Machine:
         if (a.replica, a.attempt) not in self.processes:
             running = [k for k, p in self.processes.items() if k[0] == a.replica and p.running]
             assert not running, f"{a.replica} runs twice"
+            self.waiting.pop((a.replica, a.attempt), None)
             self.processes[a.replica, a.attempt] = Process(a.node)
         if self.processes[a.replica, a.attempt].running:
             self.events.append(e.ReplicaRunning(a.replica, a.attempt))
         else:
             self.events.append(self.exit_of(a.replica, a.attempt))
+
+    def reserve(self, job, a):
+        noted = {(r.replica, r.reserved) for r in self.disk[job].replicas}
+        if (a.replica, a.attempt) in noted:  # otherwise it is withdrawn already, and removed next
+            assert (a.replica, a.attempt) not in self.removed, "an attempt number was used twice"
+        self.waiting[a.replica, a.attempt] = a.node
+        self.events.append(e.ReplicaPrepared(a.replica, a.attempt))
 
     def may_stop(self, x):
         state = self.disk.get(x.replica.job)
@@ -129,15 +140,29 @@ class Machine:
         if p is not None and state is not None and state.phase is not Phase.STOPPING:
             noted = {(r.replica, r.attempt) for r in state.replicas if not r.starting}
             assert (x.replica, x.attempt) not in noted, "its exit code is lost"
+        if self.waiting.pop((x.replica, x.attempt), None):
+            self.removed.add((x.replica, x.attempt))
         if p is not None:
             del self.processes[x.replica, x.attempt]
             self.removed.add((x.replica, x.attempt))
         self.events.append(e.Removed(x.replica, x.attempt))
 
+    def loses_room(self, i):
+        """What holds the room of a replica on its target disappears, or runs on its own."""
+        if self.waiting:
+            key = list(self.waiting)[i % len(self.waiting)]
+            if i % 2:
+                del self.waiting[key]
+                self.removed.add(key)
+                self.events.append(e.ReplicaExited(*key, code=137))
+            else:
+                self.events.append(e.ReplicaRunning(*key))
+
     def exit_of(self, name, attempt):
         p = self.processes[name, attempt]
         saved = Checkpoint(str(self.saves.get(name, 0)), self.saves.get(name, 0) > 0)
-        return e.ReplicaExited(replica=name, attempt=attempt, code=p.code or 0, checkpoint=saved)
+        ended = {"code": p.code or 0, "disrupted": p.disrupted}
+        return e.ReplicaExited(replica=name, attempt=attempt, checkpoint=saved, **ended)
 
     def exit(self, name, attempt, code):
         p = self.processes.get((name, attempt))
@@ -156,6 +181,8 @@ class World(Machine):
     commands: list = field(default_factory=list)
     last_event: object = None
     up: dict = field(default_factory=lambda: dict.fromkeys(NODES, True))
+    reserves: bool = False
+    """Whether the platform holds room on the target of a move."""
     ended: dict = field(default_factory=dict)
     crashes: int = 0
 
@@ -166,7 +193,9 @@ class World(Machine):
     def begin(self):
         """A new process of Headway: it knows what is on disk and what runs."""
         self.commands, self.events, self.last_event = [], [], None
-        self.controller = Controller(Config(start_timeout=30.0, stuck_timeout=5.0))
+        self.controller = Controller(
+            Config(start_timeout=30.0, stuck_timeout=5.0, reserves=self.reserves)
+        )
         for name in NODES:
             self.give(self.controller.handle(e.NodeChanged(self.node(name)), self.now))
         for name, job in JOBS.items():
@@ -175,6 +204,7 @@ class World(Machine):
             e.ReplicaFound(name, n, p.running, None if p.running else self.exit_of(name, n))
             for (name, n), p in self.processes.items()
         )
+        found += tuple(e.ReplicaFound(name, n, running=False) for name, n in self.waiting)
         self.give(self.controller.load(e.Loaded(dict(self.disk), found), self.now))
         self.give(self.controller.tick(self.now))
 
@@ -212,6 +242,7 @@ class World(Machine):
     def exits(self, i):
         key = self.some_process(i)
         if key:
+            self.processes[key].disrupted = i % 4 > 1 and i % 8 > 3
             self.exit(*key, (0, 1, 143, 137)[i % 4])
 
     def saves_itself(self, i):
@@ -229,6 +260,7 @@ class World(Machine):
     def waits(self, i):
         key = self.some_process(i)
         if key:
+            key = next((k for k in self.waiting if i % 2), key)
             why = ("", "ImagePullBackOff", "Unschedulable")[i % 3]
             self.events.append(e.ReplicaWaiting(*key, why, why == "Unschedulable"))
 
@@ -346,5 +378,5 @@ STEPS = (
     World.execute, World.execute, World.execute, World.deliver, World.deliver, World.deliver,
     World.decides, World.decides, World.decides, World.calm, World.calm, World.tick, World.exits,
     World.saves_itself, World.reports, World.requests, World.fail, World.deliver_again,
-    World.node_changes, World.crash, World.waits, World.prepares,
+    World.node_changes, World.crash, World.waits, World.prepares, World.loses_room,
 )  # fmt: skip

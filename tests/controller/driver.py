@@ -2,9 +2,9 @@
 
 from headway.controller import commands as c
 from headway.controller import events as e
+from headway.controller.config import Config
 from headway.controller.controller import Controller
 from headway.controller.job_state import Checkpoint
-from headway.controller.records import Config
 from headway.core.model.decision import Place
 from headway.core.model.job import JobSpec, Mode, Phase, Task
 from headway.core.model.snapshot import Request

@@ -4,9 +4,9 @@ import pytest
 
 from headway.controller import commands as c
 from headway.controller import events as e
+from headway.controller.config import Config
 from headway.controller.controller import Controller
 from headway.controller.job_state import JobState, ReplicaState
-from headway.controller.records import Config
 from headway.core.model.decision import Place
 from headway.core.model.job import JobSpec, Phase, Task
 from headway.core.model.units import ReplicaId

@@ -1,6 +1,7 @@
 """Sizes that users ask for, through failures and crashes; and independent replicas that fail."""
 
 import json
+from math import inf
 
 import pytest
 from driver import Driver, found
@@ -193,6 +194,80 @@ def test_a_job_continues_without_an_independent_worker_whose_node_is_lost():
     said = x.controller.news.notices[worker(0)]
     assert said == "the job continues without worker-1: node lost"
     assert grow(x, 1) == "", "and gets another one"
+
+
+def replaced(x):
+    """What the policy is asked for, since the last call."""
+    found = [(r.task, r.count) for r in x.controller.take_news(x.now).requests]
+    assert all(r.wish == "replace" for r in x.controller.news.requests)
+    return found
+
+
+def test_workers_that_the_cluster_took_are_asked_for_until_they_are_there():
+    x = independent()
+    replaced(x)
+    x.exit("worker-1", 143, disrupted=True, reason="EvictionByEvictionAPI")
+    x.tick()
+    assert replaced(x) == [("worker", 3)]
+    x.exit("worker-2", 143, disrupted=True)
+    x.tick()
+    assert replaced(x) == [("worker", 3)]
+    x.tick(29.0)
+    assert replaced(x) == []
+    x.tick(1.0)
+    assert replaced(x) == [("worker", 3)], "there was no room"
+    x.disk["x"] = from_plain(json.loads(json.dumps(to_plain(x.disk["x"]))))
+    y = x.crash(found("ps-0", 1), found("worker-0", 1))
+    assert replaced(y) == [("worker", 3)], "the next process knows"
+    assert grow(y, 1, 2) == ""
+    y.tick(60.0)
+    assert (replaced(y), y.job.short_of) == ([], None)
+
+
+def test_a_worker_that_finds_no_room_again_is_asked_for_later():
+    x = independent()
+    x.exit("worker-1", 143, disrupted=True)
+    x.last(c.Start)
+    assert grow(x, 1) == ""
+    (start,) = x.last(c.Start)
+    x.event(e.CommandFailed(start, "full", disrupted=True))
+    x.tick()
+    assert (replaced(x)[1:], x.job.short_of) == ([], ("worker", 3))
+    x.tick(30.0)
+    assert replaced(x) == [("worker", 3)]
+
+
+def test_a_worker_that_cannot_be_started_is_not_asked_for():
+    """It is its own fault, and would be so again."""
+    x = independent()
+    x.last(c.Start)
+    assert grow(x, 3) == ""
+    (start,) = x.last(c.Start)
+    x.event(e.CommandFailed(start, "no such program"))
+    assert (x.phase, x.job.failures, x.job.short_of) == (Phase.RUNNING, 1, None)
+
+
+def test_a_job_that_has_its_workers_again_asks_for_none():
+    x = independent()
+    x.exit("worker-1", 143, disrupted=True)
+    x.job.short_of = "worker", 2
+    x.tick()
+    assert (replaced(x), x.job.short_of) == ([], None)
+
+
+def test_a_job_that_is_moving_asks_for_its_workers_later():
+    x = independent()
+    x.exit("worker-1", 143, disrupted=True)
+    x.job.phase = Phase.MIGRATING
+    x.tick()
+    assert (replaced(x), x.job.replace_at) == ([], 30.0)
+
+
+def test_a_job_that_starts_anew_starts_whole():
+    x = independent()
+    x.exit("worker-1", 143, disrupted=True)
+    x.exit("worker-0", 137)
+    assert (x.phase, x.job.short_of, x.job.replace_at) == (Phase.STOPPING, None, inf)
 
 
 @pytest.mark.parametrize("lost", ["worker-0", "ps-0"])

@@ -114,6 +114,7 @@ def test_the_operator_has_exactly_these_permissions():
     assert granted(rules("ClusterRole")) == {
         ("", "pods"): read | {"create", "delete", "patch"},
         ("", "pods/resize"): {"patch"},
+        ("", "persistentvolumeclaims"): {"get"},
         ("", "nodes"): read,
         ("authentication.k8s.io", "tokenreviews"): {"create"},
         ("", "services"): {"create"},

@@ -32,6 +32,48 @@ def asked(s, count, task="worker", name="x"):
     return UserRequests().decide(s, None)[0]
 
 
+def leaving(s, node="a"):
+    s.requests = (Request(job="x", wish="leave", to=node),)
+    moves = UserRequests().decide(s, None)[0].decisions
+    assert all(m.reason == f"node {node} is cordoned" for m in moves)
+    return [(m.replica.name, m.to) for m in moves]
+
+
+def cordoned(s, *names):
+    s.nodes = {n: replace(each, cordoned=n in names) for n, each in s.nodes.items()}
+    return s
+
+
+def test_replicas_leave_a_node_that_is_cordoned_for_those_with_room():
+    s = cordoned(world(0, 1, cpu=0.6, nodes=("a", "b", "c")), "a")
+    assert leaving(s) == [("worker-0", "b"), ("worker-1", "c"), ("ps-0", "b")]
+    assert leaving(s, "b") == [], "none is there"
+
+
+def test_replicas_that_fit_nowhere_else_stay():
+    assert leaving(cordoned(world(0, cpu=0.6), "a", "b")) == []
+    only_there = world(0, cpu=0.6, only=("a",))
+    assert leaving(cordoned(only_there, "a")) == [("ps-0", "b")]
+    full = cordoned(world(0, 1, cpu=0.6), "a")
+    assert leaving(full) == [("worker-0", "b"), ("ps-0", "b")]
+
+
+def test_a_replica_that_is_leaving_already_is_left_alone():
+    s = cordoned(world(0), "a")
+    s.replicas = {k: replace(r, phase=Phase.MIGRATING) for k, r in s.replicas.items()}
+    assert leaving(s) == []
+
+
+def test_replicas_that_the_cluster_took_are_replaced_and_none_is_removed():
+    s = world(0, 2)
+    s.requests = (Request(job="x", wish="replace", task="worker", count=3),)
+    (scale,) = UserRequests().decide(s, None)[0].decisions
+    assert [r.name for r, _ in scale.add] == ["worker-1"]
+    assert scale.reason == "in place of a replica that the cluster took"
+    s.requests = (Request(job="x", wish="replace", task="worker", count=1),)
+    assert UserRequests().decide(s, None)[0].decisions == ()
+
+
 def names(replicas):
     return [r.name for r in replicas]
 

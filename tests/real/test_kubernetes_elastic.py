@@ -1,5 +1,6 @@
 """Distributed trainings on a real cluster, scaled while they run; every sample counts once."""
 
+import json
 import re
 from contextlib import contextmanager
 
@@ -62,6 +63,55 @@ def test_kubectl_scale_changes_a_synchronous_job_while_it_trains(cluster, jobs, 
     cluster.until(lambda: jobs.phase("sync") == "Succeeded")
     assert jobs.status("sync")["failures"] == 0
     assert digests(log(cluster, "sync-worker-0-2")) == undisturbed(STEPS)
+
+
+def autoscaler(least, most):
+    """It needs no metrics to keep a job between these numbers."""
+    spec = {"minReplicas": least, "maxReplicas": most}
+    spec["scaleTargetRef"] = {"apiVersion": "headway.dev/v1alpha1", "kind": "TrainingJob"}
+    spec["scaleTargetRef"]["name"] = "auto"
+    cpu = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+    spec["metrics"] = [{"type": "Resource", "resource": cpu}]
+    about = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler"}
+    return {**about, "metadata": {"name": "auto"}, "spec": spec}
+
+
+def test_an_autoscaler_scales_a_running_job_within_its_bounds(cluster, jobs):
+    tasks = training("ps-async", replicas=1, most=3, steps=2000, elastic="independent")
+    jobs.submit("auto", *tasks, elasticReplicas=1)
+    cluster.until(lambda: "worker-0 joined" in log(cluster, "auto-ps-0-1"))
+    try:
+        cluster.apply(autoscaler(2, 3))
+        cluster.until(lambda: "worker-1 joined" in log(cluster, "auto-ps-0-1"))
+        cluster.until(lambda: jobs.status("auto")["replicas"] == 2)
+        cluster.apply(autoscaler(1, 1))
+        cluster.until(lambda: "worker-1 left" in log(cluster, "auto-ps-0-1"))
+        cluster.until(lambda: jobs.status("auto")["replicas"] == 1)
+        cluster.apply(autoscaler(4, 5))
+        refused = ("get", "hpa", "auto", "-o", "jsonpath={.status.conditions[*].message}")
+        cluster.until(lambda: "must be between minReplicas and maxReplicas" in cluster(*refused))
+    finally:
+        cluster("delete", "hpa", "auto")
+    assert (jobs.phase("auto"), jobs.status("auto")["failures"]) == ("Running", 0)
+    cluster("delete", "tj", "auto")
+
+
+def evict(cluster, pod):
+    about = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod}}
+    path = f"/api/v1/namespaces/default/pods/{pod}/eviction"
+    cluster("create", "--raw", path, "-f", "-", text=json.dumps(about))
+
+
+def test_an_evicted_worker_of_an_asynchronous_job_is_replaced(cluster, jobs):
+    tasks = training("ps-async", replicas=2, most=2, steps=2000, elastic="independent")
+    jobs.submit("async", *tasks)
+    cluster.until(lambda: "worker-1 joined" in log(cluster, "async-ps-0-1"))
+    evict(cluster, "async-worker-1-1")
+    cluster.until(lambda: log(cluster, "async-ps-0-1").count("worker-1 joined") == 2)
+    assert "async-worker-1-2" in [p["metadata"]["name"] for p in jobs.pods("async")]
+    cluster.until(lambda: jobs.status("async")["replicas"] == 2)
+    assert (jobs.status("async")["failures"], jobs.phase("async")) == (0, "Running")
+    cluster("delete", "tj", "async")
 
 
 def test_dragon_takes_workers_for_a_gang_that_waits(cluster, operator, jobs):

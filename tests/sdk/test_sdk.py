@@ -20,6 +20,39 @@ def managed(tmp_path, monkeypatch):
     return tmp_path / "attempt"
 
 
+@pytest.fixture
+def pod(managed, monkeypatch):  # noqa: ARG001
+    """A function that is another attempt of the same replica, in a pod with the same volume."""
+
+    def attempt(number, job="uid-1", replica="worker-0"):
+        monkeypatch.setenv("HEADWAY_ATTEMPT", str(number))
+        monkeypatch.setenv("HEADWAY_JOB_UID", job)
+        monkeypatch.setenv("HEADWAY_REPLICA", replica)
+        return headway.attach()
+
+    return attempt
+
+
+def saves(run, step):
+    return run.save(step, lambda folder: (folder / "state").write_text(str(step)))
+
+
+def test_in_pods_an_earlier_attempt_saves_nothing_more(pod):
+    run = pod(1)
+    assert saves(run, 1)
+    assert saves(pod(2), 2)
+    late = pod(1)
+    assert not saves(late, 3)
+    assert late.latest.step == 2
+    assert saves(pod(2), 4), "an earlier attempt does not take the place of a later one"
+
+
+def test_other_replicas_and_other_jobs_on_the_same_volume_have_their_own_attempts(pod):
+    assert saves(pod(5), 1)
+    assert saves(pod(1, replica="worker-1"), 2)
+    assert saves(pod(1, job="uid-2"), 3), "a new job of the same name begins with 1"
+
+
 def test_outside_headway_the_sdk_does_nothing(monkeypatch):
     monkeypatch.delenv("HEADWAY_DIR", raising=False)
     run = headway.attach(total_steps=10)

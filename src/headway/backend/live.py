@@ -14,8 +14,9 @@ from headway.backend.monitor import Monitor, Totals
 from headway.backend.new_job import new_job
 from headway.controller import events
 from headway.controller.commands import Command, Start
+from headway.controller.config import Config
 from headway.controller.controller import DEFAULTS, Controller
-from headway.controller.records import Config, JobRecord
+from headway.controller.records import JobRecord
 from headway.controller.transfer import can_scale
 from headway.core.model import decision as decisions
 from headway.core.model.capabilities import Capabilities

@@ -72,6 +72,17 @@ class Proceed(OfJob):
 
 
 @dataclass(frozen=True, slots=True)
+class Reserve(OfJob):
+    """Hold the room for the next attempt of a replica that is to move: it waits on its node until
+    it is started. Sent only to platforms that can do this (`Config.reserves`). Answered by
+    `ReplicaPrepared`, or `CommandFailed`.
+    """
+
+    replicas: tuple[Assignment, ...]
+    gang: tuple[ReplicaId, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop(Attempt):
     """Ask a replica to exit (SIGTERM). Answered, in time, by `ReplicaExited`."""
 
@@ -119,6 +130,6 @@ class DeleteJob(OfJob):
 ReplicaCommand: TypeAlias = (
     Stop | Kill | Release | Remove | RequestCheckpoint | CancelCheckpoint | ApplyShare
 )
-JobCommand: TypeAlias = Admit | Persist | Proceed | DeleteJob
+JobCommand: TypeAlias = Admit | Persist | Reserve | Proceed | DeleteJob
 Command: TypeAlias = JobCommand | Start | ReplicaCommand
 Commands: TypeAlias = list[Command]

@@ -14,8 +14,10 @@ from headway.controller import commands as cmd
 from headway.controller import decisions, events, lifecycle, transfer
 from headway.controller.agenda import Agenda
 from headway.controller.commands import Attempt, Commands
+from headway.controller.config import Config
+from headway.controller.cordons import Cordons
 from headway.controller.phases import Cause
-from headway.controller.records import Config, JobRecord, News, Records, ReplicaRecord
+from headway.controller.records import JobRecord, News, Records, ReplicaRecord
 from headway.controller.recovery import restore
 from headway.core.model.decision import Decision
 from headway.core.model.job import Phase
@@ -31,6 +33,7 @@ class Controller:
         self.config, self.records = config, Records()
         self.jobs, self.nodes, self.news = self.records.jobs, self.records.nodes, self.records.news
         self._agenda, self._numbers = Agenda(self.records), count()
+        self._cordons = Cordons(self.records, config.review_pending)
         self.observed_at: Seconds = 0.0
         self._removals: dict[tuple[ReplicaId, int], tuple[Seconds, Seconds]] = {}
         """Attempts that are being removed: when to try again, and when to give up."""
@@ -178,6 +181,9 @@ class Controller:
 
     def _replica_event(self, event: events.ReplicaEvent, now: Seconds) -> Commands:
         job, r = self.records.job(event.job), self.records.replica(event.replica)
+        t = r.transfer if r is not None else None
+        if job is not None and r is not None and t is not None and t.reserved == event.attempt:
+            return transfer.reservation(job, r, t, event, now)
         if job is None or r is None or r.attempt != event.attempt:
             orphan = isinstance(event, events.ReplicaRunning)
             return [cmd.Remove(event.replica, event.attempt)] if orphan else []
@@ -209,6 +215,8 @@ class Controller:
         at = now if event.at is None else max(event.at, job.started_at or 0.0)
         if r.transfer is not None and r.transfer.stopping:
             return transfer.exited(job, r, r.transfer, event, at)
+        if event.disrupted and r.transfer is not None and transfer.can_follow(job, r.transfer):
+            return transfer.follow(job, r, r.transfer, event, at)
         commands = lifecycle.exited(job, r, event, at)
         if job.phase in (Phase.MIGRATING, Phase.SUSPENDING) and not transfer.under_way(job):
             commands += transfer.resume(job, Cause.ARRIVE)
@@ -231,6 +239,8 @@ class Controller:
                 job.admit_at = retry_at
             case cmd.Start(replicas=replicas) | cmd.Proceed(replicas=replicas):
                 return lifecycle.start_failed(job, replicas, event, now)
+            case cmd.Reserve(replicas=replicas):
+                return transfer.not_reserved(job, replicas[0], event.reason)
             case cmd.DeleteJob():
                 job.delete_at = inf if job.deleted else retry_at
             case Attempt():
@@ -258,6 +268,7 @@ class Controller:
     def _node_changed(self, node: Node, now: Seconds) -> Commands:
         """Gangs that were about to start on a lost node return to the queue."""
         self.nodes[node.id] = node
+        self._cordons.changed(node, now)
         self.news.nodes[node.id] = self.news.disturbed[node.id] = None
         self.news.triggers.append(Trigger.NODE)
         commands: Commands = []
@@ -267,6 +278,9 @@ class Controller:
                 self.records.touched.add(job.id)
                 reason = f"node {node.id} was lost before {here[0].id.name} started"
                 commands += lifecycle.requeue(job, reason, now)
+            elif any(r.transfer is not None for r in job.replicas.values()):
+                self.records.touched.add(job.id)
+                commands += transfer.target_lost(job, node.id)
         return commands
 
     def next_deadline(self) -> Seconds:
@@ -274,10 +288,11 @@ class Controller:
         agenda = self._agenda.current()
         if agenda.pending:
             times.append(self.observed_at + self.config.review_pending)
-        return min([*times, agenda.next()])
+        return min([*times, agenda.next(), self._cordons.next()])
 
     def tick(self, now: Seconds) -> Commands:
         commands: Commands = []
+        self._cordons.ask(now)
         for job in self._agenda.current().take_due(now):
             commands += self._due(job, now)
         for key, (at, until) in list(self._removals.items()):
@@ -295,7 +310,7 @@ class Controller:
             if r.deadline > now:
                 continue
             if r.transfer is not None and r.running and not r.transfer.stopping:
-                commands += transfer.overdue(job, r, r.transfer)
+                commands += transfer.overdue(job, r, r.transfer, now)
             else:
                 commands += lifecycle.overdue(job, r, now)
         return commands

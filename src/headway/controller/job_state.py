@@ -35,6 +35,8 @@ class ReplicaState:
     to: NodeId | None = None
     baseline: Checkpoint = NO_CHECKPOINT
     """Its newest checkpoint before the transfer."""
+    reserved: int = 0
+    """The attempt that holds its room on the node that it moves to; 0: none."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -55,6 +57,9 @@ class JobFields:
     """Numbers of replicas that a user asked for, by task; the job starts with them from then on."""
     scale_to: tuple[str, int] | None = None
     """What a user asked for last, until it is done or has failed."""
+    short_of: tuple[str, int] | None = None
+    """A task and the number of replicas that it had before the cluster took some of them, until it
+    has them again."""
     moves: int = 0
     started_at: Seconds | None = None
     finished_at: Seconds | None = None
@@ -62,6 +67,8 @@ class JobFields:
     """All replicas of the last start, by rank."""
     restart_as: tuple[tuple[ReplicaId, NodeId], ...] = ()
     """A job that is being scaled by a restart: the gang it becomes."""
+    not_moved: str = ""
+    """Why it was not moved, suspended or restarted when that was last decided."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,6 +92,8 @@ def from_plain(plain: dict[str, Any]) -> JobState:
     fields["sizes"] = tuple((str(task), int(n)) for task, n in fields.get("sizes", ()))
     if fields.get("scale_to") is not None:
         fields["scale_to"] = tuple(fields["scale_to"])
+    if fields.get("short_of") is not None:
+        fields["short_of"] = tuple(fields["short_of"])
     return JobState(**fields)
 
 

@@ -10,11 +10,12 @@ from math import inf
 
 from headway.controller import commands as cmd
 from headway.controller.commands import Command, Commands
+from headway.controller.config import Config
 from headway.controller.events import CommandFailed, ReplicaExited, ReplicaWaiting
 from headway.controller.phases import Cause, allows
-from headway.controller.records import Config, JobRecord, ReplicaRecord
+from headway.controller.records import JobRecord, ReplicaRecord
 from headway.core.model.job import Elastic, Phase
-from headway.core.model.snapshot import Trigger
+from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import Cores, NodeId, ReplicaId, Seconds
 
 KILLED = 137
@@ -131,13 +132,35 @@ def _continues_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
 def _start_alone(
     job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds, *then: Command
 ) -> Commands:
-    """Start an independent replica again where it was; not if its node is lost."""
+    """Start an independent replica again where it was. If the cluster took it, another one is
+    asked for: its policy chooses the node.
+    """
     reason = event.reason or f"exited with code {event.code}"
     if event.disrupted:
+        _ask_again(job, r.id.task, 1, now)
         return _without(job, [r], reason, *then)
     job.failures += 1
     _tell(job, f"{r.id.name} is started again: {reason}")
     return job.persist(*then, job.start(((r.id, r.node),), now))
+
+
+def _ask_again(job: JobRecord, task: str, lost: int, now: Seconds) -> None:
+    """Ask for as many replicas as there were, until there are."""
+    left = sum(r.id.task == task and r.phase is not Phase.STOPPING for r in job.replicas.values())
+    before = job.short_of[1] if job.short_of and job.short_of[0] == task else 0
+    job.short_of, job.replace_at = (task, max(before, left + lost)), now
+
+
+def _replace(job: JobRecord, short_of: tuple[str, int], now: Seconds) -> None:
+    """The policy decides where, and is asked again while there is no room."""
+    task, count = short_of
+    job.replace_at = now + job.config.review_pending
+    if sum(name.task == task for name in job.replicas) >= count:
+        job.short_of, job.replace_at = None, inf
+    elif job.phase is Phase.RUNNING:
+        wish = Request(job=job.id, wish="replace", task=task, count=count)
+        job.news.requests.append(wish)
+        job.news.triggers.append(Trigger.ASKED)
 
 
 def _without(
@@ -157,13 +180,21 @@ def _tell(job: JobRecord, notice: str) -> None:
 
 
 def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
-    """Forget an exited replica; the loop is told once. What it left is to be removed."""
+    """Forget an exited replica; the loop is told once. What it left is to be removed, and so is
+    the attempt that holds room for it elsewhere.
+    """
     del job.replicas[r.id]
     if event.code == 0 and r.came_from is not None:  # its end came before its first report
         job.moves += 1
     job.set_replica(r, Phase.SUCCEEDED if event.code == 0 else Phase.FAILED)
     job.news.triggers.append(Trigger.FINISHED)
-    return [] if job.new.foreign else [cmd.Remove(r.id, r.attempt)]
+    return [] if job.new.foreign else [cmd.Remove(r.id, r.attempt), *unreserve(r)]
+
+
+def unreserve(r: ReplicaRecord) -> Commands:
+    """Give up the room that is held for it on another node."""
+    held = r.transfer.reserved if r.transfer is not None else 0
+    return [cmd.Remove(r.id, held)] if held else []
 
 
 def start_failed(
@@ -183,6 +214,8 @@ def start_failed(
     reason = f"could not be started: {event.reason}"
     if _continues_without(job, *absent):
         job.failures += not event.disrupted
+        if event.disrupted:
+            _ask_again(job, absent[0].id.task, len(absent), now + job.config.review_pending)
         return _without(job, absent, reason, *commands)
     if event.disrupted:
         return requeue(job, reason, now, *commands)
@@ -231,6 +264,7 @@ def end(
     for r in job.replicas.values():
         if r.transfer is not None and r.transfer.saving:
             commands.append(cmd.CancelCheckpoint(r.id, r.attempt))
+        stops += unreserve(r)
         r.transfer, r.came_from = None, None
         stops.append(stop(job, r, now))
     if not job.replicas:
@@ -284,7 +318,9 @@ def cancel(job: JobRecord, reason: str, now: Seconds) -> Commands:
 def next_deadline(job: JobRecord) -> Seconds:
     """When something of this job is due."""
     first = min(job.retry_at, job.persist_at, job.admit_at, job.delete_at, _limit_at(job))
-    return min([first, *job.avoided.values(), *(r.deadline for r in job.replicas.values())])
+    return min(
+        [first, job.replace_at, *job.avoided.values(), *(r.deadline for r in job.replicas.values())]
+    )
 
 
 def due(job: JobRecord, now: Seconds) -> Commands:
@@ -298,6 +334,8 @@ def due(job: JobRecord, now: Seconds) -> Commands:
     if job.persist_at <= now:
         job.persist_at = inf
         commands += job.persist()
+    if job.replace_at <= now and job.short_of:
+        _replace(job, job.short_of, now)
     if job.delete_at <= now:
         job.delete_at = inf
         commands.append(cmd.DeleteJob(job.id))

@@ -33,6 +33,7 @@ class Cause(StrEnum):
     MOVE = "move, or restart to scale"
     SUSPEND = "suspend"
     SAVE_FAILED = "no checkpoint in time"
+    NO_ROOM = "no room on the target"
     ARRIVE = "restarted"
     RELEASE = "checkpointed and stopped"
     SUCCEED = "chief exited with code 0"
@@ -73,6 +74,7 @@ TABLE: Mapping[Phase, Mapping[Cause, tuple[Phase, ...]]] = {
         Cause.MOVE: (Phase.MIGRATING,),
         Cause.ARRIVE: (Phase.RUNNING,),
         Cause.SAVE_FAILED: (Phase.RUNNING,),
+        Cause.NO_ROOM: (Phase.RUNNING,),
         Cause.RELEASE: (Phase.STARTING,),
     },
     Phase.SUSPENDING: {

@@ -6,7 +6,17 @@ from enum import Enum, auto
 from math import inf
 from typing import TYPE_CHECKING
 
-from headway.controller.commands import Assignment, Command, Commands, Persist, Release, Start, Stop
+from headway.controller.commands import (
+    Assignment,
+    Command,
+    Commands,
+    Persist,
+    Release,
+    Reserve,
+    Start,
+    Stop,
+)
+from headway.controller.config import Config
 from headway.controller.events import NewJob
 from headway.controller.job_state import (
     NO_CHECKPOINT,
@@ -28,35 +38,6 @@ if TYPE_CHECKING:
 
 FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
 """What can be done with foreign replicas."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """Timeouts and delays of the controller, and what it must know of its platform."""
-
-    can_suspend: bool = True
-    """Whether the platform can suspend running jobs; otherwise they cannot be paused."""
-    can_scale: bool = True
-    """Whether the platform can start single replicas of a running job."""
-    start_timeout: Seconds = 900.0
-    """For a replica to run after its start; large images take their time."""
-    stuck_timeout: Seconds = 30.0
-    """For a replica to run after the platform has said why it cannot."""
-    unschedulable_timeout: Seconds = 10.0
-    """For a replica to get its node after the platform has said that it does not."""
-    avoid_node: Seconds = 60.0
-    """A node on which a replica was unschedulable is not used for its job for this time."""
-    kill_interval: Seconds = 1.0
-    """Between two kills of a replica that has not exited within its grace period."""
-    first_backoff: Seconds = 1.0
-    longest_backoff: Seconds = 300.0
-    retry_command: Seconds = 1.0
-    """Until an `Admit`, `Persist`, `Stop` or `DeleteJob` that failed is tried again."""
-    retry_removal: Seconds = 0.02
-    removal_timeout: Seconds = 10.0
-    """Until what an ended replica left is given up."""
-    review_pending: Seconds = 30.0
-    """Pending jobs are reconsidered after this time even if nothing happened."""
 
 
 @dataclass(slots=True)
@@ -84,6 +65,8 @@ class News:
 class Stage(Enum):
     WAITING = auto()
     """For the chief of its gang to save."""
+    RESERVING = auto()
+    """For room on the node that it moves to."""
     REQUESTED = auto()
     """For the checkpoint that it has now."""
     SAVING = auto()
@@ -102,6 +85,17 @@ class Transfer:
     stage: Stage = Stage.REQUESTED
     baseline: Checkpoint = NO_CHECKPOINT
     """Its newest checkpoint when the transfer began."""
+    reserved: int = 0
+    """The attempt that holds its room on the target; 0: none."""
+    waiting_for: str = ""
+    """Why that attempt has no room yet."""
+    unschedulable: bool = False
+    """`waiting_for` is about the target."""
+
+    @property
+    def leaves(self) -> bool:
+        """It runs where it was, and has not been asked to stop."""
+        return self.stage is Stage.RESERVING or self.saving
 
     @property
     def stopping(self) -> bool:
@@ -177,6 +171,7 @@ class ReplicaRecord:
             stopping=t is not None,
             to=t.to if t else None,
             baseline=t.baseline if t else NO_CHECKPOINT,
+            reserved=self.transfer.reserved if self.transfer else 0,
         )
 
 
@@ -196,6 +191,8 @@ class JobRecord(JobFields):
         self.requeues = 0
         """Interruptions in a row that were not its own fault."""
         self.retry_at: Seconds = inf
+        self.replace_at: Seconds = inf
+        """When to ask for replicas in place of those that the cluster took."""
         self.delete_at: Seconds = inf
         """When to send `DeleteJob`."""
         self.deleted = False
@@ -241,6 +238,7 @@ class JobRecord(JobFields):
         self.phase = to
         if to not in (Phase.RUNNING, Phase.MIGRATING):
             self.move_to = self.scale_to = None
+            self.short_of, self.replace_at = None, inf
         self.mark_dirty()
 
     def mark_dirty(self) -> None:
@@ -273,7 +271,7 @@ class JobRecord(JobFields):
 
     def withdraw_starts(self) -> None:
         """Forget replicas whose `Start` has not been sent."""
-        self._waiting = [(v, c) for v, c in self._waiting if not isinstance(c, Start)]
+        self._waiting = [(v, c) for v, c in self._waiting if not isinstance(c, Start | Reserve)]
         for r in [r for r in self.replicas.values() if not r.started]:
             del self.replicas[r.id]
             self.set_replica(r, Phase.CANCELLED)
@@ -292,6 +290,7 @@ class JobRecord(JobFields):
         for task, count in self.sizes:
             self.resize(task, count)
         self.arrived, self.admit_at = True, inf
+        self.replace_at = 0.0 if self.short_of else inf
         self.finish(state.finished_at)
         if not state.movable:
             self.not_movable()
@@ -310,12 +309,17 @@ class JobRecord(JobFields):
 
         return tuple(sorted(gang, key=rank))
 
-    def start(self, where: Iterable[tuple[ReplicaId, NodeId]], now: Seconds) -> Start:
-        """Records for replicas that start now, under one new attempt number."""
-        self.attempt += 1
+    def start(
+        self, where: Iterable[tuple[ReplicaId, NodeId]], now: Seconds, reserved: int = 0
+    ) -> Start:
+        """Records for replicas that start now, under one attempt number: a new one, or that which
+        holds their room.
+        """
+        self.attempt += not reserved
         added = []
         for name, node in where:
-            r = ReplicaRecord(name, node, self.attempt, deadline=now + self.config.start_timeout)
+            r = ReplicaRecord(name, node, reserved or self.attempt)
+            r.deadline = now + self.config.start_timeout
             r.limit = self.spec.task(name.task).limit
             self.replicas[name] = r
             self.set_replica(r, Phase.STARTING)

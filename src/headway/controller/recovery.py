@@ -30,6 +30,7 @@ def restore(
     for each in state.replicas:
         there = found.pop((each.replica, each.attempt), None)
         r = _replica(job, each, there)
+        _keep_room(r, found)
         if there is not None and there.exited is not None:
             exits.append(there.exited)
         elif there is not None and there.running:
@@ -55,7 +56,7 @@ def _replica(job: JobRecord, state: ReplicaState, found: ReplicaFound | None) ->
         r.limit, r.weight = r.in_effect = found.limit, found.weight
     phase = Phase.RUNNING if r.running else Phase.STARTING
     if state.stopping:
-        r.transfer = Transfer(state.to, Stage.STOPPING, state.baseline)
+        r.transfer = Transfer(state.to, Stage.STOPPING, state.baseline, state.reserved)
         phase = job.phase
     elif job.phase in (Phase.MIGRATING, Phase.SUSPENDING) and state.starting:
         r.transfer = Transfer(r.node, Stage.ARRIVING)
@@ -65,6 +66,19 @@ def _replica(job: JobRecord, state: ReplicaState, found: ReplicaFound | None) ->
     job.replicas[r.id] = r
     job.set_replica(r, phase)
     return r
+
+
+def _keep_room(r: ReplicaRecord, found: Found) -> None:
+    """A replica that is being stopped moves to the room that is held for it, if it still is. What
+    holds room for any other is an orphan.
+    """
+    if r.transfer is None or not r.transfer.reserved:
+        return
+    there = found.get((r.id, r.transfer.reserved))
+    if there is not None and not there.running and there.exited is None:
+        del found[r.id, r.transfer.reserved]
+    else:
+        r.transfer.reserved = 0
 
 
 def _continue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:

@@ -1,7 +1,12 @@
 """Checkpoint, stop, start again: moves between nodes, suspension, scaling by restart.
 
-    requested ─▶ saving ──newer checkpoint──▶ stopping ──exit──▶ arriving ──first report──▶ running
-                    └─timeout: it keeps running    └─nothing saved: restarted where it was
+    reserving ──room──▶ requested ─▶ saving ──newer checkpoint──▶ stopping ──exit──▶ arriving
+        └────no room, or no checkpoint in time: it keeps running      │    first report: running
+                                          nothing saved: restarted where it was
+
+A platform that reserves holds the room of a replica that moves: the next attempt waits on the
+target until this one has exited, and is removed if the transfer ends in another way. Other
+platforms begin with the checkpoint.
 
 Only the chief of a job with `checkpoint: sdk` is asked to save; mode `sigterm` goes to stopping at
 once. When a whole gang is stopped, the others wait until the chief has saved.
@@ -12,13 +17,21 @@ from math import inf
 from headway.controller import lifecycle
 from headway.controller.commands import (
     ApplyShare,
+    Assignment,
     CancelCheckpoint,
     Command,
     Commands,
     RequestCheckpoint,
+    Reserve,
     Stop,
 )
-from headway.controller.events import ReplicaExited
+from headway.controller.events import (
+    ReplicaEvent,
+    ReplicaExited,
+    ReplicaPrepared,
+    ReplicaRunning,
+    ReplicaWaiting,
+)
 from headway.controller.job_state import Checkpoint
 from headway.controller.phases import Cause
 from headway.controller.records import JobRecord, ReplicaRecord, Stage, Transfer
@@ -34,7 +47,63 @@ Where = tuple[tuple[ReplicaId, NodeId], ...]
 
 def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> Commands:
     job.go(Cause.MOVE, Phase.MIGRATING)
-    return _begin(job, r, to, Phase.MIGRATING, now)
+    if not job.config.reserves:
+        return _begin(job, r, Transfer(to), Phase.MIGRATING, now)
+    job.attempt += 1
+    job.not_moved = ""
+    r.transfer = Transfer(to, Stage.RESERVING, reserved=job.attempt)
+    r.deadline = now + job.config.reserve_timeout
+    job.set_replica(r, Phase.MIGRATING)
+    there = Assignment(r.id, job.attempt, to, job.gang.index(r.id))
+    return job.persist(Reserve(job.id, (there,), job.gang))
+
+
+def reservation(
+    job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaEvent, now: Seconds
+) -> Commands:
+    """Something happened to the attempt that holds its room on the target."""
+    match event:
+        case ReplicaPrepared() if t.stage is Stage.RESERVING:
+            return _begin(job, r, t, Phase.MIGRATING, now)
+        case ReplicaWaiting(reason=reason, unschedulable=unschedulable):
+            _waits(job, r, t, now, reason, unschedulable=unschedulable)
+        case ReplicaExited(reason=reason):
+            return no_room(job, r, t, reason or "what held its room has ended")
+        case ReplicaRunning():
+            return no_room(job, r, t, "what held its room did not wait")
+        case _:
+            pass
+    return []
+
+
+def _waits(
+    job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds, reason: str, *, unschedulable: bool
+) -> None:
+    if t.stage is Stage.RESERVING and (reason, unschedulable) != (t.waiting_for, t.unschedulable):
+        c = job.config
+        stuck = c.unschedulable_timeout if unschedulable else c.stuck_timeout
+        r.deadline = now + (stuck if reason else c.reserve_timeout)
+        t.waiting_for, t.unschedulable = reason, unschedulable
+
+
+def not_reserved(job: JobRecord, there: Assignment, why: str) -> Commands:
+    """The platform refuses to hold its room."""
+    r = job.replicas.get(there.replica)
+    t = r.transfer if r is not None else None
+    if r is None or t is None or t.reserved != there.attempt:
+        return []
+    return no_room(job, r, t, why)
+
+
+def no_room(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str) -> Commands:
+    """Its room on the target is refused or lost. A replica that is being stopped already starts
+    there without it.
+    """
+    if t.leaves:
+        return _give_up(job, r, t, f"not moved to {t.to}: {why}", Cause.NO_ROOM)
+    removal = lifecycle.unreserve(r)
+    t.reserved = 0
+    return job.persist(*removal)
 
 
 def suspend(job: JobRecord, now: Seconds) -> Commands:
@@ -44,6 +113,7 @@ def suspend(job: JobRecord, now: Seconds) -> Commands:
 
 def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Seconds) -> Commands:
     """By adding and stopping single replicas where the task allows it, else by a restart."""
+    job.short_of, job.replace_at = None, inf
     tasks = {name.task for name, _ in add} | {name.task for name in remove}
     if all(job.spec.task(t).elastic is Elastic.INDEPENDENT for t in tasks):
         return _join_and_leave(job, add, remove, now)
@@ -76,13 +146,13 @@ def _stop_gang(job: JobRecord, phase: Phase, now: Seconds) -> Commands:
             r.transfer = Transfer(None, Stage.WAITING)
             job.set_replica(r, phase)
             commands += _normal_weight(r)
-    return [*_begin(job, first, None, phase, now), *commands]
+    return [*_begin(job, first, Transfer(None), phase, now), *commands]
 
 
-def _begin(
-    job: JobRecord, r: ReplicaRecord, to: NodeId | None, phase: Phase, now: Seconds
-) -> Commands:
-    r.transfer = Transfer(to)
+def _begin(job: JobRecord, r: ReplicaRecord, t: Transfer, phase: Phase, now: Seconds) -> Commands:
+    """Ask for its checkpoint."""
+    job.not_moved = ""
+    r.transfer, t.stage = t, Stage.REQUESTED
     r.deadline = now + job.spec.grace
     job.set_replica(r, phase)
     return [*_normal_weight(r), RequestCheckpoint(r.id, r.attempt, _is_asked(job, r))]
@@ -131,16 +201,35 @@ def _waiting_for(job: JobRecord, t: Transfer) -> list[tuple[ReplicaRecord, Trans
     return [(x, its) for x, its in others if its and its.stage is Stage.WAITING]
 
 
-def overdue(job: JobRecord, r: ReplicaRecord, t: Transfer) -> Commands:
-    """It has not saved within its grace period, or has not reported since its restart."""
+def overdue(job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds) -> Commands:
+    """It has no room, has not saved in time, or has not reported since its restart."""
     if t.arriving:
         return arrived(job, r)
+    if t.stage is Stage.RESERVING:
+        if t.unschedulable and t.to is not None:
+            job.avoided[t.to] = now + job.config.avoid_node
+        why = t.waiting_for or f"no room within {job.config.reserve_timeout:g} s"
+        return no_room(job, r, t, why)
+    why = f"no new checkpoint within {job.spec.grace:g} s; it keeps running where it is"
+    return _give_up(job, r, t, why, Cause.SAVE_FAILED)
+
+
+def _give_up(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str, cause: Cause) -> Commands:
+    """It keeps running where it is."""
+    withdrawn: Commands = [CancelCheckpoint(r.id, r.attempt)] if t.saving else []
+    removal = lifecycle.unreserve(r)
     for x, _ in ((r, t), *_waiting_for(job, t)):
         _settle(job, x)
-    grace = job.spec.grace
-    job.news.notices[r.id] = f"no new checkpoint within {grace:g} s; it keeps running where it is"
+    job.news.notices[r.id] = job.not_moved = why
     job.restart_as = ()
-    return [CancelCheckpoint(r.id, r.attempt), *resume(job, Cause.SAVE_FAILED)]
+    return [*withdrawn, *resume(job, cause, *removal)]
+
+
+def target_lost(job: JobRecord, node: NodeId) -> Commands:
+    """Replicas that were about to move to this node stay where they are."""
+    there = [(r, t) for r in job.replicas.values() if (t := r.transfer) and t.to == node]
+    why = f"node {node} was lost"
+    return [c for r, t in there if t.leaves for c in no_room(job, r, t, why)]
 
 
 def arrived(job: JobRecord, r: ReplicaRecord) -> Commands:
@@ -179,9 +268,12 @@ def exited(
 ) -> Commands:
     """A replica that was stopped for a transfer has exited."""
     chief, to = r.id == job.chief(), t.to
-    remove = lifecycle.drop(job, r, event)
     saved = not chief or _saved(job, t, event)
     finished = event.code == 0 and (not saved or job.spec.checkpoint is Mode.SDK)
+    reserved = 0
+    if saved and not finished:
+        reserved, t.reserved = t.reserved, 0
+    remove = lifecycle.drop(job, r, event)
     if finished and chief:
         return lifecycle.end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now, *remove)
     if saved and to is None:
@@ -194,7 +286,25 @@ def exited(
             job.paused = False
             why = "its chief exited without a new checkpoint; restarting from the last one"
             return lifecycle.requeue(job, why, now, *remove)
-    return _restart(job, r, to if saved and to is not None else r.node, remove, now)
+    where = to if saved and to is not None else r.node
+    return _restart(job, r, job.start(((r.id, where),), now, reserved), remove)
+
+
+def can_follow(job: JobRecord, t: Transfer) -> bool:
+    """Room is held for it, and it has no others that would have to start again with it."""
+    return bool(t.reserved) and t.leaves and len(job.gang) == 1
+
+
+def follow(
+    job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaExited, now: Seconds
+) -> Commands:
+    """The cluster has ended it before it was asked to stop: it continues in the room that is held
+    for it, from its newest checkpoint.
+    """
+    reserved, t.reserved = t.reserved, 0
+    remove = lifecycle.drop(job, r, event)
+    where = ((r.id, t.to or r.node),)
+    return _restart(job, r, job.start(where, now, reserved), remove)
 
 
 def _saved(job: JobRecord, t: Transfer, event: ReplicaExited) -> bool:
@@ -218,12 +328,9 @@ def _released(job: JobRecord, remove: Commands, now: Seconds) -> Commands:
     return job.persist(*remove)
 
 
-def _restart(
-    job: JobRecord, old: ReplicaRecord, node: NodeId, remove: Commands, now: Seconds
-) -> Commands:
-    start = job.start(((old.id, node),), now)
+def _restart(job: JobRecord, old: ReplicaRecord, start: Command, remove: Commands) -> Commands:
     new = job.replicas[old.id]
-    new.transfer = Transfer(node, Stage.ARRIVING)
-    new.came_from = old.node if node != old.node else None
+    new.transfer = Transfer(new.node, Stage.ARRIVING)
+    new.came_from = old.node if new.node != old.node else None
     job.set_replica(new, job.phase)
     return job.persist(*remove, start)

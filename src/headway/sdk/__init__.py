@@ -56,6 +56,7 @@ class Run:
                 self._file = os.open(folder / "reports.jsonl", flags, 0o644)
             if total_steps:
                 self._write({"total_steps": total_steps})
+            self._note_attempt()
         atexit.register(self._finish)
 
     @property
@@ -150,8 +151,30 @@ class Run:
         if self._folder is None:
             return True
         with suppress(OSError, ValueError):
-            return int(_attempt()) < int((self._folder / "attempt").read_text())
+            return int(_attempt()) < self._newest_attempt()
         return False
+
+    def _newest_attempt(self) -> int:
+        """Of this replica: on one machine Headway notes it, on a cluster each attempt itself."""
+        if self._note is None:
+            return int((self._folder / "attempt").read_text()) if self._folder else 0
+        job, number = self._note.read_text().split()
+        return int(number) if job == os.environ["HEADWAY_JOB_UID"] else 0
+
+    @property
+    def _note(self) -> Path | None:
+        """Beside the checkpoints: another pod may mount the same volume. None: not in a pod."""
+        folder, pod = self.checkpoint_dir, os.environ.get("HEADWAY_JOB_UID")
+        return folder / f"attempt-{os.environ['HEADWAY_REPLICA']}" if folder and pod else None
+
+    def _note_attempt(self) -> None:
+        """From now on, earlier attempts of this replica save no checkpoints."""
+        if self._note is None or self._superseded():
+            return
+        self._note.parent.mkdir(exist_ok=True)
+        fresh = self._note.with_suffix(f".{_attempt()}.part")
+        fresh.write_text(f"{os.environ['HEADWAY_JOB_UID']} {_attempt()}")
+        fresh.rename(self._note)
 
     def flush(self) -> None:
         """Write the reports that wait for the next line; happens by itself at exit."""

@@ -15,6 +15,8 @@ class Node:
     """Work done by one core in a second."""
     rack: str = ""
     up: bool = True
+    cordoned: bool = False
+    """It is about to go: it takes no new replicas, and those that can continue elsewhere leave."""
     images: tuple[tuple[str, Bytes], ...] = ()
     """Container images that it has, and their sizes."""
     foreign: Cores = 0.0

@@ -1,13 +1,16 @@
 """Turn user requests into decisions, so that they are in the journal."""
 
+from dataclasses import replace
+
 from headway.core.model.decision import CALM, Decision, Move, Plan, Scale, Suspend
-from headway.core.model.job import Task
+from headway.core.model.job import Phase, Task
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Request, Snapshot
-from headway.core.model.units import JobId, ReplicaId
+from headway.core.model.units import JobId, NodeId, ReplicaId
 from headway.policy.common.node_search import NodeSearch
 
 REASON = "requested by a user"
+REPLACED = "in place of a replica that the cluster took"
 
 
 @record
@@ -34,12 +37,39 @@ def _decisions(request: Request, s: Snapshot) -> list[Decision]:
     if request.wish == "move" and request.to is not None and can.migrate:
         to = request.to
         return [Move(replica=r.id, to=to, reason=REASON) for r in s.of(request.job)]
-    if request.wish == "scale" and request.job in s.jobs and can.scale and not pending:
+    if request.wish == "leave" and request.to is not None and can.migrate:
+        return _leave(s, request.job, request.to)
+    if request.wish in ("scale", "replace") and _can_scale(request, s):
         tasks = s.jobs[request.job].spec.tasks
-        return [
+        found = [
             _scale(s, request.job, t, request.count or 0) for t in tasks if t.name == request.task
         ]
+        if request.wish == "scale":
+            return list(found)
+        return [replace(scale, reason=REPLACED) for scale in found if scale.add]
     return []
+
+
+def _leave(s: Snapshot, job: JobId, node: NodeId) -> list[Decision]:
+    """Move its replicas off a node that is about to go, each to the least requested other one that
+    has room.
+    """
+    free, found = NodeSearch(s), list[Decision]()
+    open_ = [n.id for n in s.nodes.values() if n.up and not n.cordoned]
+    for r in s.of(job):
+        if r.node != node or r.phase is not Phase.RUNNING:
+            continue
+        task = s.jobs[job].spec.task(r.task)
+        usable = tuple(n for n in open_ if task.nodes is None or n in task.nodes)
+        to = free.best(replace(task, nodes=usable))
+        if to is not None:
+            free.take(to.id, task.request)
+            found.append(Move(replica=r.id, to=to.id, reason=f"node {node} is cordoned"))
+    return found
+
+
+def _can_scale(request: Request, s: Snapshot) -> bool:
+    return request.job in s.jobs and s.can(request.job).scale and bool(s.placed(request.job))
 
 
 def _scale(s: Snapshot, job: JobId, task: Task, count: int) -> Scale:

@@ -25,6 +25,7 @@ def to_core(node: Plain, taken: Iterable[Resources]) -> Node:
         capacity=room,
         rack=labels.get(RACK, ""),
         up=ready(node),
+        cordoned=bool(node["spec"].get("unschedulable")),
     )
 
 

@@ -10,7 +10,7 @@ from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
 from headway.backend.kubernetes.platform import pod_cpu
 from headway.backend.kubernetes.platform.pod_builder import JOB
-from headway.backend.kubernetes.platform.pod_runner import unfinalize
+from headway.backend.kubernetes.platform.pod_calls import unfinalize
 from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.errors import Declined, Denied
 

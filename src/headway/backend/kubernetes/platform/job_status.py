@@ -1,7 +1,7 @@
 """A TrainingJob as the platform keeps it, and its status: for people, and for the next leader."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from time import time
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from headway.backend.kubernetes.client.api import Plain, jobs_path
 from headway.backend.kubernetes.platform import pod_builder
 from headway.controller.job_state import JobState, ReplicaState, from_plain, to_plain
+from headway.core.model.capabilities import ALL, Capabilities
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.spec.load import parse
@@ -55,6 +56,12 @@ class JobStatus:
     unwritten: bool = False
     """Conditions that could not be written; they are when the object is seen again."""
     conditions: dict[str, Plain] = field(default_factory=dict)
+    resizable: bool = True
+    """The shares of its pods can be changed."""
+    exclusive: bool = False
+    """A volume of its pods can be mounted by one pod at a time: it is not moved."""
+    on_one_node: bool = False
+    """A volume of its pods can be attached to one node at a time, or Headway cannot know."""
     wanted: tuple[str, int] | None = None
     """A task and its number of replicas that a user asked for, until it has it."""
     enqueued: str = ""
@@ -83,6 +90,13 @@ class JobStatus:
         return f"{jobs_path(self.namespace)}/{self.name}"
 
     @property
+    def capabilities(self) -> Capabilities | None:
+        """What can be done with it; None: all."""
+        if self.resizable and not self.exclusive:
+            return None
+        return replace(ALL, shares=self.resizable, migrate=not self.exclusive)
+
+    @property
     def waiting(self) -> bool:
         """Its spec may change and its tasks may be fitted to nodes."""
         ended = self.state.phase.ended or self.rejected[0]
@@ -91,7 +105,13 @@ class JobStatus:
 
     def holds(self, replica: ReplicaId, attempt: int) -> bool:
         """Whether the job's state has this attempt; pods of other attempts are orphans."""
-        return any(r.replica == replica and r.attempt == attempt for r in self.state.replicas)
+        present = [r for r in self.state.replicas if r.replica == replica]
+        return any(attempt in (r.attempt, r.reserved) for r in present)
+
+    def reserves(self, replica: ReplicaId, attempt: int) -> bool:
+        """Whether this attempt only holds room for a replica that moves."""
+        present = [r for r in self.state.replicas if r.replica == replica]
+        return any(attempt == r.reserved for r in present)
 
     def pod(self, replica: ReplicaId, attempt: int, gang: tuple[ReplicaId, ...]) -> Plain:
         return pod_builder.to_pod(self.job, self.spec, replica, attempt, gang)

@@ -17,8 +17,9 @@ from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.placement.node_info import OVER, ready
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_progress import JobProgress
+from headway.backend.kubernetes.platform.pod_calls import unfinalize
 from headway.backend.kubernetes.platform.pod_checkpoints import PodCheckpoints
-from headway.backend.kubernetes.platform.pod_runner import PodRunner, unfinalize
+from headway.backend.kubernetes.platform.pod_runner import PodRunner
 from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.backend.kubernetes.platform.shares import Shares
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
@@ -29,14 +30,14 @@ from headway.backend.kubernetes.reports.receiver import ReportReceiver
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue
 from headway.controller import commands, events
-from headway.controller.records import Config
+from headway.controller.config import Config
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, ReplicaId, Resources, Seconds
 from headway.errors import BackendError, HeadwayError
 from headway.spec.runnable import RunnableJob
 
-CONFIG = Config(retry_removal=1.0, removal_timeout=600.0)
+CONFIG = Config(reserves=True, retry_removal=1.0, removal_timeout=600.0)
 """For a controller on this platform: a removal is a call to the API server."""
 
 
@@ -122,7 +123,7 @@ class KubernetesPlatform:
                 return self.training_jobs.admit(command)
             case commands.Persist():
                 return self._persist(command)
-            case commands.Start():
+            case commands.Start() | commands.Reserve():
                 return self._start(command)
             case commands.Proceed():
                 return self.pods.proceed(command)
@@ -164,7 +165,7 @@ class KubernetesPlatform:
         held = {r.node for r in (*before.replicas, *record.state.replicas)}
         return [*found, *self.capacity.renew(*sorted(held))]
 
-    def _start(self, command: commands.Start) -> Sequence[events.Event]:
+    def _start(self, command: commands.Start | commands.Reserve) -> Sequence[events.Event]:
         record = self.records.get(command.job)
         if record is None:
             return [events.CommandFailed(command, "its TrainingJob does not exist", disrupted=True)]

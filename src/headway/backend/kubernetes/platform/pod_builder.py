@@ -204,13 +204,18 @@ def _env(
 
     cpu = task.resources.limits.cpu or task.resources.requests.cpu
     pools = {name: str(ceil(cpu)) for name in POOLS if name not in task.env} if cpu else {}
-    return pools | replica_env(
-        replica,
-        attempt,
-        folder=FOLDER,
-        gang=gang,
-        rendezvous=(host(gang[0]), RENDEZVOUS),
-        address=lambda each: (host(each), SERVICE),
+    own = {"HEADWAY_JOB_UID": str(job["metadata"]["uid"])}
+    return (
+        pools
+        | own
+        | replica_env(
+            replica,
+            attempt,
+            folder=FOLDER,
+            gang=gang,
+            rendezvous=(host(gang[0]), RENDEZVOUS),
+            address=lambda each: (host(each), SERVICE),
+        )
     )
 
 

@@ -2,20 +2,19 @@
 
 Each pod names the node that was chosen for it; kube-scheduler binds it there, or says why not. The
 pods of a gang are gated until all of them exist, and wait in an init container until all are bound.
+So does a pod that holds the room of a replica that moves, until the one before it has ended.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
-from typing import TypeVar
 
 from headway.backend.exit_reason import KILLED, NOT_STARTABLE, STOPPED
-from headway.backend.kubernetes.client.api import Api, Plain, pod_path, suppressed
+from headway.backend.kubernetes.client.api import Plain, pod_path
 from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
 from headway.backend.kubernetes.client.informer import Key, key_of
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
-from headway.backend.kubernetes.platform import pod_builder, pod_status
+from headway.backend.kubernetes.platform import pod_builder, pod_calls, pod_claims, pod_status
 from headway.backend.kubernetes.platform.job_status import JobStatus
 from headway.backend.kubernetes.platform.pod_reports import Endpoint, reporting
 from headway.backend.kubernetes.platform.status_writer import (
@@ -24,7 +23,7 @@ from headway.backend.kubernetes.platform.status_writer import (
     outcome,
 )
 from headway.controller import events
-from headway.controller.commands import Assignment, Kill, Proceed, Remove, Start, Stop
+from headway.controller.commands import Assignment, Kill, Proceed, Remove, Reserve, Start, Stop
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
 from headway.core.model.job import Mode, Phase
 from headway.core.model.units import NOTHING, Cores, JobId, ReplicaId, Resources, Seconds
@@ -35,10 +34,7 @@ KEPT = 2
 AFTER_SUCCESS: Seconds = 2.0
 """Grace period of the other replicas when the chief has exited with code 0."""
 INVALID = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
-AT_ONCE = 8
-"""Calls under way at the same time for one gang."""
 
-T = TypeVar("T")
 Attempt = tuple[ReplicaId, int]
 Known = tuple[JobStatus, ReplicaId, int]
 """The attempt that a pod is, with the record of its job."""
@@ -98,16 +94,19 @@ class PodRunner:
         namespace, _, job = replica.job.rpartition("/")
         return self._cluster.namespace or namespace, pod_builder.pod_name(job, replica, attempt)
 
-    def start(self, command: Start, record: JobStatus) -> Sequence[events.Event]:
+    def start(self, command: Start | Reserve, record: JobStatus) -> Sequence[events.Event]:
         where = {a.replica.name: str(a.node) for a in command.replicas}
         down = next((n for n in where.values() if not self._cluster.is_up(n)), "")
         if down or record.leaving or record.gone:
             why = f"node {down} is not ready" if down else "the job was deleted"
             return [events.CommandFailed(command, why, disrupted=True)]
-        gang = command.gang if len(command.gang) > 1 else ()
-        builders = [partial(self._build, record, a, command.gang) for a in command.replicas]
+        gang = len(command.gang) > 1
+        waiter = self._image if gang or isinstance(command, Reserve) else ""
+        if isinstance(command, Reserve):
+            self._read_claims(record)
+        builders = [partial(self._build, record, a, command.gang, waiter) for a in command.replicas]
         self._cluster.worker.do(
-            partial(_launch, self._cluster.api, record.job, builders, service=bool(gang)),
+            partial(pod_calls.launch, self._cluster.api, record.job, builders, service=gang),
             failed=partial(self._start_failed, command),
         )
         there = [
@@ -116,16 +115,35 @@ class PodRunner:
         return [
             events.ReplicaPrepared(a.replica, a.attempt)
             for a, pod in there
-            if pod is not None and pod_status.is_prepared(pod)
+            if pod is not None and self._is_prepared((record, a.replica, a.attempt), pod)
         ]
 
-    def _build(self, record: JobStatus, a: Assignment, gang: tuple[ReplicaId, ...]) -> Plain:
+    def _read_claims(self, record: JobStatus) -> None:
+        """Before the pod that holds room exists: they say when it is prepared."""
+        names = pod_claims.mounted(record.sample_pods().values())
+
+        def read(modes: pod_claims.Modes) -> Sequence[events.Event]:
+            record.on_one_node = pod_claims.on_one_node(modes)
+            return ()
+
+        def failed(_: BackendError) -> Sequence[events.Event]:
+            record.on_one_node = bool(names)
+            return ()
+
+        call = partial(pod_claims.read, self._cluster.api, record.namespace, names)
+        self._cluster.worker.do(call, read, failed)
+
+    def _build(
+        self, record: JobStatus, a: Assignment, gang: tuple[ReplicaId, ...], waiter: str
+    ) -> Plain:
         pod = record.pod(a.replica, a.attempt, gang)
         if self.endpoint is not None:
             pod = reporting(pod, self.endpoint, record.spec)
-        return pod_builder.placed(pod, a.node, self._image if len(gang) > 1 else "")
+        return pod_builder.placed(pod, a.node, waiter)
 
-    def _start_failed(self, command: Start | Proceed, error: BackendError) -> list[events.Event]:
+    def _start_failed(
+        self, command: Start | Reserve | Proceed, error: BackendError
+    ) -> list[events.Event]:
         why = "; ".join(filter(None, (error.message, error.hint)))
         invalid = isinstance(error, Declined) and error.status in INVALID
         return [events.CommandFailed(command, why, permanent=invalid, disrupted=not invalid)]
@@ -134,9 +152,11 @@ class PodRunner:
         pods = [self._cluster.pods.get(self.key(a.replica, a.attempt)) for a in command.replicas]
         if None in pods:
             return [events.CommandFailed(command, "a pod was deleted", disrupted=True)]
-        calls = [partial(_proceed, self._cluster.api, pod) for pod in pods if pod is not None]
+        calls = [
+            partial(pod_calls.proceed, self._cluster.api, pod) for pod in pods if pod is not None
+        ]
         self._cluster.worker.do(
-            partial(_in_parallel, calls), failed=partial(self._start_failed, command)
+            partial(pod_calls.in_parallel, calls), failed=partial(self._start_failed, command)
         )
         return ()
 
@@ -185,7 +205,7 @@ class PodRunner:
         labels = pod["metadata"].get("labels") or {}
         ours = labels.get(pod_builder.RUN, "") == self._cluster.run
         if ours and pod["metadata"].get("deletionTimestamp") and pod_status.has_finalizer(pod):
-            self._cluster.worker.do(partial(unfinalize, self._cluster.api, pod))
+            self._cluster.worker.do(partial(pod_calls.unfinalize, self._cluster.api, pod))
 
     def _remove_old(self, record: JobStatus) -> None:
         for pod in list(self._cluster.of_job.get(record.uid, {}).values()):
@@ -225,7 +245,7 @@ class PodRunner:
 
         def call() -> bool:
             if isinstance(command, Remove) and pod is not None and pod_status.has_finalizer(pod):
-                unfinalize(self._cluster.api, pod)
+                pod_calls.unfinalize(self._cluster.api, pod)
             return keep or self._cluster.api.delete(path, grace=grace, uid=uid)
 
         self._cluster.worker.do(call, deleted, failed)
@@ -239,7 +259,9 @@ class PodRunner:
         return pod["status"].get("phase") == "Running" or self._cluster.is_up(node_of(pod))
 
     def found(self) -> list[events.ReplicaFound]:
-        """Pods of an earlier leader: of present attempts, and orphans that have not ended."""
+        """Pods of an earlier leader: of present attempts, and orphans that have not ended or whose
+        finalizer it had no time to remove.
+        """
         found = []
         for pod in self._cluster.pods.values():
             known = self.attempt_of(pod)
@@ -247,7 +269,7 @@ class PodRunner:
                 continue
             record, replica, attempt = known
             over, phase = self._is_over(pod), pod["status"].get("phase")
-            if record.holds(replica, attempt) or not over:
+            if record.holds(replica, attempt) or not over or pod_status.has_finalizer(pod):
                 exited = self._exited(replica, attempt, pod) if over else None
                 share = self._share(replica, attempt)
                 runs = phase == "Running"
@@ -278,8 +300,18 @@ class PodRunner:
         return [*self._waits(known, new), *self._prepared(known, new)]
 
     def _prepared(self, known: Known, pod: Plain) -> list[events.Event]:
-        prepared = pod_status.is_prepared(pod) and not pod["metadata"].get("deletionTimestamp")
+        leaves = pod["metadata"].get("deletionTimestamp")
+        prepared = self._is_prepared(known, pod) and not leaves
         return [events.ReplicaPrepared(*known[1:])] if prepared else []
+
+    @staticmethod
+    def _is_prepared(known: Known, pod: Plain) -> bool:
+        """A pod that holds room must also be able to start, before another one is stopped for it.
+        It may have to wait until then for a volume that only one node can have.
+        """
+        record, replica, attempt = known
+        able = pod_status.waiter_runs(pod) or record.on_one_node
+        return pod_status.is_prepared(pod) and (able or not record.reserves(replica, attempt))
 
     def _waits(self, known: Known, pod: Plain) -> list[events.Event]:
         """Report why it does not start, if that has changed."""
@@ -334,64 +366,3 @@ class PodRunner:
 
     def _forget(self, replica: ReplicaId, attempt: int) -> None:
         self._waiting.pop((replica, attempt), None)
-
-
-# -- calls of the worker ---------------------------------------------------------------------------
-
-
-def _launch(
-    api: Api, job: Plain, builders: Sequence[Callable[[], Plain]], *, service: bool
-) -> None:
-    """Create a gang, whose placement is persisted; then remove the gates. Pods that exist are kept:
-    an earlier leader may have created them. If a call fails, the controller removes all of them.
-    """
-    path = f"/api/v1/namespaces/{job['metadata']['namespace']}"
-    if service:
-        with suppressed(HTTPStatus.CONFLICT):
-            api.create(f"{path}/services", pod_builder.to_service(job))
-    uid = job["metadata"]["uid"]
-    pods = _in_parallel([partial(_create, api, f"{path}/pods", build, uid) for build in builders])
-    _in_parallel([partial(_ungate, api, pod) for pod in pods if pod_status.is_gated(pod)])
-
-
-def _create(api: Api, path: str, build: Callable[[], Plain], uid: str) -> Plain:
-    """Built here, one by one: each pod of a large gang names all its hosts."""
-    pod = build()
-    with suppressed(HTTPStatus.CONFLICT):
-        return api.create(path, pod)
-    name = pod["metadata"]["name"]
-    there = api.get(f"{path}/{name}")
-    if owner_uid(there) != uid:
-        why = f"pod {name} exists and does not belong to this job: delete it"
-        raise Declined(why, status=HTTPStatus.CONFLICT)
-    return there
-
-
-def _ungate(api: Api, pod: Plain) -> Plain:
-    """By uid, as all writes to a pod: another one of the same name is left alone."""
-    gate = {"name": pod_builder.GATE, "$patch": "delete"}
-    return _change(api, pod, {"spec": {"schedulingGates": [gate]}})
-
-
-def _proceed(api: Api, pod: Plain) -> Plain:
-    return _change(api, pod, {"metadata": {"annotations": {pod_builder.PROCEED: "true"}}})
-
-
-def unfinalize(api: Api, pod: Plain) -> None:
-    """Its deletion need not wait for Headway."""
-    with suppressed(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-        _change(
-            api, pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [pod_builder.FINALIZER]}}
-        )
-
-
-def _change(api: Api, pod: Plain, change: Plain) -> Plain:
-    about = {**change.get("metadata", {}), "uid": pod["metadata"]["uid"]}
-    return api.patch(pod_path(*key_of(pod)), {**change, "metadata": about}, kind="strategic-merge")
-
-
-def _in_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """All are tried; the first error, if there was one, is raised when all are done."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        submitted = [pool.submit(call) for call in calls]
-    return [each.result() for each in submitted]

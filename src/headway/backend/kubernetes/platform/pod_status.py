@@ -29,6 +29,11 @@ def is_prepared(pod: Plain) -> bool:
     return waits and bool(node_of(pod)) and pod["status"].get("phase") == "Pending"
 
 
+def waiter_runs(pod: Plain) -> bool:
+    """Its node has started the container in which it waits."""
+    return "running" in _state(pod, WAITER, "initContainerStatuses")
+
+
 def has_finalizer(pod: Plain) -> bool:
     return FINALIZER in (pod["metadata"].get("finalizers") or ())
 
@@ -78,11 +83,12 @@ def interrupted(pod: Plain) -> bool:
 
 def stuck(pod: Plain) -> tuple[str, str]:
     """Why its container does not start: a reason and a message; "": it is starting."""
-    waits = _state(pod).get("waiting") or {}
-    reason = str(waits.get("reason", ""))
-    if reason not in STUCK:
-        return "", ""
-    return reason, f"{waits.get('message') or reason}: {STUCK[reason]}"
+    for state in (_state(pod, WAITER, "initContainerStatuses"), _state(pod)):
+        waits = state.get("waiting") or {}
+        reason = str(waits.get("reason", ""))
+        if reason in STUCK:
+            return reason, f"{waits.get('message') or reason}: {STUCK[reason]}"
+    return "", ""
 
 
 def unschedulable(pod: Plain) -> str:
@@ -123,9 +129,9 @@ def failure(pod: Plain) -> str:
     return f"exited with code {ended.get('exitCode', 1)}" + (f": {last[-1]}" if last else "")
 
 
-def _state(pod: Plain) -> Plain:
-    for each in pod["status"].get("containerStatuses") or ():
-        if each["name"] == TRAINING:
+def _state(pod: Plain, name: str = TRAINING, of: str = "containerStatuses") -> Plain:
+    for each in pod["status"].get(of) or ():
+        if each["name"] == name:
             found: Plain = each.get("state") or {}
             return found
     return {}

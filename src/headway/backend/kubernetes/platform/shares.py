@@ -7,7 +7,7 @@ Only the return of declared values is tried again, because no decision would ask
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from math import inf
@@ -31,14 +31,12 @@ from headway.backend.kubernetes.platform.share_group import (
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.controller.commands import ApplyShare
 from headway.controller.events import CommandFailed, Event, JobRestricted, ShareInEffect
-from headway.core.model.capabilities import ALL
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, Unreachable
 
 INFEASIBLE, DEFERRED = "Infeasible", "Deferred"
 QUOTA = "exceeded quota"
 NOT_RESIZED = "NotResized"
-NO_SHARES = replace(ALL, shares=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +132,8 @@ class Shares:
         if known is not None and known[0] == record.uid and known[1] < attempt:
             del self._fixed[record.id]
             self._writer.resizable(record, "Resizable", "", holds=True)
-            found.append(JobRestricted(record.id, None))
+            record.resizable = True
+            found.append(JobRestricted(record.id, record.capabilities))
         return found
 
     def _restrict(self, record: JobStatus, attempt: int, reason: str, why: str) -> list[Event]:
@@ -143,7 +142,8 @@ class Shares:
         if known is not None and known[0] == record.uid:
             return []
         self._writer.resizable(record, reason, f"its shares are not changed: {why}", holds=False)
-        return [JobRestricted(record.id, NO_SHARES)]
+        record.resizable = False
+        return [JobRestricted(record.id, record.capabilities)]
 
     def forget(self, job: JobId) -> None:
         """It was deleted: another one may get its name."""

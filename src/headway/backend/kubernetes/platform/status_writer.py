@@ -229,6 +229,8 @@ def describe(record: JobStatus, before: JobState) -> list[Notice]:
         return _ended(record, before)
     if record.state.phase is Phase.RUNNING:
         return _running(record, before)
+    if record.state.phase is Phase.MIGRATING:
+        return _migrating(record, before)
     if record.state.phase is Phase.STARTING:
         return _starting(record, before)
     if outcome(record.state) in (Phase.BACKOFF, Phase.PENDING, Phase.PAUSED):
@@ -246,8 +248,21 @@ def _starting(record: JobStatus, before: JobState) -> list[Notice]:
 
 def _running(record: JobStatus, before: JobState) -> list[Notice]:
     record.set_condition("Running", True, "Started", "all replicas run")
+    if record.state.not_moved and record.state.not_moved != before.not_moved:
+        return [("NotMoved", record.state.not_moved, True)]
     started = before.phase is not Phase.RUNNING
     return [("Started", "all replicas run", False)] if started else []
+
+
+def _migrating(record: JobStatus, before: JobState) -> list[Notice]:
+    """Where its replicas are about to continue; nothing if it restarts in another size."""
+    moving = [r for r in record.state.replicas if r.came_from and r.starting]
+    old = {(r.replica, r.attempt) for r in before.replicas}
+    return [
+        ("Moving", f"{r.replica.name} continues on {r.node}, it was on {r.came_from}", False)
+        for r in moving
+        if (r.replica, r.attempt) not in old
+    ]
 
 
 def _released(record: JobStatus, before: JobState) -> list[Notice]:

@@ -9,17 +9,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
 from headway.backend.kubernetes.client.cache import ClusterCache
 from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.placement import filters
+from headway.backend.kubernetes.platform import pod_claims
 from headway.backend.kubernetes.platform.capacity import Capacity
+from headway.backend.kubernetes.platform.job_manifest import written
 from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, now, seconds, spec_of
 from headway.backend.kubernetes.platform.pod_builder import KIND, RUN
 from headway.backend.kubernetes.platform.pod_checkpoints import not_movable
+from headway.backend.kubernetes.platform.pod_claims import EXCLUSIVE
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.new_job import new_job
 from headway.controller import events
@@ -33,9 +35,6 @@ from headway.spec.runnable import RunnableJob
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 """What a podTemplate that is not a pod raises somewhere."""
-AMOUNTS = (
-    "cpu", "memory", "scratch", "graceSeconds", "activeDeadlineSeconds", "ttlSecondsAfterFinished",
-)  # fmt: skip
 LARGEST_TEMPLATE = 1 << 16
 """Bytes: it becomes part of each pod."""
 DELETED = "its TrainingJob was deleted"
@@ -61,7 +60,10 @@ class TrainingJobs:
             name = self._cluster.job_id(*key_of(each))
             if not self._cluster.run or name in self._jobs:
                 self._add(each)
-        return [
+        restricted = [
+            events.JobRestricted(r.id, r.capabilities) for r in self.records.values() if r.exclusive
+        ]
+        return restricted + [
             e for r in self.records.values() for e in (*self._about(r), *self._scaled_meanwhile(r))
         ]
 
@@ -112,7 +114,10 @@ class TrainingJobs:
             return
         core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
         reason, why = self._not_movable(record)
-        record.set_condition("Movable", not reason, reason or "Movable", why)
+        before = record.conditions.get("Movable") or {}
+        record.exclusive = before.get("reason") == EXCLUSIVE
+        if reason or not record.exclusive:
+            record.set_condition("Movable", not reason, reason or "Movable", why)
         if reason:
             core = replace(core, checkpoint=Mode.NONE)
         try:
@@ -172,7 +177,7 @@ class TrainingJobs:
                 "namespace": self._cluster.namespace,
                 "labels": {RUN: self._cluster.run},
             },
-            "spec": _written(manifest),
+            "spec": written(manifest),
         }
 
         def declined(error: BackendError) -> list[events.Event]:
@@ -190,6 +195,17 @@ class TrainingJobs:
             return [events.Admitted(command.job)]
         if record.rejected[0]:
             return self._rejection(record)
+        names = pod_claims.mounted(record.sample_pods().values())
+        if names and not record.enqueued:
+            record.enqueued = now()
+
+            def looked(modes: pod_claims.Modes) -> Sequence[events.Event]:
+                claim = pod_claims.exclusive(modes)
+                return [*self._exclusive(record, claim), *self._accept(command, record)]
+
+            call = partial(pod_claims.read, self._cluster.api, record.namespace, names)
+            self._cluster.worker.do(call, looked, lambda _: looked({}))
+            return ()
         record.enqueued = record.enqueued or now()
         record.set_condition("Accepted", True, "Accepted", "the job can run on this cluster")
 
@@ -202,6 +218,16 @@ class TrainingJobs:
 
         self._writer.write(record, admitted, failed)
         return ()
+
+    @staticmethod
+    def _exclusive(record: JobStatus, claim: str) -> list[events.Event]:
+        """Its next pod could be bound only when the one before has ended: no room can be held."""
+        if not claim:
+            return []
+        why = f"claim {claim} is {EXCLUSIVE}: its pods cannot wait on another node for each other"
+        record.set_condition("Movable", False, EXCLUSIVE, why)
+        record.exclusive = True
+        return [events.JobRestricted(record.id, record.capabilities)]
 
     def delete(self, command: DeleteJob) -> Sequence[events.Event]:
         """By uid: another job of the same name is left alone. `JobDeleted` follows by the watch."""
@@ -337,24 +363,6 @@ def _too_large(spec: TrainingJobSpec) -> str:
         if size > LARGEST_TEMPLATE:
             return f"spec.tasks[{i}].podTemplate: {size} bytes; at most {LARGEST_TEMPLATE}"
     return ""
-
-
-def _written(spec: TrainingJobSpec) -> Plain:
-    """A manifest for the API server: amounts that are not whole are strings."""
-    found: Plain = spec.model_dump(
-        mode="json", by_alias=True, exclude_unset=True, exclude_none=True
-    )
-    return {key: _amounts(value, key) for key, value in found.items()}
-
-
-def _amounts(value: Any, key: str = "") -> Any:
-    if isinstance(value, dict):
-        return {k: _amounts(v, k) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_amounts(v) for v in value]
-    if isinstance(value, float) and key in AMOUNTS:
-        return f"{value:.12g}" if key == "cpu" else f"{value:.0f}"
-    return value
 
 
 def _generation(job: Plain) -> int:

@@ -1,0 +1,70 @@
+"""Nodes that are about to go: the policy is asked to move what can continue elsewhere."""
+
+from dataclasses import replace
+
+import pytest
+from driver import Driver, found
+
+from headway.controller import events as e
+from headway.core.model.decision import Suspend
+from headway.core.model.job import Mode
+from headway.core.model.snapshot import Request, Trigger
+from making import node
+
+LEAVE = Request(job="x", wish="leave", to="a")
+
+
+def cordon(x, name="a", **more):
+    x.event(e.NodeChanged(replace(node(name), cordoned=True, **more)))
+    x.tick()
+    return asked(x)
+
+
+def asked(x):
+    news = x.controller.take_news(x.now)
+    assert bool(news.requests) == (Trigger.ASKED in news.triggers)
+    return news.requests
+
+
+def test_a_job_is_asked_to_leave_a_cordoned_node_until_it_has():
+    x = Driver()
+    x.start()
+    assert cordon(x) == [LEAVE]
+    x.tick(29.0)
+    assert asked(x) == []
+    assert x.controller.next_deadline() == 30.0
+    x.tick(1.0)
+    assert asked(x) == [LEAVE]
+    x.event(e.NodeChanged(node("a")))
+    x.tick(60.0)
+    assert (asked(x), x.controller.next_deadline()) == ([], float("inf"))
+
+
+def test_a_change_of_a_cordoned_node_is_no_reason_to_ask_again():
+    x = Driver()
+    x.start()
+    assert cordon(x) == [LEAVE]
+    assert cordon(x, rack="r") == []
+
+
+def test_the_next_process_asks_as_well():
+    x = Driver()
+    x.start()
+    y = Driver(x.disk, found=[found("main-0", 1)])
+    assert cordon(y) == [LEAVE]
+
+
+@pytest.mark.parametrize("spec", [{"checkpoint": Mode.NONE}, {"foreign": True}])
+def test_what_cannot_continue_elsewhere_stays(spec):
+    x = Driver(**spec)
+    x.start()
+    assert cordon(x) == []
+
+
+def test_jobs_elsewhere_and_jobs_that_are_leaving_are_not_asked():
+    x = Driver()
+    x.start()
+    assert cordon(x, "b") == []
+    x.act(Suspend(job="x"))
+    assert cordon(x, "a") == []
+    assert cordon(x, "a", up=False) == []
