@@ -4,9 +4,11 @@
                     └─timeout: it keeps running    └─nothing saved: restarted where it was
 
 Only the chief of a job with `checkpoint: sdk` is asked to save; mode `sigterm` goes to stopping at
-once. When a whole gang is stopped, the others wait until the chief has saved.
+once. When a whole gang is stopped, the others wait until the chief has saved. A gang is moved as a
+whole: its replicas know each other by address, and a replica that moves has another one.
 """
 
+from dataclasses import replace
 from math import inf
 
 from headway.controller import lifecycle
@@ -33,8 +35,39 @@ Where = tuple[tuple[ReplicaId, NodeId], ...]
 
 
 def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> Commands:
+    """An independent replica moves alone; any other with its gang."""
+    joins = joins_move(job, r)
+    alone = not joins and _moves_alone(job, r)
     job.go(Cause.MOVE, Phase.MIGRATING)
-    return _begin(job, r, to, Phase.MIGRATING, now)
+    if alone:
+        return _begin(job, r, to, Phase.MIGRATING, now)
+    where = job.restart_as or tuple((x.id, x.node) for x in job.replicas.values())
+    job.restart_as = tuple((name, to if name == r.id else node) for name, node in where)
+    stops = [] if joins else _stop_gang(job, Phase.MIGRATING, now)
+    r.transfer = replace(r.transfer or Transfer(to), to=to)  # it holds room there
+    job.set_replica(r, Phase.MIGRATING)
+    return stops or job.persist()
+
+
+def joins_move(job: JobRecord, r: ReplicaRecord) -> bool:
+    """Whether its gang is about to be restarted anyway, because another replica of it moves."""
+    moves = any(x.transfer and x.transfer.to for x in job.replicas.values())
+    return moves and r.id in dict(job.restart_as)
+
+
+def waits_for_move(job: JobRecord, r: ReplicaRecord) -> bool:
+    """Whether its gang cannot be restarted yet, because an independent replica of it moves."""
+    return under_way(job) and not joins_move(job, r) and not _moves_alone(job, r)
+
+
+def _moves_alone(job: JobRecord, r: ReplicaRecord) -> bool:
+    independent = job.spec.task(r.id.task).elastic is Elastic.INDEPENDENT
+    return len(job.replicas) == 1 or (independent and r.id != job.chief())
+
+
+def _is_whole(job: JobRecord) -> bool:
+    """Whether the gang is being stopped as a whole, not a replica of it moved."""
+    return job.phase is Phase.SUSPENDING or bool(job.restart_as)
 
 
 def suspend(job: JobRecord, now: Seconds) -> Commands:
@@ -118,16 +151,16 @@ def checkpoint_read(
 def _stop(job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds) -> Commands:
     """It has saved, or will when it is told to stop; so do those that wait for it."""
     stops = []
-    for x, its in ((r, t), *_waiting_for(job, t)):
+    for x, its in ((r, t), *_waiting_for(job)):
         its.stage = Stage.STOPPING
         x.deadline = now + job.spec.grace
         stops.append(Stop(x.id, x.attempt, job.spec.grace))
     return [CancelCheckpoint(r.id, r.attempt), *job.persist(*stops)]
 
 
-def _waiting_for(job: JobRecord, t: Transfer) -> list[tuple[ReplicaRecord, Transfer]]:
+def _waiting_for(job: JobRecord) -> list[tuple[ReplicaRecord, Transfer]]:
     """The rest of a gang that is stopped as a whole."""
-    others = [(x, x.transfer) for x in job.replicas.values() if t.to is None]
+    others = [(x, x.transfer) for x in job.replicas.values() if _is_whole(job)]
     return [(x, its) for x, its in others if its and its.stage is Stage.WAITING]
 
 
@@ -135,7 +168,7 @@ def overdue(job: JobRecord, r: ReplicaRecord, t: Transfer) -> Commands:
     """It has not saved within its grace period, or has not reported since its restart."""
     if t.arriving:
         return arrived(job, r)
-    for x, _ in ((r, t), *_waiting_for(job, t)):
+    for x, _ in ((r, t), *_waiting_for(job)):
         _settle(job, x)
     grace = job.spec.grace
     job.news.notices[r.id] = f"no new checkpoint within {grace:g} s; it keeps running where it is"
@@ -178,23 +211,25 @@ def exited(
     job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaExited, now: Seconds
 ) -> Commands:
     """A replica that was stopped for a transfer has exited."""
-    chief, to = r.id == job.chief(), t.to
+    chief, whole, to = r.id == job.chief(), _is_whole(job), t.to or r.node
     remove = lifecycle.drop(job, r, event)
     saved = not chief or _saved(job, t, event)
     finished = event.code == 0 and (not saved or job.spec.checkpoint is Mode.SDK)
     if finished and chief:
         return lifecycle.end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now, *remove)
-    if saved and to is None:
+    if saved and whole:
+        job.moves += to != r.node
         return job.persist(*remove) if job.replicas else _released(job, remove, now)
     if finished:
         return resume(job, Cause.ARRIVE, *remove)
     if not saved:
         job.not_movable()
-        if to is None and len(job.gang) > 1:
+        if whole and len(job.gang) > 1:
             job.paused = False
             why = "its chief exited without a new checkpoint; restarting from the last one"
             return lifecycle.requeue(job, why, now, *remove)
-    return _restart(job, r, to if saved and to is not None else r.node, remove, now)
+        job.restart_as = ()
+    return _restart(job, r, to if saved else r.node, remove, now)
 
 
 def _saved(job: JobRecord, t: Transfer, event: ReplicaExited) -> bool:

@@ -1,7 +1,7 @@
 """Turn user requests into decisions, so that they are in the journal."""
 
 from headway.core.model.decision import CALM, Decision, Move, Plan, Scale, Suspend
-from headway.core.model.job import Task
+from headway.core.model.job import Elastic, Replica, Task
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Request, Snapshot
 from headway.core.model.units import JobId, ReplicaId
@@ -32,14 +32,24 @@ def _decisions(request: Request, s: Snapshot) -> list[Decision]:
     if request.wish == "pause" and can.suspend:
         return [] if pending else [Suspend(job=request.job, reason=REASON)]
     if request.wish == "move" and request.to is not None and can.migrate:
-        to = request.to
-        return [Move(replica=r.id, to=to, reason=REASON) for r in s.of(request.job)]
+        return [Move(replica=r, to=request.to, reason=REASON) for r in _to_move(s, request.job)]
     if request.wish == "scale" and request.job in s.jobs and can.scale and not pending:
         tasks = s.jobs[request.job].spec.tasks
         return [
             _scale(s, request.job, t, request.count or 0) for t in tasks if t.name == request.task
         ]
     return []
+
+
+def _to_move(s: Snapshot, job: JobId) -> list[ReplicaId]:
+    """A replica that moves with its whole gang is first: the others then move in the same restart,
+    also independent ones, which could move alone.
+    """
+
+    def alone(r: Replica) -> tuple[bool, int]:
+        return s.jobs[job].spec.task(r.task).elastic is Elastic.INDEPENDENT, r.id.index
+
+    return [r.id for r in sorted(s.of(job), key=alone)]
 
 
 def _scale(s: Snapshot, job: JobId, task: Task, count: int) -> Scale:
