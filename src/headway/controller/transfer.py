@@ -61,8 +61,8 @@ def waits_for_move(job: JobRecord, r: ReplicaRecord) -> bool:
 
 
 def _moves_alone(job: JobRecord, r: ReplicaRecord) -> bool:
-    independent = job.spec.task(r.id.task).elastic is Elastic.INDEPENDENT
-    return len(job.replicas) == 1 or (independent and r.id != job.chief())
+    elastic = job.spec.task(r.id.task).elastic
+    return len(job.replicas) == 1 or (elastic.one_by_one and r.id != job.chief())
 
 
 def _is_whole(job: JobRecord) -> bool:
@@ -78,7 +78,7 @@ def suspend(job: JobRecord, now: Seconds) -> Commands:
 def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Seconds) -> Commands:
     """By adding and stopping single replicas where the task allows it, else by a restart."""
     tasks = {name.task for name, _ in add} | {name.task for name in remove}
-    if all(job.spec.task(t).elastic is Elastic.INDEPENDENT for t in tasks):
+    if all(job.spec.task(t).elastic.one_by_one for t in tasks):
         return _join_and_leave(job, add, remove, now)
     stay = tuple((r.id, r.node) for r in job.replicas.values() if r.id not in remove)
     job.restart_as = (*stay, *add)
@@ -87,7 +87,7 @@ def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Second
 
 
 def can_scale(job: JobRecord, task: str) -> bool:
-    """A restart needs a checkpoint; independent replicas come and go without."""
+    """A restart needs a checkpoint, also if torchrun restarts the training."""
     return job.checkpoints or job.spec.task(task).elastic is Elastic.INDEPENDENT
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from errno import E2BIG, EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
 from functools import partial
 from pathlib import Path
+from time import monotonic, sleep
 from typing import ClassVar
 
 from headway.backend import memory_admission
@@ -41,6 +42,8 @@ from headway.spec.runnable import RunnableJob, environment, threads
 
 NOT_ITS_FAULT = (EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS)
 """Errors at a start that say nothing about the job."""
+EXITING: Seconds = 0.5
+"""How long a start waits for killed processes of an earlier attempt, which need milliseconds."""
 LAST = 3
 """How many earlier attempts of a replica are looked for before it is started."""
 
@@ -350,9 +353,12 @@ def _check_alone(files: launcher.Files) -> None:
     for pid in procfs.marked(HEADWAY_DIR=str(files.folder)):
         if procfs.environment(pid).get("HEADWAY_ATTEMPT") != str(files.attempt):
             left.add(pid)
-    if left:
-        _kill(left)
-        raise BlockingIOError(EAGAIN, "an earlier attempt is still exiting")
+    _kill(left)
+    end = monotonic() + EXITING
+    while any(map(procfs.stat, left)):
+        if monotonic() > end:
+            raise BlockingIOError(EAGAIN, "an earlier attempt is still exiting")
+        sleep(0.01)
 
 
 def _kill(pids: Iterable[int]) -> None:

@@ -1,7 +1,7 @@
 """Turn user requests into decisions, so that they are in the journal."""
 
 from headway.core.model.decision import CALM, Decision, Move, Plan, Scale, Suspend
-from headway.core.model.job import Elastic, Replica, Task
+from headway.core.model.job import Replica, Task
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Request, Snapshot
 from headway.core.model.units import JobId, ReplicaId
@@ -47,7 +47,7 @@ def _to_move(s: Snapshot, job: JobId) -> list[ReplicaId]:
     """
 
     def alone(r: Replica) -> tuple[bool, int]:
-        return s.jobs[job].spec.task(r.task).elastic is Elastic.INDEPENDENT, r.id.index
+        return s.jobs[job].spec.task(r.task).elastic.one_by_one, r.id.index
 
     return [r.id for r in sorted(s.of(job), key=alone)]
 
