@@ -89,6 +89,8 @@ def to_jobs(
         kind = job.model or job.manifest or " ".join(manifest.tasks[0].command)
         memory = job.measured.memory if job.measured else None
         spec = holding(manifest.to_core(kind=kind, expected=_size(job.measured)), memory)
+        if job.measured and job.measured.speed:
+            spec = replace(spec, speed=job.measured.speed.to_core())
         directory = (path.parent / job.manifest).parent if job.manifest else path.parent
         found = RunnableJob(
             id=JobId(job.name),
