@@ -88,6 +88,8 @@ def _fitted(job: JobEntry, speed: Speed, part: float) -> JobEntry:
 
 
 DISTRIBUTED_POLICIES = ("spread", "dragon:starve_after=2,grow_after=2,restart=1", "headway")
+USEFUL = 0.8
+"""Part of its time in which a worker trains; otherwise it waits for the server and the others."""
 NODES = 4
 """Virtual nodes of the demo of distributed jobs; a worker requests most of one."""
 
@@ -100,7 +102,8 @@ def fit_distributed(to: Path, speed: Speed) -> Seconds:
     part = len(sched_getaffinity(0)) / NODES
     faster = speed.updates["cnn"] / UPDATES_PER_SECOND["cnn"]
     demand = min(1.0, part)
-    work = max(1.0, (time - STARTUP) * speed.share * NODES * demand * faster / 3)
+    # Without a change of workers, two jobs run at once and then the third, each with two workers.
+    work = max(1.0, (time - STARTUP) / 2 * 2 * demand * USEFUL * speed.share * faster)
     profile = {"work": work, "steps": 200, "demand": demand}
     workers = {"replicas": 2, "min": 1, "max": NODES, "cpu": round(0.9 * part, 3)}
     jobs = [

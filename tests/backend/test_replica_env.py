@@ -8,7 +8,7 @@ from headway.backend.claims import Claims, Ports
 from headway.backend.docker.addresses import addresses, hosts_of
 from headway.backend.replica_env import port_env
 from headway.controller.commands import Assignment, Start
-from headway.core.model.job import JobSpec, Task
+from headway.core.model.job import Elastic, JobSpec, Task
 from headway.core.model.units import ReplicaId
 
 SPEC = JobSpec(tasks=(Task(name="ps"), Task(name="worker", most=4)))
@@ -55,6 +55,20 @@ def test_a_job_that_shrinks_to_one_replica_is_still_distributed():
 def test_a_job_of_one_replica_has_no_variables_of_distributed_jobs():
     found = env(r("main", 0), [r("main", 0)], JobSpec())
     assert not {"RANK", "TF_CONFIG", "MASTER_ADDR"} & set(found)
+
+
+def test_agents_of_torchrun_meet_where_rank_0_is():
+    task = Task(name="worker", replicas=2, least=1, most=3, elastic=Elastic.TORCHRUN)
+    gang, hosts = [r("worker", 0), r("worker", 2)], {r("worker", 0): "one", r("worker", 2): "two"}
+    first, other = (env(x, gang, JobSpec(tasks=(task,)), hosts=hosts) for x in gang)
+    assert (first["PET_NNODES"], first["PET_RDZV_BACKEND"], first["PET_RDZV_ID"]) == (
+        "1:3", "c10d", "x",
+    )  # fmt: skip
+    assert first["PET_RDZV_ENDPOINT"] == other["PET_RDZV_ENDPOINT"] == "one:100"
+    assert first["PET_RDZV_CONF"] == "is_host=true,last_call_timeout=5"
+    assert other["PET_RDZV_CONF"] == "is_host=false,last_call_timeout=5"
+    plain = env(r("worker", 0), [r("ps", 0), r("worker", 0)])
+    assert not [name for name in plain if name.startswith("PET_")]
 
 
 # -- ports -----------------------------------------------------------------------------------------

@@ -136,6 +136,8 @@ def test_two_of_the_three_distributed_jobs_fill_four_nodes(tmp_path):
         _, workers = entry.distributed_tasks
         assert (workers.least, workers.replicas, workers.most) == (1, 2, 4)
         assert 0.5 < workers.resources.requests.cpu / nodes[0].capacity.cpu < 1
+        alone = entry.profile.work / (workers.replicas * entry.profile.demand)
+        assert 2 * alone < each, "under spread, the third begins when another has ended"
 
 
 def test_distributed_jobs_take_the_same_time_on_any_machine(tmp_path):

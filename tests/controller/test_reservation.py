@@ -9,7 +9,7 @@ from headway.controller import commands as c
 from headway.controller import events as e
 from headway.controller.job_state import Checkpoint, from_plain, to_plain
 from headway.core.model.decision import Move
-from headway.core.model.job import Mode, Phase
+from headway.core.model.job import Elastic, Mode, Phase
 from headway.core.model.units import ReplicaId
 from making import node
 
@@ -201,8 +201,9 @@ def test_a_cancelled_job_does_not_ask_for_room():
     assert x.last(c.Reserve) == []
 
 
-def test_one_of_a_gang_moves_and_the_others_keep_running():
-    x = Driver(config=RESERVES, tasks=workers(2))
+def test_an_independent_replica_moves_and_the_others_keep_running():
+    tasks = tuple(replace(t, elastic=Elastic.INDEPENDENT) for t in workers(2))
+    x = Driver(config=RESERVES, tasks=tasks)
     x.start("worker-0", "worker-1")
     x.last(c.Start)
     second = ReplicaId("x/worker-1")

@@ -151,6 +151,16 @@ def test_sizes_survive_the_disk():
     assert from_plain(old).sizes == ()
 
 
+def test_agents_of_torchrun_join_one_by_one_if_the_job_has_checkpoints():
+    """They restart the training from the last one."""
+    x = started(Elastic.TORCHRUN)
+    assert grow(x, 1) == ""
+    assert (x.phase, x.stopped) == (Phase.RUNNING, [])
+    assert [r.name for r in x.job.gang] == ["ps-0", "worker-0", "worker-1"]
+    x = started(Elastic.TORCHRUN, checkpoint=Mode.NONE)
+    assert grow(x, 1) == "x cannot save checkpoints"
+
+
 # -- independent replicas that fail ----------------------------------------------------------------
 
 

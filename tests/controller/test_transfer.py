@@ -145,48 +145,6 @@ def test_a_cancel_during_a_move_withdraws_the_request():
     assert x.phase is Phase.CANCELLED
 
 
-def test_several_replicas_of_a_gang_move_at_once():
-    x = Driver(tasks=workers(2))
-    x.start("worker-0", "worker-1")
-    for i in range(2):
-        assert x.act(Move(replica=ReplicaId.of("x", "worker", i), to="b")) == ""
-    assert x.stopped == ["worker-1"], "only the chief is asked to save"
-    x.exit("worker-1", 143)
-    x.runs("worker-1")
-    x.event(e.ReplicaReported(ReplicaId("x/worker-1"), 2))
-    assert x.phase is Phase.MIGRATING
-    x.save("worker-0")
-    x.exit("worker-0", 143)
-    x.runs("worker-0")
-    x.event(e.ReplicaReported(ReplicaId("x/worker-0"), 3))
-    assert (x.phase, x.job.moves) == (Phase.RUNNING, 2)
-
-
-def test_a_worker_that_is_done_when_it_is_moved_does_not_hold_up_its_job():
-    x = Driver(tasks=workers(2))
-    x.start("worker-0", "worker-1")
-    x.act(Move(replica=ReplicaId("x/worker-1"), to="b"))
-    x.exit("worker-1", 0)
-    assert (x.phase, list(x.job.replicas)) == (Phase.RUNNING, ["x/worker-0"])
-
-
-def test_a_worker_that_arrives_and_is_done_at_once_does_not_hold_up_its_job():
-    x = Driver(tasks=workers(2))
-    x.start("worker-0", "worker-1")
-    x.act(Move(replica=ReplicaId("x/worker-1"), to="b"))
-    x.exit("worker-1", 143)
-    x.runs("worker-1")
-    x.exit("worker-1", 0)
-    assert x.phase is Phase.RUNNING
-
-
-def test_a_gang_that_is_still_starting_is_not_moved():
-    x = Driver(tasks=workers(2))
-    x.place("worker-0", "worker-1")
-    x.runs("worker-0")
-    assert x.act(Move(replica=ReplicaId("x/worker-0"), to="b")) == "x is starting"
-
-
 # -- suspension ------------------------------------------------------------------------------------
 
 
@@ -396,18 +354,6 @@ def test_a_move_that_was_only_requested_is_forgotten():
     x = moving()
     again = x.crash(found("main-0", 1))
     assert (again.phase, again.stopped) == (Phase.RUNNING, [])
-
-
-def test_of_two_moves_only_the_one_that_had_begun_to_stop_continues():
-    x = Driver(tasks=workers(2))
-    x.start("worker-0", "worker-1")
-    for i in range(2):
-        x.act(Move(replica=ReplicaId.of("x", "worker", i), to="b"))
-    x.exit("worker-1", 143)
-    x.runs("worker-1")
-    x.event(e.ReplicaReported(ReplicaId("x/worker-1"), 2))
-    again = x.crash(found("worker-0", 1), found("worker-1", 2))
-    assert (again.phase, again.stopped, again["worker-1"].node) == (Phase.RUNNING, [], "b")
 
 
 def test_a_move_continues_where_the_crash_came():

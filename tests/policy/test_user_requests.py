@@ -7,7 +7,7 @@ import pytest
 from headway.core.cycle.validate import check
 from headway.core.model.capabilities import ALL
 from headway.core.model.decision import Scale
-from headway.core.model.job import Phase, Task
+from headway.core.model.job import Elastic, Phase, Task
 from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import Resources
 from headway.policy.common.user_requests import UserRequests
@@ -136,3 +136,18 @@ def test_every_policy_leaves_the_request_to_the_user(policy):
     plan, _ = whole.decide(s, whole.begin())
     scales = [d for d in check(plan, s).accepted if isinstance(d, Scale)]
     assert [d.reason for d in scales] == ["requested by a user"]
+
+
+@pytest.mark.parametrize("name", ["x", "ghost"])
+def test_what_moves_with_its_whole_gang_is_moved_first(name):
+    """Independent replicas then move in the same restart."""
+    worker = Task(name="worker", replicas=2, most=4, elastic=Elastic.INDEPENDENT)
+    placed = [replica("x", task="worker", index=i) for i in (1, 0)] + [replica("x", task="ps")]
+    s = snapshot(
+        jobs=[job("x", phase=Phase.RUNNING, tasks=(worker, Task(name="ps")))],
+        replicas=placed, nodes=[node("a"), node("b")], trigger=Trigger.ASKED,
+    )  # fmt: skip
+    s.requests = (Request(job=name, wish="move", to="b"),)
+    plan, _ = UserRequests().decide(s, None)
+    moved = ["ps-0", "worker-0", "worker-1"] if name == "x" else []
+    assert names(d.replica for d in plan.decisions) == moved

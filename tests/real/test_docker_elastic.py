@@ -53,20 +53,27 @@ def test_a_container_that_is_killed_while_its_job_is_scaled_costs_no_sample(tmp_
     assert [e.containers() for e in engines] == [[], []]
 
 
-def test_workers_on_another_machine_find_their_parameter_server(
+def test_workers_find_their_parameter_server_on_another_machine_also_after_a_move(
     tmp_path, engines, private_engine, far_network
 ):
     namespace, host = far_network
     far = private_engine(namespace=namespace, host=host, tcp=2375)
     nodes = [{"name": "near", "engine": engines[0].url}, {"name": "far", "engine": far.url}]
-    job = {"name": "x", "spec": spec(words(steps=60, python="python3"))}
+    job = {"name": "x", "spec": spec(words(steps=100, python="python3"))}
     path, x = workload(tmp_path, job, nodes=nodes), Training(tmp_path)
     options = ["--backend", "docker", "--image", image.NAME, "--policy", "gang"]
     with running("run", path, *options, data=tmp_path) as run:
         x.proceeds()
         x.scale(2)
         wait_for(lambda: x.joined(1))
-        state = JobStore(tmp_path / "runs" / "latest").load(["x"])["x"]
+        latest = (tmp_path / "runs" / "latest").resolve()
+        apart = nodes_of(latest)
+        inbox.put(latest, Request(job="x", wish="move", to="far"))  # the server has a new address
+        wait_for(lambda: nodes_of(latest) == {"far"} and len(x.joined(1)) == 2)
         assert run.wait(120) == 0
-    assert {r.node for r in state.replicas} == {"near", "far"}
-    assert digests(x.log()) == undisturbed(60)
+    assert apart == {"near", "far"}
+    assert digests(x.log()) == undisturbed(100)
+
+
+def nodes_of(run):
+    return {r.node for r in JobStore(run).load(["x"])["x"].replicas}

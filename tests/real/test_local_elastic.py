@@ -16,7 +16,7 @@ from headway.backend.job_store import JobStore
 from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
-from headway.core.model.decision import Place, Scale, Started
+from headway.core.model.decision import Move, Place, Scale, Started
 from headway.core.model.job import Elastic, JobSpec, Mode, Phase, Task, gang
 from headway.core.model.snapshot import Request
 from headway.core.model.units import ReplicaId
@@ -143,6 +143,20 @@ def test_a_worker_that_is_killed_while_the_job_is_scaled_costs_no_sample(hands, 
         x.kill(victim)
     x.drive(lambda: x.job.phase.ended)
     assert (x.job.phase, x.job.reason) == (Phase.SUCCEEDED, "")
+    assert digests(x.log()) == undisturbed(FEW)
+
+
+def test_a_job_of_which_a_replica_moves_goes_on_as_a_whole(hands):
+    """Alone, its server would start without the weights, and its workers would have lost it."""
+    x = hands()
+    x.drive(lambda: "step 5/" in x.log())
+    for name in ("ps-0", "worker-1"):
+        to = "b" if x.job.replicas[ReplicaId.named("x", name)].node == "a" else "a"
+        outcome = x.backend.act(Move(replica=ReplicaId.named("x", name), to=to))
+        assert isinstance(outcome, Started)
+    x.drive(lambda: x.job.phase.ended)
+    assert (x.job.phase, x.job.failures, x.job.moves) == (Phase.SUCCEEDED, 0, 2)
+    assert x.job.attempt == 2, "one restart"
     assert digests(x.log()) == undisturbed(FEW)
 
 

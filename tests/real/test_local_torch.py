@@ -90,3 +90,20 @@ def test_a_ddp_job_of_which_a_worker_is_killed_uses_each_sample_once(
         wait_for(lambda: len(x.starts()) == 3)
         assert run.wait(240) == 0
     check(x, tmp_path, undisturbed)
+
+
+def test_a_rank_that_hangs_in_rendezvous_ends_the_job_in_time(tmp_path, torch_python):
+    hangs = "import os, sys, time; time.sleep(600 * (os.environ['RANK'] == '1')); "
+    hangs += "os.execv(sys.argv[1], sys.argv[1:])"
+    command = [*words(torch_python)[:-1], "5"]  # the timeout
+    worker = {"name": "worker", "command": [torch_python, "-c", hangs, *command], "env": SOURCE}
+    spec = {"tasks": [worker | {"replicas": 2}], "backoffLimit": 0}
+    path = workload(tmp_path, {"name": "x", "spec": spec}, nodes=[{"cpu": 0.5, "count": 2}])
+    with running("run", path, "--policy", "gang", data=tmp_path) as run:
+        assert run.wait(120) != 0
+    found = result(tmp_path)
+    why = "replica worker-0: exited with code 1: error: lost the other workers, or one did not"
+    assert found["reasons"]["x"].startswith(why)
+    took = found["per_job"][0]["finished_s"] - found["per_job"][0]["started_s"]
+    assert took < 5 + 30 + 30, "its timeout and the grace period of the other; a busy machine"
+    assert processes(tmp_path) == []

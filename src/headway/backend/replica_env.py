@@ -4,10 +4,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import takewhile
 
-from headway.core.model.job import JobSpec
+from headway.core.model.job import Elastic, JobSpec, Task
 from headway.core.model.units import ReplicaId
 
 LOCALHOST = "127.0.0.1"
+LAST_CALL_S = 5
+"""Seconds that torchrun waits for further agents when there are enough of them; its own: 30."""
+RESTARTS = 10
+"""How often torchrun restarts the training after a failure; an agent that leaves counts as one."""
 Address = Callable[[ReplicaId], tuple[str, int]]
 """Host and port at which a replica of a gang can listen."""
 
@@ -20,10 +24,10 @@ def replica_env(
     gang: Sequence[ReplicaId],
     rendezvous: tuple[str, int],
     address: Address,
-    distributed: bool = False,
+    spec: JobSpec | None = None,
 ) -> dict[str, str]:
-    """`gang` by rank; `rendezvous`: where rank 0 of a PyTorch job listens. `distributed`: it may
-    have other replicas, also if it has none now.
+    """`gang` by rank; `rendezvous`: where rank 0 of a PyTorch job listens. `spec`: of a job that
+    may have other replicas, also if it has none now.
     """
     env = {
         "HEADWAY_DIR": folder,
@@ -33,7 +37,7 @@ def replica_env(
         "HEADWAY_ATTEMPT": str(attempt),
         "HEADWAY_CHECKPOINT_DIR": f"{folder}/checkpoint",
     }
-    if distributed or len(gang) > 1:
+    if (spec is not None and is_distributed(spec)) or len(gang) > 1:
         hosts: dict[str, list[str]] = {}
         for each in gang:
             hosts.setdefault(each.task, []).append(":".join(map(str, address(each))))
@@ -47,7 +51,26 @@ def replica_env(
             "WORLD_SIZE": str(len(gang)),
             "TF_CONFIG": json.dumps({"cluster": hosts, "task": task}),
         }
+    if spec is not None and spec.task(replica.task).elastic is Elastic.TORCHRUN:
+        env |= _torchrun_env(replica, gang, rendezvous, spec.task(replica.task))
     return env
+
+
+def _torchrun_env(
+    replica: ReplicaId, gang: Sequence[ReplicaId], rendezvous: tuple[str, int], task: Task
+) -> dict[str, str]:
+    """What torchrun takes for its options, unless they are in its command line. The agent of rank 0
+    hosts the rendezvous.
+    """
+    hosts = str(replica == gang[0]).lower()
+    return {
+        "PET_NNODES": f"{task.least}:{task.most}",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": ":".join(map(str, rendezvous)),
+        "PET_RDZV_ID": replica.job.rpartition("/")[2],
+        "PET_RDZV_CONF": f"is_host={hosts},last_call_timeout={LAST_CALL_S}",
+        "PET_MAX_RESTARTS": str(RESTARTS),
+    }
 
 
 def is_distributed(spec: JobSpec) -> bool:
@@ -79,7 +102,7 @@ def port_env(
         gang=gang,
         rendezvous=(host(gang[0]), first),
         address=lambda each: (host(each), first + 1 + _slot(spec, each)),
-        distributed=is_distributed(spec),
+        spec=spec,
     )
 
 

@@ -47,8 +47,8 @@ def calibrate(
     """Run each job of WORKLOAD alone and write a workload with the measured profiles.
 
     A profile holds the job's work, the CPU it can use, its loss curve, its memory, and the cost of
-    a checkpoint and of a restart. The output can be simulated and run. Use an otherwise idle
-    machine.
+    a checkpoint and of a restart. Of a distributed job it holds the speed, by workers, their CPU
+    and their placement. The output can be simulated and run. Use an otherwise idle machine.
 
         headway calibrate workloads/five-jobs.yaml
         headway simulate workloads/five-jobs.measured.yaml
@@ -64,7 +64,9 @@ def calibrate(
 
 
 def _jobs(workload: Path, to: Path, seconds: float, most: float, *, as_json: bool) -> None:
+    from headway.calibrate import Measurement
     from headway.calibrate import calibrate as measure
+    from headway.calibrate.speed import SpeedMeasurement, describe
     from headway.cli.output import print_json, progress_bar, show_measured
     from headway.spec.load import read_workload
 
@@ -74,7 +76,10 @@ def _jobs(workload: Path, to: Path, seconds: float, most: float, *, as_json: boo
     if as_json:
         print_json([f.plain() for f in found])
     else:
-        show_measured(found)
+        show_measured([one for one in found if isinstance(one, Measurement)])
+        for one in found:
+            if isinstance(one, SpeedMeasurement):
+                echo(describe(one))
         echo(f"written: {to}; next: headway simulate {to}")
 
 

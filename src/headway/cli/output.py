@@ -305,6 +305,8 @@ def show_bench(result: dict[str, Any]) -> None:
 
 def show_measured(found: "Sequence[Measurement]") -> None:
     """Print one row per kind of job."""
+    if not found:
+        return
     table = plain_table("job", overflow="fold")
     for name in ("work", "demand", "steps", "save", "restore", "memory", "runs"):
         table.add_column(name, justify="right", no_wrap=True)

@@ -62,7 +62,9 @@ def _place(records: Records, d: Place, now: Seconds) -> Answer:
 
 def _move(records: Records, d: Move, now: Seconds) -> Answer:
     r, job = records.replica(d.replica), records.job(d.replica.job)
-    if r is None or job is None or r.phase is not Phase.RUNNING:
+    if r is None or job is None:
+        return f"{d.replica} is not running", []
+    if r.phase is not Phase.RUNNING and not transfer.joins_move(job, r):
         return f"{d.replica} is not running", []
     why = _not_movable(records, job, r, d.to)
     asked, job.asked_to = job.asked_to == d.to, None
@@ -77,7 +79,7 @@ def _not_movable(records: Records, job: JobRecord, r: ReplicaRecord, to: NodeId)
         return f"{r.id} is on {to} already"
     if not records.is_up(to):
         return f"node {to} is down or unknown"
-    if not allows(job.phase, Cause.MOVE):
+    if not allows(job.phase, Cause.MOVE) or transfer.waits_for_move(job, r):
         return f"{job.id} is {job.phase}"
     return "" if job.checkpoints else f"{job.id} cannot save checkpoints"
 

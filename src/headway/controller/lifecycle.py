@@ -14,7 +14,7 @@ from headway.controller.config import Config
 from headway.controller.events import CommandFailed, ReplicaExited, ReplicaWaiting
 from headway.controller.phases import Cause, allows
 from headway.controller.records import JobRecord, ReplicaRecord
-from headway.core.model.job import Elastic, Phase
+from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import Cores, NodeId, ReplicaId, Seconds
 
@@ -117,8 +117,8 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
 
 
 def _continues_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
-    """Whether a job goes on without these replicas: independent ones, as long as enough are left
-    and the chief is there. Each time counts as a failure.
+    """Whether a job goes on without these replicas: of tasks that change one by one, as long as
+    enough are left and the chief is there. Each time counts as a failure.
     """
     able = job.config.can_scale and job.failures < job.spec.backoff_limit
     if not able or job.phase is not Phase.RUNNING or job.chief() not in job.replicas:
@@ -126,7 +126,7 @@ def _continues_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
     stay = (r for r in job.replicas.values() if r.phase is not Phase.STOPPING and r not in lost)
     left = [r.id.task for r in stay]
     tasks = (job.spec.task(r.id.task) for r in lost)
-    return all(t.elastic is Elastic.INDEPENDENT and left.count(t.name) >= t.least for t in tasks)
+    return all(t.elastic.one_by_one and left.count(t.name) >= t.least for t in tasks)
 
 
 def _start_alone(

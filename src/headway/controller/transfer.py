@@ -9,9 +9,11 @@ target until this one has exited, and is removed if the transfer ends in another
 platforms begin with the checkpoint.
 
 Only the chief of a job with `checkpoint: sdk` is asked to save; mode `sigterm` goes to stopping at
-once. When a whole gang is stopped, the others wait until the chief has saved.
+once. When a whole gang is stopped, the others wait until the chief has saved. A gang is moved as a
+whole: its replicas know each other by address, and a replica that moves has another one.
 """
 
+from dataclasses import replace
 from math import inf
 
 from headway.controller import lifecycle
@@ -46,7 +48,17 @@ Where = tuple[tuple[ReplicaId, NodeId], ...]
 
 
 def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> Commands:
+    """An independent replica moves alone; any other with its gang."""
+    joins = joins_move(job, r)
+    alone = not joins and _moves_alone(job, r)
     job.go(Cause.MOVE, Phase.MIGRATING)
+    if not alone:
+        where = job.restart_as or tuple((x.id, x.node) for x in job.replicas.values())
+        job.restart_as = tuple((name, to if name == r.id else node) for name, node in where)
+        stops = [] if joins else _stop_gang(job, Phase.MIGRATING, now)
+        r.transfer = replace(r.transfer or Transfer(to), to=to)  # it holds room there
+        job.set_replica(r, Phase.MIGRATING)
+        return stops or job.persist()
     if not job.config.reserves:
         return _begin(job, r, Transfer(to), Phase.MIGRATING, now)
     job.attempt += 1
@@ -56,6 +68,27 @@ def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> Commands
     job.set_replica(r, Phase.MIGRATING)
     there = Assignment(r.id, job.attempt, to, job.gang.index(r.id))
     return job.persist(Reserve(job.id, (there,), job.gang))
+
+
+def joins_move(job: JobRecord, r: ReplicaRecord) -> bool:
+    """Whether its gang is about to be restarted anyway, because another replica of it moves."""
+    moves = any(x.transfer and x.transfer.to for x in job.replicas.values())
+    return moves and r.id in dict(job.restart_as)
+
+
+def waits_for_move(job: JobRecord, r: ReplicaRecord) -> bool:
+    """Whether its gang cannot be restarted yet, because an independent replica of it moves."""
+    return under_way(job) and not joins_move(job, r) and not _moves_alone(job, r)
+
+
+def _moves_alone(job: JobRecord, r: ReplicaRecord) -> bool:
+    elastic = job.spec.task(r.id.task).elastic
+    return len(job.replicas) == 1 or (elastic.one_by_one and r.id != job.chief())
+
+
+def _is_whole(job: JobRecord) -> bool:
+    """Whether the gang is being stopped as a whole, not a replica of it moved."""
+    return job.phase is Phase.SUSPENDING or bool(job.restart_as)
 
 
 def reservation(
@@ -115,7 +148,7 @@ def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Second
     """By adding and stopping single replicas where the task allows it, else by a restart."""
     job.short_of, job.replace_at = None, inf
     tasks = {name.task for name, _ in add} | {name.task for name in remove}
-    if all(job.spec.task(t).elastic is Elastic.INDEPENDENT for t in tasks):
+    if all(job.spec.task(t).elastic.one_by_one for t in tasks):
         return _join_and_leave(job, add, remove, now)
     stay = tuple((r.id, r.node) for r in job.replicas.values() if r.id not in remove)
     job.restart_as = (*stay, *add)
@@ -124,7 +157,7 @@ def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Second
 
 
 def can_scale(job: JobRecord, task: str) -> bool:
-    """A restart needs a checkpoint; independent replicas come and go without."""
+    """A restart needs a checkpoint, also if torchrun restarts the training."""
     return job.checkpoints or job.spec.task(task).elastic is Elastic.INDEPENDENT
 
 
@@ -188,16 +221,16 @@ def checkpoint_read(
 def _stop(job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds) -> Commands:
     """It has saved, or will when it is told to stop; so do those that wait for it."""
     stops = []
-    for x, its in ((r, t), *_waiting_for(job, t)):
+    for x, its in ((r, t), *_waiting_for(job)):
         its.stage = Stage.STOPPING
         x.deadline = now + job.spec.grace
         stops.append(Stop(x.id, x.attempt, job.spec.grace))
     return [CancelCheckpoint(r.id, r.attempt), *job.persist(*stops)]
 
 
-def _waiting_for(job: JobRecord, t: Transfer) -> list[tuple[ReplicaRecord, Transfer]]:
+def _waiting_for(job: JobRecord) -> list[tuple[ReplicaRecord, Transfer]]:
     """The rest of a gang that is stopped as a whole."""
-    others = [(x, x.transfer) for x in job.replicas.values() if t.to is None]
+    others = [(x, x.transfer) for x in job.replicas.values() if _is_whole(job)]
     return [(x, its) for x, its in others if its and its.stage is Stage.WAITING]
 
 
@@ -218,7 +251,7 @@ def _give_up(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str, cause: Cau
     """It keeps running where it is."""
     withdrawn: Commands = [CancelCheckpoint(r.id, r.attempt)] if t.saving else []
     removal = lifecycle.unreserve(r)
-    for x, _ in ((r, t), *_waiting_for(job, t)):
+    for x, _ in ((r, t), *_waiting_for(job)):
         _settle(job, x)
     job.news.notices[r.id] = job.not_moved = why
     job.restart_as = ()
@@ -227,9 +260,12 @@ def _give_up(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str, cause: Cau
 
 def target_lost(job: JobRecord, node: NodeId) -> Commands:
     """Replicas that were about to move to this node stay where they are."""
-    there = [(r, t) for r in job.replicas.values() if (t := r.transfer) and t.to == node]
-    why = f"node {node} was lost"
-    return [c for r, t in there if t.leaves for c in no_room(job, r, t, why)]
+    moving = [(r, t) for r in job.replicas.values() if (t := r.transfer)]
+    there = [(r, t) for r, t in moving if t.to == node]
+    if there and job.restart_as:
+        there = moving  # a whole gang; the one that saves gives up for all
+    why = f"not moved to {node}: node {node} was lost"
+    return [c for r, t in there if t.leaves for c in _give_up(job, r, t, why, Cause.NO_ROOM)]
 
 
 def arrived(job: JobRecord, r: ReplicaRecord) -> Commands:
@@ -267,7 +303,7 @@ def exited(
     job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaExited, now: Seconds
 ) -> Commands:
     """A replica that was stopped for a transfer has exited."""
-    chief, to = r.id == job.chief(), t.to
+    chief, whole, to = r.id == job.chief(), _is_whole(job), t.to or r.node
     saved = not chief or _saved(job, t, event)
     finished = event.code == 0 and (not saved or job.spec.checkpoint is Mode.SDK)
     reserved = 0
@@ -276,17 +312,19 @@ def exited(
     remove = lifecycle.drop(job, r, event)
     if finished and chief:
         return lifecycle.end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now, *remove)
-    if saved and to is None:
+    if saved and whole:
+        job.moves += to != r.node
         return job.persist(*remove) if job.replicas else _released(job, remove, now)
     if finished:
         return resume(job, Cause.ARRIVE, *remove)
     if not saved:
         job.not_movable()
-        if to is None and len(job.gang) > 1:
+        if whole and len(job.gang) > 1:
             job.paused = False
             why = "its chief exited without a new checkpoint; restarting from the last one"
             return lifecycle.requeue(job, why, now, *remove)
-    where = to if saved and to is not None else r.node
+        job.restart_as = ()
+    where = to if saved else r.node
     return _restart(job, r, job.start(((r.id, where),), now, reserved), remove)
 
 

@@ -125,7 +125,8 @@ class TaskSpec(Manifest):
     elastic: Elastic = Elastic.RESTART
     """How the number of replicas changes while the job runs. restart: checkpoint, stop all ranks,
     start in the new number. independent: replicas join and leave one by one (asynchronous
-    parameter server)."""
+    parameter server). torchrun: each replica runs torchrun, whose agents join and leave one by one
+    and restart the training from the last checkpoint."""
     command: tuple[str, ...] = ()
     """Command and arguments of each replica, run without a shell. In a container it defaults to the
     entry point of the image."""
@@ -174,6 +175,11 @@ class TaskSpec(Manifest):
             field="image",
             message="is required on a cluster",
             cel="has(self.image) && self.image != ''",
+        ),
+        Rule(
+            field="elastic",
+            message="must not be torchrun: that is not supported on a cluster yet",
+            cel="!has(self.elastic) || self.elastic != 'torchrun'",
         ),
         Rule(
             field="name",
@@ -275,6 +281,15 @@ class TrainingJobSpec(Manifest):
             field="tasks",
             message="can be changed only while the job is suspended",
             cel="self.tasks == oldSelf.tasks || (has(oldSelf.suspend) && oldSelf.suspend)",
+        ),
+        Rule(
+            field="tasks",
+            message="a task with `elastic: torchrun` must be the only one",
+            cel="self.tasks.size() == 1"
+            " || !self.tasks.exists(t, has(t.elastic) && t.elastic == 'torchrun')",
+            holds=lambda s: (
+                len(s.tasks) == 1 or all(t.elastic is not Elastic.TORCHRUN for t in s.tasks)
+            ),
         ),
         Rule(
             field="elasticReplicas",

@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from headway.core.estimate.job_size import ONE_RUN
-from headway.core.model.job import Estimate, Expected, JobSpec, Task, holding
+from headway.core.model.job import Elastic, Estimate, Expected, JobSpec, Task, holding
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, Seconds
 from headway.errors import ConfigError, UnknownName, shown
@@ -26,6 +26,7 @@ POOLS = (
     "VECLIB_MAXIMUM_THREADS", "TF_NUM_INTRAOP_THREADS",
 )  # fmt: skip
 """Variables that set the size of libraries' thread pools."""
+TORCHRUN = re.compile(r"(^|[/\s])(torchrun|torch\.distributed\.run)\b")
 EPOCH = 2400
 """Samples in an epoch of a built-in distributed training, about; each worker holds all of them."""
 
@@ -88,6 +89,8 @@ def to_jobs(
         kind = job.model or job.manifest or " ".join(manifest.tasks[0].command)
         memory = job.measured.memory if job.measured else None
         spec = holding(manifest.to_core(kind=kind, expected=_size(job.measured)), memory)
+        if job.measured and job.measured.speed:
+            spec = replace(spec, speed=job.measured.speed.to_core())
         directory = (path.parent / job.manifest).parent if job.manifest else path.parent
         found = RunnableJob(
             id=JobId(job.name),
@@ -153,13 +156,21 @@ def _manifest(
 
 
 def _check_commands(manifest: TrainingJobSpec, job: str, path: Path) -> None:
-    """Raise if a task has nothing to run."""
+    """Raise if a task has nothing to run, or cannot run as it says."""
     for task in manifest.tasks:
         if not task.command and not task.image:
             raise ConfigError(
                 f"job {job!r}: task {task.name!r} has no command",
                 where=str(path),
                 hint="add `command: [python, train.py]`",
+            )
+        by_torchrun = any(TORCHRUN.search(word) for word in task.command)
+        if task.elastic is Elastic.TORCHRUN and task.command and not by_torchrun:
+            raise ConfigError(
+                f"job {job!r}: task {task.name!r} has `elastic: torchrun`, but its command does "
+                "not start torchrun",
+                where=str(path),
+                hint="write `command: [torchrun, train.py]`",
             )
 
 

@@ -29,6 +29,8 @@ class SpeedSpec(Strict):
     penalty: Factor = 1.0
     """Factor on the time of transfers between nodes."""
     rack_penalty: Factor = 1.0
+    error: Annotated[float, Field(ge=0, le=1e6)] | None = None
+    """Of a measured model: mean relative error of the prediction of a rate by the others."""
 
     @model_validator(mode="after")
     def _one_transfer_time(self) -> Self:

@@ -84,8 +84,7 @@ def _distributed(given: argparse.Namespace, stop: Stop) -> int:
                 where=f"in {sys.executable}",
                 hint="pip install 'headway[torch]'",
             ) from None
-        chief = os.environ.get("RANK", "0") == "0"
-        run = sdk.attach(total_steps=given.steps if chief else None)
+        run = sdk.attach(total_steps=given.steps if ddp.is_first(os.environ) else None)
         return ddp.take_part(recipe, run, stop, **options)
     from headway.trainings.parameter_server.roles import role_of, take_part  # noqa: PLC0415
 

@@ -1,7 +1,8 @@
 """Data-parallel training with PyTorch's DistributedDataParallel over gloo (extra `torch`).
 
-Each worker computes the gradient of its chunks of the global batch, and all apply the mean. Rank 0
-reports and saves; after a restart, the others get its state.
+Each worker computes the gradient of its chunks of the global batch, and all apply the mean. The
+first replica reports and saves; after a restart, the others get its state. That is rank 0, except
+under torchrun, which numbers the processes anew with each restart.
 """
 
 import hashlib
@@ -36,7 +37,8 @@ def take_part(
     torch.set_num_threads(1)
     try:
         rank, world = _join(os.environ, timeout)
-        return Worker(recipe, rank, world, run, stop).train(demand, save_every)
+        chief = _rank_of_chief(rank, world)
+        return Worker(recipe, (rank, chief, world), run, stop).train(demand, save_every)
     except (
         RuntimeError,
         TimeoutError,
@@ -61,14 +63,28 @@ def _join(environment: Mapping[str, str], timeout: float) -> tuple[int, int]:
     return rank, world
 
 
+def is_first(environment: Mapping[str, str]) -> bool:
+    """Whether this is the first replica of its job, in whose directory the checkpoints are."""
+    replica = environment.get("HEADWAY_REPLICA")
+    return environment.get("RANK", "0") == "0" if replica is None else replica.endswith("-0")
+
+
+def _rank_of_chief(rank: int, world: int) -> int:
+    mine = torch.tensor([rank if is_first(os.environ) else world])
+    dist.all_reduce(mine, dist.ReduceOp.MIN)
+    return int(mine) % world
+
+
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
 
 
 class Worker:
-    def __init__(self, recipe: Recipe, rank: int, world: int, run: Run, stop: Stop) -> None:
-        self.recipe, self.rank, self.world, self.run, self.stop = recipe, rank, world, run, stop
+    def __init__(self, recipe: Recipe, ranks: tuple[int, int, int], run: Run, stop: Stop) -> None:
+        """`ranks`: its own, that of the chief, and their number."""
+        self.recipe, self.run, self.stop = recipe, run, stop
+        self.rank, self.lead, self.world = ranks
         torch.manual_seed(recipe.seed)
         self.data = Data(recipe)
         self.images = torch.from_numpy(self.data.images.astype(np.float32)).flatten(1)
@@ -77,13 +93,13 @@ class Worker:
         self.model = nn.Sequential(nn.Linear(pixels, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, digits))
         self.optimizer = torch.optim.Adam(self.model.parameters(), LEARNING_RATE)
         self.ledger = torch.zeros(recipe.epochs, recipe.samples, dtype=torch.int32)
-        """How often each sample was used in each epoch; rank 0: by all, until the last checkpoint,
-        and by itself since."""
+        """How often each sample was used in each epoch; the chief: by all, until the last
+        checkpoint, and by itself since."""
         self.step, self.loss, self.saved = 0, float("nan"), -1
 
     @property
     def chief(self) -> bool:
-        return self.rank == 0
+        return self.rank == self.lead
 
     def train(self, demand: float, save_every: int) -> int:
         self._restore()
@@ -120,7 +136,7 @@ class Worker:
         self.optimizer.step()
         self.ledger[self.step // self.recipe.epoch, samples] += 1
         loss = total.detach() / batch
-        dist.reduce(loss, 0)
+        dist.reduce(loss, self.lead)
         self.step += 1
         if self.chief:
             self.loss = float(loss)
@@ -130,7 +146,7 @@ class Worker:
     # -- checkpoints -------------------------------------------------------------------------------
 
     def _gather_ledger(self) -> None:
-        dist.reduce(self.ledger, 0)
+        dist.reduce(self.ledger, self.lead)
         if not self.chief:
             self.ledger.zero_()
 
@@ -153,7 +169,7 @@ class Worker:
         if latest is not None:
             self._load(latest.folder)
         shared = [self._state() if self.chief else None]
-        dist.broadcast_object_list(shared)
+        dist.broadcast_object_list(shared, self.lead)
         if not self.chief and shared[0] is not None:
             self._apply(shared[0])
         self.saved = self.step
@@ -173,7 +189,8 @@ class Worker:
         self._gather_ledger()
         if not self.chief:
             # A policy would replace a worker that has gone before the chief has.
-            self.stop.wait(LINGER_S if self.run.managed else 0.0)
+            alone = self.run.managed and "TORCHELASTIC_RUN_ID" not in os.environ
+            self.stop.wait(LINGER_S if alone else 0.0)
             return DONE
         recipe, used = self.recipe, self.ledger.numpy()
         whole = recipe.steps * recipe.chunks * recipe.size

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from errno import EAGAIN
 from pathlib import Path
 from subprocess import Popen
+from time import monotonic, sleep
 from typing import Protocol
 
 from headway.backend.job_store import prepare
@@ -20,8 +21,10 @@ from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import Group
 from headway.backend.local.launcher import Files
 from headway.backend.local.run_as import User
-from headway.core.model.units import ReplicaId
+from headway.core.model.units import ReplicaId, Seconds
 
+EXITING: Seconds = 0.5
+"""How long a start waits for killed processes of an earlier attempt, which need milliseconds."""
 LAST = 3
 """How many earlier attempts of a replica are looked for before it is started."""
 
@@ -125,9 +128,13 @@ def left_of_earlier(files: Files) -> set[int]:
 
 def check_alone(files: Files) -> None:
     """Two attempts of a replica never run at the same time: kill what is left of the last ones."""
-    if left := left_of_earlier(files):
-        kill(left)
-        raise BlockingIOError(EAGAIN, "an earlier attempt is still exiting")
+    left = left_of_earlier(files)
+    kill(left)
+    end = monotonic() + EXITING
+    while any(map(procfs.stat, left)):
+        if monotonic() > end:
+            raise BlockingIOError(EAGAIN, "an earlier attempt is still exiting")
+        sleep(0.01)
 
 
 def kill(pids: Iterable[int]) -> None:

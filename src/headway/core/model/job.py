@@ -68,6 +68,14 @@ class Elastic(StrEnum):
     """The job saves a checkpoint, stops and starts with the new number."""
     INDEPENDENT = "independent"
     """Replicas join and leave one by one."""
+    TORCHRUN = "torchrun"
+    """Each replica is an agent of torchrun. Agents join and leave one by one; after each change,
+    they restart the training processes from the last checkpoint."""
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether single replicas start and stop while the others run."""
+        return self is not Elastic.RESTART
 
 
 class Direction(StrEnum):

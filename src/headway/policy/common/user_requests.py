@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from headway.core.model.decision import CALM, Decision, Move, Plan, Scale, Suspend
-from headway.core.model.job import Phase, Task
+from headway.core.model.job import Phase, Replica, Task
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Request, Snapshot
 from headway.core.model.units import JobId, NodeId, ReplicaId
@@ -35,8 +35,7 @@ def _decisions(request: Request, s: Snapshot) -> list[Decision]:
     if request.wish == "pause" and can.suspend:
         return [] if pending else [Suspend(job=request.job, reason=REASON)]
     if request.wish == "move" and request.to is not None and can.migrate:
-        to = request.to
-        return [Move(replica=r.id, to=to, reason=REASON) for r in s.of(request.job)]
+        return [Move(replica=r, to=request.to, reason=REASON) for r in _to_move(s, request.job)]
     if request.wish == "leave" and request.to is not None and can.migrate:
         return _leave(s, request.job, request.to)
     if request.wish in ("scale", "replace") and _can_scale(request, s):
@@ -48,6 +47,17 @@ def _decisions(request: Request, s: Snapshot) -> list[Decision]:
             return list(found)
         return [replace(scale, reason=REPLACED) for scale in found if scale.add]
     return []
+
+
+def _to_move(s: Snapshot, job: JobId) -> list[ReplicaId]:
+    """A replica that moves with its whole gang is first: the others then move in the same restart,
+    also independent ones, which could move alone.
+    """
+
+    def alone(r: Replica) -> tuple[bool, int]:
+        return s.jobs[job].spec.task(r.task).elastic.one_by_one, r.id.index
+
+    return [r.id for r in sorted(s.of(job), key=alone)]
 
 
 def _leave(s: Snapshot, job: JobId, node: NodeId) -> list[Decision]:

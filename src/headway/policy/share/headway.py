@@ -6,7 +6,6 @@ there is its guarantee. Within the guarantees, CPU goes to the jobs with the lea
 except where another job must run now for its guarantee.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
@@ -19,6 +18,7 @@ from headway.core.estimate.job_size import (
     learn,
     settle,
 )
+from headway.core.estimate.step_rate import SERVER
 from headway.core.fairness.allocation import SOON, Allocation, Need, allocate
 from headway.core.fairness.priority_weights import differs
 from headway.core.fairness.reference import (
@@ -35,6 +35,8 @@ from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
 from headway.core.model.units import SLACK, Cores, CoreSeconds, JobId, ReplicaId, Seconds
+from headway.policy.common.gang_shares import divide_among_gangs, size_gangs_alike
+from headway.policy.common.name_list import list_names
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 
 SEEN: Seconds = 1.0
@@ -96,6 +98,7 @@ class Headway:
             node.drift,
             whole=node.whole,
         )
+        divide_among_gangs(found.rates, {n: memory.reference[n].demand for n in node.ours})
         memory.rates = found.rates
         wake = None if len(node.ours) == 1 else node.wake_after(found.calm_for)
         plan = Plan(decisions=node.shares(found), wake_after=wake, look=(snapshot.node.id,))
@@ -131,7 +134,9 @@ class _Node:
         gone = [n for n in m.estimates if n not in self.ours]
         stale = [self._leave(n, ended.get(n.job), elapsed) for n in gone]
         self._learn(ended)
-        stale += [self._update(name, r) for name, r in self.ours.items()]
+        estimates = {name: self._estimate(r) for name, r in self.ours.items()}
+        size_gangs_alike(estimates)
+        stale += [self._update(r, estimates[name]) for name, r in self.ours.items()]
         for name in [n for n, s in m.reference.items() if s.left and s.finished]:
             del m.reference[name]
         self.unknown = self._of_unknown_size()
@@ -190,13 +195,17 @@ class _Node:
                 whole = sum(took) * self.speed * (working_replicas(spec) / len(took))
                 kinds[spec.kind] = learn(kinds.get(spec.kind), whole)
 
-    def _update(self, name: ReplicaId, r: Replica) -> bool:
-        """Add a replica or update its estimate; return whether guarantees change."""
-        m, job = self.memory, self.snapshot.jobs[r.job]
-        known = known_per_replica(m.kinds.get(job.spec.kind), working_replicas(job.spec))
-        estimate = estimate_size(per_replica(job.spec), r.progress, known, self.speed)
+    def _estimate(self, r: Replica) -> SizeEstimate:
+        m, spec = self.memory, self.snapshot.jobs[r.job].spec
+        known = known_per_replica(m.kinds.get(spec.kind), working_replicas(spec))
+        estimate = estimate_size(per_replica(spec), r.progress, known, self.speed)
         if self.policy.objective == "quality":
-            settle(estimate, job.spec, r.history, m.estimates.get(name))
+            settle(estimate, spec, r.history, m.estimates.get(r.id))
+        return estimate
+
+    def _update(self, r: Replica, estimate: SizeEstimate) -> bool:
+        """Add a replica or update its estimate; return whether guarantees change."""
+        m, name, job = self.memory, r.id, self.snapshot.jobs[r.job]
         m.estimates[name] = estimate
         twin = m.reference.get(name)
         if twin is None:
@@ -215,11 +224,11 @@ class _Node:
         return before is None or not all(_close(a, b) for a, b in zip(before, now, strict=True))
 
     def _demand(self, name: ReplicaId, job: Job, r: Replica, before: Cores) -> Cores:
-        """Return the cores that it can use: as declared or remembered, or as measured."""
+        """Return the cores that it can use: as declared (but for parameter servers) or measured."""
         m, most = self.memory, self._most(r)
         used = self._used(r) if self.elapsed >= MEASURED else None
         declared = job.spec.expected.demand if job.spec.expected else None
-        if declared is not None:
+        if declared is not None and r.task != SERVER:
             m.probes[name] = 0
             return min(most, MARGIN * used if used and used > TOO_LOW * declared else declared)
         m.probes.setdefault(name, PROBES)
@@ -244,7 +253,7 @@ class _Node:
         if self.unseen:
             return SEEN
         news = self.policy.interval
-        for name in self.unknown:
+        for name in (n for n in self.unknown if n.task != SERVER):
             told = self.snapshot.jobs[name.job].spec.total_steps
             news = min(news, SEEN if told else max(SEEN, self.memory.estimates[name].attained))
         return max(SOON, min(calm_for, news, self._fair_for()))
@@ -366,6 +375,8 @@ class _Node:
             )
         if self.unseen[:1] == [name]:
             return "goes first for a second, to show how many cores it can use"
+        if name.task == SERVER:
+            return "its workers wait for it: fair share"
         if name in self.unknown:
             told = self.snapshot.jobs[name.job].spec.total_steps is not None
             return f"its length is unknown{' yet' if told else ' (set totalSteps)'}: fair share"
@@ -378,22 +389,7 @@ class _Node:
         known = [self._left(n) for n in ahead if n not in self.unknown]
         left = f" (about {sum(known):.0f} s of CPU left)" if known else ""
         due = f"; guaranteed to finish within {s.due - self.now:.0f} s" if s.due < inf else ""
-        return f"waits for {_list(names)}{left}{due}"
-
-
-NAMED = 3
-"""Number of jobs that a reason names."""
-
-
-def _list(names: Sequence[str]) -> str:
-    """Join names.
-
-    >>> _list(["vae"]), _list(["vae", "gru"]), _list(["a", "b", "c", "d", "e"])
-    ('vae', 'vae and gru', 'a, b, c and 2 others')
-    """
-    if (more := len(names) - NAMED) > 0:
-        names = [*names[:NAMED], f"{more} other{'s' * (more > 1)}"]
-    return " and ".join([*[", ".join(names[:-1])] * (len(names) > 1), names[-1]])
+        return f"waits for {list_names(names)}{left}{due}"
 
 
 def _close(a: float, b: float) -> bool:

@@ -26,7 +26,7 @@ from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.new_job import new_job
 from headway.controller import events
 from headway.controller.commands import Admit, DeleteJob
-from headway.core.model.job import Elastic, JobSpec, Mode, Phase
+from headway.core.model.job import JobSpec, Mode, Phase
 from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId, ReplicaId
 from headway.errors import BackendError, Declined, HeadwayError
@@ -272,7 +272,7 @@ class TrainingJobs:
         if wanted == before or not wanted or not task or not record.admitted:
             return []
         why = self._not_movable(record)[1] if record.state.replicas else ""
-        if why and record.core.task(task).elastic is not Elastic.INDEPENDENT:
+        if why and not record.core.task(task).elastic.one_by_one:
             why = f"the number of replicas counts from its next start: {why}"
             self._writer.event(record, "NotScaled", why, warning=True)
             return []

@@ -1,7 +1,8 @@
 """Measure each job of a workload alone on its node, for the simulator.
 
 Equal jobs are measured once. A job runs to its end repeatedly until enough time is measured, and
-then once more with a checkpoint, a stop and a restart.
+then once more with a checkpoint, a stop and a restart. Of a distributed job, the speed is measured
+(`speed.py`).
 """
 
 import csv
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, pstdev
 from tempfile import TemporaryDirectory
-from time import monotonic, process_time
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,13 @@ import numpy as np
 from headway.backend.cpu_partition import fit_nodes
 from headway.backend.foreign_load import NOTICEABLE
 from headway.backend.job_store import JobStore
-from headway.backend.local.enforcement.procfs import busy_time
+from headway.calibrate.others import Others
+from headway.calibrate.speed import (
+    SpeedMeasurement,
+    is_distributed,
+    measure_speed,
+    write_points,
+)
 from headway.core.estimate.curve_fit import FEWEST, fit
 from headway.core.model.decision import Suspend
 from headway.core.model.job import Direction, Mode, Phase
@@ -73,7 +79,7 @@ class Solo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The measured profile of one kind of job."""
+    """The measured profile of one kind of job with one replica."""
 
     jobs: tuple[str, ...]
     runs: tuple[Solo, ...]
@@ -118,33 +124,33 @@ def calibrate(
     seconds: Seconds = 30.0,
     most: Seconds = 300.0,
     progress: Progress = lambda done, total: None,
-) -> list[Measurement]:
+) -> list[Measurement | SpeedMeasurement]:
     """Measure a workload and write it with the profiles to `to`, with the curves beside it."""
     listed = expand(workload, where=str(path))
-    kinds = _kinds(listed, to_jobs(listed, path))
-    found: list[Measurement] = []
+    kinds = _kinds(to_jobs(listed, path))
+    entries = {entry.name: entry for entry in listed.jobs}
+    found: list[Measurement | SpeedMeasurement] = []
     measured: dict[str, Profile] = {}
     for done, (first, names) in enumerate(kinds):
         progress(done, len(kinds))
-        probe = _Probe(_alone(listed, first), path, first, most)
-        curve = to.with_suffix(f".{first.id}.csv")
-        found.append(probe.measure(names, seconds, curve))
+        if is_distributed(first):
+            speed = measure_speed(entries[first.id], first, names, path, seconds)
+            write_points(to.with_suffix(f".{first.id}.speed.csv"), speed)
+            found.append(speed)
+        else:
+            probe = _Probe(_alone(listed, first), path, first, most)
+            curve = to.with_suffix(f".{first.id}.csv")
+            found.append(probe.measure(names, seconds, curve))
         measured.update(dict.fromkeys(names, found[-1].profile))
     jobs = tuple(j.model_copy(update={"measured": measured[j.name]}) for j in listed.jobs)
     to.write_text(to_yaml(_absolute(listed.model_copy(update={"jobs": jobs}), path, to)))
     return found
 
 
-def _kinds(
-    listed: Workload, jobs: Sequence[RunnableJob]
-) -> list[tuple[RunnableJob, tuple[str, ...]]]:
+def _kinds(jobs: Sequence[RunnableJob]) -> list[tuple[RunnableJob, tuple[str, ...]]]:
     """Jobs grouped by their commands and number of steps."""
     groups: dict[str, list[RunnableJob]] = {}
-    for entry, job in zip(listed.jobs, jobs, strict=True):
-        if len(job.spec.tasks) > 1 or job.spec.tasks[0].replicas > 1:
-            raise ConfigError(
-                f"job {entry.name!r} has several replicas", hint="calibrate jobs of one replica"
-            )
+    for job in jobs:
         groups.setdefault(repr((job.commands, job.spec.total_steps)), []).append(job)
     return [(same[0], tuple(j.id for j in same)) for same in groups.values()]
 
@@ -206,7 +212,7 @@ class _Probe:
             if now > self.most:
                 meter.backend.cancel("time limit of the measurement")
 
-        others = _Others()
+        others = Others()
         with TemporaryDirectory() as data:
             run = self._run(data, f"interrupted:at=2,interval={INTERVAL}", enough)
             work, totals = run.backend.controller.jobs[self.job.id], run.backend.totals(self.job.id)
@@ -260,19 +266,6 @@ class _Probe:
         if run.interrupted:
             raise KeyboardInterrupt
         return run
-
-
-class _Others:
-    """Measures what processes outside Headway use from now on, apart from our job."""
-
-    def __init__(self) -> None:
-        self._at, self._busy = monotonic(), self._now()
-
-    def used(self, ours: CoreSeconds) -> Cores:
-        return max(0.0, self._now() - self._busy - ours) / (monotonic() - self._at)
-
-    def _now(self) -> CoreSeconds:
-        return busy_time(os.sched_getaffinity(0)) - process_time()
 
 
 @dataclass(slots=True)
