@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from errno import E2BIG, EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
 from functools import partial
 from pathlib import Path
-from time import monotonic, sleep
 from typing import ClassVar
 
 from headway.backend import memory_admission
