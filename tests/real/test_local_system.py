@@ -1,5 +1,6 @@
 """Two users of one server: neither reads, stops, imitates nor harms the jobs of the other."""
 
+import json
 import os
 import signal
 import stat
@@ -221,6 +222,31 @@ def test_root_and_system_users_cannot_submit_jobs_that_run(started):
         [name] = root.submit([{"name": "of-root", "spec": spec}], directory="/")
     assert started.wait(name) == ["failed"]
     assert "no job runs as root" in started.jobs()[name].reason
+
+
+def test_a_quota_holds_jobs_of_its_user_also_after_a_restart(server):
+    quotas = server.folder / "quotas.yaml"
+    quotas.write_text(f"users: {{'{ANN}': {{runningJobs: 1}}}}")
+    server.start("--quotas", quotas)
+    for name in ("first", "second", "third"):
+        server.submit(ANN, name, WAITS)
+    server.wait_for("first", "running")
+    server.submit(BEN, "other", "true")
+    assert server.wait("other") == ["succeeded"]
+    said = server.headway(ANN, "ps").stdout
+    assert said.count("quota: 1 jobs") == 2
+    assert server.stop() == 0
+    server.start("--quotas", quotas)
+    wait_for(lambda: "quota" in server.jobs()["second"].reason)
+    server.headway(ANN, "cancel", "second")
+    assert server.wait("second") == ["cancelled"]
+    assert server.jobs()["first"].phase == "running"
+    (server.home[ANN] / "go").touch()
+    assert server.wait("first", "third") == ["succeeded", "succeeded"]
+    lines = (server.data / "scheduler" / "audit.jsonl").read_text().splitlines()
+    assert [json.loads(line)["jobs"] for line in lines] == [
+        ["first"], ["second"], ["third"], ["other"], ["second"],
+    ]  # fmt: skip
 
 
 BUSY = "while :; do :; done"

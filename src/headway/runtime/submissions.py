@@ -200,6 +200,17 @@ class Submissions:
     def unfinished(self) -> list[Submitted]:
         return self._select("WHERE outcome IS NULL ORDER BY number")
 
+    def count_unfinished(self, uid: int) -> int:
+        """Of one user."""
+        with _errors(self.path):
+            counted = "SELECT count(*) FROM jobs WHERE outcome IS NULL AND uid = ?"
+            return int(self._db.execute(counted, (uid,)).fetchone()[0])
+
+    def known(self, key: str) -> list[JobId]:
+        """The jobs of an earlier submission with this key."""
+        with _errors(self.path):
+            return self._known(key)
+
     def last(self, count: int) -> list[Submitted]:
         """The last that have ended, the first of them first."""
         ended = "WHERE outcome IS NOT NULL ORDER BY finished DESC, number DESC LIMIT ?"

@@ -32,8 +32,9 @@ from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.run_status import submitted_status
 from headway.runtime.submissions import Submitted
-from headway.server import access, requests
+from headway.server import access, audit, requests
 from headway.server.events import Changes
+from headway.server.limits import SubmitLimits
 from headway.server.openapi import LINES, LIVE, PHASES, REPLICA, document
 from headway.server.problems import BadRequest, NotFound, Refused, of_headway, of_http, unexpected
 from headway.server.store import Store
@@ -67,8 +68,9 @@ class Api:
     jobs: dict[str, JobStatus] = field(default_factory=dict)
     """What the loop has said of the jobs that have not ended."""
     changes: Changes = field(default_factory=Changes)
-    system: bool = False
-    """Whether its clients are all users of the machine: each job belongs to its caller."""
+    limits: SubmitLimits | None = None
+    """Of the users of the machine, if its clients are all of them: each job belongs to its caller.
+    None: it has one user."""
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of answers by method and status."""
     _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -196,11 +198,16 @@ class Api:
         directory = requests.text(body, "directory")
         if not directory.startswith("/"):
             raise BadRequest("an absolute path is needed", where="body.directory")
-        owner = access.caller_of(request).owner if self.system else None
-        made = await run_in_threadpool(check, jobs, directory, env, self.nodes, owner)
-        if owner is not None and key is not None:
-            key = f"{owner.uid} {key}"  # the keys of others are not known
-        names, new = await self.store.add(made, key)
+        if self.limits is None:
+            made = await run_in_threadpool(check, jobs, directory, env, self.nodes)
+            names, new = await self.store.add(made, key)
+        else:
+            owner = access.caller_of(request).owner
+            self.limits.count(owner)
+            quota = self.limits.quota(owner)
+            made = await run_in_threadpool(check, jobs, directory, env, self.nodes, owner, quota)
+            names, new = await self.limits.add(owner, made, key)
+        setattr(request.state, audit.JOBS, names[: audit.MOST_JOBS])
         return JSONResponse({"jobs": names}, 201 if new else 200)
 
     async def get_job(self, request: Request) -> Response:
@@ -270,6 +277,7 @@ class Api:
         if row is None:
             raise NotFound(name, f"run {self.folder.id}")
         found = self._status(row)
+        setattr(request.state, audit.JOBS, [found.job])
         access.check(access.caller_of(request), action, found)
         return found
 

@@ -22,7 +22,10 @@ from headway.runtime.run_status import submitted_status
 from headway.runtime.server import Server
 from headway.server.access import PEER, peer
 from headway.server.app import Api
+from headway.server.audit import Audited
+from headway.server.limits import SubmitLimits
 from headway.server.store import Store
+from headway.spec.quotas import Quotas
 
 CONNECTIONS = 256
 """Clients at the same time; others are answered by 503."""
@@ -104,19 +107,23 @@ def _method(name: str) -> str:
 class Listener:
     """Serves the API of a server while it is entered."""
 
-    def __init__(self, server: Server, public: Path | None = None) -> None:
-        """`public`: another socket, for all users of the machine."""
+    def __init__(
+        self, server: Server, public: Path | None = None, quotas: Quotas | None = None
+    ) -> None:
+        """`public`: another socket, for all users of the machine, with these quotas."""
         run = server.run
         self._server, self._store = server, Store(run.folder.path)
         nodes = list(run.backend.controller.nodes.values())
         self.api = Api(run.folder, self._store, nodes, run.clock.began, lambda: server.beat)
-        self.api.system = public is not None
         self._sockets = [bind(run.folder.path)]
+        app: ASGIApp = self.api.app()
         if public is not None:
             self._sockets.append(bind_public(public))
+            self.api.limits = SubmitLimits(quotas or Quotas(), self._store)
+            app = Audited(app, run.folder.path.parent.parent)
         self._loop = asyncio.new_event_loop()
         config = uvicorn.Config(
-            Counted(self.api.app(), self.api), http=BoundedProtocol, ws="none", lifespan="off",
+            Counted(app, self.api), http=BoundedProtocol, ws="none", lifespan="off",
             log_config=None, log_level="error", access_log=False, server_header=False,
             limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=HEAD,
             timeout_keep_alive=int(SILENT), timeout_graceful_shutdown=1, backlog=CONNECTIONS,

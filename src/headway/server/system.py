@@ -91,7 +91,8 @@ def _child(groups: Delegated, uid: int, gid: int, run: Callable[[], None]) -> No
         run()
         code = 0
     except HeadwayError as error:
-        os.write(2, f"headway: {error.message}\n".encode())
+        where = f" ({error.where})" if error.where else ""
+        os.write(2, f"headway: {error.message}{where}\n".encode())
         code = error.exit_code
     except BaseException:  # noqa: BLE001 - the outermost guard of this process
         traceback.print_exc()
