@@ -1,16 +1,22 @@
 """Quotas of users, and the lines that say what each of them has asked for."""
 
 import json
+import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
+from patience import wait_for
 
 from headway.errors import ConfigError
 from headway.runtime.owner import Owner
 from headway.server import audit
 from headway.server.audit import Audited
 from headway.server.limits import SubmitLimits
+from headway.server.listener import CONNECTIONS, OF_USER, BoundedProtocol
 from headway.server.problems import QuotaExceeded
+from headway.server.requests import MAX_BODY_OF_USER
 from headway.spec.quotas import Quotas, read_quotas
 from machine_callers import ANN, BEN, call, job, public_server, submit
 
@@ -81,6 +87,39 @@ def test_a_user_submits_so_often_in_a_minute_and_later_again():
     limits.count(ann)
     with pytest.raises(QuotaExceeded):
         limits.count(ann)
+
+
+def test_one_user_cannot_use_up_the_connections_of_the_others(public):
+    ready, done = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setgid(BEN)
+            os.setuid(BEN)
+            held = []
+            for _ in range(2 * CONNECTIONS):
+                held.append(socket.socket(socket.AF_UNIX))
+                with suppress(OSError):
+                    held[-1].connect(str(public))
+            os.write(ready[1], b".")
+            os.read(done[0], 1)
+        finally:
+            os._exit(0)
+    try:
+        os.read(ready[0], 1)
+        assert call(public, ANN, "GET", "/jobs")[0] == 200
+        wait_for(lambda: 0 < BoundedProtocol.of_user[BEN] <= OF_USER)
+    finally:
+        os.write(done[1], b".")
+        os.waitpid(child, 0)
+    wait_for(lambda: not BoundedProtocol.of_user[BEN])
+    assert call(public, BEN, "GET", "/jobs")[0] == 200
+
+
+def test_the_submission_of_a_user_has_a_bounded_size(public):
+    body = {"jobs": [job()], "directory": "/", "env": {"A": "x" * MAX_BODY_OF_USER}}
+    status, told = call(public, ANN, "POST", "/jobs", body)
+    assert (status, "8 MiB" in told["detail"]) == (413, True)
 
 
 def test_a_line_names_the_user_the_request_its_jobs_and_the_answer(public):

@@ -43,6 +43,8 @@ STUCK: Seconds = 30.0
 """A loop that has not been seen for this long is stuck."""
 LISTENERS = 32
 """Clients that listen to events."""
+LISTENERS_OF_USER = 8
+"""Those of one user of the machine."""
 MAX_ACTIVE = 100_000
 """Jobs among which a phase is looked for."""
 EXPLAINED: Seconds = 60.0
@@ -151,12 +153,15 @@ class Api:
         )
 
     async def events(self, request: Request) -> Response:
+        caller = access.caller_of(request)
         if self.changes.listeners >= LISTENERS:
             raise BadRequest(f"{LISTENERS} clients listen already", status=429)
+        if self.limits is not None and self.changes.listeners_of(caller) >= LISTENERS_OF_USER:
+            raise BadRequest(f"{LISTENERS_OF_USER} clients of yours listen already", status=429)
         last = requests.integer(
             request.headers.get("last-event-id"), "Last-Event-ID", -1, 0, 2**63 - 1
         )
-        found = self.changes.listen(None if last < 0 else last, access.caller_of(request))
+        found = self.changes.listen(None if last < 0 else last, caller)
         return StreamingResponse(
             found, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
@@ -192,7 +197,8 @@ class Api:
             raise BadRequest(
                 "1 to 255 printable ASCII characters are needed", where="Idempotency-Key"
             )
-        body = await requests.read_json(request)
+        most = requests.MAX_BODY if self.limits is None else requests.MAX_BODY_OF_USER
+        body = await requests.read_json(request, most)
         requests.known_fields(body, "jobs", "directory", "env")
         jobs, env = requests.listed_jobs(body), requests.environment(body)
         directory = requests.text(body, "directory")

@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
+import os
 import socket
+from collections import Counter
 from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -31,6 +33,8 @@ CONNECTIONS = 256
 """Clients at the same time; others are answered by 503."""
 HEAD = 16 * 2**10
 """Bytes of the head of a request."""
+OF_USER = 32
+"""Connections of one user of the machine at the same time; others are closed at once."""
 SILENT: Seconds = 10.0
 """In which a client must have sent the head of a request."""
 UNREAD: Seconds = 30.0
@@ -41,6 +45,9 @@ log = logging.getLogger("headway")
 class BoundedProtocol(H11Protocol):
     """Ends the connection of a client that sends or reads too slowly."""
 
+    of_user: ClassVar[Counter[int]] = Counter()
+    """Connections of each user of the machine that is neither root nor the server's."""
+    _counted: int | None = None
     _slow: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
@@ -49,6 +56,11 @@ class BoundedProtocol(H11Protocol):
         caller = peer(transport.get_extra_info("socket"))
         self.app_state = {**self.app_state, PEER: caller}
         self._expect()
+        if caller is not None and caller.uid not in (0, os.geteuid()):
+            self._counted = caller.uid
+            self.of_user[caller.uid] += 1
+            if self.of_user[caller.uid] > OF_USER:
+                transport.abort()
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
@@ -73,6 +85,8 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel()
+        if self._counted is not None:
+            self.of_user[self._counted] -= 1
         super().connection_lost(exc)
 
     def _expect(self) -> None:
