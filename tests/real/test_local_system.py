@@ -1,5 +1,6 @@
 """Two users of one server: neither reads, stops, imitates nor harms the jobs of the other."""
 
+import json
 import os
 import signal
 import stat
@@ -221,6 +222,63 @@ def test_root_and_system_users_cannot_submit_jobs_that_run(started):
         [name] = root.submit([{"name": "of-root", "spec": spec}], directory="/")
     assert started.wait(name) == ["failed"]
     assert "no job runs as root" in started.jobs()[name].reason
+
+
+SPEAKS = "for i in 1 2 3 4 5; do echo line $i loss: 0.$i; sleep 0.3; done"
+
+
+def test_the_commands_of_a_user_work_through_the_server(started):
+    started.submit(BEN, "other", WAITS)
+    started.submit(ANN, "speaks", SPEAKS)
+    followed = started.headway(ANN, "logs", "speaks", "--follow").stdout.splitlines()
+    assert followed == [f"line {i} loss: 0.{i}" for i in range(1, 6)]
+    last = started.headway(ANN, "logs", "speaks", "--lines", "2").stdout.splitlines()
+    assert last == followed[3:]
+    assert "succeeded" in started.headway(ANN, "wait", "speaks").stdout
+    assert started.headway(ANN, "wait").stdout == "nothing runs\n"  # of this user
+    assert "succeeded" in started.headway(ANN, "history", "--jobs").stdout
+    assert "speaks" in started.headway(ANN, "explain", "speaks").stdout
+    assert json.loads(started.headway(ANN, "ps", "--all", "--json").stdout)[1]["job"] == "speaks"
+    manifest = started.home[ANN] / "sub" / "job.yaml"
+    manifest.parent.mkdir(mode=0o700)
+    manifest.write_text(
+        "apiVersion: headway.dev/v1alpha1\nkind: TrainingJob\nmetadata: {name: x}\n"
+        "spec: {tasks: [{command: [pwd]}]}\n"
+    )
+    for path in (manifest, manifest.parent):
+        os.chown(path, ANN, ANN)
+    path = workload(started.home[ANN], {"name": "read", "manifest": "sub/job.yaml"})
+    path.chmod(0o644)
+    started.headway(ANN, "submit", path)
+    assert started.wait("read") == ["succeeded"]
+    assert started.headway(ANN, "logs", "read").stdout == f"{manifest.parent}\n"
+    (started.home[BEN] / "go").touch()
+    assert started.wait("other") == ["succeeded"]
+
+
+def test_a_quota_holds_jobs_of_its_user_also_after_a_restart(server):
+    quotas = server.folder / "quotas.yaml"
+    quotas.write_text(f"users: {{'{ANN}': {{runningJobs: 1}}}}")
+    server.start("--quotas", quotas)
+    for name in ("first", "second", "third"):
+        server.submit(ANN, name, WAITS)
+    server.wait_for("first", "running")
+    server.submit(BEN, "other", "true")
+    assert server.wait("other") == ["succeeded"]
+    said = server.headway(ANN, "ps").stdout
+    assert said.count("quota: 1 jobs") == 2
+    assert server.stop() == 0
+    server.start("--quotas", quotas)
+    wait_for(lambda: "quota" in server.jobs()["second"].reason)
+    server.headway(ANN, "cancel", "second")
+    assert server.wait("second") == ["cancelled"]
+    assert server.jobs()["first"].phase == "running"
+    (server.home[ANN] / "go").touch()
+    assert server.wait("first", "third") == ["succeeded", "succeeded"]
+    lines = (server.data / "scheduler" / "audit.jsonl").read_text().splitlines()
+    assert [json.loads(line)["jobs"] for line in lines] == [
+        ["first"], ["second"], ["third"], ["other"], ["second"],
+    ]  # fmt: skip
 
 
 BUSY = "while :; do :; done"

@@ -2,13 +2,10 @@
 
 import asyncio
 import json
-import os
-import socket
-from contextlib import suppress
 
 import pytest
 
-from headway.client import BASE, Client
+from headway.client import Client
 from headway.errors import ConfigError
 from headway.runtime.job_status import NAMES, JobStatus
 from headway.runtime.run_status import run_status
@@ -17,77 +14,21 @@ from headway.runtime.submissions import Submissions
 from headway.server.access import Caller, may, seen_by
 from headway.server.events import Changes
 from headway.server.listener import Listener, bind_public
+from machine_callers import ANN, BEN, call, job, public_server, submit
 
-ANN, BEN = 54321, 54322
-"""Users without an account."""
 PUBLIC = {"run", "job", "phase", "share", "uid", "user"}
-
-
-def job(name="x", **more):
-    return {"name": name, "spec": {"tasks": [{"command": ["true"]}], "backoffLimit": 0, **more}}
 
 
 @pytest.fixture
 def public(tmp_path_factory):
-    """The socket of a server of all users, whose loop does not run."""
-    if os.geteuid():
-        pytest.skip("only root can be two users")
-    folder = tmp_path_factory.mktemp("run")
-    os.environ["HEADWAY_ENFORCEMENT"] = "nice"
-    server = start_server(folder / "data", "fair")
-    path = folder / "open" / "headway.sock"
-    with Listener(server, path):
-        for above in [path.parent, *path.parent.parents]:
-            above.chmod(above.stat().st_mode | 0o011)
-            if above.parent == above.parent.parent:
-                break
+    with public_server(tmp_path_factory.mktemp("run")) as path:
         yield path
-    server.run.backend.close()
-    server.run.book.close()
-    server.submissions.close()
-    server.run.folder.unlock()
-    del os.environ["HEADWAY_ENFORCEMENT"]
 
 
 @pytest.fixture
 def run(public):
     [found] = (public.parent.parent / "data" / "runs").glob("2*")
     return found
-
-
-def call(path, uid, method, where, body=None, headers=""):
-    """Send a request as this user from another process: status, and body as JSON if it is."""
-    data = b"" if body is None else json.dumps(body).encode()
-    kind = "Content-Type: application/json\r\n" if body is not None else ""
-    head = f"{method} {BASE}{where} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{kind}{headers}"
-    ours, theirs = os.pipe()
-    child = os.fork()
-    if not child:
-        with suppress(BaseException):
-            os.setgroups([])
-            os.setgid(uid)
-            os.setuid(uid)
-            with socket.socket(socket.AF_UNIX) as made:
-                made.connect(str(path))
-                made.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-                while block := made.recv(65536):
-                    os.write(theirs, block)
-        os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours, "rb") as file:
-        answer = file.read()
-    os.waitpid(child, 0)
-    first, _, text = answer.partition(b"\r\n\r\n")
-    status = int(first.split()[1])
-    with suppress(ValueError):
-        return status, json.loads(text)
-    return status, text.decode()
-
-
-def submit(path, uid, *jobs, key=""):
-    headers = f"Idempotency-Key: {key}\r\n" if key else ""
-    body = {"jobs": list(jobs), "directory": "/", "env": {"SECRET": "s"}}
-    return call(path, uid, "POST", "/jobs", body, headers)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ class LiveBackend:
         self._complete, self._stopped = False, False
         self.on_end: Callable[[JobRecord, Totals], None] = lambda job, totals: None
         """Called in an endless run before an ended job is forgotten."""
-        self.take_new: Callable[[], None] = lambda: None
+        self.take_new: Callable[[Request], None] = lambda request: None
         """Called before a request is refused because its job is not known: it may be new."""
         self.unplaced: dict[JobId, str] = {}
         """Why the last placement of each pending job was refused: for people."""
@@ -258,7 +258,7 @@ class LiveBackend:
     def _refusal(self, request: Request) -> Answer | None:
         """Why a request of a user has no effect."""
         if request.job not in self.controller.jobs:
-            self.take_new()
+            self.take_new(request)
         job, nodes = self.controller.jobs.get(request.job), self.controller.nodes
         if job is None:
             return Answer(unknown="job", known=tuple(islice(self.controller.jobs, SHOWN)))

@@ -11,6 +11,7 @@ from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
     from headway.backend.local.remote_control import RemoteControl
+    from headway.spec.quotas import Quotas
 
 
 def serve(
@@ -30,6 +31,10 @@ def serve(
         list[str] | None,
         typer.Option(help="With --system: a system user that jobs may run as; may be repeated."),
     ] = None,
+    quotas: Annotated[
+        Path | None,
+        typer.Option(help="With --system: YAML file with the quotas of users.", show_default=False),
+    ] = None,
 ) -> None:
     """Take jobs at any time (`headway submit`) and run them on this machine, until Ctrl-C.
 
@@ -47,6 +52,7 @@ def serve(
         return
     from headway.runtime.system_server import DATA, SOCKET
     from headway.server.system import SystemOptions, serve_system
+    from headway.spec.quotas import Quotas, read_quotas
 
     options = SystemOptions(
         data=data.resolve() if data else DATA,
@@ -54,23 +60,27 @@ def serve(
         user=user,
         allowed=tuple(allow_user or ()),
     )
-    code = serve_system(options, lambda where, by: _serve(where, policy, by, options.socket))
-    raise typer.Exit(code)
+    path = quotas.absolute() if quotas else None
+
+    def scheduler(where: Path, by: "RemoteControl") -> None:  # which is not root
+        _serve(where, policy, by, (options.socket, read_quotas(path) if path else Quotas()))
+
+    raise typer.Exit(serve_system(options, scheduler))
 
 
 def _serve(
     data: Path,
     policy: str,
     control: "RemoteControl | None" = None,
-    public: Path | None = None,
+    public: "tuple[Path | None, Quotas | None]" = (None, None),
 ) -> None:
-    """`control` and `public`: of a server of all users."""
+    """`control` and `public`, its socket and quotas: of a server of all users."""
     from headway.cli.display import Display
     from headway.runtime.server import start_server
     from headway.server.listener import Listener
 
-    server = start_server(data, policy, control)
-    with Display(server.run) as display, Listener(server, public):
+    server = start_server(data, policy, control, public[1])
+    with Display(server.run) as display, Listener(server, *public):
         left = server.go(display.show, display.tell_end)
     if left:
         jobs = "1 job continues" if left == 1 else f"{left} jobs continue"

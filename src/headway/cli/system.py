@@ -87,6 +87,8 @@ def wait(socket: Path, names: Sequence[str], timeout: Seconds | None, *, as_json
                     f"after {timeout:g} s these jobs have not ended: {', '.join(left)}"
                 )
             sleep(AGAIN)
+    if not found and not as_json:
+        echo("nothing runs")
     _show(found, as_json=as_json)
     if any(job.phase != "succeeded" for job in found):
         raise typer.Exit(1)

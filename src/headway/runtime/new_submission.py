@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from headway.core.model.node import Node
-from headway.errors import ConfigError, UnknownName
+from headway.errors import ConfigError, Denied, UnknownName
 from headway.runtime.owner import Owner
 from headway.runtime.submissions import Submission
 from headway.spec.arrivals import expand
@@ -15,6 +15,7 @@ from headway.spec.capacity_check import refuse_too_large
 from headway.spec.catalogue import profile_of
 from headway.spec.load import read_manifest
 from headway.spec.platform_features import LIVE_FEATURES
+from headway.spec.quotas import Quota, too_large
 from headway.spec.runnable import to_jobs
 from headway.spec.validation_errors import format_location
 from headway.spec.workload import JobEntry, Workload, make_workload
@@ -39,9 +40,10 @@ def check(
     env: Mapping[str, str],
     nodes: Sequence[Node],
     owner: Owner | None = None,
+    quota: Quota | None = None,
 ) -> list[Submission]:
-    """The submissions of these jobs. Raise `ConfigError` if one cannot run on these nodes.
-    `owner`: of a server of several users.
+    """The submissions of these jobs. Raise `ConfigError` if one cannot run on these nodes, `Denied`
+    if it never fits into the quota. `owner`: of a server of several users.
     """
     made = []
     for number, job in enumerate(jobs):
@@ -60,6 +62,8 @@ def check(
             raise ConfigError(error.message, where=where, hint=error.hint) from None
         except (OSError, ValueError) as error:  # a file that cannot be read, a name with a NUL
             raise ConfigError(f"cannot be run: {error}", where=where) from None
+        if quota is not None and (why := too_large(found[0].spec, quota)):
+            raise Denied(why, where=where)
         refuse_too_large({each.id: each.spec for each in found}, nodes, where)
         made.append(Submission(entry=entry, directory=home, env=dict(env), owner=owner))
     return made

@@ -36,6 +36,7 @@ def data_folder(given: Path | None = None) -> Path:
 
 OURS = frozenset(
     {"runs", "server.lock", "earlier-runs.json", "earlier-runs.lock", "demo.yaml", "demo.html"}
+    | {"audit.jsonl", "audit.1.jsonl"}
 )
 """What Headway keeps in the data folder."""
 

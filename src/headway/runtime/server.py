@@ -4,7 +4,7 @@ import fcntl
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
@@ -17,11 +17,13 @@ from headway.backend.local.process_control import ProcessControl
 from headway.backend.monitor import Totals
 from headway.controller.records import JobRecord
 from headway.core.model.job import JobSpec, Phase, Task
+from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId, Seconds
 from headway.errors import BackendError, ConfigError, HeadwayError
 from headway.policy.registry import build
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, keys
+from headway.runtime.held_jobs import HeldJobs
 from headway.runtime.job_status import JobStatus
 from headway.runtime.owner import Owner
 from headway.runtime.run import Run
@@ -33,6 +35,7 @@ from headway.runtime.submissions import End, Submissions, Submitted, wake_file
 from headway.runtime.targets import Machine
 from headway.runtime.usage_sampler import UsageSampler
 from headway.spec.platform_features import LIVE_FEATURES
+from headway.spec.quotas import Quotas
 from headway.spec.runnable import RunnableJob, to_jobs
 from headway.spec.workload import make_workload
 
@@ -48,15 +51,20 @@ SLOWEST: Seconds = 5.0
 log = logging.getLogger("headway")
 
 
-def start_server(data: Path, policy: str, control: ProcessControl | None = None) -> "Server":
+def start_server(
+    data: Path,
+    policy: str,
+    control: ProcessControl | None = None,
+    quotas: Quotas | None = None,
+) -> "Server":
     """Start a server, or continue the one that was stopped; its jobs may have gone on. `control`:
-    what starts its processes; None: this process.
+    what starts its processes; None: this process. `quotas`: of its users.
     """
     private_runs(data)
     lock = private_files.opener(str(data / LOCK), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        server = _start(data, policy, control)
+        server = _start(data, policy, control, HeldJobs(quotas or Quotas()))
     except BlockingIOError:
         os.close(lock)
         raise ConfigError(
@@ -69,13 +77,13 @@ def start_server(data: Path, policy: str, control: ProcessControl | None = None)
     return server
 
 
-def _start(data: Path, policy: str, control: ProcessControl | None) -> "Server":
+def _start(data: Path, policy: str, control: ProcessControl | None, held: HeldJobs) -> "Server":
     folder = find_server(data)
     if folder is None:
         build(policy)  # an unknown policy leaves nothing behind
         fields = {"server": True, "observe_only": False}
         run = begin_run([], policy, data, fields, replace(Machine.of(None), control=control))
-        return Server(run, Submissions(run.folder.path, PATIENCE))
+        return Server(run, Submissions(run.folder.path, PATIENCE), held)
     folder.check_format()
     folder.lock()
     about = folder.about
@@ -94,11 +102,18 @@ def _start(data: Path, policy: str, control: ProcessControl | None) -> "Server":
     kept = {
         made.id: made for made in known if made.id in unreadable and _alive(folder.path, made.id)
     }
-    jobs = [job for job in found.values() if isinstance(job, RunnableJob)]
+    begun, jobs = JobStore(folder.path).load(found), list[RunnableJob]()
+    for made in known:
+        job = found[made.id]
+        if isinstance(job, RunnableJob) and made.owner is not None and made.id not in begun:
+            held.hold(made, job)  # it may have waited for room in the quota of its user
+        elif isinstance(job, RunnableJob):
+            held.add(job, made.owner)
+            jobs.append(job)
     jobs += [_stand_in(folder.path, made, clock) for made in kept.values()]
     target = replace(Machine.of(None, about.get("enforcement", "")), control=control)
     run = put_together(folder, jobs, about, target)
-    server = Server(run, submissions, max((job.number for job in known), default=0))
+    server = Server(run, submissions, held, max((job.number for job in known), default=0))
     for name in kept:
         why = f"continues, and is never started again: its submission {unreadable[name]}"
         log.warning("job %s %s", name, why)
@@ -163,6 +178,7 @@ def _owned(job: RunnableJob, owner: Owner | None) -> RunnableJob:
 class Server:
     run: Run
     submissions: Submissions
+    held: HeldJobs
     last: int = 0
     """Number of the last submission that was taken."""
     lock: int = -1
@@ -189,7 +205,7 @@ class Server:
         """
         self._ended = ended
         run, backend = self.run, self.run.backend
-        backend.on_end, backend.take_new = self._end, self._take
+        backend.on_end, backend.take_new = self._end, self._asked
         self._kinds = keys(backend.jobs.values())
 
         def sampled(meter: UsageSampler, now: Seconds) -> None:
@@ -199,7 +215,7 @@ class Server:
             then(meter, now)
 
         meter = self._meter = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
-        board = StatusBoard(run, self.changed)
+        board = StatusBoard(run, lambda jobs: self.changed((*jobs, *self._held_jobs())))
 
         def woken() -> None:
             self.beat = monotonic()
@@ -265,8 +281,37 @@ class Server:
             if isinstance(found, str):
                 self.refuse({job.id: found})
                 continue
-            self._kinds |= keys([found])
-            self.run.backend.submit(found)
+            self.held.hold(job, found)
+        self._submit(self.held.take())
+
+    def _submit(self, jobs: Sequence[RunnableJob]) -> None:
+        for job in jobs:
+            self._kinds |= keys([job])
+            self.run.backend.submit(job)
+
+    def _asked(self, request: Request) -> None:
+        """A request names a job that the loop does not know. It can be cancelled while it waits
+        for room in the quota of its user.
+        """
+        self._take()
+        if request.wish == "cancel" and request.job in self.held.waiting:
+            self._submit([self.held.release(request.job)])
+
+    def _held_jobs(self) -> Iterator[JobStatus]:
+        now = self.run.clock()
+        for name, (job, made) in self.held.waiting.items():
+            owner = job.owner
+            yield JobStatus(
+                run=self.run.folder.id,
+                job=name,
+                phase=Phase.PENDING.value,
+                submitted_s=made.at,
+                reason=self.held.reasons.get(name, ""),
+                at_s=now,
+                began=self.run.clock.began,
+                uid=owner.uid if owner else None,
+                user=owner.shown if owner else "",
+            )
 
     def _end(self, job: JobRecord, totals: Totals) -> None:
         end = End(
@@ -283,11 +328,14 @@ class Server:
         except OSError as error:
             log.warning("what job %s showed is not remembered: %s", job.id, error)
         self._forget(job.id)
+        if self.held.waiting:
+            self.submissions.wake()  # there may be room for one of them
         self._ended(job)
 
     def _forget(self, job: JobId) -> None:
         """A server runs for months: it keeps nothing of a job that has ended."""
         self.run.backend.jobs.pop(job, None)
+        self.held.forget(job)
         self.run.demand.demand.pop(job, None)
         if self._meter is not None:
             self._meter.forget(job)

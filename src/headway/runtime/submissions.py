@@ -156,18 +156,20 @@ class Submissions:
         """
         with _errors(self.path), self._transaction():
             return [
-                (found, False) if (found := self._known(key)) else (self._add(jobs, key), True)
+                (found, False) if (found := self.known(key)) else (self._add(jobs, key), True)
                 for jobs, key in submissions
             ]
 
     def _add(self, jobs: Sequence[Submission], key: str | None) -> list[JobId]:
-        return self._known(key) or [self._insert(job, key) for job in jobs]
+        return self.known(key) or [self._insert(job, key) for job in jobs]
 
-    def _known(self, key: str | None) -> list[JobId]:
+    def known(self, key: str | None) -> list[JobId]:
+        """The jobs of an earlier submission with this key."""
         if key is None:
             return []
-        found = self._db.execute("SELECT id FROM jobs WHERE key = ? ORDER BY number", (key,))
-        return [JobId(row["id"]) for row in found]
+        with _errors(self.path):
+            found = self._db.execute("SELECT id FROM jobs WHERE key = ? ORDER BY number", (key,))
+            return [JobId(row["id"]) for row in found]
 
     def _insert(self, job: Submission, key: str | None) -> JobId:
         name, owner = self._free_name(str(job.entry["name"])), job.owner
@@ -209,10 +211,12 @@ class Submissions:
     def unfinished(self) -> list[Submitted]:
         return self._select("WHERE outcome IS NULL ORDER BY number")
 
-    def count_unfinished(self) -> int:
+    def count_unfinished(self, uid: int | None = None) -> int:
+        """Of one user; None: of all."""
+        of = "" if uid is None else " AND uid = ?"
+        counted = f"SELECT count(*) FROM jobs WHERE outcome IS NULL{of}"  # noqa: S608 - constants
         with _errors(self.path):
-            found = self._db.execute("SELECT count(*) FROM jobs WHERE outcome IS NULL").fetchone()
-            return int(found[0])
+            return int(self._db.execute(counted, () if uid is None else (uid,)).fetchone()[0])
 
     def last(self, count: int) -> list[Submitted]:
         """The last that have ended, the first of them first."""

@@ -32,8 +32,9 @@ from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.run_status import submitted_status
 from headway.runtime.submissions import Submitted
-from headway.server import access, requests
+from headway.server import access, audit, requests
 from headway.server.events import Changes
+from headway.server.limits import SubmitLimits
 from headway.server.openapi import LINES, LIVE, PHASES, REPLICA, document
 from headway.server.problems import BadRequest, NotFound, Refused, of_headway, of_http, unexpected
 from headway.server.store import Store
@@ -46,6 +47,8 @@ ENDED_AGAIN = 1000
 """Ended jobs that a client which connects again is told at most."""
 SLACK: Seconds = 10.0
 """Between the end of a job and its event."""
+LISTENERS_OF_USER = 8
+"""Those of one user of the machine."""
 MAX_ACTIVE = 100_000
 """Jobs among which a phase is looked for."""
 EXPLAINED: Seconds = 60.0
@@ -71,8 +74,9 @@ class Api:
     jobs: dict[str, JobStatus] = field(default_factory=dict)
     """What the loop has said of the jobs that have not ended."""
     changes: Changes = field(default_factory=Changes)
-    system: bool = False
-    """Whether its clients are all users of the machine: each job belongs to its caller."""
+    limits: SubmitLimits | None = None
+    """Of the users of the machine, if its clients are all of them: each job belongs to its caller.
+    None: it has one user."""
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of answers by method and status."""
     _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -156,13 +160,16 @@ class Api:
         )
 
     async def events(self, request: Request) -> Response:
+        caller = access.caller_of(request)
         if self.changes.listeners >= LISTENERS:
             raise BadRequest(f"{LISTENERS} clients listen already", status=429)
+        if self.limits is not None and self.changes.listeners_of(caller) >= LISTENERS_OF_USER:
+            raise BadRequest(f"{LISTENERS_OF_USER} clients of yours listen already", status=429)
         last = requests.integer(
             request.headers.get("last-event-id"), "Last-Event-ID", -1, 0, 2**63 - 1
         )
         ended = [] if last < 0 else await self._ended_since(last)
-        found = self.changes.listen(None if last < 0 else last, access.caller_of(request), ended)
+        found = self.changes.listen(None if last < 0 else last, caller, ended)
         return StreamingResponse(
             found, media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
@@ -206,17 +213,23 @@ class Api:
             raise BadRequest(
                 "1 to 255 printable ASCII characters are needed", where="Idempotency-Key"
             )
-        body = await requests.read_json(request)
+        most = requests.MAX_BODY if self.limits is None else requests.MAX_BODY_OF_USER
+        body = await requests.read_json(request, most)
         requests.known_fields(body, "jobs", "directory", "env")
         jobs, env = requests.listed_jobs(body), requests.environment(body)
         directory = requests.text(body, "directory")
         if not directory.startswith("/"):
             raise BadRequest("an absolute path is needed", where="body.directory")
-        owner = access.caller_of(request).owner if self.system else None
-        made = await run_in_threadpool(check, jobs, directory, env, self.nodes, owner)
-        if owner is not None and key is not None:
-            key = f"{owner.uid} {key}"  # the keys of others are not known
-        names, new = await self.store.add(made, key)
+        if self.limits is None:
+            made = await run_in_threadpool(check, jobs, directory, env, self.nodes)
+            names, new = await self.store.add(made, key)
+        else:
+            owner = access.caller_of(request).owner
+            self.limits.count(owner)
+            quota = self.limits.quota(owner)
+            made = await run_in_threadpool(check, jobs, directory, env, self.nodes, owner, quota)
+            names, new = await self.limits.add(owner, made, key)
+        setattr(request.state, audit.JOBS, names[: audit.MOST_JOBS])
         return JSONResponse({"jobs": names}, 201 if new else 200)
 
     async def get_job(self, request: Request) -> Response:
@@ -286,6 +299,7 @@ class Api:
         if row is None:
             raise NotFound(name, f"run {self.folder.id}")
         found = self._status(row)
+        setattr(request.state, audit.JOBS, [found.job])
         access.check(access.caller_of(request), action, found)
         return found
 

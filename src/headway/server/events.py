@@ -65,6 +65,9 @@ class Changes:
     def listeners(self) -> int:
         return len(self._listeners)
 
+    def listeners_of(self, caller: Caller) -> int:
+        return sum(listener.caller.uid == caller.uid for listener in self._listeners)
+
     def update(self, jobs: Iterable[JobStatus]) -> None:
         """Tell what differs from the last time."""
         known = {job.job: job for job in jobs}

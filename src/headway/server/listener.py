@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
+import os
 import socket
+from collections import Counter
 from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,12 +24,17 @@ from headway.runtime.run_status import submitted_status
 from headway.runtime.server import Server
 from headway.server.access import PEER, peer
 from headway.server.app import Api
+from headway.server.audit import Audited
+from headway.server.limits import SubmitLimits
 from headway.server.store import Store
+from headway.spec.quotas import Quotas
 
 CONNECTIONS = 256
 """Clients at the same time; others are answered by 503."""
 HEAD = 16 * 2**10
 """Bytes of the head of a request."""
+OF_USER = 32
+"""Connections of one user of the machine at the same time; others are closed at once."""
 SILENT: Seconds = 10.0
 """In which a client must have sent the head of a request."""
 UNREAD: Seconds = 30.0
@@ -38,6 +45,9 @@ log = logging.getLogger("headway")
 class BoundedProtocol(H11Protocol):
     """Ends the connection of a client that sends or reads too slowly."""
 
+    of_user: ClassVar[Counter[int]] = Counter()
+    """Connections of each user of the machine that is neither root nor the server's."""
+    _counted: int | None = None
     _slow: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
@@ -46,6 +56,11 @@ class BoundedProtocol(H11Protocol):
         caller = peer(transport.get_extra_info("socket"))
         self.app_state = {**self.app_state, PEER: caller}
         self._expect()
+        if caller is not None and caller.uid not in (0, os.geteuid()):
+            self._counted = caller.uid
+            self.of_user[caller.uid] += 1
+            if self.of_user[caller.uid] > OF_USER:
+                transport.abort()
 
     def data_received(self, data: bytes) -> None:
         before = self.cycle
@@ -70,6 +85,8 @@ class BoundedProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel()
+        if self._counted is not None:
+            self.of_user[self._counted] -= 1
         super().connection_lost(exc)
 
     def _expect(self) -> None:
@@ -104,19 +121,23 @@ def _method(name: str) -> str:
 class Listener:
     """Serves the API of a server while it is entered."""
 
-    def __init__(self, server: Server, public: Path | None = None) -> None:
-        """`public`: another socket, for all users of the machine."""
+    def __init__(
+        self, server: Server, public: Path | None = None, quotas: Quotas | None = None
+    ) -> None:
+        """`public`: another socket, for all users of the machine, with these quotas."""
         run = server.run
         self._server, self._store = server, Store(run.folder.path)
         nodes = list(run.backend.controller.nodes.values())
         self.api = Api(run.folder, self._store, nodes, run.clock.began, lambda: server.beat)
-        self.api.system = public is not None
         self._sockets = [bind(run.folder.path)]
+        app: ASGIApp = self.api.app()
         if public is not None:
             self._sockets.append(bind_public(public))
+            self.api.limits = SubmitLimits(quotas or Quotas(), self._store)
+            app = Audited(app, run.folder.path.parent.parent)
         self._loop = asyncio.new_event_loop()
         config = uvicorn.Config(
-            Counted(self.api.app(), self.api), http=BoundedProtocol, ws="none", lifespan="off",
+            Counted(app, self.api), http=BoundedProtocol, ws="none", lifespan="off",
             log_config=None, log_level="error", access_log=False, server_header=False,
             limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=HEAD,
             timeout_keep_alive=int(SILENT), timeout_graceful_shutdown=1, backlog=CONNECTIONS,

@@ -112,7 +112,10 @@ def _jobs() -> dict[str, Any]:
                 "links": _links(),
                 "description": "The id of each job: its name, or with a number",
             },
-            **{status: _problem() for status in ("400", "408", "413", "415", "422", "503")},
+            **{
+                status: _problem()
+                for status in ("400", "403", "408", "413", "415", "422", "429", "503")
+            },
         },
     }
     return {f"{BASE}/jobs": {**listing, "post": submit}}
@@ -130,7 +133,7 @@ def _links() -> dict[str, Any]:
 
 def _one_job() -> dict[str, Any]:
     one = f"{BASE}/jobs/{{job}}"
-    missing = {"404": _problem()}
+    missing, denied = {"404": _problem()}, {"403": _problem()}
     lines = {"type": "integer", "minimum": 0, "maximum": LINES, "default": 1000}
     replica = {"type": "string", "pattern": f"^{REPLICA}$"}
     told = {"type": "object", "required": ["job", "events"]}
@@ -138,12 +141,12 @@ def _one_job() -> dict[str, Any]:
         one: _get("getJob", "One job.", {"200": _json(_ref("Job")), **missing}),
         f"{one}/logs": _get(
             "jobLogs", "The last lines of the output of a replica.",
-            {"200": _text(), "400": _problem(), **missing},
+            {"200": _text(), "400": _problem(), **denied, **missing},
             [_parameter("lines", "query", lines), _parameter("replica", "query", replica)],
         ),
         f"{one}/explain": _get(
             "explainJob", "What is known of a job, and the decisions about it.",
-            {"200": _json(told), "422": _problem(), **missing},
+            {"200": _json(told), "422": _problem(), **denied, **missing},
         ),
     }  # fmt: skip
     return {path: {**about, "parameters": [_job()]} for path, about in paths.items()}
@@ -159,7 +162,7 @@ def _requests() -> dict[str, Any]:
         ("move", "Move a job to another node."),
         ("scale", "Change the number of replicas of a task."),
     ):
-        statuses = ["404", "409", "504"]
+        statuses = ["403", "404", "409", "504"]
         body: dict[str, Any] = {}
         if wish in ("move", "scale"):
             statuses += ["400", "408", "413", "415"]

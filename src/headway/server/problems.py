@@ -13,7 +13,7 @@ from headway.errors import HeadwayError, shown
 MEDIA_TYPE = "application/problem+json"
 STATUS = {
     "bad-input": 422, "unknown-name": 404, "no-server": 409, "refused": 409, "unreachable": 504,
-    "platform": 503, "declined": 409, "denied": 403,
+    "platform": 503, "declined": 409, "denied": 403, "quota": 429,
 }  # fmt: skip
 """Status of each code of an error."""
 
@@ -22,6 +22,12 @@ class Refused(HeadwayError):
     """The job is in a state in which this has no effect."""
 
     code = "refused"
+
+
+class QuotaExceeded(HeadwayError):
+    """The user has as much as its quota allows."""
+
+    code = "quota"
 
 
 class NotFound(HeadwayError):

@@ -13,6 +13,8 @@ from headway.spec.workload import MAX_JOBS
 
 MAX_BODY = 128 * 2**20
 """Bytes: more than the largest workload that `headway run` reads, with its generated jobs."""
+MAX_BODY_OF_USER = 8 * 2**20
+"""Bytes, in a server of all users of a machine."""
 MAX_DEPTH = 32
 MAX_REPLICAS = 10_000
 MAX_PAGE = 500
@@ -21,14 +23,14 @@ BODY_TIME: Seconds = 10.0
 """In which a client must have sent the body of its request."""
 
 
-async def read_json(request: Request) -> dict[str, Any]:
-    """The body: an object."""
+async def read_json(request: Request, most: int = MAX_BODY) -> dict[str, Any]:
+    """The body: an object of at most so many bytes."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise BadRequest("the body must be application/json", status=415)
     try:
         async with asyncio.timeout(BODY_TIME):
-            body = await _body(request)
+            body = await _body(request, most)
             found = json.loads(body, parse_constant=_refuse)
     except TimeoutError:
         raise BadRequest(f"no complete body within {BODY_TIME:g} s", status=408) from None
@@ -42,14 +44,14 @@ async def read_json(request: Request) -> dict[str, Any]:
     return found
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int) -> bytes:
     body = bytearray()
     try:
         async for chunk in request.stream():
             body += chunk
-            if len(body) > MAX_BODY:
+            if len(body) > most:
                 raise BadRequest(
-                    f"the body has more than {MAX_BODY >> 20} MiB: submit the jobs in parts",
+                    f"the body has more than {most >> 20} MiB: submit the jobs in parts",
                     status=413,
                 )
     except ClientDisconnect:

@@ -65,10 +65,8 @@ def serve_system(options: SystemOptions, scheduler: Callable[[Path, RemoteContro
         signal.signal(number, lambda number, _: os.kill(child, number))
     signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to the scheduler too
     launcher = Launcher(data / "runs", records, uid, gid, groups, allowed)
-    try:
-        return serve(Channel(ours), launcher, child)
-    finally:
-        groups.remove()
+    os.umask(0o022)
+    return serve(Channel(ours), launcher, child)
 
 
 def _child(groups: Delegated, uid: int, gid: int, run: Callable[[], None]) -> None:
@@ -91,7 +89,8 @@ def _child(groups: Delegated, uid: int, gid: int, run: Callable[[], None]) -> No
         run()
         code = 0
     except HeadwayError as error:
-        os.write(2, f"headway: {error.message}\n".encode())
+        where = f" ({error.where})" if error.where else ""
+        os.write(2, f"headway: {error.message}{where}\n".encode())
         code = error.exit_code
     except BaseException:  # noqa: BLE001 - the outermost guard of this process
         traceback.print_exc()
@@ -126,7 +125,7 @@ def make_folders(options: SystemOptions, uid: int, gid: int) -> Path:
             hint="choose another one: --data",
         )
     top.chmod(0o755)
-    for folder, owner, mode in ((top / "launcher", 0, 0o750), (top / "scheduler", uid, 0o711)):
+    for folder, owner, mode in ((top / "launcher", 0, 0o2750), (top / "scheduler", uid, 0o711)):
         folder.mkdir(exist_ok=True)
         os.chown(folder, owner, gid, follow_symlinks=False)
         folder.chmod(mode)

@@ -235,16 +235,12 @@ class Launcher:
         os.fchmod(folder, 0o2770)
 
     def _allocate(self, files: Files) -> None:
-        """Make room for the records, which the scheduler can read."""
+        """Make room for the records. All have the group of the scheduler, which can read them,
+        because the folder of all records has the set-group-ID bit.
+        """
         for folder in (files.records.parent.parent, files.records.parent, files.records):
-            with suppress(FileExistsError):
-                folder.mkdir(mode=0o750)
-                os.chown(folder, 0, self.gid)
-                folder.chmod(0o750)
+            folder.mkdir(mode=0o750, exist_ok=True)
         launcher.allocate(files.records, files.attempt)
-        for name in ("exit", "free"):
-            with suppress(FileNotFoundError):
-                os.chown(files.records / f"{name}.{files.attempt}", 0, self.gid)
 
     def _spawn(
         self,
@@ -319,7 +315,9 @@ def _open_log(folder: Path, uid: int, gid: int) -> int:
 
 
 def serve(channel: Channel, launcher_: Launcher, scheduler: int) -> int:
-    """Answer requests until the scheduler has ended; return its exit code."""
+    """Answer requests until the scheduler has ended; return its exit code. Groups without a process
+    are removed if the shells of all jobs have ended: one may be about to enter its group.
+    """
     with suppress(Ended, OSError, ValueError):
         while True:
             message, given = channel.receive()
@@ -333,8 +331,14 @@ def serve(channel: Channel, launcher_: Launcher, scheduler: int) -> int:
                     os.close(each)
             _reap(scheduler)
     channel.close()
-    status = os.waitpid(scheduler, 0)[1]
-    return os.waitstatus_to_exitcode(status)
+    code = os.waitstatus_to_exitcode(os.waitpid(scheduler, 0)[1])
+    _reap(0)
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        if code == 0:
+            launcher_.groups.remove()
+    return code
 
 
 def _reap(scheduler: int) -> None:

@@ -1,5 +1,7 @@
 """The scheduler's side of the launcher: it asks, and another process starts and signals."""
 
+import logging
+import os
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,10 @@ from headway.backend.local.launcher import Files
 from headway.backend.local.process_control import Started, StartRequest
 from headway.backend.local.run_as import User
 from headway.core.model.units import ReplicaId
+
+LOST = 70
+"""Exit code of a scheduler whose launcher has ended."""
+log = logging.getLogger("headway")
 
 
 class RemoteControl:
@@ -61,8 +67,14 @@ class RemoteControl:
     def _ask(self, what: str, **fields: Any) -> tuple[dict[str, Any], list[int]]:
         """Raise `OSError` as the system call of the launcher, `ValueError` if it refuses."""
         with self._lock:
-            self._channel.send({"do": what, **fields})
-            answer, descriptors = self._channel.receive()
+            try:
+                self._channel.send({"do": what, **fields})
+                answer, descriptors = self._channel.receive()
+            except OSError as error:
+                # It may have started the process. Nothing must be recorded that is not known: the
+                # next scheduler finds the process by its claim, as after any crash.
+                log.error("the launcher has ended: %s", error)  # noqa: TRY400 - no traceback
+                os._exit(LOST)
         if "refused" in answer:
             raise ValueError(f"the launcher refuses this: {answer['refused']}")
         if "errno" in answer:
