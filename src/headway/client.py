@@ -154,6 +154,12 @@ class Client:
         """Its version, run, policy and nodes."""
         return dict(self._json("GET", "/server"))
 
+    def stop(self, jobs: str = "keep") -> None:
+        """End the server; its jobs continue (`keep`) or are cancelled first (`stop`). It may take
+        as long as they need to end.
+        """
+        self._json("POST", "/server/stop", {"jobs": jobs})
+
     def changes(
         self, job: str | None = None, *, patience: Seconds = RESTART
     ) -> Iterator[JobStatus]:

@@ -26,6 +26,8 @@ from headway.spec.runnable import RunnableJob
 
 INBOX: Seconds = 0.5
 """Between two looks for user requests."""
+STOP, DETACH = "stop", "detach"
+"""Requests to the process itself: they name no job."""
 GONE = NodeId("")
 """Node of a replica that has exited."""
 SHOWN = 100
@@ -65,6 +67,8 @@ class LiveBackend:
         """Called in an endless run before an ended job is forgotten."""
         self.take_new: Callable[[], None] = lambda: None
         """Called before a request is refused because its job is not known: it may be new."""
+        self.on_stop: Callable[[bool], None] = lambda jobs: self.stop()
+        """Called when a user ends the process; `jobs`: the jobs too."""
         self.unplaced: dict[JobId, str] = {}
         """Why the last placement of each pending job was refused: for people."""
         loaded, now = platform.load(), clock()
@@ -256,6 +260,9 @@ class LiveBackend:
 
     def _refusal(self, request: Request) -> Answer | None:
         """Why a request of a user has no effect."""
+        if not request.job and request.wish in (STOP, DETACH):
+            self.on_stop(request.wish == STOP)
+            return Answer()
         if request.job not in self.controller.jobs:
             self.take_new()
         job, nodes = self.controller.jobs.get(request.job), self.controller.nodes

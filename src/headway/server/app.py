@@ -31,6 +31,7 @@ from headway.runtime.operator_metrics import Labels, by_label, family
 from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.run_status import submitted_status
+from headway.runtime.stopping import WISHES
 from headway.runtime.submissions import Submitted
 from headway.server import requests
 from headway.server.events import Changes
@@ -84,6 +85,7 @@ class Api:
             Route("/metrics", self.metrics),
             Route(f"{base}/openapi.json", self.openapi),
             Route(f"{base}/server", self.server),
+            Route(f"{base}/server/stop", self.stop, methods=["POST"]),
             Route(f"{base}/events", self.events),
             Route(f"{base}/jobs", self.list_jobs),
             Route(f"{base}/jobs", self.submit, methods=["POST"]),
@@ -152,6 +154,16 @@ class Api:
                 "nodes": [{"name": n.id, "cpu_cores": n.capacity.cpu} for n in self.nodes],
             }
         )
+
+    async def stop(self, request: Request) -> Response:
+        body = await requests.read_json(request)
+        requests.known_fields(body, "jobs")
+        jobs = body.get("jobs")
+        if jobs not in WISHES:
+            raise BadRequest(f"one of {', '.join(WISHES)} is needed", where="body.jobs")
+        wish = snapshot.Request(job=JobId(""), wish=WISHES[jobs])
+        await run_in_threadpool(ask, self.folder, wish)
+        return JSONResponse({"run": self.folder.id, "jobs": jobs}, 202)
 
     async def events(self, request: Request) -> Response:
         if self.changes.listeners >= LISTENERS:

@@ -64,7 +64,16 @@ def _server() -> dict[str, Any]:
     last = _parameter(
         "Last-Event-ID", "header", {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER}
     )
+    done = _json(_object({"run": {"type": "string"}, "jobs": {"type": "string"}}))
+    statuses = dict.fromkeys(["400", "408", "409", "413", "415", "504"], _problem())
+    stop = {
+        "operationId": "stopServer",
+        "summary": "End the server. Its jobs continue (`keep`), or are cancelled first (`stop`).",
+        "responses": {"202": done} | statuses,
+        "requestBody": _body("Stop"),
+    }
     return {
+        f"{BASE}/server/stop": {"post": stop},
         f"{BASE}/openapi.json": _get("openapi", "This document.", {"200": _json(anything)}),
         f"{BASE}/server": _get("server", "The server.", {"200": _json(about)}),
         f"{BASE}/events": _get(
@@ -208,6 +217,7 @@ def _schemas() -> dict[str, Any]:
         "Submission": submission,
         "Job": _job_schema(),
         "Move": _object({"to": name}) | closed,
+        "Stop": _object({"jobs": {"enum": ["keep", "stop"]}}) | closed,
         "Scale": _object({"task": task, "count": count}) | closed,
         "Problem": _object(
             {
