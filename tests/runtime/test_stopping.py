@@ -23,6 +23,18 @@ with open("ledger", "a") as file:
     file.write("ended\\n")
 """
 
+SAVES = """
+import time, headway.sdk as sdk
+run = sdk.attach()
+step = run.latest.step if run.latest else 0
+while True:
+    step += 1
+    time.sleep(0.01)
+    run.report(step, loss=1 / step)
+    if run.should_checkpoint():
+        run.save(step, lambda folder: (folder / "x").touch())
+"""
+
 
 @pytest.fixture
 def jobs(serving, headway, tmp_path):
@@ -153,3 +165,67 @@ def test_of_several_runs_one_is_named(headway, tmp_path, monkeypatch):
     for child in children:
         child.communicate(timeout=60)
     assert ledger(tmp_path) == ["began"]
+
+
+# -- drain -----------------------------------------------------------------------------------------
+
+
+def test_a_drained_server_starts_nothing_and_its_jobs_run_to_their_end(
+    jobs, headway, serving, tmp_path
+):
+    with Client.of() as client:
+        [node] = client.server()["nodes"]
+        assert not node["drained"]
+    name = node["name"]
+    ran = headway("drain", name, "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["drained"] is True
+    submit(headway, "--name", "next", "--", "true")
+    wait_for(lambda: "drained" in listed(headway)["next"]["reason"])
+    wait_for(lambda: listed(headway)["train"]["reason"].startswith(f"node {name} is drained: runs"))
+    assert f"node {name} is drained. Use it again: headway undrain {name}" in headway("ps").err
+    known = json.loads(headway("explain", "next", "--json").out)["known"]
+    assert known["reason"] == "all nodes are down or drained"
+    jobs.send_signal(signal.SIGKILL)
+    jobs.wait()
+    serving()
+    (tmp_path / "go").touch()
+    assert headway("wait", "train").code == 0
+    assert listed(headway)["next"]["phase"] == "pending", "it is still drained"
+    with Client.of() as client:
+        assert client.server()["nodes"][0]["drained"]
+        client.undrain(name)
+    assert headway("wait", "next").code == 0
+    bad = headway("drain", "nowhere")
+    assert (bad.code, "nowhere" in bad.err) == (2, True)
+    with Client.of() as client, pytest.raises(HeadwayError, match="nowhere"):
+        client.drain("nowhere")
+
+
+def test_the_jobs_of_a_drained_node_are_moved_to_another(headway, tmp_path, monkeypatch):
+    """On a machine with two virtual nodes. A job that saves no checkpoint stays."""
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    head = {"apiVersion": "headway.dev/v1alpha1", "kind": "Workload"}
+    nodes = [{"name": "a", "cpu": 0.5}, {"name": "b", "cpu": 0.5}]
+    task = {"command": [sys.executable, "-c", SAVES]}
+    able = {"tasks": [task], "checkpoint": {"mode": "sdk", "graceSeconds": 30}}
+    jobs = [{"name": "x", "spec": able}, {"name": "rigid", "spec": {"tasks": [task]}}]
+    work = {"nodes": nodes, "jobs": jobs}
+    (tmp_path / "w.json").write_text(json.dumps({**head, **work}))
+    words = [sys.executable, "-m", "headway", "run", "w.json", "--json"]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        wait_for(lambda: all((listed(headway).get(n) or {}).get("step") for n in ("x", "rigid")))
+        [stays] = listed(headway)["rigid"]["nodes"]
+        [on] = listed(headway)["x"]["nodes"]
+        assert headway("drain", on).code == 0
+        there = [{"a": "b", "b": "a"}[on]]
+        wait_for(lambda: (j := listed(headway)["x"])["phase"] == "running" and j["nodes"] == there)
+        assert headway("drain", stays).code == 0
+        until = f"node {stays} is drained: runs to its end"
+        wait_for(lambda: listed(headway)["rigid"]["reason"].startswith(until))
+    finally:
+        headway("stop", "--jobs", "stop")
+        child.communicate(timeout=60)

@@ -19,6 +19,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from headway import __version__
+from headway.backend import drained_nodes
+from headway.backend.drained_nodes import DRAIN, UNDRAIN
 from headway.client import KEY
 from headway.core.model import snapshot
 from headway.core.model.node import Node
@@ -86,6 +88,10 @@ class Api:
             Route(f"{base}/openapi.json", self.openapi),
             Route(f"{base}/server", self.server),
             Route(f"{base}/server/stop", self.stop, methods=["POST"]),
+            *(
+                Route(f"{base}/nodes/{{node}}/{wish}", self.drain, methods=["POST"], name=wish)
+                for wish in (DRAIN, UNDRAIN)
+            ),
             Route(f"{base}/events", self.events),
             Route(f"{base}/jobs", self.list_jobs),
             Route(f"{base}/jobs", self.submit, methods=["POST"]),
@@ -144,14 +150,17 @@ class Api:
         return JSONResponse(document())
 
     async def server(self, _: Request) -> Response:
-        about = self.folder.about
+        about, drained = self.folder.about, drained_nodes.read(self.folder.path)
         return JSONResponse(
             {
                 "version": __version__,
                 "run": self.folder.id,
                 "policy": about["policy"],
                 "began": about["began"],
-                "nodes": [{"name": n.id, "cpu_cores": n.capacity.cpu} for n in self.nodes],
+                "nodes": [
+                    {"name": n.id, "cpu_cores": n.capacity.cpu, "drained": n.id in drained}
+                    for n in self.nodes
+                ],
             }
         )
 
@@ -164,6 +173,14 @@ class Api:
         wish = snapshot.Request(job=JobId(""), wish=WISHES[jobs])
         await run_in_threadpool(ask, self.folder, wish)
         return JSONResponse({"run": self.folder.id, "jobs": jobs}, 202)
+
+    async def drain(self, request: Request) -> Response:
+        wish, node = request.url.path.rpartition("/")[2], request.path_params["node"]
+        if node not in {n.id for n in self.nodes}:
+            raise UnknownName("node", node, [n.id for n in self.nodes])
+        asked = snapshot.Request(job=JobId(""), wish=wish, to=NodeId(node))
+        await run_in_threadpool(ask, self.folder, asked)
+        return JSONResponse({"node": node, "wish": wish}, 202)
 
     async def events(self, request: Request) -> Response:
         if self.changes.listeners >= LISTENERS:

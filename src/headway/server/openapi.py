@@ -49,7 +49,13 @@ def _probes() -> dict[str, Any]:
 
 
 def _server() -> dict[str, Any]:
-    node = _object({"name": {"type": "string"}, "cpu_cores": {"type": "number"}})
+    node = _object(
+        {
+            "name": {"type": "string"},
+            "cpu_cores": {"type": "number"},
+            "drained": {"type": "boolean"},
+        }
+    )
     about = _object(
         {
             "version": {"type": "string"},
@@ -74,6 +80,7 @@ def _server() -> dict[str, Any]:
     }
     return {
         f"{BASE}/server/stop": {"post": stop},
+        **_nodes(),
         f"{BASE}/openapi.json": _get("openapi", "This document.", {"200": _json(anything)}),
         f"{BASE}/server": _get("server", "The server.", {"200": _json(about)}),
         f"{BASE}/events": _get(
@@ -81,6 +88,26 @@ def _server() -> dict[str, Any]:
             {"200": stream, "400": _problem(), "429": _problem()}, [last],
         ),
     }  # fmt: skip
+
+
+def _nodes() -> dict[str, Any]:
+    done = _json(_object({"node": {"type": "string"}, "wish": {"type": "string"}}))
+    name = {"type": "string", "minLength": 1, "maxLength": 253}
+    node = {**_parameter("node", "path", name, "The name of a node."), "required": True}
+    return {
+        f"{BASE}/nodes/{{node}}/{wish}": {
+            "parameters": [node],
+            "post": {
+                "operationId": f"{wish}Node",
+                "summary": what,
+                "responses": {"202": done} | dict.fromkeys(["404", "409", "504"], _problem()),
+            },
+        }
+        for wish, what in (
+            ("drain", "Start no replicas on a node; move the jobs there that can be moved."),
+            ("undrain", "Start replicas on a node again."),
+        )
+    }
 
 
 def _jobs() -> dict[str, Any]:
