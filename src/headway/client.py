@@ -158,6 +158,17 @@ class Client:
         """Its version, run, policy and nodes."""
         return dict(self._json("GET", "/server"))
 
+    def stop(self, jobs: str = "keep") -> None:
+        """End the server; its jobs continue (`keep`) or are cancelled first (`stop`)."""
+        self._json("POST", "/server/stop", {"jobs": jobs})
+
+    def drain(self, node: str) -> None:
+        """Start no replicas on a node; jobs there that can be moved are moved."""
+        self._json("POST", f"/nodes/{quote(node, safe='')}/drain")
+
+    def undrain(self, node: str) -> None:
+        self._json("POST", f"/nodes/{quote(node, safe='')}/undrain")
+
     def changes(
         self, job: str | None = None, *, patience: Seconds = RESTART
     ) -> Iterator[JobStatus]:
@@ -176,19 +187,8 @@ class Client:
                         yield status
                     if status.job == job and status.ended:
                         return
-                if not self._returns(events, patience):
+                if not events.connect_again(patience):
                     return
-
-    def _returns(self, events: "_Events", patience: Seconds) -> bool:
-        """Connect again; the server may be starting again."""
-        until = monotonic() + patience
-        while True:
-            with suppress(NoServer, errors.Unreachable):
-                events.connect()
-                return True
-            if monotonic() > until:
-                return False
-            sleep(AGAIN)
 
     def __enter__(self) -> Self:
         return self
@@ -307,6 +307,17 @@ class _Events:
 
     def __enter__(self) -> Self:
         return self
+
+    def connect_again(self, patience: Seconds) -> bool:
+        """Whether it is connected; the server may be starting again."""
+        until = monotonic() + patience
+        while True:
+            with suppress(NoServer, errors.Unreachable):
+                self.connect()
+                return True
+            if monotonic() > until:
+                return False
+            sleep(AGAIN)
 
     def __exit__(self, *error: object) -> None:
         self._connection.close()

@@ -98,7 +98,7 @@ def test_a_gang_needs_what_all_of_its_replicas_need():
 
 def test_a_job_whose_nodes_are_down_says_so():
     state = world(*waiting("x"), nodes=(node(cpu=2.0, up=False),))
-    assert waiting_reasons(state, {}, 0.0)["x"] == "needs 1 core; none of its nodes is up"
+    assert waiting_reasons(state, {}, 0.0)["x"] == "needs 1 core; its nodes are down or drained"
 
 
 def test_a_job_that_waits_again_keeps_the_reason_of_its_last_stop():

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from headway import failpoint
+from headway.backend import drained_nodes
 from headway.backend.base import Platform
 from headway.backend.containment import Containment
 from headway.backend.inbox import Answer, Inbox
@@ -27,6 +28,8 @@ from headway.spec.runnable import RunnableJob
 
 INBOX: Seconds = 0.5
 """Between two looks for user requests."""
+STOP, DETACH = "stop", "detach"
+"""Requests to the process itself: they name no job."""
 GONE = NodeId("")
 """Node of a replica that has exited."""
 SHOWN = 100
@@ -66,8 +69,13 @@ class LiveBackend:
         """Called in an endless run before an ended job is forgotten."""
         self.take_new: Callable[[Request], None] = lambda request: None
         """Called before a request is refused because its job is not known: it may be new."""
+        self.on_stop: Callable[[bool], None] = lambda jobs: self.stop()
+        """Called when a user ends the process; `jobs`: the jobs too."""
         self.unplaced: dict[JobId, str] = {}
         """Why the last placement of each pending job was refused: for people."""
+        self._folder = folder
+        if drained := drained_nodes.read(folder):
+            drained_nodes.use(self.controller, drained)
         loaded, now = platform.load(), clock()
         for node in platform.nodes():
             self._run(self.controller.handle(events.NodeChanged(node), now))
@@ -257,6 +265,8 @@ class LiveBackend:
 
     def _refusal(self, request: Request) -> Answer | None:
         """Why a request of a user has no effect."""
+        if not request.job:
+            return self._of_process(request)
         if request.job not in self.controller.jobs:
             self.take_new(request)
         job, nodes = self.controller.jobs.get(request.job), self.controller.nodes
@@ -277,6 +287,23 @@ class LiveBackend:
         elif job.phase is Phase.PAUSED:
             why = "it is paused"
         return Answer(why=why) if why else None
+
+    def _of_process(self, request: Request) -> Answer:
+        """Carry out a request that is not about a job."""
+        nodes = self.controller.nodes
+        if request.wish in (STOP, DETACH):
+            self.on_stop(request.wish == STOP)
+        elif request.wish not in (drained_nodes.DRAIN, drained_nodes.UNDRAIN):
+            return Answer(why="it is not known to this version of Headway")
+        elif request.to not in nodes:
+            return Answer(unknown="node", known=tuple(islice(nodes, SHOWN)))
+        else:
+            drain = request.wish == drained_nodes.DRAIN
+            drained_nodes.change(self._folder, self.controller, request.to, drain=drain)
+            wanted = drained_nodes.moves(self.controller, self.platform.capabilities, request.to)
+            for move in wanted if drain else ():
+                self._run(self.controller.request(move, self.clock()))
+        return Answer()
 
     def _due(self) -> Seconds:
         now = self.clock()

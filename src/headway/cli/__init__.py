@@ -14,6 +14,7 @@ from headway.cli import (
     clean,
     demo,
     doctor,
+    drain,
     explain,
     forget,
     jobs,
@@ -24,6 +25,7 @@ from headway.cli import (
     run,
     serve,
     simulate,
+    stop,
     top,
     workload,
 )
@@ -59,11 +61,11 @@ app.command()(demo.demo)
 for taking_a_command in (run.run, serve.submit):
     app.command(cls=run.CommandAfterDashes)(taking_a_command)
 for command in (
-    serve.serve, jobs.ps, top.top, jobs.logs, jobs.wait, jobs.history, ask.cancel, ask.pause,
-    ask.resume, ask.move, ask.scale, explain.explain, explain.report, explain.replay, run.adopt,
-    operator.operator, agent.agent, simulate.simulate, calibrate.calibrate, policies.policies,
-    doctor.doctor,
-    forget.forget, clean.clean, bench.bench, reproduce.reproduce,
+    serve.serve, stop.stop, jobs.ps, top.top, jobs.logs, jobs.wait, jobs.history, ask.cancel,
+    ask.pause, ask.resume, ask.move, ask.scale, drain.drain, drain.undrain, explain.explain,
+    explain.report, explain.replay,
+    run.adopt, operator.operator, agent.agent, simulate.simulate, calibrate.calibrate,
+    policies.policies, doctor.doctor, forget.forget, clean.clean, bench.bench, reproduce.reproduce,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(workload.app, name="workload")

@@ -27,6 +27,7 @@ def ps(
     headway ps
     headway ps --run latest --json
     """
+    from headway.backend.drained_nodes import read
     from headway.cli.job_tables import show_jobs
     from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
@@ -46,6 +47,9 @@ def ps(
         show_jobs(found, several=len(folders) > 1)
     else:
         echo("nothing runs; see headway history, or start: headway run -- COMMAND")
+    for folder in folders if not as_json else ():
+        for node in read(folder.path):
+            echo(f"node {node} is drained. Use it again: headway undrain {node}", err=True)
     stopped = {folder.id for folder in folders if not folder.locked}
     if not run and stopped and not as_json:
         left = any(job.run in stopped and not job.ended for job in found)

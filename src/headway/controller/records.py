@@ -343,11 +343,12 @@ class JobRecord(JobFields):
         self.spec = replace(self.spec, checkpoint=Mode.NONE)
         self.mark_dirty()
 
-    def to_core(self, nodes: Iterable[NodeId] = ()) -> Job:
-        """`nodes`: those that exist."""
+    def to_core(self, nodes: Iterable[NodeId] = (), drained: Iterable[NodeId] = ()) -> Job:
+        """`nodes`: those that exist; `drained`: those that no job uses."""
+        avoided = {*self.avoided, *drained}
         return Job(
             id=self.id,
-            spec=_without(self.spec, nodes, self.avoided) if self.avoided else self.spec,
+            spec=_without(self.spec, nodes, avoided) if avoided else self.spec,
             submitted_at=self.new.submitted_at,
             phase=self.phase,
             reason=self.reason,
@@ -370,6 +371,8 @@ class Records:
     def __init__(self) -> None:
         self.jobs: dict[JobId, JobRecord] = {}
         self.nodes: dict[NodeId, Node] = {}
+        self.drained: dict[NodeId, None] = {}
+        """Nodes on which a user wants no new replicas."""
         self.news = News()
         self.touched: set[JobId] = set()
         """Jobs that may have changed since the agenda was brought up to date."""
@@ -380,7 +383,7 @@ class Records:
         return self.jobs.get(name)
 
     def to_core(self, name: JobId) -> Job:
-        return self.jobs[name].to_core(self.nodes)
+        return self.jobs[name].to_core(self.nodes, self.drained)
 
     def replica(self, name: ReplicaId) -> ReplicaRecord | None:
         job = self.job(name.job)

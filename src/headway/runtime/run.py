@@ -80,6 +80,7 @@ class Run:
 
         meter = UsageSampler(self.backend, self.folder.usage, sampled)
         board = StatusBoard(self)
+        self.backend.on_stop = lambda jobs: self.answer("stop" if jobs else "detach")
         with signal_pipe() as reader:
             self.backend.wake_by(reader, lambda: self._interrupt(reader))
             try:

@@ -194,6 +194,8 @@ class Server:
     """Ends that are not stored yet."""
     _ended: Callable[[JobRecord], None] = lambda job: None
     _meter: UsageSampler | None = None
+    _stopping: bool = False
+    """It ends when its jobs have ended, and takes no others."""
 
     def go(
         self,
@@ -206,6 +208,7 @@ class Server:
         self._ended = ended
         run, backend = self.run, self.run.backend
         backend.on_end, backend.take_new = self._end, self._asked
+        backend.on_stop = lambda jobs: self.stop_jobs() if jobs else backend.stop()
         self._kinds = keys(backend.jobs.values())
 
         def sampled(meter: UsageSampler, now: Seconds) -> None:
@@ -220,6 +223,8 @@ class Server:
         def woken() -> None:
             self.beat = monotonic()
             board.update(meter)
+            if self._stopping and not backend.controller.jobs:
+                backend.stop()
 
         wake = wake_file(run.folder.path)
         with signal_pipe() as heard:
@@ -238,6 +243,11 @@ class Server:
                 run.folder.unlock()
                 os.close(self.lock)
         return sum(not job.phase.ended for job in backend.controller.jobs.values())
+
+    def stop_jobs(self) -> None:
+        """Cancel all jobs, and end when they have ended."""
+        self._stopping = True
+        self.run.backend.cancel("stopped by a user")
 
     def refuse(self, jobs: Mapping[JobId, str]) -> None:
         """End those that cannot run."""
@@ -259,7 +269,7 @@ class Server:
         looked after before it goes on.
         """
         until = monotonic() + SLICE
-        while True:
+        while not self._stopping:
             try:
                 new = self.submissions.after(self.last, SOME)
             except BackendError as error:

@@ -15,6 +15,7 @@ from headway.backend.docker.discovery import check_images
 from headway.backend.local import adopt as processes
 from headway.backend.local.enforcement.cgroupfs import sweep
 from headway.backend.local.run_as import check_users
+from headway.core.model.job import JobSpec
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.runtime import journal
@@ -230,6 +231,14 @@ def _over(run: Path) -> bool:
     return run.exists() and not RunDirectory(run).locked
 
 
+def _known_spec(job: RunnableJob, known: JobSpec | None) -> JobSpec:
+    """What was known of a job; but which nodes it could use then may have been for a while only."""
+    if known is None:
+        return job.spec
+    tasks = (replace(task, nodes=job.spec.task(task.name).nodes) for task in known.tasks)
+    return replace(known, tasks=tuple(tasks))
+
+
 def put_together(
     folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], target: Target
 ) -> Run:
@@ -243,7 +252,7 @@ def put_together(
     specs = {job.id: job.spec for line in lines for job in line["seen"].jobs}
     # A job without a command stands for one that cannot be started again.
     known = {
-        job.id: replace(job, spec=specs.get(job.id, job.spec)) if job.commands else job
+        job.id: replace(job, spec=_known_spec(job, specs.get(job.id))) if job.commands else job
         for job in jobs
     }
     last = lines[-1]["at_s"] if lines else 0.0

@@ -142,6 +142,9 @@ class StatusBoard:
         reason = job.reason or (known.reason if known else "")
         if job.phase is Phase.PENDING and known:
             reason = run.backend.unplaced.get(job.id) or known.reason
+        drained = [r.node for r in replicas if r.node in run.backend.controller.records.drained]
+        if drained and job.phase is Phase.RUNNING:
+            reason = f"node {drained[0]} is drained: runs to its end; {reason}".removesuffix("; ")
         if not job.arrived and not ended:
             reason = f"is submitted at {job.new.submitted_at:.0f} s"
         uid, user = owner.parse(job.spec.owner)

@@ -56,11 +56,13 @@ def _needs(state: ClusterState, job: Job) -> str:
     """What it needs, and what the node has of it that has most of it free."""
     wanted = sum((t.request.times(t.replicas) for t in job.spec.tasks), NOTHING)
     count = sum(t.replicas for t in job.spec.tasks)
-    text = f"needs {_amount(wanted)}" + (f" for {count} replicas" if count > 1 else "")
-    allowed = {name for task in job.spec.tasks for name in task.nodes or state.nodes}
+    text = f"needs {_amount(wanted)}" if wanted != NOTHING else ""
+    text += f" for {count} replicas" if text and count > 1 else ""
+    tasks = job.spec.tasks
+    allowed = {n for t in tasks for n in (state.nodes if t.nodes is None else t.nodes)}
     nodes = [n for n in state.nodes.values() if n.up and n.id in allowed]
     if not nodes:
-        return f"{text}; none of its nodes is up"
+        return f"{text}; its nodes are down or drained" if text else "all nodes are down or drained"
     largest = max((t.request for t in job.spec.tasks), key=lambda r: (r.gpu, r.cpu, r.memory))
     best = max(nodes, key=lambda n: _free(n, largest))
     left = best.capacity - best.taken
@@ -73,7 +75,7 @@ def _needs(state: ClusterState, job: Job) -> str:
         )
         if want
     )
-    return f"{text}; node {best.id} has {shown} free"
+    return f"{text}; node {best.id} has {shown} free" if text else ""
 
 
 def _free(node: Node, request: Resources) -> float:

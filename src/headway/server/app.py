@@ -19,6 +19,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from headway import __version__
+from headway.backend import drained_nodes
+from headway.backend.drained_nodes import DRAIN, UNDRAIN
 from headway.client import KEY
 from headway.core.model import snapshot
 from headway.core.model.node import Node
@@ -31,6 +33,7 @@ from headway.runtime.operator_metrics import Labels, by_label, family
 from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.run_status import submitted_status
+from headway.runtime.stopping import WISHES
 from headway.runtime.submissions import Submitted
 from headway.server import access, audit, requests
 from headway.server.events import Changes
@@ -90,6 +93,11 @@ class Api:
             Route("/metrics", self.metrics),
             Route(f"{base}/openapi.json", self.openapi),
             Route(f"{base}/server", self.server),
+            Route(f"{base}/server/stop", self.stop, methods=["POST"]),
+            *(
+                Route(f"{base}/nodes/{{node}}/{wish}", self.drain, methods=["POST"], name=wish)
+                for wish in (DRAIN, UNDRAIN)
+            ),
             Route(f"{base}/events", self.events),
             Route(f"{base}/jobs", self.list_jobs),
             Route(f"{base}/jobs", self.submit, methods=["POST"]),
@@ -148,16 +156,37 @@ class Api:
         return JSONResponse(document())
 
     async def server(self, _: Request) -> Response:
-        about = self.folder.about
+        about, drained = self.folder.about, drained_nodes.read(self.folder.path)
         return JSONResponse(
             {
                 "version": __version__,
                 "run": self.folder.id,
                 "policy": about["policy"],
                 "began": about["began"],
-                "nodes": [{"name": n.id, "cpu_cores": n.capacity.cpu} for n in self.nodes],
+                "nodes": [
+                    {"name": n.id, "cpu_cores": n.capacity.cpu, "drained": n.id in drained}
+                    for n in self.nodes
+                ],
             }
         )
+
+    async def stop(self, request: Request) -> Response:
+        body = await requests.read_json(request)
+        requests.known_fields(body, "jobs")
+        jobs = body.get("jobs")
+        if jobs not in WISHES:
+            raise BadRequest(f"one of {', '.join(WISHES)} is needed", where="body.jobs")
+        wish = snapshot.Request(job=JobId(""), wish=WISHES[jobs])
+        await run_in_threadpool(ask, self.folder, wish)
+        return JSONResponse({"run": self.folder.id, "jobs": jobs}, 202)
+
+    async def drain(self, request: Request) -> Response:
+        wish, node = request.url.path.rpartition("/")[2], request.path_params["node"]
+        if node not in {n.id for n in self.nodes}:
+            raise UnknownName("node", node, [n.id for n in self.nodes])
+        asked = snapshot.Request(job=JobId(""), wish=wish, to=NodeId(node))
+        await run_in_threadpool(ask, self.folder, asked)
+        return JSONResponse({"node": node, "wish": wish}, 202)
 
     async def events(self, request: Request) -> Response:
         caller = access.caller_of(request)

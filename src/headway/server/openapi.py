@@ -49,7 +49,13 @@ def _probes() -> dict[str, Any]:
 
 
 def _server() -> dict[str, Any]:
-    node = _object({"name": {"type": "string"}, "cpu_cores": {"type": "number"}})
+    node = _object(
+        {
+            "name": {"type": "string"},
+            "cpu_cores": {"type": "number"},
+            "drained": {"type": "boolean"},
+        }
+    )
     about = _object(
         {
             "version": {"type": "string"},
@@ -64,7 +70,17 @@ def _server() -> dict[str, Any]:
     last = _parameter(
         "Last-Event-ID", "header", {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER}
     )
+    done = _json(_object({"run": {"type": "string"}, "jobs": {"type": "string"}}))
+    statuses = dict.fromkeys(["400", "408", "409", "413", "415", "504"], _problem())
+    stop = {
+        "operationId": "stopServer",
+        "summary": "End the server. Its jobs continue (`keep`), or are cancelled first (`stop`).",
+        "responses": {"202": done} | statuses,
+        "requestBody": _body("Stop"),
+    }
     return {
+        f"{BASE}/server/stop": {"post": stop},
+        **_nodes(),
         f"{BASE}/openapi.json": _get("openapi", "This document.", {"200": _json(anything)}),
         f"{BASE}/server": _get("server", "The server.", {"200": _json(about)}),
         f"{BASE}/events": _get(
@@ -72,6 +88,26 @@ def _server() -> dict[str, Any]:
             {"200": stream, "400": _problem(), "429": _problem()}, [last],
         ),
     }  # fmt: skip
+
+
+def _nodes() -> dict[str, Any]:
+    done = _json(_object({"node": {"type": "string"}, "wish": {"type": "string"}}))
+    name = {"type": "string", "minLength": 1, "maxLength": 253}
+    node = {**_parameter("node", "path", name, "The name of a node."), "required": True}
+    return {
+        f"{BASE}/nodes/{{node}}/{wish}": {
+            "parameters": [node],
+            "post": {
+                "operationId": f"{wish}Node",
+                "summary": what,
+                "responses": {"202": done} | dict.fromkeys(["404", "409", "504"], _problem()),
+            },
+        }
+        for wish, what in (
+            ("drain", "Start no replicas on a node; move the jobs there that can be moved."),
+            ("undrain", "Start replicas on a node again."),
+        )
+    }
 
 
 def _jobs() -> dict[str, Any]:
@@ -211,6 +247,7 @@ def _schemas() -> dict[str, Any]:
         "Submission": submission,
         "Job": _job_schema(),
         "Move": _object({"to": name}) | closed,
+        "Stop": _object({"jobs": {"enum": ["keep", "stop"]}}) | closed,
         "Scale": _object({"task": task, "count": count}) | closed,
         "Problem": _object(
             {

@@ -1,0 +1,47 @@
+"""`headway drain` and `undrain`: take a node out of service, and back."""
+
+from typing import Annotated
+
+import typer
+
+from headway.cli.options import ActiveRun, Data
+from headway.cli.terminal import echo
+
+Node = Annotated[str, typer.Argument(help="The name of the node.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+
+def drain(node: Node, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
+    """Start no replicas on NODE. Jobs there that can save a checkpoint are moved if another node
+    has room; the others run to their end. It stays drained when Headway is started again.
+
+        headway drain node-1
+        headway drain node-1 --run latest
+    """
+    _request(node, "drain", run, data, as_json=as_json)
+
+
+def undrain(node: Node, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
+    """Start replicas on NODE again.
+
+    headway undrain node-1
+    """
+    _request(node, "undrain", run, data, as_json=as_json)
+
+
+def _request(node: str, wish: str, run: str, data: Data, *, as_json: bool) -> None:
+    from headway.cli.output import print_json
+    from headway.core.model.snapshot import Request
+    from headway.core.model.units import JobId, NodeId
+    from headway.runtime.request_client import ask
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.stopping import find_run
+
+    folder = find_run(data_folder(data), run)
+    ask(folder, Request(job=JobId(""), wish=wish, to=NodeId(node)))
+    if as_json:
+        print_json({"run": folder.id, "node": node, "drained": wish == "drain"})
+    elif wish == "drain":
+        echo(f"{node}: drained; jobs that can move are moved, the others run to their end")
+    else:
+        echo(f"{node}: takes jobs again")

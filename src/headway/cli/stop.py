@@ -1,0 +1,60 @@
+"""`headway stop`: end a server or a run."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headway.cli.options import ActiveRun, Data
+from headway.cli.terminal import echo
+
+if TYPE_CHECKING:
+    from headway.runtime.stopping import Stopped
+
+
+class Jobs(StrEnum):
+    KEEP = "keep"
+    STOP = "stop"
+
+
+def stop(
+    jobs: Annotated[
+        Jobs,
+        typer.Option(help="The jobs continue (keep), or are cancelled first (stop)."),
+    ] = Jobs.KEEP,
+    run: ActiveRun = "",
+    timeout: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for the end of the process.")
+    ] = 120.0,
+    data: Data = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """End the server, or the process of a run, and say what happens to its jobs.
+
+    With `--jobs keep` they continue; the next `headway serve`, or `headway run --resume`, manages
+    them again. With `--jobs stop` all jobs that have not ended are cancelled first, also those of a
+    server that was killed or of a run that was detached.
+
+        headway stop
+        headway stop --jobs stop
+        headway stop --run 20240601-120000-1a2b3c --jobs stop
+    """
+    from headway.cli.output import print_json
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.stopping import find_run, stop_run
+
+    found = stop_run(find_run(data_folder(data), run), jobs.value, timeout)
+    if as_json:
+        print_json({**found.plain(), "said": _said(found)})
+    else:
+        echo(_said(found))
+
+
+def _said(found: "Stopped") -> str:
+    what = "the server" if found.server else f"run {found.run}"
+    text = f"{what} has ended" if found.was_active else f"{what} had no active process"
+    if not found.continue_:
+        return text
+    count = "1 job continues" if found.continue_ == 1 else f"{found.continue_} jobs continue"
+    again = "headway serve" if found.server else f"headway run --resume {found.run}"
+    return f"{text}; {count}: {again} manages them again, headway stop --jobs stop ends them"
