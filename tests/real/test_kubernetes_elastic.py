@@ -5,7 +5,9 @@ import re
 from contextlib import contextmanager
 
 from elastic import digests, undisturbed, words
-from operators import task
+from operators import nodes, task
+
+from headway.spec.quantity import parse_quantity
 
 STEPS = 60
 DRAGON = "dragon:starve_after=2,grow_after=2,restart=0.1"
@@ -134,3 +136,31 @@ def test_dragon_takes_workers_for_a_gang_that_waits(cluster, operator, jobs):
         status = jobs.status("rich")
         assert (status["failures"], status["phase"], status["replicas"]) == (0, "Running", 4)
         cluster("delete", "tj", "rich")
+
+
+def test_kips_gives_a_worker_the_cpu_that_is_left_and_takes_it_back(cluster, operator, jobs):
+    """No whole worker is to be added: the CPU limit of the one that runs is raised instead, until
+    another job needs the room.
+    """
+    node = nodes(cluster)[0]
+    there = {"nodeSelector": {"kubernetes.io/hostname": node}}
+
+    def limit():
+        (inside,) = cluster.get("pod", "alone-worker-0-1")["spec"]["containers"]
+        return parse_quantity(inside["resources"].get("limits", {}).get("cpu", "0"))
+
+    def resized():
+        chosen = "involvedObject.name=alone-worker-0-1,reason=ResizeCompleted"
+        return [e["message"] for e in cluster.get("events", "--field-selector", chosen)["items"]]
+
+    with policy(cluster, operator, "kips:interval=2"):
+        jobs.submit("alone", task(cpu="100m", **there))
+        cluster.until(lambda: limit() > 0.2)
+        cluster.until(lambda: len(resized()) == 1)
+        jobs.submit("second", task(cpu="150m", **there))
+        cluster.until(lambda: jobs.phase("second") == "Running")
+        cluster.until(lambda: 0.1 <= limit() <= 0.15)
+        cluster.until(lambda: len(resized()) == 2)
+        (told,) = cluster.get("pod", "alone-worker-0-1")["status"]["containerStatuses"]
+        assert (told["restartCount"], jobs.status("alone")["attempt"]) == (0, 1)
+        cluster("delete", "tj", "alone", "second")

@@ -29,7 +29,10 @@ class Trigger(StrEnum):
 
 @record
 class Request:
-    """A user request: cancel, pause, resume, move `to` a node, or scale a `task` to a `count`."""
+    """A request of a user: cancel, pause, resume, move `to` a node, or scale a `task` to a `count`.
+
+    Of the controller: replace replicas of a `task`, up to a `count`; leave a node (`to`).
+    """
 
     job: JobId
     wish: str
