@@ -124,32 +124,45 @@ def test_processes_of_others_that_bear_the_mark_of_an_attempt_are_left_alone(lau
         other.wait()
 
 
-@pytest.mark.parametrize("link", ["run", "jobs", "job", "replica", "checkpoint"])
-def test_a_folder_that_is_a_link_or_of_another_user_is_not_given_away(launcher, tmp_path, link):
+NAMES = ["run", "jobs", "job", "replica", "checkpoint"]
+PARTS = [START["run"], "jobs", "x", "main-0", "checkpoint"]
+
+
+@pytest.mark.parametrize("link", NAMES)
+def test_a_link_to_a_folder_of_the_user_does_not_give_it_to_the_scheduler(launcher, tmp_path, link):
     if os.geteuid():
         pytest.skip("only root gives folders away")
-    canary = tmp_path / "canary"
-    canary.mkdir()
-    parts = [START["run"], "jobs", "x", "main-0", "checkpoint"]
-    names, path = ["run", "jobs", "job", "replica", "checkpoint"], launcher.runs
+    path = launcher.runs
     os.chown(path, SCHEDULER, SCHEDULER)
-    for name, part in zip(names, parts, strict=True):
-        path /= part
-        if name == link:
-            path.symlink_to(canary)
-            break
+    there = []
+    for name, part in zip(NAMES, PARTS, strict=True):
+        own = path / part
+        path = tmp_path / "home" if name == link else own
         path.mkdir()
-        os.chown(path, SCHEDULER, SCHEDULER)
+        if name == link:
+            own.symlink_to(path)
+        if there or name == link:
+            there.append(path)
+        os.chown(path, SCHEDULER if NAMES.index(name) < 3 else START["uid"], START["gid"])
+    before = [(x.stat().st_uid, x.stat().st_gid, x.stat().st_mode) for x in there]
     answer, _ = launcher.handle(START)
-    assert "errno" in answer or "refused" in answer
-    path.unlink()
-    path.mkdir()  # of root
-    if link != "checkpoint":
-        for part in parts[names.index(link) + 1 :]:
-            (path := path / part).mkdir()
+    assert "errno" in answer
+    assert [(x.stat().st_uid, x.stat().st_gid, x.stat().st_mode) for x in there] == before
+    assert not launcher.records.exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_of_another_user_is_not_given_away(launcher, name):
+    if os.geteuid():
+        pytest.skip("only root gives folders away")
+    path = launcher.runs
+    os.chown(path, SCHEDULER, SCHEDULER)
+    for each, part in zip(NAMES, PARTS, strict=True):
+        path /= part
+        path.mkdir()
+        os.chown(path, 54399 if each == name else SCHEDULER, SCHEDULER)
     answer, _ = launcher.handle(START)
     assert "belong" in answer["refused"]
-    assert (canary.stat().st_uid, list(canary.iterdir())) == (0, [])
     assert not launcher.records.exists()
 
 
