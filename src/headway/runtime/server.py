@@ -29,6 +29,7 @@ from headway.runtime.owner import Owner
 from headway.runtime.run import Run
 from headway.runtime.run_directory import private_runs
 from headway.runtime.run_status import find_server
+from headway.runtime.service_manager import ServiceManager
 from headway.runtime.start import begin_run, put_together
 from headway.runtime.status_board import StatusBoard
 from headway.runtime.submissions import End, Submissions, Submitted, wake_file
@@ -220,8 +221,11 @@ class Server:
         meter = self._meter = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
         board = StatusBoard(run, lambda jobs: self.changed((*jobs, *self._held_jobs())))
 
+        manager = ServiceManager(os.environ)
+
         def woken() -> None:
             self.beat = monotonic()
+            manager.at_work()
             board.update(meter)
             if self._stopping and not backend.controller.jobs:
                 backend.stop()
@@ -231,7 +235,9 @@ class Server:
             backend.wake_by(heard, backend.stop)
             backend.wake_by(wake, lambda: self._woken(wake))
             try:
+                manager.ready()
                 drive(backend, run.loop, meter, woken)
+                manager.stopping()
                 board.update(meter, last=True)
             finally:
                 backend.stop_waking(wake)
