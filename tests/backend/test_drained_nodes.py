@@ -3,10 +3,9 @@
 from headway.backend import drained_nodes
 from headway.controller.controller import Controller
 from headway.controller.events import Admitted, NewJob, NodeChanged
-from headway.core.model.capabilities import ALL, Capabilities
 from headway.core.model.decision import Place
 from headway.core.model.job import JobSpec, Mode, Phase, Task
-from headway.core.model.snapshot import Request, Trigger
+from headway.core.model.snapshot import Trigger
 from headway.core.model.units import ReplicaId, Resources
 from making import node
 
@@ -37,13 +36,13 @@ def test_no_job_may_use_a_drained_node_until_it_is_undrained(tmp_path):
     c.tick(0.0)
     c.handle(Admitted("x"), 0.0)
     c.take_news(0.0)
-    drained_nodes.change(tmp_path, c, "a", drain=True)
-    drained_nodes.change(tmp_path, c, "a", drain=True)
+    drained_nodes.change(tmp_path, c, "a", 0.0, drain=True)
+    drained_nodes.change(tmp_path, c, "a", 0.0, drain=True)
     assert drained_nodes.read(tmp_path) == ["a"]
     assert c.records.to_core("x").spec.tasks[0].nodes == ("b",)
     assert Trigger.NODE in c.news.triggers
     assert list(c.take_news(1.0).jobs) == ["x"], "the policy is told"
-    drained_nodes.change(tmp_path, c, "a", drain=False)
+    drained_nodes.change(tmp_path, c, "a", 0.0, drain=False)
     assert c.records.to_core("x").spec.tasks[0].nodes is None
     assert drained_nodes.read(tmp_path) == []
 
@@ -54,38 +53,26 @@ def test_a_file_that_cannot_be_read_drains_nothing(tmp_path):
     assert drained_nodes.read(tmp_path) == []
 
 
-def moved(controller, away_from="a", can=ALL):
-    drained_nodes.use(controller, [away_from])
-    return [(r.job, r.to) for r in drained_nodes.moves(controller, can, away_from)]
+def asked(controller, now):
+    controller.tick(now)
+    return [(r.job, r.wish, r.to) for r in controller.take_news(now).requests]
 
 
-def test_jobs_go_where_they_fit_to_the_node_with_the_fewest_replicas():
-    c = cluster("a", "b", "c")
-    runs(c, "there", "b", cpu=0.5)
-    runs(c, "x", "a")
-    assert moved(c) == [("x", "c")]
-
-
-def test_each_moved_job_takes_its_room():
-    c = cluster("a", "b")
-    runs(c, "x", "a", cpu=1.0)
-    runs(c, "y", "a", cpu=1.0)
-    drained_nodes.use(c, ["a"])
-    first, *_ = drained_nodes.moves(c, ALL, "a")
-    c.request(first, 0.0)
-    assert first == Request(job="x", wish="move", to="b")
-    runs(c, "z", "b", cpu=0.5)
-    assert [r.job for r in drained_nodes.moves(c, ALL, "a")] == [], "b has 0.5 cores left"
-
-
-def test_jobs_without_a_checkpoint_and_of_other_nodes_stay():
-    c = cluster("a", "b")
-    runs(c, "x", "a", mode=Mode.NONE)
-    runs(c, "y", "b")
-    assert moved(c) == []
-
-
-def test_a_platform_that_cannot_migrate_moves_nothing():
+def test_jobs_that_can_move_are_asked_to_leave_until_the_node_is_undrained(tmp_path):
     c = cluster("a", "b")
     runs(c, "x", "a")
-    assert moved(c, can=Capabilities(migrate=False)) == []
+    runs(c, "y", "a", mode=Mode.NONE)
+    runs(c, "z", "b")
+    drained_nodes.change(tmp_path, c, "a", 0.0, drain=True)
+    assert asked(c, 0.0) == [("x", "leave", "a")]
+    c.handle(NodeChanged(node("a", cpu=2.0)), 1.0)  # the platform knows nothing of it
+    assert c.nodes["a"].cordoned
+    assert asked(c, 100.0) == [("x", "leave", "a")], "it is still there"
+    drained_nodes.change(tmp_path, c, "a", 100.0, drain=False)
+    assert not c.nodes["a"].cordoned
+    assert asked(c, 200.0) == []
+
+
+def test_a_drained_node_that_the_platform_does_not_have_is_no_error():
+    c = cluster("a")
+    assert drained_nodes.use(c, ["gone"], 0.0) == []

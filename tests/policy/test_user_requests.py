@@ -35,7 +35,7 @@ def asked(s, count, task="worker", name="x"):
 def leaving(s, node="a"):
     s.requests = (Request(job="x", wish="leave", to=node),)
     moves = UserRequests().decide(s, None)[0].decisions
-    assert all(m.reason == f"node {node} is cordoned" for m in moves)
+    assert all(m.reason == f"node {node} is drained" for m in moves)
     return [(m.replica.name, m.to) for m in moves]
 
 

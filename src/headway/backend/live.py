@@ -75,7 +75,7 @@ class LiveBackend:
         """Why the last placement of each pending job was refused: for people."""
         self._folder = folder
         if drained := drained_nodes.read(folder):
-            drained_nodes.use(self.controller, drained)
+            drained_nodes.use(self.controller, drained, clock())
         loaded, now = platform.load(), clock()
         for node in platform.nodes():
             self._run(self.controller.handle(events.NodeChanged(node), now))
@@ -299,10 +299,10 @@ class LiveBackend:
             return Answer(unknown="node", known=tuple(islice(nodes, SHOWN)))
         else:
             drain = request.wish == drained_nodes.DRAIN
-            drained_nodes.change(self._folder, self.controller, request.to, drain=drain)
-            wanted = drained_nodes.moves(self.controller, self.platform.capabilities, request.to)
-            for move in wanted if drain else ():
-                self._run(self.controller.request(move, self.clock()))
+            now = self.clock()
+            self._run(
+                drained_nodes.change(self._folder, self.controller, request.to, now, drain=drain)
+            )
         return Answer()
 
     def _due(self) -> Seconds:

@@ -267,6 +267,8 @@ class Controller:
 
     def _node_changed(self, node: Node, now: Seconds) -> Commands:
         """Gangs that were about to start on a lost node return to the queue."""
+        if node.id in self.records.drained:
+            node = replace(node, cordoned=True)
         self.nodes[node.id] = node
         self._cordons.changed(node, now)
         self.news.nodes[node.id] = self.news.disturbed[node.id] = None

@@ -394,8 +394,6 @@ class Records:
 
 
 def chief(job: JobId, names: Sequence[str]) -> ReplicaId:
-    """The replica whose success is the job's: `chief`, else `main`, else `worker` 0. `names`: of
-    its tasks.
-    """
+    """The success of this replica is the job's: `chief`, else `main`, else `worker` 0."""
     lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
     return ReplicaId.of(job, lead, 0)

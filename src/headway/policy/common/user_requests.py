@@ -74,7 +74,7 @@ def _leave(s: Snapshot, job: JobId, node: NodeId) -> list[Decision]:
         to = free.best(replace(task, nodes=usable))
         if to is not None:
             free.take(to.id, task.request)
-            found.append(Move(replica=r.id, to=to.id, reason=f"node {node} is cordoned"))
+            found.append(Move(replica=r.id, to=to.id, reason=f"node {node} is drained"))
     return found
 
 
