@@ -74,6 +74,13 @@ def test_a_listener_gets_of_the_jobs_of_others_what_it_may_see():
     assert asyncio.run(listen(BEN))["step"] is None
 
 
+@pytest.mark.parametrize("path", ["/server/stop", "/nodes/machine/drain", "/nodes/machine/undrain"])
+def test_what_concerns_all_jobs_is_for_root(public, path):
+    status, said = call(public, ANN, "POST", path, {"jobs": "keep"})
+    assert (status, said["code"]) == (403, "denied")
+    assert "only root may" in said["detail"]
+
+
 def test_a_job_belongs_to_its_caller_whatever_the_caller_says(public, run):
     assert submit(public, ANN, job()) == (201, {"jobs": ["x"]})
     assert submit(public, BEN, job()) == (201, {"jobs": ["x-2"]})

@@ -62,6 +62,15 @@ def check(caller: Caller, action: str, job: JobStatus) -> None:
         )
 
 
+def check_server(caller: Caller, action: str) -> None:
+    """What concerns all jobs is for root, and for the user of the server."""
+    if caller.uid not in (0, os.geteuid()):
+        raise Denied(
+            f"permission denied: only root may {action}, and you are {caller.owner.shown}",
+            where=action,
+        )
+
+
 def public(job: JobStatus) -> JobStatus:
     """What other users see of a job."""
     return JobStatus(

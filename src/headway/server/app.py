@@ -171,6 +171,7 @@ class Api:
         )
 
     async def stop(self, request: Request) -> Response:
+        access.check_server(access.caller_of(request), "stop the server")
         body = await requests.read_json(request)
         requests.known_fields(body, "jobs")
         jobs = body.get("jobs")
@@ -182,6 +183,7 @@ class Api:
 
     async def drain(self, request: Request) -> Response:
         wish, node = request.url.path.rpartition("/")[2], request.path_params["node"]
+        access.check_server(access.caller_of(request), f"{wish} nodes")
         if node not in {n.id for n in self.nodes}:
             raise UnknownName("node", node, [n.id for n in self.nodes])
         asked = snapshot.Request(job=JobId(""), wish=wish, to=NodeId(node))
