@@ -29,7 +29,7 @@ def test_the_commands_of_the_tutorial_work(tmp_path):
     shown = ran.stdout.split("== ")
     assert shown[2].split()[1:] == ["short", "middle", "long"]
     assert re.search(r"^long +(running|pending|starting)", shown[3], re.MULTILINE), shown[3]
-    assert re.findall(r"^step \d+/40 ", shown[4], re.MULTILINE) != []
+    assert re.findall(r"^step \d+/120 ", shown[4], re.MULTILINE) != []
     assert "size" in shown[4]
     outcomes = dict(
         re.findall(
