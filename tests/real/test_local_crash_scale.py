@@ -1,5 +1,6 @@
 """Headway is killed at every write while a distributed job grows and shrinks."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,8 @@ from elastic import digests, spec, undisturbed, words
 from local import groups, note, processes, result, workload
 from patience import end_of
 
-STEPS = 40
+STEPS = 100
+"""So many that the job does not end before it has shrunk, also on a busy machine."""
 BREATHE = '''
 from headway.core.model.decision import Plan, Scale
 from headway.core.model.serialization import memory, record
@@ -21,6 +23,9 @@ from headway.policy.registry import POLICIES, Entry
 class Done:
     grown: bool = False
     shrunk: bool = False
+
+def runs(replicas):
+    return all(r.phase.value == "running" for r in replicas.values())
 
 @record
 class Breathe:
@@ -36,7 +41,7 @@ class Breathe:
         if step >= 3 and not memory.grown and alone:
             memory.grown = True
             found.append(Scale(job="x", task="worker", add=((extra, "b"),), reason="grow"))
-        elif step >= 12 and memory.grown and not memory.shrunk and not alone:
+        elif memory.grown and not memory.shrunk and not alone and runs(there):
             memory.shrunk = True
             found.append(Scale(job="x", task="worker", remove=(extra,), reason="shrink"))
         return Plan(decisions=tuple(found), wake_after=0.2, look=tuple(snapshot.nodes)), memory
@@ -84,6 +89,13 @@ def crashed(data, model, n):
     return dead
 
 
+def scales(data):
+    """Whether each change of size adds or removes a worker."""
+    lines = next(data.glob("runs/2*/journal.jsonl")).read_text().splitlines()
+    made = [d for x in lines for d in json.loads(x).get("plan", {}).get("decisions", ())]
+    return ["add" if d.get("add") else "remove" for d in made if d["is"] == "Scale"]
+
+
 @pytest.mark.parametrize("model", ["ps-sync", "ps-async"])
 def test_after_a_crash_anywhere_while_a_job_grows_and_shrinks_every_sample_counts_once(
     tmp_path, model
@@ -101,7 +113,6 @@ def test_after_a_crash_anywhere_while_a_job_grows_and_shrinks_every_sample_count
         crashes += 1
     note(f"crash points, {model}", crashes)
     assert crashes * stride >= 100
-    server = next(data.glob("runs/2*/jobs/x/ps-0/out.log")).read_text()
-    assert "worker-1 joined" in server, "undisturbed, it grows"
+    assert scales(data) == ["add", "remove"], "undisturbed, it grows and shrinks"
     records = next(data.glob("runs/2*/records/x/worker-1"))
-    assert len(list(records.glob("claim.*"))) == 1, "and shrinks, and does not grow again"
+    assert len(list(records.glob("claim.*"))) == 1
