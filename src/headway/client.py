@@ -14,10 +14,9 @@ import json
 import os
 import re
 import shlex
-import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from contextlib import suppress
+from http.client import HTTPException, HTTPResponse
 from itertools import chain
 from pathlib import Path
 from time import monotonic, sleep
@@ -26,30 +25,33 @@ from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 from headway import errors
+from headway.client_connection import (
+    AGAIN,
+    PATIENCE,
+    SLOWEST,
+    Connection,
+    ConnectionLost,
+    NoAnswer,
+    answer_of,
+    error_of,
+    failure,
+    is_busy,
+)
 from headway.core.model.units import Seconds
-from headway.errors import ConfigError, HeadwayError, NoServer
+from headway.errors import ConfigError, NoServer
 from headway.runtime.job_status import JobStatus, from_plain
-from headway.runtime.run_directory import RunDirectory, data_folder
+from headway.runtime.run_directory import data_folder
 from headway.runtime.run_status import active_server
 from headway.runtime.system_server import system_socket
 from headway.runtime.user_environment import environment
 
-SOCKET = "api.sock"
 BASE = "/api/v1"
-PATIENCE: Seconds = 60.0
 ASKING: Seconds = 15.0
 """In which a request such as cancel is answered; the server itself waits 10 s for its loop."""
-AGAIN: Seconds = 0.05
-"""Between two tries to reach a server that starts or has too many clients; doubled each time."""
-SLOWEST: Seconds = 1.0
 RESTART: Seconds = 10.0
 """In which a server that has ended may start again."""
 KEY = "[!-~]([ -~]{0,253}[!-~])?"
 """A key of a submission: 1 to 255 printable ASCII characters."""
-CODES: dict[str, type[HeadwayError]] = {
-    each.code: each
-    for each in (ConfigError, errors.BackendError, errors.Unreachable, errors.Denied, NoServer)
-}
 
 
 class Client:
@@ -58,7 +60,7 @@ class Client:
     def __init__(self, run: Path, timeout: Seconds = PATIENCE) -> None:
         """`run`: the folder of the run of the server, or the socket of the machine's server."""
         self._run, self._timeout = run, timeout
-        self._connection: _Connection | None = None
+        self._connection: Connection | None = None
 
     @classmethod
     def of(cls, data: Path | None = None) -> Self:
@@ -224,8 +226,8 @@ class Client:
             answer, data = self._send(method, path, body, headers or {}, until)
             if answer.status < 400:
                 return data
-            if not _too_many(answer) or monotonic() + rest > until:
-                raise _error(answer, data)
+            if not is_busy(answer) or monotonic() + rest > until:
+                raise error_of(answer, data)
             sleep(rest)
             rest = min(SLOWEST, 2 * rest)
 
@@ -238,52 +240,19 @@ class Client:
         until: Seconds,
     ) -> tuple[HTTPResponse, bytes]:
         kept, left = self._connection, max(AGAIN, until - monotonic())
-        connection = kept or _Connection(self._run, left)
+        connection = kept or Connection(self._run, left)
         connection.wait_for(left)
         self._connection = None
         try:
-            answer = _answer(connection, method, path, body, headers)
+            answer = answer_of(connection, method, path, body, headers)
             data = answer.read()
         except (OSError, HTTPException) as error:
             connection.close()
             if kept and isinstance(error, ConnectionError | HTTPException):
                 return self._send(method, path, body, headers, until)  # it closed an idle one
-            raise _failure(error, str(self._run), sent=connection.connected) from error
+            raise failure(error, str(self._run), sent=connection.connected) from error
         self._connection = connection
         return answer, data
-
-
-class NoAnswer(errors.Unreachable):
-    """The server has the request, and may handle it."""
-
-
-class ConnectionLost(NoServer):
-    """The server has ended, and may have handled the request before."""
-
-
-def _failure(error: Exception, where: str, *, sent: bool) -> HeadwayError:
-    """`sent`: the server may have the request."""
-    if isinstance(error, TimeoutError | BlockingIOError):
-        if sent:
-            return NoAnswer("the server has not answered in time", where=where)
-        return errors.Unreachable("the server has too many clients", where=where)
-    if sent:
-        return ConnectionLost("the server has ended", where=where, hint="headway serve")
-    return NoServer("the server does not answer", where=where, hint="headway serve")
-
-
-def _answer(
-    connection: "_Connection",
-    method: str,
-    path: str,
-    body: Mapping[str, Any] | None,
-    headers: Mapping[str, str],
-) -> HTTPResponse:
-    data = None if body is None else json.dumps(body).encode()
-    kind = {} if data is None else {"Content-Type": "application/json"}
-    with suppress(BrokenPipeError):  # it has answered before it has read all
-        connection.request(method, path, data, {**kind, **headers})
-    return connection.getresponse()
 
 
 class _Events:
@@ -291,19 +260,19 @@ class _Events:
 
     def __init__(self, run: Path, timeout: Seconds) -> None:
         self._run, self._last = run, ""
-        self._connection = _Connection(run, timeout)
+        self._connection = Connection(run, timeout)
 
     def connect(self) -> None:
         """Connect, the next time from the last event that was read."""
         self._connection.close()
         headers = {"Last-Event-ID": self._last} if self._last else {}
         try:
-            self._answer = _answer(self._connection, "GET", f"{BASE}/events", None, headers)
+            self._answer = answer_of(self._connection, "GET", f"{BASE}/events", None, headers)
             if self._answer.status >= 400:
-                raise _error(self._answer, self._answer.read())
+                raise error_of(self._answer, self._answer.read())
             self._answer.readline()  # from here on it misses nothing
         except (OSError, HTTPException) as error:
-            raise _failure(error, str(self._run), sent=self._connection.connected) from error
+            raise failure(error, str(self._run), sent=self._connection.connected) from error
 
     def __enter__(self) -> Self:
         return self
@@ -332,75 +301,3 @@ class _Events:
                     yield from_plain(json.loads(line[6:]))
                 elif not line.strip():
                     self._last = number
-
-
-def _too_many(answer: HTTPResponse) -> bool:
-    """Whether the server has more clients than it can serve, and has not read the request."""
-    kind = answer.headers.get_content_type()
-    return answer.status == 503 and kind != "application/problem+json"
-
-
-def _error(answer: HTTPResponse, data: bytes) -> HeadwayError:
-    found: dict[str, Any] = {}
-    with suppress(ValueError):
-        found = dict(json.loads(data))
-    code = str(found.get("code", "error"))
-    message = str(found.get("detail", f"the server answered with status {answer.status}"))
-    kind = CODES.get(code, HeadwayError)
-    error = kind(message, where=str(found.get("where", "")), hint=str(found.get("hint", "")))
-    error.code = code
-    if code == "unknown-name":
-        error.exit_code = errors.UnknownName.exit_code
-    return error
-
-
-class _Connection(HTTPConnection):
-    def __init__(self, run: Path, timeout: Seconds) -> None:
-        super().__init__("headway", timeout=timeout)
-        self._run, self.connected = run, False
-
-    def wait_for(self, timeout: Seconds) -> None:
-        """Wait at most so long for the next answer."""
-        self.timeout = timeout
-        if self.sock is not None:
-            self.sock.settimeout(timeout)
-
-    def connect(self) -> None:
-        until, rest = monotonic() + (self.timeout or PATIENCE), AGAIN
-        self.connected = False
-        while True:
-            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-            self.sock.settimeout(self.timeout)
-            try:
-                with short_path(self._run) as path:
-                    self.sock.connect(path)
-            except OSError as error:
-                self.sock.close()
-                starting = isinstance(error, ConnectionRefusedError | FileNotFoundError)
-                if starting and not RunDirectory(self._run).locked:
-                    raise
-                if not (starting or isinstance(error, BlockingIOError)) or monotonic() > until:
-                    raise
-                sleep(rest)  # it is starting, or others wait to be accepted
-                rest = min(SLOWEST, 2 * rest)
-            else:
-                self.connected = True
-                return
-
-
-@contextmanager
-def short_path(run: Path) -> Iterator[str]:
-    """A path of the socket of a run that is short enough: at most 107 bytes."""
-    if run.is_socket():
-        yield str(run)
-        return
-    folder = os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{folder}/{SOCKET}"
-    finally:
-        os.close(folder)
-
-
-def has_api(run: RunDirectory) -> bool:
-    """Whether the process of a run has an API."""
-    return (run.path / SOCKET).exists() and run.locked

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import contextmanager, suppress
 from threading import Thread
 
-from headway.client import short_path
+from headway.client_connection import short_path
 
 
 @contextmanager

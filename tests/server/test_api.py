@@ -13,7 +13,8 @@ from threading import Thread
 import pytest
 from patience import wait_for
 
-from headway.client import BASE, SOCKET, Client, short_path
+from headway.client import BASE, Client
+from headway.client_connection import SOCKET, short_path
 from headway.errors import (
     BackendError,
     ConfigError,

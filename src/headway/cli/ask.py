@@ -93,7 +93,7 @@ def _request(
     size: tuple[str, int] = ("", 0),
 ) -> None:
     from headway.cli.output import print_json
-    from headway.client import has_api
+    from headway.client_connection import has_api
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
     from headway.runtime.system_server import system_socket

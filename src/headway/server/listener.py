@@ -16,7 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from headway.client import SOCKET, short_path
+from headway.client_connection import SOCKET, short_path
 from headway.core.model.units import JobId, Seconds
 from headway.errors import BackendError, ConfigError
 from headway.runtime.job_status import JobStatus
