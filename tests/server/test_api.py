@@ -180,7 +180,7 @@ def test_a_client_waits_until_it_can_connect(run, monkeypatch):
                 raise BlockingIOError
             connect(self, path)
 
-    monkeypatch.setattr("headway.client.socket.socket", Crowded)
+    monkeypatch.setattr("headway.client_connection.socket.socket", Crowded)
     with Client(run) as client:
         assert client.server()["policy"] == "fair"
     assert len(tries) == 3
