@@ -10,7 +10,7 @@ from headway.core.cycle.cluster_state import assemble
 from headway.core.model.job import Estimate, Expected
 from headway.core.model.snapshot import Trigger
 from headway.policy.registry import build
-from headway.runtime.job_facts import Samples, job_facts
+from headway.runtime.job_facts import NOT_CPU, Samples, job_facts
 from headway.runtime.step_pace import KEPT, StepPace
 from headway.runtime.usage_sampler import Now
 from making import history, job, node, replica
@@ -88,6 +88,9 @@ def test_a_job_that_waits_finishes_by_its_steps_and_not_by_the_cpu_that_it_needs
     """It uses nearly no CPU, so that neither another share nor a guarantee makes it faster."""
     sleeps = known(Now(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.005), policy=policy)
     assert sleeps.eta_s == pytest.approx(0.5 + 90 / 0.5)
+    assert sleeps.guarantee_s is None, "it is about CPU, and earlier than the job can be"
+    if policy == "headway":
+        assert sleeps.reason == NOT_CPU
 
 
 def test_a_job_that_its_share_delays_finishes_by_its_guarantee():

@@ -173,10 +173,12 @@ def _facts(
     ]
     finish = max(finishes, default=None)
     paces = [_pace(state, job, r, seen[r.id]) for r in replicas]
-    paced = [pace for pace in paces if pace]
+    paced, reason = [pace for pace in paces if pace], ""
     if paced:
         left, waits = max(paced)
         finish, ahead = samples.at + left, ahead and not waits
+        if waits and due is not None and due < finish:
+            due, reason = None, NOT_CPU  # a guarantee is about CPU
     first = _reporting(replicas, seen)
     said = seen[first.id] if first else Now()
     return JobFacts(
@@ -195,7 +197,7 @@ def _facts(
         growth=_growth(job, first),
         guarantee_s=due,
         eta_s=min(finish, due) if finish and due and ahead else finish,
-        reason=next((reasons[r.id] for r in replicas if reasons.get(r.id)), job.reason),
+        reason=reason or next((reasons[r.id] for r in replicas if reasons.get(r.id)), job.reason),
     )
 
 
@@ -253,6 +255,7 @@ def _size(
     return _Size(left=job.remaining.value, error=job.remaining.error, source=_source(job, r, None))
 
 
+NOT_CPU = "waits for something else than CPU; a larger share would not make it faster"
 STEPS = "measured from its steps"
 EARLIER = "an earlier run of this kind"
 
