@@ -84,7 +84,9 @@ def test_a_failed_job_is_retried_later_and_later_and_then_fails():
         assert x.phase is Phase.BACKOFF
         x.tick(0.2)
         assert x.phase is Phase.PENDING
+    assert x.job.reason == "exited with code 1"
     x.start()
+    assert (x.phase, x.job.reason) == (Phase.RUNNING, ""), "what ended the last attempt is over"
     x.exit("main-0", 1, reason="exited with code 1")
     assert (x.phase, x.job.reason) == (Phase.FAILED, "exited with code 1 (attempt 3 of 3)")
 

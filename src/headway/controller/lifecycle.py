@@ -79,7 +79,7 @@ def _run_if_all_run(job: JobRecord) -> bool:
     """A starting job runs when each replica runs or has already exited with code 0."""
     if not all(r.running for r in job.replicas.values()):
         return False
-    job.requeues = 0
+    job.requeues, job.reason = 0, ""
     job.go(Cause.RUN, Phase.RUNNING)
     return True
 
