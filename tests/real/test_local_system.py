@@ -209,11 +209,14 @@ def test_jobs_outlive_both_processes_and_are_found_again(started, who):
 def test_a_running_job_is_cancelled_with_all_that_it_started(started):
     started.submit(ANN, "tree", "setsid sleep 600 & sleep 601 & wait")
     started.wait_for("tree", "running")
-    procs = started.run_as(ANN, "pgrep", "-u", str(ANN), "sleep")
-    assert len(procs.stdout.split()) == 2
+
+    def left():
+        return started.run_as(ANN, "pgrep", "-u", str(ANN), "-xf", "sleep 60[01]").stdout.split()
+
+    wait_for(lambda: len(left()) == 2)
     started.headway(ANN, "cancel", "tree")
     assert started.wait("tree") == ["cancelled"]
-    wait_for(lambda: not started.run_as(ANN, "pgrep", "-u", str(ANN)).stdout.split()[1:])
+    wait_for(lambda: not left())
 
 
 def test_root_and_system_users_cannot_submit_jobs_that_run(started):

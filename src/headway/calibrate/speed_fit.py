@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from headway.core.estimate.step_rate import HERE, NEAR, Speed, steps_per_second
 from headway.core.model.units import Cores
 
-SMALLEST = 1e-9
-"""A transfer within a node that takes no time is as long as this, so that it has a penalty."""
+SMALLEST = 1e-5
+"""A transfer within a node takes at least this part of one beyond it, so that it has a penalty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def _least_squares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 def _speed(kind: str, costs: NDArray[np.float64]) -> Speed:
     compute, fixed, here, far, constant = map(float, costs)
     if far > here:
-        here = max(here, SMALLEST)
+        here = max(here, SMALLEST * far)
     flat = {"latency": constant} if kind == "ring" else {"per_server": constant}
     penalty = max(1.0, far / here) if here else 1.0
     return Speed(kind=kind, compute=compute, fixed=fixed, transfer=here, penalty=penalty, **flat)
