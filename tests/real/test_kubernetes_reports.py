@@ -5,6 +5,7 @@ import os
 import ssl
 import subprocess
 import sys
+from contextlib import suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 from socket import create_connection
@@ -63,6 +64,7 @@ def release(cluster, own_cluster, helm):
             cluster("patch", "daemonset", "headway-agent", "-n", AGENTS, "-p", patch)
         for each in (["deployment/headway", "-n", HOME], ["daemonset/headway-agent", "-n", AGENTS]):
             cluster("rollout", "status", *each, "--timeout=90s")
+        cluster.until(lambda: serves(cluster), patience=60)
         yield made
     finally:
         cluster("delete", "tj", "--all", "--timeout=60s")
@@ -143,6 +145,13 @@ class Endpoint:
         found = answer.status, json.loads(answer.read())
         connection.close()
         return found
+
+
+def serves(cluster):
+    """Whether a leader takes reports: a pod that is created before has no certificate to trust."""
+    with suppress(AssertionError, ValueError, KeyError, OSError):
+        return Endpoint(cluster)("/v1/reports", {"reports": []})[0] == 401
+    return False
 
 
 def token(cluster, pod, *words):
