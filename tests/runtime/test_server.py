@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +13,7 @@ from headway.errors import BackendError
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.server import start_server
 from headway.runtime.submissions import End, Submission, Submissions
+from serving import listed
 
 WORKS = """
 import os, sys, time
@@ -30,34 +30,9 @@ with open("ledger", "a") as file:
 
 
 @pytest.fixture
-def serve(tmp_path, monkeypatch):
-    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
-    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
-    monkeypatch.chdir(tmp_path)
+def serve(serving, tmp_path):
     (tmp_path / "train.py").write_text(WORKS)
-    children = []
-
-    def begin():
-        command = [sys.executable, "-m", "headway", "serve"]
-        child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        children.append(child)
-        until(lambda: child.poll() is not None or _active(tmp_path / "data"))
-        return child
-
-    yield begin
-    (tmp_path / "go").touch()
-    for child in children:
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
-        child.communicate(timeout=60)
-
-
-def _active(data):
-    return any(run.locked and (run.path / "wake").exists() for run in RunDirectory.all(data))
-
-
-def listed(headway, *words):
-    return {job["job"]: job for job in json.loads(headway("ps", *words, "--json").out)}
+    return serving
 
 
 def submit(headway, *words):

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headway.backend import durable
-from headway.controller.events import NodeChanged
 from headway.core.model.units import NodeId, Seconds
 
 if TYPE_CHECKING:  # `headway ps` reads only the file, and must start fast
@@ -39,6 +38,8 @@ def use(controller: "Controller", nodes: Iterable[NodeId], now: Seconds) -> "Com
     """Start no replicas on these nodes from now on, and on all others again. Jobs that can move
     leave them, as they leave nodes that a cluster has cordoned.
     """
+    from headway.controller.events import NodeChanged  # noqa: PLC0415 - slow, see above
+
     before, controller.records.drained = controller.records.drained, dict.fromkeys(nodes)
     arrived = {job.id: None for job in controller.jobs.values() if job.arrived}
     controller.news.jobs |= arrived  # each may use other nodes now

@@ -36,7 +36,8 @@ class _Listener:
 
     def shown(self, number: int | None, job: JobStatus) -> str:
         data = json.dumps(seen_by(self.caller, job).plain())
-        return f"{'' if number is None else f'id: {number}'}\nevent: job\ndata: {data}\n\n".lstrip()
+        numbered = "" if number is None else f"id: {number}\n"
+        return f"{numbered}event: job\ndata: {data}\n\n"
 
     def take(self) -> list[str]:
         self.woken.clear()
