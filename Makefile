@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
-.PHONY: help demo test test-fast check pictures generate evidence clean
+.PHONY: help demo test test-fast test-user check pictures generate evidence clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -21,8 +21,11 @@ demo: $(VENV)/ready  ## train five small models under fair sharing, then under h
 test: $(VENV)/ready  ## run the checks and tests that CI runs
 	scripts/test
 
-test-fast: $(VENV)/ready  ## run the tests that need no platform (two minutes)
-	scripts/test $(OPTIONS) fast
+test-fast: $(VENV)/ready  ## run the tests that need no platform (2.5 minutes)
+	scripts/test fast
+
+test-user: $(VENV)/ready  ## run those of them that can depend on the user, without coverage
+	scripts/test user
 
 check: $(VENV)/ready  ## check format, lint, types, layers and sizes
 	scripts/check

@@ -6,6 +6,7 @@ Laws are tried on the same random cases every time, so that a test says the same
 code; HEADWAY_LAWS=new tries others.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -21,6 +22,12 @@ if os.environ.get("HEADWAY_LAWS") != "new":
     settings.load_profile("same")
 
 pytest_plugins = ["app_fixtures", "serving"]  # imported once the above is set
+
+
+def pytest_collection_finish():
+    """Modules and tests stay: the garbage collector need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

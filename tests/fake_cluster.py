@@ -38,6 +38,8 @@ class FakeCluster:
         """
         self.unanswered = set()
         """(method, kind, name): the next such call is carried out, and its answer is lost."""
+        self.hanging = set()
+        """(method, kind, namespace): such calls are not answered while it is here."""
         self.busy = {}
         """(method, kind): how many more calls are answered with 429 and Retry-After."""
         self.unschedulable = {}

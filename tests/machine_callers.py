@@ -4,6 +4,8 @@ import json
 import os
 import socket
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -21,25 +23,25 @@ def job(name="x", **more):
 
 
 @contextmanager
-def public_server(folder, quotas=None):
-    """Its socket."""
+def public_server(quotas=None):
+    """Its socket. Not in pytest's directory: each pytest that begins closes it to other users."""
     if os.geteuid():
         pytest.skip("only root can be two users")
     os.environ["HEADWAY_ENFORCEMENT"] = "nice"
+    place = TemporaryDirectory()
+    folder = Path(place.name)
+    folder.chmod(0o711)
     server = start_server(folder / "data", "fair")
     path = folder / "open" / "headway.sock"
     try:
         with Listener(server, path, Quotas.model_validate(quotas or {})):
-            for above in [path.parent, *path.parent.parents]:
-                above.chmod(above.stat().st_mode | 0o011)
-                if above.parent == above.parent.parent:
-                    break
             yield path
     finally:
         server.run.backend.close()
         server.run.book.close()
         server.submissions.close()
         server.run.folder.unlock()
+        place.cleanup()
         del os.environ["HEADWAY_ENFORCEMENT"]
 
 

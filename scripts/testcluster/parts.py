@@ -17,6 +17,8 @@ from testcluster import groups, images
 from testcluster.layout import PAUSE, Layout, Trouble
 
 READY = 60.0
+USER, KUBELETS = "headway-test", "system:kubelet-api-admin"
+"""Name in the certificate of the API server, and the role that it needs."""
 CONTAINERD = """version = 2
 root = "{folder}/root"
 state = "{folder}/state"
@@ -59,7 +61,7 @@ class Cluster:
 
     def write_secrets(self) -> None:
         key = ["-newkey", "rsa:2048", "-nodes", "-keyout", f"{self.root}/tls.key"]
-        about = ["-subj", "/CN=headway-test", "-days", "30", "-out", f"{self.root}/tls.crt"]
+        about = ["-subj", f"/CN={USER}", "-days", "30", "-out", f"{self.root}/tls.crt"]
         names = ["-addext", f"subjectAltName=IP:{self.layout.api},DNS:kubernetes.default.svc"]
         _call(["openssl", "req", "-x509", *key, *about, *names])
         token = secrets.token_hex(16)
@@ -87,10 +89,10 @@ class Cluster:
             "kind": "KubeletConfiguration",
             "authentication": {
                 "anonymous": {"enabled": False},
-                "webhook": {"enabled": False},
+                "webhook": {"enabled": True},
                 "x509": {"clientCAFile": f"{self.root}/tls.crt"},
             },
-            "authorization": {"mode": "AlwaysAllow"},
+            "authorization": {"mode": "Webhook"},
             "address": self.layout.address(i),
             "healthzPort": 0,
             "readOnlyPort": 0,
@@ -103,7 +105,7 @@ class Cluster:
             "clusterDNS": [self.layout.address(1)],
             "clusterDomain": "cluster.local",
             "resolvConf": "",
-            "containerLogMaxSize": "1Mi",
+            "containerLogMaxSize": os.environ.get("HEADWAY_CLUSTER_LOG_SIZE", "1Mi"),
             "containerLogMonitorInterval": "3s",
             "imageGCHighThresholdPercent": 100,
             "evictionHard": {"memory.available": "100Mi"},
@@ -152,6 +154,9 @@ class Cluster:
             "kubelet-client-certificate": tls["cert"], "kubelet-client-key": tls["key"],
         })  # fmt: skip
         self.until(lambda: self.kubectl("get", "--raw", "/readyz") == "ok", "kube-apiserver")
+        # The API server itself, for logs and exec: kubelets ask it who may use them.
+        role = ("clusterrolebinding", "kubelet-api", f"--clusterrole={KUBELETS}", f"--user={USER}")
+        self.until(lambda: self.kubectl("create", *role), "kube-apiserver")
         known = {"kubeconfig": self.layout.kubeconfig, "leader-elect": "false", "secure-port": 0}
         self.start("kube-controller-manager", self.programs["kube-controller-manager"], {
             **known, "service-account-private-key-file": tls["key"],

@@ -1,4 +1,4 @@
-"""A client of `headway serve`, for programs of the same user.
+"""A client of `headway serve`, for programs of the same user, or with a token from elsewhere.
 
     with Client.of() as client:
         spec = {"tasks": [{"command": ["python", "train.py"]}]}
@@ -39,10 +39,10 @@ from headway.client_connection import (
 )
 from headway.core.model.units import Seconds
 from headway.errors import ConfigError, NoServer
+from headway.runtime.api_address import Address, Remote, api_address
 from headway.runtime.job_status import JobStatus, from_plain
 from headway.runtime.run_directory import data_folder
 from headway.runtime.run_status import active_server
-from headway.runtime.system_server import system_socket
 from headway.runtime.user_environment import environment
 
 BASE = "/api/v1"
@@ -57,16 +57,16 @@ KEY = "[!-~]([ -~]{0,253}[!-~])?"
 class Client:
     """One connection, opened again if the server has closed it. For one thread at a time."""
 
-    def __init__(self, run: Path, timeout: Seconds = PATIENCE) -> None:
-        """`run`: the folder of the run of the server, or the socket of the machine's server."""
-        self._run, self._timeout = run, timeout
+    def __init__(self, server: Address, timeout: Seconds = PATIENCE) -> None:
+        """`server`: the folder of its run, the socket of the machine's server, or a `Remote`."""
+        self._server, self._timeout = server, timeout
         self._connection: Connection | None = None
 
     @classmethod
     def of(cls, data: Path | None = None) -> Self:
-        """A client of the server of this data directory, or of the machine's."""
-        if socket := system_socket(data):
-            return cls(socket)
+        """A client of the server of this data directory, `HEADWAY_SERVER` or the machine's."""
+        if server := api_address(data):
+            return cls(server)
         return cls(active_server(data_folder(data)).path)
 
     def submit(
@@ -78,7 +78,8 @@ class Client:
         key: str | None = None,
     ) -> list[str]:
         """Submit jobs as in a workload file; return their ids. They are stored when this returns.
-        `env`: variables of their environment; by default those that `headway submit` passes on.
+        `env`: variables of their environment; by default those that `headway submit` passes on,
+        and none to another machine.
         `key`: a second submission with it adds nothing and returns the same ids.
         """
         if key is not None and not re.fullmatch(KEY, key):
@@ -86,10 +87,11 @@ class Client:
                 f"{errors.shown(key)} is not a key",
                 hint="use 1 to 255 printable ASCII characters, without spaces around them",
             )
+        remote = isinstance(self._server, Remote)
         body = {
             "jobs": list(jobs),
             "directory": os.fspath(directory) or str(Path.cwd()),
-            "env": environment() if env is None else dict(env),
+            "env": environment(own=remote) if env is None else dict(env),
         }
         key = key or uuid4().hex  # it may be sent twice
         try:
@@ -179,7 +181,7 @@ class Client:
         read, and ends if the server does not return within `patience`.
         """
         shown = None
-        with _Events(self._run, self._timeout) as events:
+        with _Events(self._server, self._timeout) as events:
             events.connect()
             while True:
                 now = [] if job is None else [self.job(job)]
@@ -240,7 +242,7 @@ class Client:
         until: Seconds,
     ) -> tuple[HTTPResponse, bytes]:
         kept, left = self._connection, max(AGAIN, until - monotonic())
-        connection = kept or Connection(self._run, left)
+        connection = kept or Connection(self._server, left)
         connection.wait_for(left)
         self._connection = None
         try:
@@ -250,7 +252,7 @@ class Client:
             connection.close()
             if kept and isinstance(error, ConnectionError | HTTPException):
                 return self._send(method, path, body, headers, until)  # it closed an idle one
-            raise failure(error, str(self._run), sent=connection.connected) from error
+            raise failure(error, self._server, sent=connection.connected) from error
         self._connection = connection
         return answer, data
 
@@ -258,9 +260,9 @@ class Client:
 class _Events:
     """The events of a server, until it ends or the connection is lost."""
 
-    def __init__(self, run: Path, timeout: Seconds) -> None:
-        self._run, self._last = run, ""
-        self._connection = Connection(run, timeout)
+    def __init__(self, server: Address, timeout: Seconds) -> None:
+        self._server, self._last = server, ""
+        self._connection = Connection(server, timeout)
 
     def connect(self) -> None:
         """Connect, the next time from the last event that was read."""
@@ -272,7 +274,7 @@ class _Events:
                 raise error_of(self._answer, self._answer.read())
             self._answer.readline()  # from here on it misses nothing
         except (OSError, HTTPException) as error:
-            raise failure(error, str(self._run), sent=self._connection.connected) from error
+            raise failure(error, self._server, sent=self._connection.connected) from error
 
     def __enter__(self) -> Self:
         return self

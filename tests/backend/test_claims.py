@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headway.backend.claims import BLOCK, Claims, Ports
+from headway.backend.claims import BLOCK, FIRST, LAST, Claims, Ports
 from headway.backend.cpu_partition import cut
 from headway.backend.docker.container_spec import container_name
 from headway.backend.promised_memory import PromisedMemory
@@ -56,6 +56,18 @@ def test_a_port_that_a_program_uses_is_not_given(claims, tmp_path):
         used.bind(("127.0.0.1", first + 2))
         used.listen()
         assert Ports(tmp_path / "run", claims[0]).of("x", 4, ()) != first
+
+
+def test_a_user_who_claims_every_port_and_cpu_denies_nobody_theirs(claims, tmp_path):
+    theirs, ours = claims
+    for first in range(FIRST, LAST, BLOCK):
+        theirs.take(f"port-{first}")
+    (tmp_path / "run").mkdir()
+    ports = Ports(tmp_path / "run", ours)
+    assert FIRST <= ports.of("x", 4, ()) < LAST
+    assert abs(ports.of("y", 4, {"x"}) - ports.of("x", 4, {"x"})) >= BLOCK
+    (cut_,) = cut((node("a", cpu=1.0),), [0, 1], taken=[0, 1])
+    assert cut_.cpus
 
 
 def test_a_job_keeps_its_ports_while_it_runs_also_after_a_crash(claims, tmp_path):

@@ -25,13 +25,14 @@ from headway.spec.runnable import RunnableJob
 from reporting import PAIR, post, served, token
 
 AGENTS = "headway-agent"
+URL = "https://there:8443"
 
 
 @pytest.fixture
 def leader(backends):
     """It tells pods where to report."""
     backend = backends()
-    backend.platform.pods.endpoint = Endpoint("https://there:8443", PAIR.certificate)
+    backend.platform.trust(Endpoint(URL, PAIR.certificate))
     backend.platform.receiver.agents = AGENTS
     return Headway(backend)
 
@@ -70,6 +71,44 @@ def test_a_pod_knows_where_to_report_with_a_token_of_its_own(running):
     notes = running["metadata"]["annotations"]
     assert notes["headway.dev/trust-bundle"] == PAIR.certificate
     assert (notes["headway.dev/metric"], "headway.dev/pattern" in notes) == ("loss", False)
+
+
+def bundle(fake, name="x-worker-0-1"):
+    notes = fake.get("pods", name)["metadata"]["annotations"]
+    return notes["headway.dev/trust-bundle"]
+
+
+def test_a_pod_that_exists_before_there_is_a_certificate_gets_it_later(fake, backends):
+    leader = Headway(backends())
+    leader.backend.platform.trust(Endpoint(URL))
+    fake.submit("x")
+    leader.until(lambda: fake.all("pods"))
+    assert bundle(fake) == ""
+    leader.backend.platform.trust(Endpoint(URL, "first"))
+    leader.until(lambda: bundle(fake) == "first")
+    fake.submit("y")
+    leader.until(lambda: len(fake.all("pods")) == 2)
+    fake.pod("y-worker-0-1", "Failed")
+    leader.backend.close()
+    later = Headway(backends())
+    later.backend.platform.trust(Endpoint(URL, "renewed"))
+    later.until(lambda: bundle(fake) == "renewed")
+    assert bundle(fake, "y-worker-0-1") == "first", "it reports no more"
+
+
+def test_an_operator_gives_pods_of_runs_the_certificate_and_a_run_does_not(fake, backends):
+    fake.submit("x", labels={"headway.dev/run": "r"})
+    owner = {"kind": "TrainingJob", "controller": True, "uid": "u"}
+    about = {"name": "p", "namespace": "default", "labels": {"headway.dev/run": "r"}}
+    about |= {"annotations": {"headway.dev/trust-bundle": ""}}
+    foreign = {"metadata": {**about, "name": "q"}, "spec": {}, "status": {}}
+    fake.put("pods", foreign, "default")
+    pod = {"metadata": {**about, "ownerReferences": [owner]}, "spec": {}, "status": {}}
+    fake.put("pods", pod, "default")
+    leader = Headway(backends())
+    leader.backend.platform.trust(Endpoint(URL, "it"))
+    leader.until(lambda: bundle(fake, "p") == "it")
+    assert bundle(fake, "q") == "", "not a pod of Headway"
 
 
 def test_progress_is_written_also_after_another_replica_was_started(fake, leader, running):
@@ -135,7 +174,8 @@ def test_an_agent_reports_for_the_pods_of_its_node_only(leader, running):
     key = "default", running["metadata"]["name"]
     assert receiver.of(key) is None
     answer = receiver.from_node(here, {uid: line, "unknown": line})
-    assert answer == {"pods": {uid: {"metric": "loss", "position": "123", "sdk": False}}}
+    wanted = {"metric": "loss", "container": "training", "position": "123", "sdk": False}
+    assert answer == {"pods": {uid: wanted}}
     found = receiver.of(key)
     assert (found.step, found.value, found.total, found.heard.high) == (7, 0.5, 70, 0.6)
     assert receiver.counts == {"log": 2}

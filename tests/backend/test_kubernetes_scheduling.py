@@ -74,16 +74,18 @@ def test_room_that_is_nominated_to_a_foreign_pod_is_not_taken(fake, leader):
     assert fake.get("pods", "x-worker-0-1") is None
 
 
-def test_a_pod_of_the_same_name_that_is_not_ours_is_not_used(fake, leader):
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_a_pod_of_the_same_name_that_is_not_ours_is_not_used(fake, leader, phase):
     about = {"name": "x-worker-0-1", "namespace": "default", "labels": {"headway.dev/job": "x"}}
     about["labels"]["headway.dev/replica"] = "worker-0"
     inside = {"containers": [{"name": "training"}], "nodeName": "b"}
-    fake.put("pods", {"metadata": about, "spec": inside, "status": {"phase": "Succeeded"}})
+    fake.put("pods", {"metadata": about, "spec": inside, "status": {"phase": phase}})
     fake.submit("x")
     leader.until(lambda: "does not belong to this job" in status(fake, "x").get("reason", ""))
     assert status(fake, "x")["failures"] == 0
     leader.until(lambda: fake.get("pods", "x-worker-0-2"))
-    assert fake.get("pods", "x-worker-0-1")["metadata"]["uid"] == about["uid"]
+    kept = fake.get("pods", "x-worker-0-1")["metadata"]
+    assert (kept["uid"], kept.get("deletionTimestamp")) == (about["uid"], None)
 
 
 def test_what_admission_adds_to_a_pod_is_not_given_to_others(fake, leader):
@@ -100,3 +102,47 @@ def test_what_admission_adds_to_a_pod_is_not_given_to_others(fake, leader):
     leader.until(lambda: condition(fake, "y", "Placed").get("reason") == "WaitingForCapacity")
     leader.calm(0.3)
     assert fake.get("pods", "y-worker-0-1") is None
+
+
+def of_class(name, cpu="900m", **more):
+    template = {"spec": {"priorityClassName": name}} if name else None
+    return {"tasks": [task(cpu=cpu, **({"podTemplate": template} if template else {}))], **more}
+
+
+def put_class(fake, name, value, **more):
+    fake.put("priorityclasses", {"metadata": {"name": name}, "value": value, **more})
+
+
+def test_the_queue_is_ordered_by_priority_class_then_priority_then_arrival(fake, backends):
+    put_class(fake, "urgent", 1000)
+    put_class(fake, "usual", 10, globalDefault=True)
+    put_class(fake, "headway-gang", 0)
+    fake.put("nodes", node("a", ready=False))
+    fake.put("nodes", node("b", ready=False))
+    leader = Headway(backends())
+    gang = {"tasks": [task(replicas=2)]}
+    unknown = of_class("missing")
+    specs = {"gang": gang, "default": of_class(""), "first": of_class("urgent")}
+    specs |= {"second": of_class("urgent"), "eager": of_class("urgent", priority=1)}
+    for name, spec in {**specs, "unknown": unknown}.items():
+        fake.submit(name, spec=spec)
+        leader.until(lambda name=name: condition(fake, name, "Accepted"))
+    ordered = ["eager", "first", "second", "default", "gang", "unknown"]
+    leader.until(lambda: waiting(leader) == ordered)
+    put_class(fake, "missing", 2000)
+    leader.until(lambda: waiting(leader) == ["unknown", *ordered[:-1]])
+    fake.put("nodes", node("a"))
+    leader.until(lambda: fake.get("pods", "unknown-worker-0-1"))
+    later = Headway(backends())
+    later.until(lambda: waiting(later) == ordered[:-1])
+
+
+def waiting(leader):
+    return [job.removeprefix("default/") for job in leader.loop.state.queue]
+
+
+def test_without_the_right_to_read_classes_only_priority_counts(fake, backends):
+    fake.refuse["GET", "priorityclasses", ""] = (403, "priorityclasses is forbidden")
+    leader = Headway(backends())
+    fake.submit("x", spec=of_class("urgent"))
+    leader.until(lambda: fake.get("pods", "x-worker-0-1"))

@@ -7,8 +7,10 @@ import signal
 import socket
 import subprocess
 from pathlib import Path
+from select import select
 
 import pytest
+from patience import wait_for
 
 from headway.backend.local.channel import LENGTH, MOST, Channel, Ended
 from headway.backend.local.delegation import Delegated
@@ -93,7 +95,9 @@ def test_only_processes_in_the_launcher_s_own_groups_are_signalled(launcher, tmp
         (tmp_path / "groups" / folder).mkdir(exist_ok=True)
         (tmp_path / "groups" / folder / "cgroup.procs").write_text(str(victim.pid))
     try:
-        message = {"do": "signal", "signal": 9, "group": f"{tmp_path}/groups/{inside}"}
+        message = {
+            "do": "signal", "signal": 9, "group": f"{tmp_path}/groups/{inside}", "shell": 0,
+        }  # fmt: skip
         assert "not a group of the launcher" in refused(launcher, message)
         own = {**message, "group": f"{tmp_path}/groups/own/a"}
         assert refused(launcher, own) == ""
@@ -101,6 +105,25 @@ def test_only_processes_in_the_launcher_s_own_groups_are_signalled(launcher, tmp
     finally:
         victim.kill()
         victim.wait()
+
+
+def test_a_child_that_has_not_entered_its_group_is_signalled(launcher, tmp_path):
+    (tmp_path / "groups" / "own" / "a").mkdir()
+    group = f"{tmp_path}/groups/own/a"
+    with subprocess.Popen(["sleep", "60"], process_group=0) as child:
+        message = {"do": "signal", "signal": 15, "group": group, "shell": child.pid}
+        assert refused(launcher, message) == ""
+        assert child.wait(60) == -signal.SIGTERM
+    another = ["sh", "-c", "setsid sleep 60 >/dev/null & echo $!"]
+    pid = int(subprocess.run(another, stdout=-1, check=True).stdout)
+    wait_for(lambda: os.getpgid(pid) == pid)
+    process = os.pidfd_open(pid)
+    try:
+        assert refused(launcher, {**message, "shell": pid}) == ""
+        assert select([process], [], [], 0.2) == ([], [], [])  # it has not ended
+    finally:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        os.close(process)
 
 
 @pytest.mark.parametrize("number", [0, signal.SIGUSR1, "9", None, 64])

@@ -57,6 +57,16 @@ def test_a_job_of_one_replica_has_no_variables_of_distributed_jobs():
     assert not {"RANK", "TF_CONFIG", "MASTER_ADDR"} & set(found)
 
 
+def test_replicas_on_other_nodes_are_reached_through_the_relay():
+    gang = [r("ps", 0), r("worker", 0), r("worker", 2)]
+    found = env(r("worker", 2), gang, relayed=gang[:2])
+    assert (found["MASTER_ADDR"], found["MASTER_PORT"]) == ("127.0.0.1", "106")
+    assert config(found)["cluster"] == {
+        "ps": ["127.0.0.1:107"],
+        "worker": ["127.0.0.1:108", "127.0.0.1:104"],
+    }
+
+
 def test_agents_of_torchrun_meet_where_rank_0_is():
     task = Task(name="worker", replicas=2, least=1, most=3, elastic=Elastic.TORCHRUN)
     gang, hosts = [r("worker", 0), r("worker", 2)], {r("worker", 0): "one", r("worker", 2): "two"}

@@ -12,9 +12,10 @@ import pytest
 from patience import PATIENCE, wait_for
 
 from headway.backend.kubernetes.platform.pod_reports import Endpoint
-from headway.backend.kubernetes.reports import certificate, receiver, server, token_review
+from headway.backend.kubernetes.reports import certificate, server, token_review
 from headway.backend.kubernetes.reports.token_review import Client, TokenReviewer
 from headway.errors import BackendError, Denied, Unreachable
+from headway.metrics.http_reports import from_kubeflow
 from reporting import HOST, PAIR, connect, post, served, token, trusting
 
 DOWN = "down"
@@ -83,6 +84,14 @@ def test_who_does_not_trust_the_certificate_sends_nothing(there):
 
 REQUEST = b"POST /echo HTTP/1.1\r\n"
 BODY = b"Authorization: Bearer ann\r\nContent-Length: 100000\r\n\r\n"
+
+
+def test_an_answer_is_sent_at_once(there):
+    """In one record of TLS: otherwise its body waits until the client has acknowledged its head."""
+    client = connect(there, PATIENCE)
+    client.sendall(REQUEST + b"Authorization: Bearer ann\r\nContent-Length: 2\r\n\r\n{}")
+    assert client.recv(10_000).endswith(b'"body": {}}')
+    client.close()
 
 
 @pytest.mark.parametrize("text", [b"", REQUEST, REQUEST + BODY], ids=["tls", "headers", "body"])
@@ -250,7 +259,7 @@ def test_the_certificate_is_created_once_and_published(fake):
         made = {"metadata": {"name": certificate.NAME, "namespace": "headway"}}
         fake.put(kind, made, "headway")
     api = fake.api()
-    assert certificate.find(api, "headway") is None
+    assert certificate.find(api, "headway") == Endpoint(certificate.url("headway"))
     first = certificate.ensure(api, "headway")
     assert certificate.ensure(api, "headway") == first
     assert certificate.usable(first, "headway")
@@ -270,12 +279,12 @@ def test_the_certificate_is_created_once_and_published(fake):
 def test_kubeflows_status_becomes_a_report():
     metrics = [{"name": "loss", "value": "0.5"}, {"name": "current_step", "value": "40"}]
     metrics.append({"name": "total_steps", "value": "100"})
-    made = receiver.from_kubeflow({"progressPercentage": 41, "metrics": metrics}, "loss")
+    made = from_kubeflow({"trainerStatus": {"progressPercentage": 41, "metrics": metrics}}, "loss")
     assert made == {"step": 40.0, "total_steps": 100.0, "loss": 0.5}
-    made = receiver.from_kubeflow({"progressPercentage": 41}, "loss")
+    made = from_kubeflow({"trainerStatus": {"progressPercentage": 41}}, "loss")
     assert made == {"step": 41.0, "total_steps": 100.0}
-    assert receiver.from_kubeflow({"metrics": metrics[:1]}, "accuracy") == {}
+    assert from_kubeflow({"trainerStatus": {"metrics": metrics[:1]}}, "accuracy") == {}
     for wrong in ([{"name": "loss"}], [{"name": "x", "value": "y"}], {}, metrics * 100):
         if wrong:
             with pytest.raises((ValueError, KeyError)):
-                receiver.from_kubeflow({"metrics": wrong}, "loss")
+                from_kubeflow({"trainerStatus": {"metrics": wrong}}, "loss")

@@ -28,7 +28,14 @@ def there(fake, monkeypatch):
 
 def leader():
     receiver = SimpleNamespace(agents="", routes=dict)
-    return SimpleNamespace(pods=SimpleNamespace(endpoint=None), receiver=receiver)
+    platform = SimpleNamespace(endpoints=[], receiver=receiver)
+    platform.trust = platform.endpoints.append
+    return platform
+
+
+def trusted(platform):
+    """The certificate that pods are told now."""
+    return platform.endpoints[-1].certificate
 
 
 def port_of(server):
@@ -59,7 +66,7 @@ def published(fake, space):
 
 
 def complete(fake, platform):
-    told = platform.pods.endpoint is not None and platform.receiver.agents == AGENTS
+    told = trusted(platform) and platform.receiver.agents == AGENTS
     return told and labelled(fake) and published(fake, HOME) and published(fake, AGENTS)
 
 
@@ -76,7 +83,8 @@ def test_a_leader_publishes_where_to_report_and_labels_its_pod(there, tmp_path):
 def test_what_failed_when_a_leader_took_over_is_tried_again(there, tmp_path, caplog, call):
     there.refuse[call] = LATER
     with leading(there, tmp_path) as platform:
-        assert platform.pods.endpoint is None
+        assert not trusted(platform)
+        assert platform.endpoints[0].url, "pods know where to report from the first one on"
         assert not labelled(there), "no server, no clients"
         wait_for(lambda: len([c for c in there.calls if c[:2] == call[:2]]) > 3)
         there.refuse.clear()
@@ -87,7 +95,7 @@ def test_what_failed_when_a_leader_took_over_is_tried_again(there, tmp_path, cap
 def test_the_label_of_the_leader_is_tried_again(there, tmp_path):
     there.refuse["PATCH", "pods", ""] = LATER
     with leading(there, tmp_path) as platform:
-        assert platform.pods.endpoint
+        assert trusted(platform)
         there.refuse.clear()
         wait_for(lambda: complete(there, platform))
 
@@ -95,7 +103,7 @@ def test_the_label_of_the_leader_is_tried_again(there, tmp_path):
 def test_pods_report_although_the_agents_cannot_be_told(there, tmp_path, caplog):
     there.drop("configmaps", NAME, AGENTS)
     with leading(there, tmp_path) as platform:
-        assert platform.pods.endpoint
+        assert trusted(platform)
         assert labelled(there)
         assert "node agents cannot report" in caplog.text
         there.put("configmaps", {"metadata": {"name": NAME, "namespace": AGENTS}}, AGENTS)

@@ -1,7 +1,7 @@
 """Mutated files, logs, journals and requests: refused with a place, never a traceback or a hang.
 
 HEADWAY_FUZZ=200000,2000 sets the number of cases through functions and through the command;
-HEADWAY_FUZZ_SEED draws others.
+HEADWAY_FUZZ_SEED draws others. With a file as HEADWAY_FUZZ_DONE, an interrupted run continues.
 """
 
 import json
@@ -37,7 +37,8 @@ def note(found, through):
 
 @pytest.mark.untraced
 def test_mutated_input_is_refused_with_a_place_and_nothing_else_happens():
-    functions, commands = campaign(SEED, CASES, COMMANDS, chunk=min(2500, CASES // 2))
+    done = os.environ.get("HEADWAY_FUZZ_DONE", "")
+    functions, commands = campaign(SEED, CASES, COMMANDS, chunk=min(2500, CASES // 2), done=done)
     note(functions, "functions")
     note(commands, "command")
     assert (functions.cases, commands.cases) == (CASES, COMMANDS)
@@ -64,6 +65,17 @@ def test_the_same_seed_gives_the_same_input():
     drawn = [yaml_of(Random(f"1/{i}"), WORKLOADS) for i in range(50)]
     assert [yaml_of(Random(f"1/{i}"), WORKLOADS) for i in range(50)] == drawn
     assert len(set(drawn)) > 45
+
+
+def test_an_interrupted_campaign_continues_with_what_is_missing(tmp_path):
+    done = tmp_path / "done"
+    first = campaign("1", 20, 0, chunk=20, done=str(done))
+    line = done.read_text()
+    assert (line.count("\n"), first[0].cases) == (1, 20)
+    done.write_text(line.replace('"cases": 20', '"cases": 2000'))
+    again = campaign("1", 30, 0, chunk=20, done=str(done))
+    assert again[0].cases == 2010  # 20 of them as noted, 10 new ones
+    assert done.read_text().count("\n") == 2
 
 
 def test_an_exception_a_hang_and_a_missing_place_are_found(monkeypatch):

@@ -12,7 +12,7 @@ from headway.calibrate import Measurement, Solo, extend, least_disturbed
 from headway.core.model.job import Direction, Mode
 from headway.sim.build import to_scenario
 from headway.spec.load import read_workload
-from headway.spec.workload import Profile
+from headway.spec.profile import Profile
 
 SPINS = """
 import time, headway

@@ -1,6 +1,6 @@
 """Observations in, snapshot out."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -24,6 +24,20 @@ def test_a_waiting_job_queues_until_it_is_placed():
     assert [j.id for j in assemble(h, Trigger.ARRIVED).waiting] == ["x", "y"]
     s = after(h, jobs=(job("x", phase=Phase.STARTING),))
     assert [j.id for j in s.waiting] == ["y"]
+
+
+def test_the_queue_is_by_class_value_then_priority_then_arrival():
+    def pending(name, **spec):
+        made = job(name, phase=Phase.PENDING)
+        return replace(made, spec=replace(made.spec, **spec))
+
+    h = history(jobs=[pending("x"), pending("y", priority=2), pending("z", class_value=1)])
+    s = after(h, jobs=(pending("w", priority=2),))
+    assert [j.id for j in s.waiting] == ["z", "y", "w", "x"]
+    s = after(h, jobs=(pending("x", class_value=1, priority=1),))
+    assert [j.id for j in s.waiting] == ["x", "z", "y", "w"]
+    s = after(h, jobs=(pending("z"),))
+    assert [j.id for j in s.waiting] == ["x", "y", "w", "z"]
 
 
 def test_an_ended_job_takes_its_replicas_along_and_is_told_once():
@@ -109,6 +123,19 @@ def test_a_node_that_changes_keeps_its_place_and_its_count():
     assert not s.nodes["a"].up
     assert s.nodes["a"].taken.cpu == 1
     assert s.order == {"a": 0, "b": 1}
+
+
+def test_a_node_keeps_what_its_backend_says_of_it_when_its_load_changes():
+    said = {
+        "speed": 2.0, "rack": "r", "up": False, "cordoned": True, "images": (("i", 1.0),),
+        "foreign": 0.5,
+    }  # fmt: skip
+    h = history(nodes=(replace(node("a"), **said),), jobs=[job("x", cpu=1)])
+    s = after(h, replicas=(replica("x"),))
+    ours = {"id", "capacity", "taken", "nominal", "count"}
+    assert s.nodes["a"].count == 1
+    assert {f.name for f in fields(s.nodes["a"])} == ours | set(said)
+    assert {name: getattr(s.nodes["a"], name) for name in said} == said
 
 
 def test_a_replica_may_leave_a_node_that_is_gone():

@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from headway.deploy import render
 from headway.deploy.render import Values
 
 ROOT = Path(__file__).parents[2]
+document = partial(yaml.load, Loader=yaml.CSafeLoader)
+documents = partial(yaml.load_all, Loader=yaml.CSafeLoader)
 
 
 def test_generated_files_are_up_to_date():
@@ -30,7 +33,7 @@ def rendered(chart, values, namespace):
     """Render like helm, for the expressions of our chart: values, the namespace, and whole files
     that only some releases have.
     """
-    chosen = yaml.safe_load(chart["values.yaml"]) | values
+    chosen = document(chart["values.yaml"]) | values
 
     def word(found):
         path, how = found[1].split("."), found[2]
@@ -56,7 +59,7 @@ def rendered(chart, values, namespace):
     plain = [re.sub(r"\{\{- .* \}\}\n", "", body) for body in bodies if wanted(body)]
     plain = [re.sub(r"\{\{ (\S+) \| (quote|toJson) \}\}", word, body) for body in plain]
     assert not any("{{" in body for body in plain)
-    return [made for body in plain for made in yaml.safe_load_all(body)]
+    return [made for body in plain for made in documents(body)]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,7 @@ def test_chart_and_base_have_the_same_objects(values):
         made
         for name, body in render.kustomize(values).items()
         if name not in ("namespace.yaml", "kustomization.yaml")  # helm creates the namespace
-        for made in yaml.safe_load_all(body)
+        for made in documents(body)
     ]
     assert chart == base
     own = [] if values.watch_namespace else render.objects("namespace", values)
@@ -90,9 +93,9 @@ def test_every_value_of_the_chart_is_used():
 
 def test_the_base_lists_every_file():
     base = render.kustomize(Values())
-    listed = yaml.safe_load(base["kustomization.yaml"])["resources"]
+    listed = document(base["kustomization.yaml"])["resources"]
     assert set(listed) == set(base) - {"kustomization.yaml"}
-    assert [yaml.safe_load(base["crd.yaml"])] == render.objects("crd", Values())
+    assert [document(base["crd.yaml"])] == render.objects("crd", Values())
 
 
 def granted(rules):
@@ -115,7 +118,11 @@ def test_the_operator_has_exactly_these_permissions():
         ("", "pods"): read | {"create", "delete", "patch"},
         ("", "pods/resize"): {"patch"},
         ("", "persistentvolumeclaims"): {"get"},
+        ("batch", "jobs"): read,
+        ("jobset.x-k8s.io", "jobsets"): {"get"},
+        ("autoscaling.k8s.io", "verticalpodautoscalers"): {"list"},
         ("", "nodes"): read,
+        ("scheduling.k8s.io", "priorityclasses"): {"list", "watch"},
         ("authentication.k8s.io", "tokenreviews"): {"create"},
         ("", "services"): {"create"},
         ("", "events"): {"create", "patch"},
@@ -191,7 +198,7 @@ def test_an_operator_of_one_namespace_has_the_same_rights_there_and_reads_nodes(
 
 def test_the_schema_of_the_values_knows_each_of_them():
     chart = render.chart(Values())
-    schema, values = json.loads(chart["values.schema.json"]), yaml.safe_load(chart["values.yaml"])
+    schema, values = json.loads(chart["values.schema.json"]), document(chart["values.yaml"])
     assert schema["properties"].keys() - {"global"} == values.keys()
     assert schema["properties"]["resources"]["properties"].keys() == values["resources"].keys()
     assert schema["additionalProperties"] is False
@@ -215,7 +222,7 @@ def test_the_operator_runs_without_privileges():
 
 def test_manifests_are_printed(headway):
     ran = headway("kubernetes", "manifests", "--namespace", "ours", "--image", "i:1")
-    found = list(yaml.safe_load_all(ran.out))
+    found = list(documents(ran.out))
     assert ran.code == 0
     assert [made["kind"] for made in found][:3] == [
         "Namespace",

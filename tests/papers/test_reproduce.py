@@ -19,7 +19,7 @@ from headway.papers.experiments import OURS, experiments, select
 from headway.papers.measures import MEASURES, SLOPES, overlap
 from headway.papers.observed import MoveJournal, ObservedRun
 from headway.papers.render.experiments_page import charts
-from headway.papers.render.tables import claim_table, verdict
+from headway.papers.render.tables import arm_table, claim_table, verdict
 from headway.papers.runner import reproduce
 from headway.report.run_timeline import Integral
 from headway.runtime.result import JobResult
@@ -80,7 +80,7 @@ def test_arms_are_baseline_paper_corrected_and_ours():
     assert five[:2] == ("fair", "flowcon:paper,threshold=0.03,interval=30")
     assert five[-2:] == ("flowcon", OURS)
     assert len(experiments()["E-F1"].arms) == 1 + 25 + 2
-    assert experiments()["E-S7"].arms == ("spread", "specon:paper", "specon", OURS)
+    assert experiments()["E-S7"].arms == ("spread", "specon:paper", "specon", "even", OURS)
 
 
 def test_jobs_of_an_arrival_trace_are_numbered_and_their_models_are_known():
@@ -268,6 +268,19 @@ def test_a_cluster_has_charts_by_node_and_claims_across_experiments():
     assert [row[-1] for row in claim_table(g2).rows] == ["open: not run", "open"]
     assert verdict(g2).startswith("0 of 0 published figures agree. Not counted: 2 open. Open: ")
     assert '"the largest"' in verdict(g2), "the abstract contradicts itself"
+
+
+@pytest.mark.usefixtures("one_core")
+@pytest.mark.untraced
+def test_ours_is_compared_with_kube_scheduler_and_with_even_placement():
+    """Guarantees refer to even placement: against it no job is slower."""
+    (found,) = reproduce(select(["E-S5"]), [0])
+    table = arm_table(found)
+    by_chance, even = [dict(zip(table.header, row, strict=True)) for row in table.rows[-2:]]
+    assert (by_chance["arm"], even["arm"]) == ("headway", "headway against even")
+    assert float(even["losers"]) == 0 < float(by_chance["losers"])
+    assert by_chance["mean"] == even["mean"], "the same runs"
+    assert arm_table(reproduce(select(["E-F1"]), [0])[0]).rows[-1][0] == "headway"
 
 
 @pytest.mark.untraced

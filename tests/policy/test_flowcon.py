@@ -4,7 +4,7 @@ import pytest
 
 from headway.core.estimate.category import Category
 from headway.core.model.job import Task
-from headway.core.model.report import EMPTY
+from headway.core.model.report import EMPTY, Usage
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import ReplicaId
 from headway.policy.share.flowcon import PAPER, FlowCon, FlowConMemory
@@ -16,7 +16,7 @@ AT = 40.0
 
 def decide(policy, tracks, before, *, trigger=Trigger.TICK, cpu=1.0, interval=20.0, **given):
     """One run of Algorithm 1 over jobs with these tracks and categories. `limits`: the ceilings
-    that they have, `own`: those that their users gave them.
+    that they have, `own`: those that their users gave them, `usages`: what they use.
     """
     limits, own = given.get("limits") or {}, given.get("own") or {}
     s = snapshot(
@@ -28,6 +28,7 @@ def decide(policy, tracks, before, *, trigger=Trigger.TICK, cpu=1.0, interval=20
     )
     for name, track in tracks.items():
         s.replicas[f"{name}/main-0"].history = track
+        s.replicas[f"{name}/main-0"].usage = given.get("usages", {}).get(name)
     categories = {ReplicaId.of(n, "main", 0): c for n, c in before.items()}
     memory = FlowConMemory(interval=interval, categories=categories)
     plan, after = policy.decide(s, memory)
@@ -67,6 +68,34 @@ def test_growing_replicas_get_what_they_earn():
     quick, slower = heard(1.0, 0.5, cpu=1.0), heard(1.0, 0.75, cpu=1.0)
     limits, _, _, _ = decide(policy, {"a": quick, "b": slower}, {}, cpu=2.0)
     assert limits == {"a": pytest.approx(4 / 3), "b": pytest.approx(2 / 3)}
+
+
+@pytest.mark.parametrize(
+    ("used", "parts"),
+    [
+        ({"memory": (1.0, 4.0)}, (2 / 3, 1 / 9)),
+        ({"memory": (4.0, 1.0)}, (1 / 3, 1 / 3)),
+        ({"memory": (4.0, 1.0), "block_io": (14.0, 1.0)}, (1 / 8, 1 / 3)),
+        ({"network_io": (4.0, 1.0)}, (1 / 3, 1 / 3)),
+        ({"network_io": (4.0, None)}, (2 / 3, 1 / 3)),
+        ({"block_io": (4.0, 0.0)}, (2 / 3, 1 / 3)),
+        ({"cpu": (0.0, 1.0), "memory": (4.0, 1.0)}, (2 / 3, 1 / 3)),
+    ],
+)
+def test_the_least_limit_of_all_resources_is_set(used, parts):
+    """Algorithm 1, line 19: `a` grows twice as fast on the same CPU, and may need more of another
+    resource. One that is not counted for all replicas does not count for any.
+    """
+    tracks = {"a": heard(1.0, 0.5, cpu=1.0), "b": heard(1.0, 0.75, cpu=1.0)}
+    usages = {
+        name: Usage(**{"cpu": 1.0, **{k: amounts[i] for k, amounts in used.items()}})
+        for i, name in enumerate(tracks)
+    }
+    paper = {**PAPER, "threshold": 0.01}
+    limits, _, _, _ = decide(FlowCon(**paper), tracks, {}, usages=usages)
+    assert limits == {"a": pytest.approx(2 / 3), "b": pytest.approx(1 / 3)}
+    every, _, _, _ = decide(FlowCon(**paper, resources="all"), tracks, {}, usages=usages)
+    assert list(every.values()) == pytest.approx(parts)
 
 
 def test_no_job_gets_more_than_its_user_allows():

@@ -8,15 +8,18 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import engines as private
 import image
 import kube
+import machine_users
 import operators
 import pytest
 from campaign.places import LosesPower, able
+from testcluster import layout
 
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
 from headway.deploy import render
@@ -26,6 +29,9 @@ from headway.spec.manifest import NAME
 TURNS = Path(__file__).parents[2] / ".pytest_cache"
 KINDS = {"cgroup1": Cgroup1, "cgroup2": Cgroup2}
 EXCUSES = ("capability not declared", "tool not installed")
+
+for name in [n for n in os.environ if n.startswith("OPENBLAS_")]:
+    del os.environ[name]  # containers and pods have none: a training must compute the same there
 
 
 @pytest.hookimpl(wrapper=True)
@@ -293,6 +299,21 @@ def torch_python():
 
 
 @pytest.fixture(scope="session")
+def tensorflow():
+    """The directory of TensorFlow, for PYTHONPATH; installed once, outside the checkout."""
+    package = "tensorflow-cpu==2.20.0"
+    folder = layout.cache() / f"{package.replace('==', '-')}-cp{sys.version_info.minor}"
+    if not folder.exists():
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target"]
+        if "local" not in os.environ.get("HEADWAY_REQUIRE", "").split(","):
+            pytest.skip(f"tool not installed: pip install --target {folder} {package}")
+        fresh = folder.with_suffix(f".{os.getpid()}")
+        subprocess.run([*pip, str(fresh), package], check=True)
+        fresh.rename(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="session")
 def helm():
     """The program; with a cluster of somebody else's it may be missing."""
     found = kube.binaries.find("helm")
@@ -308,3 +329,12 @@ def _has(kind):
         return False
     found.close()
     return True
+
+
+@pytest.fixture
+def machine():
+    """A server for all users of the machine, not started yet."""
+    if os.geteuid():
+        pytest.skip("only root can serve several users")
+    with machine_users.machine_server() as made:
+        yield made

@@ -25,8 +25,9 @@ class Operator:
         (folder / "kubeconfig").write_text(yaml.safe_dump(config))
         self.process = None
 
-    def start(self, policy="spread", **env):
+    def start(self, policy="spread", *, port=0, **env):
         words = [sys.executable, "-m", "headway", "operator", "--home", HOME, "--policy", policy]
+        words += ["--port", str(port)] if port else []
         words += ["--data", str(self.folder), "--kubeconfig", str(self.folder / "kubeconfig")]
         with (self.folder / "operator.log").open("ab") as log:
             env = {**os.environ, "HEADWAY_IMAGE": image.NAME, **env}

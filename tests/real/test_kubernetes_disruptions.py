@@ -9,21 +9,24 @@ from time import monotonic, sleep
 
 import image
 import pytest
-from operators import ENDS, SLEEPS, task
+from operators import ENDS, SLEEPS, nodes, task
+from patience import PATIENCE
 from pod_watch import PodWatch
 
 LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
 GANGS = 50 if LONG else 6
 STEPS = 40
 TRAINS = f"""
-import pathlib, signal, sys, time
+import os, pathlib, signal, sys, time
 step = pathlib.Path("/shared/step")
 done = int(step.read_text()) if step.exists() else 0
+with open("/shared/starts", "a") as starts:
+    print(done, file=starts)
 def save(*_):
     step.write_text(str(done))
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
-while done < {STEPS}:
+while done < int(os.environ.get("STEPS", {STEPS})):
     time.sleep(0.1)
     done += 1
 save()
@@ -50,12 +53,14 @@ def runs(cluster, jobs, name):
     return node
 
 
-def is_whole(cluster, jobs, step):
+def is_whole(cluster, jobs, step, steps=STEPS):
     """It has trained all its steps, in a second attempt that was not a failure."""
-    cluster.until(lambda: jobs.phase("x") in ("Succeeded", "Failed"))
+    cluster.until(lambda: jobs.phase("x") in ("Succeeded", "Failed"), PATIENCE + 0.5 * steps)
     told = jobs.status("x")
     assert (told["phase"], told["attempt"], told["failures"]) == ("Succeeded", 2, 0), told
-    assert step.read_text() == str(STEPS)
+    assert step.read_text() == str(steps)
+    first, second = step.with_name("starts").read_text().split()
+    assert int(first) == 0 < int(second), "it resumed"
 
 
 def test_a_drained_job_resumes_on_another_node_and_trains_all_its_steps(cluster, jobs, saves):
@@ -91,6 +96,44 @@ def test_a_preempted_job_resumes_and_its_room_is_left_to_the_preemptor(cluster, 
     finally:
         cluster("delete", "priorityclass", "urgent")
     assert any("PreemptionByScheduler" in text for text in jobs.told("x", "Released"))
+
+
+def test_a_job_whose_node_is_deleted_resumes_on_another_one(cluster, jobs, saves):
+    """The controller manager deletes the pods of a node that has been gone for 40 s."""
+    made, step = saves
+    made["env"] = {"STEPS": "1000"}
+    jobs.submit("x", made, backoffLimit=0, checkpoint={"mode": "sigterm", "graceSeconds": 5})
+    node = runs(cluster, jobs, "x")
+    there = cluster.get("node", node)
+    cluster("delete", "node", node)
+    try:
+        is_whole(cluster, jobs, step, 1000)
+        assert jobs.pods("x")[-1]["spec"]["nodeName"] != node
+    finally:
+        kept = {k: there["metadata"][k] for k in ("name", "labels", "annotations")}
+        about = {"apiVersion": "v1", "kind": "Node", "metadata": kept}
+        cluster.apply({**about, "spec": there["spec"]})
+        cluster("wait", "--for=condition=Ready", f"node/{node}", "--timeout=120s")
+
+
+def test_pending_jobs_start_by_priority_class(cluster, jobs):
+    about = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    cluster.apply({**about, "metadata": {"name": "rush"}, "value": 1000})
+    there = nodes(cluster)
+    cluster("cordon", *there)
+    try:
+        rush = {"podTemplate": {"spec": {"priorityClassName": "rush"}}}
+        for name, more in (("first", {}), ("rush", rush)):
+            jobs.submit(name, task(**more), priority=0)
+            cluster.until(lambda name=name: jobs.phase(name) == "Pending")
+        cluster("uncordon", there[0])  # room for one
+        cluster.until(lambda: jobs.phase("rush") == "Running")
+        assert not jobs.pods("first")
+        cluster("uncordon", there[1])
+        cluster.until(lambda: jobs.phase("first") == "Running")
+    finally:
+        cluster("uncordon", *there)
+        cluster("delete", "priorityclass", "rush")
 
 
 def test_a_job_that_is_suspended_saves_and_continues_when_it_is_resumed(cluster, jobs, saves):

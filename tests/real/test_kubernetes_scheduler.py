@@ -216,7 +216,7 @@ def test_spread_places_pods_as_the_real_kube_scheduler_does(cluster, api):
 
             def as_bound(name, tasks, there, bound=bound, number=number, found=found):
                 search = KubeSearch(before(made, tasks, there, name), "1.34")
-                tied = [n.id for n in search.highest(tasks[name])]
+                tied = [search.snapshot.names[i] for i in search.highest(tasks[name])]
                 if bound[name] not in tied:
                     raise Differs(number, name, tasks[name], there, bound[name], tied)
                 found[len(tied), tied.index(bound[name])] += 1

@@ -21,6 +21,10 @@ from reference_world import served
 
 BUSY = ["python3", "-c", "import os\nos.sched_setaffinity(0, {0})\nwhile True: pass"]
 """All on one CPU: a weight counts among the processes of a CPU."""
+SHIFTS = int(os.environ.get("HEADWAY_SHIFTS", "4"))
+"""Changes of shares beside a pending pod; each takes ten seconds."""
+AWAY = float(os.environ.get("HEADWAY_AWAY", "3"))
+"""Seconds without an operator."""
 WITHIN = 5.0
 """Seconds from the request of a resize to its effect in the cgroup."""
 SCRIPT = Path(__file__).with_name("scripted_operator.py")
@@ -159,7 +163,7 @@ def test_a_pod_that_does_not_fit_does_not_fit_during_many_changes_of_shares(
     spec = {"containers": [inside], "nodeSelector": {"kubernetes.io/hostname": pods.node}}
     about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "other"}}
     cluster.apply({**about, "spec": {**spec, "terminationGracePeriodSeconds": 1}})
-    for i in range(4):
+    for i in range(SHIFTS):
         operator.decide(x=(None, 9.0 if i % 2 else 1.0), y=(None, 1.0))
         cluster.until(lambda i=i: pods.asks("x")[0] == ("180m" if i % 2 else "100m"))
     cluster.until(lambda: pods.asks("y")[0] == "20m")
@@ -167,6 +171,18 @@ def test_a_pod_that_does_not_fit_does_not_fit_during_many_changes_of_shares(
     cluster("delete", "pod", "other", "--wait=true")
     cluster("delete", "tj", "x", "--wait=true")
     cluster.until(lambda: pods.asks("y")[0] == "100m")
+
+
+def test_shares_stay_while_no_operator_runs(pods, operator, cluster):
+    pods.start("x", "y", command=operators.SLEEPS)
+    operator.decide(x=(None, 3.0), y=(None, 1.0))
+    cluster.until(lambda: (pods.asks("x")[0], pods.asks("y")[0]) == ("150m", "50m"))
+    assert operator.end() == 0, operator.log()
+    try:
+        sleep(AWAY)
+        assert (pods.asks("x")[0], pods.asks("y")[0]) == ("150m", "50m")
+    finally:
+        operator.start()
 
 
 @contextmanager

@@ -28,11 +28,15 @@ from local import (
 from patience import end_of, wait_for
 
 from contract import BackendContract
+from headway import failpoint
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
+from headway.backend.local import launcher
 from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
+from headway.core.model.decision import Place
+from headway.core.model.units import ReplicaId
 from headway.spec.runnable import Command
 from making import node
 
@@ -103,6 +107,40 @@ class TestLocal(BackendContract):
         assert (found.pid, found.node, again.phase("x")) == (pid, "a", "running")
         assert again.record("x").failures == 0
         found.reap()
+
+    @pytest.mark.parametrize(
+        "point", ["shim.claimed=delay:30", "shim.begin=stop", "shim.enter=delay:30"]
+    )
+    def test_a_replica_that_is_stopped_before_it_has_begun_never_begins_or_ends_soon(
+        self, platform, seen, point
+    ):
+        replica = ReplicaId.of("x", "worker", 0)
+        platform.submit("x")
+        seen.look()
+        failpoint.arm(point)
+        try:
+            seen.act(Place(job="x", where=((replica, "a"),)))
+            platform.until(lambda: replica in platform.platform.processes)
+        finally:
+            failpoint.arm("")
+        records = platform.platform.store.records(replica)
+        wait_for(lambda: launcher.claim_of(records, 1))
+        if "stop" in point:
+            self.cancel_while_stopped(platform, platform.platform.processes[replica].pid)
+        else:
+            platform.backend.cancel("not wanted any more")
+        platform.until(lambda: platform.phase("x") == "cancelled")
+        assert launcher.exit_code(records, 1) == 143  # else it was killed after its grace period
+        assert log(platform.folder, "x") == "" or "stop" in point
+
+    @staticmethod
+    def cancel_while_stopped(platform, shell):
+        """The shell is signalled after it has looked whether it was, and before it forks."""
+        status, pending = Path(f"/proc/{shell}/status"), f"{1 << signal.SIGTERM - 1:016x}"
+        wait_for(lambda: "T (stopped)" in status.read_text())
+        platform.backend.cancel("not wanted any more")
+        platform.until(lambda: "T (stopped)" not in (now := status.read_text()) or pending in now)
+        os.killpg(shell, signal.SIGCONT)
 
 
 def test_jobs_run_to_their_end_and_leave_nothing_behind(tmp_path, enforcement):

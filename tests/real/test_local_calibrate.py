@@ -24,11 +24,14 @@ def command(*words):
 def test_the_speed_of_a_distributed_job_is_measured_and_used(tmp_path):
     job = {"name": "x", "model": "ps-sync", "workers": {"replicas": 1, "max": 2}}
     job["profile"] = {"steps": 100_000, "work": 5000.0}
-    path = workload(tmp_path, job, nodes=[{"cpu": 0.5, "count": 2}])
+    link = {"bandwidth": "4Mi", "delay_s": "1ms"}
+    path = workload(tmp_path, job, nodes=[{"cpu": 0.5, "count": 2}], link=link)
     (found,) = json.loads(command("calibrate", path, "--seconds", 8, "--json"))
     speed = found["speed"]
     assert (speed["kind"], speed["compute"] > 0, speed["error"] >= 0) == ("sync", True, True)
     assert "foreign_cores" in found
+    assert speed["transfer_s"] * speed["penalty"] > 0.05, "0.6 MB or more in each step"
+    assert speed["penalty"] > 2, "the link is slower than a node"
     measured = path.with_suffix(".measured.yaml")
     (entry,) = yaml.safe_load(measured.read_text())["jobs"]
     assert entry["measured"]["speed"]["compute"] == speed["compute"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from local import job, note, workload
-from machine_users import ANN, BEN, SCHEDULER, machine_server
+from machine_users import ANN, BEN, SCHEDULER
 from patience import wait_for
 
 from headway.backend.local.enforcement import procfs
@@ -25,16 +25,8 @@ WAITS = "while [ ! -e go ]; do sleep 0.1; done"
 
 
 @pytest.fixture
-def server():
-    if os.geteuid():
-        pytest.skip("only root can serve several users")
-    with machine_server() as made:
-        yield made
-
-
-@pytest.fixture
-def started(server):
-    return server.start()
+def started(machine):
+    return machine.start()
 
 
 def test_a_job_runs_as_its_submitter_with_its_environment_and_nothing_of_the_server(started):
@@ -259,26 +251,26 @@ def test_the_commands_of_a_user_work_through_the_server(started):
     assert started.wait("other") == ["succeeded"]
 
 
-def test_a_quota_holds_jobs_of_its_user_also_after_a_restart(server):
-    quotas = server.folder / "quotas.yaml"
+def test_a_quota_holds_jobs_of_its_user_also_after_a_restart(machine):
+    quotas = machine.folder / "quotas.yaml"
     quotas.write_text(f"users: {{'{ANN}': {{runningJobs: 1}}}}")
-    server.start("--quotas", quotas)
+    machine.start("--quotas", quotas)
     for name in ("first", "second", "third"):
-        server.submit(ANN, name, WAITS)
-    server.wait_for("first", "running")
-    server.submit(BEN, "other", "true")
-    assert server.wait("other") == ["succeeded"]
-    said = server.headway(ANN, "ps").stdout
+        machine.submit(ANN, name, WAITS)
+    machine.wait_for("first", "running")
+    machine.submit(BEN, "other", "true")
+    assert machine.wait("other") == ["succeeded"]
+    said = machine.headway(ANN, "ps").stdout
     assert said.count("quota: 1 jobs") == 2
-    assert server.stop() == 0
-    server.start("--quotas", quotas)
-    wait_for(lambda: "quota" in server.jobs()["second"].reason)
-    server.headway(ANN, "cancel", "second")
-    assert server.wait("second") == ["cancelled"]
-    assert server.jobs()["first"].phase == "running"
-    (server.home[ANN] / "go").touch()
-    assert server.wait("first", "third") == ["succeeded", "succeeded"]
-    lines = (server.data / "scheduler" / "audit.jsonl").read_text().splitlines()
+    assert machine.stop() == 0
+    machine.start("--quotas", quotas)
+    wait_for(lambda: "quota" in machine.jobs()["second"].reason)
+    machine.headway(ANN, "cancel", "second")
+    assert machine.wait("second") == ["cancelled"]
+    assert machine.jobs()["first"].phase == "running"
+    (machine.home[ANN] / "go").touch()
+    assert machine.wait("first", "third") == ["succeeded", "succeeded"]
+    lines = (machine.data / "scheduler" / "audit.jsonl").read_text().splitlines()
     assert [json.loads(line)["jobs"] for line in lines] == [
         ["first"], ["second"], ["third"], ["other"], ["second"],
     ]  # fmt: skip
@@ -289,28 +281,28 @@ BUSY = "while :; do :; done"
 
 @pytest.mark.alone
 @pytest.mark.parametrize("policy", ["headway", "fair"])
-def test_ten_small_jobs_of_one_user_do_not_outweigh_one_large_job_of_another(server, policy):
-    server.start("--policy", policy)
+def test_ten_small_jobs_of_one_user_do_not_outweigh_one_large_job_of_another(machine, policy):
+    machine.start("--policy", policy)
     jobs = [job(f"small-{i}", ["sh", "-c", BUSY]) for i in range(10)]
-    path = workload(server.home[ANN], *jobs)
+    path = workload(machine.home[ANN], *jobs)
     path.chmod(0o644)
-    server.headway(ANN, "submit", path)
-    server.submit(BEN, "large", f"{BUSY} & {BUSY}")
-    wait_for(lambda: {each.phase for each in server.jobs().values()} == {"running"}, every=0.2)
-    wait_for(lambda: 0.4 < (server.jobs()["large"].share or 0.0) < 0.6, every=0.2)
-    before = _used(server)
-    wait_for(lambda: sum(_used(server).values()) > sum(before.values()) + 10.0, every=0.2)
-    after = _used(server)
+    machine.headway(ANN, "submit", path)
+    machine.submit(BEN, "large", f"{BUSY} & {BUSY}")
+    wait_for(lambda: {each.phase for each in machine.jobs().values()} == {"running"}, every=0.2)
+    wait_for(lambda: 0.4 < (machine.jobs()["large"].share or 0.0) < 0.6, every=0.2)
+    before = _used(machine)
+    wait_for(lambda: sum(_used(machine).values()) > sum(before.values()) + 10.0, every=0.2)
+    after = _used(machine)
     used = {name: after[name] - before[name] for name in after}
     part = used["large"] / sum(used.values())
     note(f"share of one large job against ten small ones of another user, {policy}", part)
     assert 0.3 < part < 0.7  # weights alone would give a job of eleven 0.09
 
 
-def _used(server):
+def _used(machine):
     """Core-seconds of each job, by the kernel."""
     found = {}
-    for name in server.jobs():
-        pids = procfs.marked(HEADWAY_DIR=str(server.replica(name)))
+    for name in machine.jobs():
+        pids = procfs.marked(HEADWAY_DIR=str(machine.replica(name)))
         found[name] = sum(procfs.cpu(pid) for pid in pids)
     return found

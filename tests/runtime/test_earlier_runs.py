@@ -48,6 +48,19 @@ def test_the_next_run_knows_size_demand_and_memory(earlier):
     assert found.tasks[0].request.memory == 1e8
 
 
+def test_thousands_of_jobs_read_what_is_known_once(earlier, tmp_path):
+    """A server read it for each of the jobs with which it started."""
+    script = tmp_path / "train.py"
+    script.write_text("1")
+    commands = command("python", str(script))
+    earlier.learn([(key(commands), "python train.py", SEEN)])
+    recall = earlier.recall()
+    earlier.path.unlink()
+    assert recall(job(commands)).spec.expected is not None
+    script.write_text("2")
+    assert recall(job(commands)).spec.expected is not None, "the script was read again"
+
+
 def test_the_error_is_what_was_seen_between_runs(earlier):
     ran(earlier, SEEN, replace(SEEN, work=140.0, demand=0.4))
     found = known(earlier).expected

@@ -135,7 +135,7 @@ def test_the_shell_of_a_job_fails_at_its_own_points(arm):
     arm("shim.exit@2=kill,shim.claim@2=delay:0.2")
     assert "kill" not in failpoint.in_shell(SHIM), "the first replica is undisturbed"
     second = failpoint.in_shell(SHIM).splitlines()
-    assert second.index("sleep 0.2") < second.index("trap 'code=143' TERM INT HUP")
+    assert second.index("sleep 0.2") < second.index("trap 'asked=1' TERM INT HUP")
     assert second.index("kill -KILL $$") > second.index("  code=$?")
 
 

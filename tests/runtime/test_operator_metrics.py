@@ -59,3 +59,14 @@ def test_decisions_cycles_and_calls_are_counted(fake, backends, served):
     assert 'headway_api_requests_total{verb="POST",result="2xx"}' in text
     assert metrics.cycles > 0
     assert metrics.ready
+
+
+def test_durations_of_cycles_are_a_histogram(served):
+    metrics, get = served
+    for seconds in (0.005, 0.02, 0.5, 20.0):
+        metrics.took(seconds)
+    _, text = get("/metrics")
+    name = "headway_cycle_duration_seconds"
+    for bound, count in (("0.01", 1), ("0.03", 2), ("0.3", 2), ("1", 3), ("10", 3), ("+Inf", 4)):
+        assert f'{name}_bucket{{le="{bound}"}} {count}\n' in text
+    assert f"{name}_sum 20.525\n{name}_count 4\n" in text

@@ -134,6 +134,25 @@ def test_a_file_of_version_1_is_read_and_its_jobs_have_no_owner(tmp_path):
     store = Submissions(tmp_path)
     Submissions(tmp_path).add([Submission(entry={"name": "y"}, directory="/", owner=OWNER)])
     assert [job.owner for job in store.after(0)] == [None, OWNER]
+    kept = tmp_path / f"{FILE}.v1"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.glob("*.part")) == []
+    before = sqlite3.connect(kept)
+    assert before.execute("PRAGMA user_version").fetchone() == (1,)
+    assert before.execute("SELECT id FROM jobs").fetchall() == [("x",)]
+    before.close()
+
+
+def test_a_file_that_cannot_be_backed_up_is_left_as_it_is(tmp_path):
+    database = sqlite3.connect(tmp_path / FILE)
+    database.execute("PRAGMA user_version=1")
+    database.close()
+    (tmp_path / f"{FILE}.v1.{os.getpid()}.part").write_bytes(b"x" * 5000)  # no room for it
+    with pytest.raises(BackendError):
+        Submissions(tmp_path)
+    database = sqlite3.connect(tmp_path / FILE)
+    assert database.execute("PRAGMA user_version").fetchone() == (1,)
+    database.close()
 
 
 def test_a_file_that_is_no_database_is_named_in_the_message(tmp_path):

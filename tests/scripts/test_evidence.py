@@ -30,7 +30,8 @@ def repository(tmp_path):
     (root / "bin" / "headway").write_text(BENCH.format(python=sys.executable))
     (root / "bin" / "headway").chmod(0o755)
     (root / ".gitignore").write_text("__pycache__\n.pytest_cache\n/value\n")
-    (root / "pytest.ini").write_text("[pytest]\n")  # otherwise the cache is in a folder above
+    # Otherwise the cache is in a folder above.
+    (root / "pytest.ini").write_text("[pytest]\naddopts = -p no:schemathesis\n")
     (root / "src/headway/core/code.py").write_text("first = 1\n")
     git(root, "init", "--quiet")
     commit(root)
@@ -185,7 +186,7 @@ def test_tool(): pytest.skip("tool not installed: helm")
 def test_a_case_that_lacks_its_platform_fails_in_a_required_tier(tmp_path, required, failed):
     (tmp_path / "test_local_cases.py").write_text(CASES)
     shutil.copy(ROOT / "tests/real/conftest.py", tmp_path)
-    words = ["-q", "-rs", "-p", "no:cacheprovider", "--rootdir", tmp_path]
+    words = ["-q", "-rs", "-p", "no:cacheprovider", "-p", "no:schemathesis", "--rootdir", tmp_path]
     path = os.pathsep.join(str(ROOT / name) for name in ("tests/real", "scripts"))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *map(str, words), str(tmp_path)],

@@ -125,6 +125,17 @@ def test_reports_wait_while_the_operator_refuses_and_arrive_in_order(operator, s
     assert [r.get("step") for r in operator.reports] == [None, *range(200)]
 
 
+def test_reports_wait_for_a_certificate_that_comes_later(there, operator, tmp_path):
+    bundle = tmp_path / "ca.crt"
+    certificate = bundle.read_text()
+    bundle.write_text("")
+    made = sender(there, tmp_path)
+    made.put({"step": 1})
+    assert not made.send()
+    bundle.write_text(certificate)
+    wait_for(lambda: operator.reports == [{"step": 1}])
+
+
 def test_the_newest_thousand_wait_and_no_call_blocks(there, operator, tmp_path):
     operator.status = 503
     made, began = sender(there, tmp_path), monotonic()

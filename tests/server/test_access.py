@@ -20,8 +20,8 @@ PUBLIC = {"run", "job", "phase", "share", "uid", "user"}
 
 
 @pytest.fixture
-def public(tmp_path_factory):
-    with public_server(tmp_path_factory.mktemp("run")) as path:
+def public():
+    with public_server() as path:
         yield path
 
 

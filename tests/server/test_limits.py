@@ -27,8 +27,8 @@ QUOTAS = {
 
 
 @pytest.fixture
-def public(tmp_path_factory):
-    with public_server(tmp_path_factory.mktemp("run"), QUOTAS) as path:
+def public():
+    with public_server(QUOTAS) as path:
         yield path
 
 

@@ -10,8 +10,9 @@ from headway.errors import UnknownName
 from headway.sim.build import to_scenario
 from headway.spec.arrivals import expand
 from headway.spec.catalogue import training_of
+from headway.spec.profile import Profile
 from headway.spec.runnable import to_jobs
-from headway.spec.workload import Profile, make_workload
+from headway.spec.workload import make_workload
 
 PATH = Path("w.yaml")
 
@@ -38,8 +39,9 @@ def test_asynchronous_workers_join_and_leave_by_themselves():
     assert job.spec.task("worker").most == 1, "it is not scaled without bounds that allow it"
 
 
-def test_a_data_parallel_model_has_only_workers():
-    workload = one(model="ddp", workers={"replicas": 2, "max": 4})
+@pytest.mark.parametrize("model", ["ddp", "mirrored"])
+def test_a_data_parallel_model_has_only_workers(model):
+    workload = one(model=model, workers={"replicas": 2, "max": 4})
     (job,) = to_jobs(workload, PATH)
     assert [(t.name, t.replicas, t.elastic) for t in job.spec.tasks] == [
         ("worker", 2, Elastic.RESTART)

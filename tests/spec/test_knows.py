@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from headway.sim.build import to_scenario
-from headway.spec.workload import Announcement, make_workload
+from headway.spec.profile import Announcement
+from headway.spec.workload import make_workload
 
 
 def scenario(knows):

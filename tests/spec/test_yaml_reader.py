@@ -1,12 +1,14 @@
 """Limits of users' files: a small file cannot exhaust memory, time or the stack."""
 
+import json
 import os
-import resource
 import subprocess
 import sys
+from select import select
 from threading import Thread
 
 import pytest
+from patience import wait_for
 
 from headway.errors import ConfigError
 from headway.sim.build import to_scenario
@@ -30,6 +32,28 @@ MERGES = levels(
 )
 ALIASES = levels("a0: &a0 [x]\n", "a{this}: &a{this} [" + ", ".join(["*a{last}"] * 10) + "]\n", 10)
 CHAIN = levels("a0: &a0 [x]\n", "a{this}: &a{this} [*a{last}]\n", 40)
+READS = """
+import json, resource, sys
+from pathlib import Path
+from headway.errors import ConfigError
+from headway.spec.load import read_workload
+resource.setrlimit(resource.RLIMIT_DATA, (int(sys.argv[1]),) * 2)
+for line in sys.stdin:
+    try: read_workload(Path(line.strip()))
+    except ConfigError as error: print(json.dumps([error.message, error.where]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def reader():
+    """A process of its own: the stack of libyaml can overflow, and memory is limited."""
+    with subprocess.Popen(
+        [sys.executable, "-c", READS, str(MEMORY)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
 
 
 @pytest.mark.parametrize(
@@ -54,28 +78,17 @@ CHAIN = levels("a0: &a0 [x]\n", "a{this}: &a{this} [*a{last}]\n", 40)
         ("name: a\x00b\n", "invalid YAML", ":3"),
     ],
 )  # fmt: skip
-def test_a_file_over_a_limit_is_refused_with_the_limit_and_its_place(tmp_path, body, says, place):
+def test_a_file_over_a_limit_is_refused_with_the_limit_and_its_place(
+    tmp_path, reader, body, says, place
+):
     path = tmp_path / "w.yaml"
     path.write_text(HEAD + body, encoding="utf-8")
-    code = (
-        "import sys; from pathlib import Path; from headway.errors import ConfigError\n"
-        "from headway.spec.load import read_workload\n"
-        "try: read_workload(Path(sys.argv[1]))\n"
-        "except ConfigError as error: print(error.message, error.where)\n"
-    )
-    # In a process of its own: the stack of libyaml can overflow, and memory is limited.
-    done = subprocess.run(
-        [sys.executable, "-c", code, path],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY)),
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert says in done.stdout
-    assert f"{path}{place}\n" in done.stdout
-    assert len(done.stdout) < 300
+    print(path, file=reader.stdin, flush=True)
+    wait_for(lambda: select([reader.stdout], [], [], 0)[0], patience=20)
+    message, where = json.loads(reader.stdout.readline() or f'["died", "{reader.wait()}"]')
+    assert says in message
+    assert where == f"{path}{place}"
+    assert len(message) + len(where) < 300
 
 
 def test_a_large_ordinary_workload_is_read(tmp_path):

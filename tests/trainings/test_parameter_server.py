@@ -391,14 +391,20 @@ def test_a_server_whose_name_is_that_of_another_interface_listens_on_all():
         assert found.getsockname()[0] == "0.0.0.0"  # noqa: S104
 
 
-def test_without_pytorch_its_training_says_what_to_install(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)
+@pytest.mark.parametrize(
+    ("model", "package", "name"),
+    [("ddp", "torch", "PyTorch"), ("mirrored", "tensorflow", "TensorFlow")],
+)
+def test_without_its_framework_a_training_says_what_to_install(
+    capsys, monkeypatch, model, package, name
+):
+    monkeypatch.setitem(sys.modules, package, None)
     stop = __main__.signal.getsignal(__main__.signal.SIGTERM)
     try:
-        code = __main__.main(["ddp", "--steps", "2"])
+        code = __main__.main([model, "--steps", "2"])
     finally:
         __main__.signal.signal(__main__.signal.SIGTERM, stop)
     assert code != DONE
     said = capsys.readouterr().err
-    assert "PyTorch cannot be imported" in said
-    assert "pip install 'headway[torch]'" in said
+    assert f"{name} cannot be imported" in said
+    assert f"pip install 'headway[{package}]'" in said

@@ -1,18 +1,20 @@
 """What at most one Headway process on this machine uses: CPUs and blocks of ports.
 
 A claim is an abstract socket. It needs no folder and no privilege, holds between users, and ends
-with its process, however that ends.
+with its process, however that ends. Any local user can make one, so that a claim is a preference:
+CPUs and ports that seem to be claimed are used if there are no others.
 """
 
 import json
 import socket
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from zlib import crc32
 
 from headway.backend import durable
-from headway.backend.replica_env import is_distributed
+from headway.backend.replica_env import is_distributed, port_count
 from headway.core.model.units import JobId
 from headway.spec.runnable import RunnableJob
 
@@ -77,31 +79,33 @@ class Ports:
         wanted = -(-count // BLOCK) * BLOCK
         places = (LAST - FIRST - wanted) // BLOCK + 1
         begin = crc32(f"{self._run} {job}".encode())
-        for i in range(places):
+        for alone, i in product((True, False), range(places)):
             first = FIRST + (begin + i) % places * BLOCK
-            if self._claim(first, wanted):
+            if self._claim(first, wanted, alone=alone):
                 self._blocks[job] = first, wanted
                 durable.write(self._path, json.dumps(self._blocks))
                 return first
         raise OSError(f"no {count} free ports between {FIRST} and {LAST}")
 
-    def _claim(self, first: int, count: int) -> bool:
+    def _claim(self, first: int, count: int, *, alone: bool) -> bool:
+        """`alone`: only if no other process has claimed them."""
         names = _names(first, count)
         ours = {name for block in self._blocks.values() for name in _names(*block)}
         if ours & set(names):
             return False
         taken = [name for name in names if self._claims.take(name)]
-        if len(taken) == len(names) and all(map(_is_free, range(first, first + count))):
+        usable = len(taken) == len(names) or not alone
+        if usable and all(map(_is_free, range(first, first + count))):
             return True
         self._claims.release(taken)
         return False
 
 
-def ports_of(ports: Ports, job: RunnableJob, running: Collection[JobId]) -> int:
-    """For a rendezvous and each replica that a job may ever have; a single replica needs none."""
+def ports_of(ports: Ports, job: RunnableJob, running: Collection[JobId], times: int = 1) -> int:
+    """For all its replicas; a single replica needs none. `times`: 2 if there is a relay."""
     if not is_distributed(job.spec):
         return 0
-    return ports.of(job.id, 1 + sum(t.most for t in job.spec.tasks), running)
+    return ports.of(job.id, times * port_count(job.spec), running)
 
 
 def _names(first: int, count: int) -> list[str]:

@@ -5,8 +5,7 @@ the other jobs. It is logged and counted; at the second error of the same cause 
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 
 from headway.core.model.units import JobId
 
@@ -21,12 +20,9 @@ class Containment:
         """How often each job caused an error, by what was done and what went wrong."""
         self._rejected: dict[JobId, str] = {}
 
-    @contextmanager
-    def of(self, job: JobId, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:  # noqa: BLE001 - the outermost guard of a job
-            self.note(job, doing, error)
+    def of(self, job: JobId, doing: str) -> "_Guard":
+        """Return a context manager that notes an error and suppresses it."""
+        return _Guard(self, job, doing)
 
     def note(self, job: JobId, doing: str, error: Exception) -> str:
         """Count an error; return what happened, in words."""
@@ -42,3 +38,21 @@ class Containment:
         """The jobs to give up, with the reason; each once."""
         taken, self._rejected = self._rejected, {}
         return taken
+
+
+@dataclass(slots=True)
+class _Guard:
+    """The outermost guard of a job. A class, because every event enters one."""
+
+    contained: Containment
+    job: JobId
+    doing: str
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.contained.note(self.job, self.doing, error)
+        return True

@@ -159,8 +159,8 @@ class LiveBackend:
             nodes = list(controller.nodes)
         measured = {*news.disturbed, *look}
         reports = []
-        for w in list(self.monitor.replicas.values()):
-            if w.node in measured and controller.records.replica(w.id) is not None:
+        for w in [w for w in self.monitor.replicas.values() if w.node in measured]:
+            if controller.records.replica(w.id) is not None:
                 with self.contained.of(w.id.job, "report"):
                     report = self.monitor.report(w, now, news.notices.get(w.id, ""))
                     reports += [] if report is None else [report]
@@ -211,8 +211,8 @@ class LiveBackend:
 
     def _learn_totals(self) -> None:
         """A script that announces its number of steps need not have it declared."""
-        for w in self.monitor.replicas.values():
-            job = self.controller.jobs.get(w.id.job) if w.reader.total else None
+        for w in [w for w in self.monitor.replicas.values() if w.reader.total]:
+            job = self.controller.jobs.get(w.id.job)
             if job and w.reader.total and job.spec.total_steps is None and w.id == job.chief():
                 self.controller.learn_total(job.id, w.reader.total)
 

@@ -120,8 +120,8 @@ class MemoryPlatform(MetricsInFiles):
 
     def exit(self, replica: ReplicaId) -> None:
         """It ends by itself."""
-        for name, attempt in [key for key in self.processes if key[0] == replica]:
-            self._exit(name, attempt, 0)
+        for attempt in range(1, self.states[replica.job].attempt + 1):
+            self._exit(replica, attempt, 0)
 
     def _exit(self, name: ReplicaId, attempt: int, code: int) -> None:
         p = self.processes.get((name, attempt))

@@ -1,7 +1,7 @@
 """The environment of a replica, on every platform: what SDK, PyTorch and TensorFlow read."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import takewhile
 
 from headway.core.model.job import Elastic, JobSpec, Task
@@ -78,7 +78,12 @@ def is_distributed(spec: JobSpec) -> bool:
     return sum(task.most for task in spec.tasks) > 1
 
 
-def port_env(
+def port_count(spec: JobSpec) -> int:
+    """Return the number of ports for a rendezvous and each replica that a job may ever have."""
+    return 1 + sum(task.most for task in spec.tasks)
+
+
+def port_env(  # noqa: PLR0913 - each is part of an address
     replica: ReplicaId,
     attempt: int,
     *,
@@ -87,21 +92,26 @@ def port_env(
     spec: JobSpec,
     first: int,
     hosts: Mapping[ReplicaId, str] | None = None,
+    relayed: Collection[ReplicaId] = (),
 ) -> dict[str, str]:
     """For replicas that listen on ports of their machines; `first`: of the ports of their job. Each
-    replica has the same port in every size of the job. `hosts`: by default this machine.
+    replica has the same port in every size of the job. `hosts`: by default this machine. `relayed`:
+    those that are reached through a relay, whose ports follow.
     """
 
     def host(of: ReplicaId) -> str:
         return (hosts or {}).get(of, LOCALHOST)
+
+    def base(of: ReplicaId) -> int:
+        return first + (port_count(spec) if of in relayed else 0)
 
     return replica_env(
         replica,
         attempt,
         folder=folder,
         gang=gang,
-        rendezvous=(host(gang[0]), first),
-        address=lambda each: (host(each), first + 1 + _slot(spec, each)),
+        rendezvous=(host(gang[0]), base(gang[0])),
+        address=lambda each: (host(each), base(each) + 1 + _slot(spec, each)),
         spec=spec,
     )
 

@@ -20,6 +20,7 @@ from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Task
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Snapshot, Trigger
 from headway.core.model.units import JobId, NodeId, ReplicaId, Resources
+from headway.metrics.reader import ReplicaMetrics
 from headway.policy.placement.even import Even
 from headway.policy.registry import build
 from headway.policy.share.headway import Headway
@@ -147,13 +148,21 @@ class TimedPolicy:
         return found
 
 
+class _Platform(MemoryPlatform):
+    """Its replicas have no files here, as on Kubernetes."""
+
+    def metrics(self, replica: ReplicaId, attempt: int) -> ReplicaMetrics:  # type: ignore[override]
+        del replica, attempt
+        return ReplicaMetrics()
+
+
 class _Cluster:
     """A live backend over records, and a clock that stands still."""
 
     def __init__(self, nodes: int) -> None:
         room = Resources(cpu=16.0, memory=64 * 2.0**30, gpu=4.0)
         names = (NodeId(f"node-{i}") for i in range(nodes))
-        self.platform = MemoryPlatform.of(Node(id=n, capacity=room) for n in names)
+        self.platform = _Platform.of(Node(id=n, capacity=room) for n in names)
         self.jobs: dict[JobId, RunnableJob] = {}
         self.now = 0.0
         self.backend: LiveBackend | None = None

@@ -1,20 +1,24 @@
-"""`headway serve` under load: submissions, each durable before its answer, and reads meanwhile.
+"""`headway serve` under load: submissions, each durable before its answer, reports, and reads
+meanwhile.
 
 The load comes from this process, the server is another one. Its history holds 10,000 ended jobs.
 """
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from time import monotonic, process_time, sleep, time
 
 from headway.bench.figure import Figure
+from headway.bench.server_reports import ReportingJobs
 from headway.client import Client
 from headway.core.estimate.progress import percentile
 from headway.core.model.units import Seconds
@@ -25,32 +29,56 @@ from headway.runtime.submissions import End, Submission, Submissions
 HISTORY = 10_000
 RATE = 200
 """Submissions a second."""
+REPORTS, BATCH, SINGLE = 5000, 100, 500
+"""Reports a second in batches, of so many, and single ones a second."""
+JOBS = 50
+"""That report."""
 SECONDS = 10
 CLIENTS = 32
 """Each waits for its answer: so many can share one transaction."""
 READ_EVERY: Seconds = 0.02
 LATER = "1h"
 """When the jobs of the load start: they measure the queue, not the machine."""
+Call = Callable[[], None]
 
 
-def bench_server(rate: int = RATE, seconds: int = SECONDS, history: int = HISTORY) -> list[Figure]:
+def bench_server(
+    rate: int = RATE,
+    seconds: int = SECONDS,
+    history: int = HISTORY,
+    reports: int = REPORTS,
+    single: int = SINGLE,
+    jobs: int = JOBS,
+) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
         data = Path(folder)
         _make_history(data, history)
         with _serving(data) as started:
-            listing = _listing(data)
-            load = _Load(data, rate, seconds)
-            load.run()
-        [run] = [r for r in [find_server(data)] if r is not None]
-        stored = {job.id for job in Submissions(run.path).unfinished()}
-    many, reads = f"{history:,} jobs in history", 1e3 * percentile(load.reads, 0.99)
+            listing, whole = _listing(data), _ps(data)
+            names: set[str] = set()
+            load = Load(data, rate, seconds)
+            with ExitStack() as stack:
+                clients = [stack.enter_context(Client.of(data)) for _ in range(CLIENTS)]
+                load.run([partial(_submit, client, names) for client in clients])
+            [run] = [r for r in [find_server(data)] if r is not None]
+            stored = {job.id for job in Submissions(run.path).unfinished()}
+            with ReportingJobs(data, run.path, jobs) as reporting:
+                batches = Load(data, reports // BATCH, seconds)
+                batches.run([each.batch(BATCH) for each in reporting.jobs])
+                singles = Load(data, single, seconds)
+                singles.run([each.single() for each in reporting.jobs])
+                lost, refused = reporting.lost(), reporting.refused()
+    many = f"{history:,} jobs in history"
     return [
         Figure(f"{many}: start until the first answer", started, "s", 2.0),
         Figure(f"{many}: CPU of what ps does after its imports", 1e3 * listing, "ms", 200.0),
-        Figure("submissions a second, seconds for each second of load", load.late, "", 1.05),
-        Figure("submission, 99th percentile", 1e3 * percentile(load.submits, 0.99), "ms"),
-        Figure("read of 100 jobs meanwhile, 99th percentile", reads, "ms", 100.0),
-        Figure("acknowledged submissions that are not stored", len(load.names - stored), "", 0),
+        Figure(f"{many}: CPU of headway ps in all", 1e3 * whole, "ms", 200.0),
+        *load.figures(f"{rate} submissions a second"),
+        Figure("acknowledged submissions that are not stored", len(names - stored), "", 0),
+        *batches.figures(f"{reports:,} reports a second of {jobs} jobs, {BATCH} at once"),
+        *singles.figures(f"{single} single reports a second of {jobs} jobs"),
+        Figure("acknowledged reports that are not stored", lost, "", 0),
+        Figure("reports that were refused", refused, "", 0),
     ]  # fmt: skip
 
 
@@ -99,42 +127,65 @@ def _listing(data: Path) -> Seconds:
     return process_time() - began
 
 
-class _Load:
-    """Clients that submit at a fixed rate, and one that reads."""
+def _ps(data: Path) -> Seconds:
+    """CPU time of the command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    words = [sys.executable, "-m", "headway", "ps", "--data", str(data)]
+    subprocess.run(words, capture_output=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _submit(client: Client, names: set[str]) -> None:
+    names.update(client.submit([_job("new")], directory="/"))
+
+
+class Load:
+    """Clients that together make so many calls a second, and one that reads meanwhile."""
 
     def __init__(self, data: Path, rate: int, seconds: int) -> None:
         self._data, self._rate, self._seconds = data, rate, seconds
-        self.submits: list[Seconds] = []
-        self.reads: list[Seconds] = []
-        self.names: set[str] = set()
-        self.late = 0.0
+        self._times: list[Seconds] = []
+        self._reads: list[Seconds] = []
+        self._late = 0.0
         """How long the load took, over how long it should take."""
         self._over = False
 
-    def run(self) -> None:
+    def run(self, calls: list[Call]) -> None:
+        """`calls`: one for each client."""
         began = time()
-        clients = [Thread(target=self._submit, args=(began, i)) for i in range(CLIENTS)]
+        clients = [
+            Thread(target=self._repeat, args=(call, began, i, len(calls)))
+            for i, call in enumerate(calls)
+        ]
         reader = Thread(target=self._read)
         for thread in (*clients, reader):
             thread.start()
         for thread in clients:
             thread.join()
-        self.late = (time() - began) / self._seconds
+        self._late = (time() - began) / self._seconds
         self._over = True
         reader.join()
 
-    def _submit(self, began: float, number: int) -> None:
-        with Client.of(self._data) as client:
-            for i in range(number, self._rate * self._seconds, CLIENTS):
-                sleep(max(0.0, began + i / self._rate - time()))
-                sent = monotonic()
-                self.names.update(client.submit([_job("new")], directory="/"))
-                self.submits.append(monotonic() - sent)
+    def figures(self, what: str) -> list[Figure]:
+        answers, reads = (1e3 * percentile(t, 0.99) for t in (self._times, self._reads))
+        return [
+            Figure(f"{what}: seconds for each second of load", self._late, "", 1.05),
+            Figure(f"{what}: answer, 99th percentile", answers, "ms"),
+            Figure(f"{what}: read of 100 jobs meanwhile, 99th percentile", reads, "ms", 100.0),
+        ]
+
+    def _repeat(self, call: Call, began: float, number: int, clients: int) -> None:
+        for i in range(number, self._rate * self._seconds, clients):
+            sleep(max(0.0, began + i / self._rate - time()))
+            sent = monotonic()
+            call()
+            self._times.append(monotonic() - sent)
 
     def _read(self) -> None:
         with Client.of(self._data) as client:
             while not self._over:
                 sent = monotonic()
                 client.page(state="active")
-                self.reads.append(monotonic() - sent)
+                self._reads.append(monotonic() - sent)
                 sleep(READ_EVERY)

@@ -145,8 +145,7 @@ class Soak:
         for pid in self.left():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        runs = {path.name for path in (self._data / "runs").glob("*")}
-        sweep(lambda run: run in runs)
+        sweep(least_age=0.0)
 
     def figures(self) -> list[Figure]:
         after = [s for s in self.samples() if s["at"] > self._killed]

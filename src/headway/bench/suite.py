@@ -15,6 +15,7 @@ from typing import Any
 
 from headway.bench.checkpoint_cost import bench_checkpoints
 from headway.bench.decide import bench_decide
+from headway.bench.distributed import PAIRS, bench_distributed
 from headway.bench.fidelity import bench_fidelity
 from headway.bench.figure import Figure
 from headway.bench.gangs import bench_gangs
@@ -32,8 +33,8 @@ from headway.bench.simulator import bench_sim
 from headway.bench.soak import MINUTES, bench_soak
 from headway.bench.traces import bench_traces
 
-TRACES, SOAK = "traces", "soak"
-"""Not part of `all`: one needs files, the other takes an hour and a half."""
+TRACES, SOAK, DISTRIBUTED = "traces", "soak", "distributed"
+"""Not part of `all`: one needs files, the others take long."""
 REFERENCE = 1.5
 """Million heap pops and pushes a second on the machine for which bars are stated."""
 BENCHES: dict[str, Callable[[float], list[Figure]]] = {
@@ -61,10 +62,14 @@ DRAWN = 40
 
 
 def run(
-    name: str, folder: Path | None = None, draw: str = "", minutes: float = MINUTES
+    name: str,
+    folder: Path | None = None,
+    draw: str = "",
+    minutes: float = MINUTES,
+    pairs: int = PAIRS,
 ) -> tuple[dict[str, Any], str]:
     """The result as plain data, and its charts; `folder`: the directory of the traces; `draw`: a
-    text from which seeds are drawn; `minutes`: of a soak.
+    text from which seeds are drawn; `minutes`: of a soak; `pairs`: of `distributed`.
     """
     rate = score()
     scale = rate / REFERENCE
@@ -73,6 +78,8 @@ def run(
         figures = bench(drawn_seeds(draw) if draw else range(count))
     elif name == SOAK:
         figures = bench_soak(minutes)
+    elif name == DISTRIBUTED:
+        figures = bench_distributed(pairs)
     else:
         figures = bench_traces(scale, folder) if name == TRACES else BENCHES[name](scale)
     result = {

@@ -39,8 +39,10 @@ from headway.runtime.start import begin
 from headway.runtime.usage_sampler import UsageSampler, samples
 from headway.sim.compare import Progress
 from headway.spec.arrivals import expand, to_yaml
+from headway.spec.node_spec import NodeSpec
+from headway.spec.profile import Profile
 from headway.spec.runnable import RunnableJob, to_jobs
-from headway.spec.workload import NodeSpec, Profile, Workload
+from headway.spec.workload import Workload
 
 POLL: Seconds = 0.02
 """Interval of polling for the first report of a restarted job."""
@@ -128,13 +130,12 @@ def calibrate(
     """Measure a workload and write it with the profiles to `to`, with the curves beside it."""
     listed = expand(workload, where=str(path))
     kinds = _kinds(to_jobs(listed, path))
-    entries = {entry.name: entry for entry in listed.jobs}
     found: list[Measurement | SpeedMeasurement] = []
     measured: dict[str, Profile] = {}
     for done, (first, names) in enumerate(kinds):
         progress(done, len(kinds))
         if is_distributed(first):
-            speed = measure_speed(entries[first.id], first, names, path, seconds)
+            speed = measure_speed(listed, first, names, path, seconds)
             write_points(to.with_suffix(f".{first.id}.speed.csv"), speed)
             found.append(speed)
         else:

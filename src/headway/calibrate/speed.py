@@ -18,10 +18,12 @@ from headway.errors import ConfigError
 from headway.runtime.foreign_use import describe_foreign
 from headway.runtime.start import begin
 from headway.runtime.usage_sampler import UsageSampler
+from headway.spec.link import LinkSpec
 from headway.spec.manifest import TaskSpec, TrainingJobSpec
+from headway.spec.profile import Profile
 from headway.spec.runnable import RunnableJob
 from headway.spec.speed import SpeedSpec
-from headway.spec.workload import JobEntry, Profile, Workload, make_workload
+from headway.spec.workload import JobEntry, Workload, make_workload
 
 POLL: Seconds = 0.05
 """Interval of polling for steps."""
@@ -81,9 +83,10 @@ def plan_points(most: int, cores: Cores, *, ring: bool = False) -> list[Setting]
 
 
 def measure_speed(
-    entry: JobEntry, job: RunnableJob, names: tuple[str, ...], path: Path, seconds: Seconds
+    listed: Workload, job: RunnableJob, names: tuple[str, ...], path: Path, seconds: Seconds
 ) -> SpeedMeasurement:
-    """Run the job alone at each point, and fit the model."""
+    """Run this job of a workload alone at each point, and fit the model."""
+    entry = next(j for j in listed.jobs if j.name == job.id)
     if job.manifest is None:
         raise ConfigError(f"job {job.id!r} has no command", where=str(path))
     worker = next(t for t in job.manifest.tasks if t.name != SERVER)
@@ -93,7 +96,7 @@ def measure_speed(
     demand = (entry.profile or Profile(work=1.0)).demand
     points, foreign = [], []
     for count, cores, far in plan:
-        rate, others = _rate(job, (count, cores, far), path, each)
+        rate, others = _rate(job, (count, cores, far), listed.link, path, each)
         foreign.append(others)
         most = min(cores, demand)
         points.append(Point(workers=count, cores=most, far=far, steps_per_s=rate))
@@ -156,11 +159,13 @@ def describe(found: SpeedMeasurement) -> str:
 # -- one point -------------------------------------------------------------------------------------
 
 
-def _rate(job: RunnableJob, at: Setting, path: Path, seconds: Seconds) -> tuple[float, Cores]:
+def _rate(
+    job: RunnableJob, at: Setting, link: LinkSpec | None, path: Path, seconds: Seconds
+) -> tuple[float, Cores]:
     """Return the steps per second, and the cores that others used meanwhile."""
     watch, others = _Steps(seconds), Others()
     with TemporaryDirectory() as data:
-        run = begin(workload_at(job, at), path, "gang", data=Path(data))
+        run = begin(workload_at(job, at, link), path, "gang", data=Path(data))
         run.go(watch.look)
         if run.interrupted:
             raise KeyboardInterrupt
@@ -177,7 +182,7 @@ def _rate(job: RunnableJob, at: Setting, path: Path, seconds: Seconds) -> tuple[
     return rate, foreign
 
 
-def workload_at(job: RunnableJob, at: Setting) -> Workload:
+def workload_at(job: RunnableJob, at: Setting, link: LinkSpec | None = None) -> Workload:
     """Return the job alone with so many workers, each limited to so many cores. If they are to be
     on another node, requests allow no other placement: the workers fill their node, and the server
     the other one; in a ring, each worker fills a node.
@@ -205,7 +210,8 @@ def workload_at(job: RunnableJob, at: Setting) -> Workload:
         )
     nodes = [{"name": f"node-{i}", "cpu": c} for i, c in enumerate(parts if far else [whole])]
     spec = manifest.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return make_workload(nodes=nodes, jobs=[{"name": job.id, "spec": {**spec, "tasks": tasks}}])
+    entry = {"name": job.id, "spec": {**spec, "tasks": tasks}}
+    return make_workload(nodes=nodes, link=link, jobs=[entry])
 
 
 @dataclass(slots=True)

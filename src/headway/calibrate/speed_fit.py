@@ -13,6 +13,8 @@ from headway.core.model.units import Cores
 
 SMALLEST = 1e-5
 """A transfer within a node takes at least this part of one beyond it, so that it has a penalty."""
+EXACT = 1e-18
+"""A sum of squared relative errors that is only rounding: more costs would fit the rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,7 @@ def _least_squares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
             chosen = [0, *more]
             found = np.linalg.lstsq(rows[:, chosen], np.ones(len(rows)), rcond=None)[0]
             away = float(np.sum((rows[:, chosen] @ found - 1) ** 2))
-            if found[0] > 0 and found.min() >= 0 and away < least * (1 - 1e-9):
+            if found[0] > 0 and found.min() >= 0 and away < least * (1 - 1e-9) - EXACT:
                 best, least = np.zeros(rows.shape[1]), away
                 best[chosen] = found
     return best

@@ -2,6 +2,9 @@
 
 import json
 import sys
+from collections.abc import Callable
+from inspect import getdoc
+from textwrap import dedent
 
 import typer
 
@@ -26,6 +29,7 @@ from headway.cli import (
     serve,
     simulate,
     stop,
+    token,
     top,
     workload,
 )
@@ -57,19 +61,42 @@ def _root(
     pass
 
 
-app.command()(demo.demo)
-for taking_a_command in (run.run, serve.submit):
-    app.command(cls=run.CommandAfterDashes)(taking_a_command)
-for command in (
-    serve.serve, stop.stop, jobs.ps, top.top, jobs.logs, jobs.wait, jobs.history, ask.cancel,
-    ask.pause, ask.resume, ask.move, ask.scale, drain.drain, drain.undrain, explain.explain,
-    explain.report, explain.replay,
-    run.adopt, operator.operator, agent.agent, simulate.simulate, calibrate.calibrate,
-    policies.policies, doctor.doctor, forget.forget, clean.clean, bench.bench, reproduce.reproduce,
-):  # fmt: skip
-    app.command()(command)
-app.add_typer(workload.app, name="workload")
-app.add_typer(kubernetes.app, name="kubernetes")
+TAKES_A_COMMAND = (run.run, serve.submit)
+PANELS = {
+    "Run jobs": (demo.demo, run.run, serve.serve, serve.submit, stop.stop, run.adopt),
+    "Look at jobs": (
+        jobs.ps, top.top, jobs.logs, jobs.wait, explain.explain, explain.report, jobs.history,
+    ),
+    "Change jobs and nodes": (
+        ask.cancel, ask.pause, ask.resume, ask.move, ask.scale, drain.drain, drain.undrain,
+    ),
+    "Simulate and measure": (
+        simulate.simulate, policies.policies, calibrate.calibrate, reproduce.reproduce, bench.bench,
+        explain.replay,
+    ),
+    "Maintain": (doctor.doctor, forget.forget, clean.clean),
+    "Kubernetes": (operator.operator, agent.agent),
+}  # fmt: skip
+"""Commands, by the panel of `headway --help`."""
+for panel, commands in PANELS.items():
+    for command in commands:
+        kind = run.CommandAfterDashes if command in TAKES_A_COMMAND else None
+        app.command(cls=kind, rich_help_panel=panel)(command)
+app.add_typer(workload.app, name="workload", rich_help_panel="Simulate and measure")
+app.add_typer(token.app, name="token", rich_help_panel="Maintain")
+app.add_typer(kubernetes.app, name="kubernetes", rich_help_panel="Kubernetes")
+
+
+def _help_of(command: Callable[..., object]) -> str:
+    """Return its docstring with fenced examples: Typer joins the lines of some indented ones."""
+    blocks = (dedent(block) for block in (getdoc(command) or "").split("\n\n"))
+    examples = ("headway ", "nohup headway ")
+    return "\n\n".join(f"```\n{b}\n```" if b.startswith(examples) else b for b in blocks)
+
+
+for some in (app, *(group.typer_instance for group in app.registered_groups)):
+    for each in some.registered_commands if some else ():
+        each.help = _help_of(each.callback) if each.callback else None
 
 
 def main() -> None:

@@ -8,10 +8,17 @@ from headway.cli.options import ActiveRun, Data
 from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from headway.runtime.api_address import Address
     from headway.runtime.run_directory import RunDirectory
 
+ON_A_CLUSTER = {
+    "move": "kubectl cordon NODE lets the jobs of a node move",
+    "scale": "kubectl scale tj {job} --replicas N",
+    "pause": "set spec.suspend of the TrainingJob to true",
+    "resume": "set spec.suspend of the TrainingJob to false",
+    "cancel": "kubectl delete tj {job}",
+}
+"""What a user does with a job of an operator, which these commands do not reach."""
 Job = Annotated[str, typer.Argument(help="The job's name.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
@@ -47,7 +54,7 @@ def scale(
     A task with `elastic: independent` starts or stops single replicas. Any other job saves a
     checkpoint, stops, and starts in its new size. It also starts in this size later.
 
-    headway scale resnet worker=3
+        headway scale resnet worker=3
     """
     from headway.errors import ConfigError
 
@@ -94,13 +101,11 @@ def _request(
 ) -> None:
     from headway.cli.output import print_json
     from headway.client_connection import has_api
-    from headway.runtime.run_directory import data_folder
-    from headway.runtime.run_status import find_job
-    from headway.runtime.system_server import system_socket
+    from headway.runtime.api_address import api_address
 
-    if not run and (socket := system_socket(data)):
-        why = _of_server(socket, job, wish, to, size)
-    elif has_api(folder := find_job(data_folder(data), job, run)):
+    if not run and (server := api_address(data)):
+        why = _of_server(server, job, wish, to, size)
+    elif has_api(folder := _find(job, wish, run, data)):
         why = _of_server(folder.path, job, wish, to, size)
     else:
         why = _of_run(folder, job, wish, to, size)
@@ -115,7 +120,23 @@ def _request(
         raise typer.Exit(1)
 
 
-def _of_server(server: "Path", job: str, wish: str, to: str | None, size: tuple[str, int]) -> str:
+def _find(job: str, wish: str, run: str, data: Data) -> "RunDirectory":
+    """The run of a job on this machine."""
+    from headway.errors import ConfigError, UnknownName
+    from headway.runtime.run_directory import data_folder
+    from headway.runtime.run_status import find_job
+
+    try:
+        return find_job(data_folder(data), job, run)
+    except (UnknownName, ConfigError) as error:
+        there = ON_A_CLUSTER[wish].format(job=job)
+        error.hint += f"; if it is a job of an operator on Kubernetes: {there}"
+        raise
+
+
+def _of_server(
+    server: "Address", job: str, wish: str, to: str | None, size: tuple[str, int]
+) -> str:
     """Why it was refused; "": it was accepted."""
     from headway.client import Client
     from headway.errors import HeadwayError

@@ -26,6 +26,10 @@ def bench(
     minutes: Annotated[
         float, typer.Option(min=1.0, help="For `soak`: its length; the bars are for 90 minutes.")
     ] = 90.0,
+    pairs: Annotated[
+        int,
+        typer.Option(min=1, help="For `distributed`: rounds of all policies, some minutes each."),
+    ] = 1,
     html: Annotated[Path | None, typer.Option(help="Write a page with charts.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per benchmark.")] = False,
 ) -> None:
@@ -42,21 +46,24 @@ def bench(
         headway bench traces FOLDER
 
         headway bench soak --minutes 3
+
+        headway bench distributed --pairs 5
     """
-    from headway.bench.suite import BENCHES, SIMULATED, SOAK, TRACES, run
+    from headway.bench.suite import BENCHES, DISTRIBUTED, SIMULATED, SOAK, TRACES, run
     from headway.cli.output import print_json, progress_bar, show_bench
     from headway.errors import UnknownName
 
     known = [*BENCHES, *SIMULATED, *([TRACES] if traces or name == TRACES else [])]
-    known += [SOAK] if name == SOAK else []
+    known += [name] if name in (SOAK, DISTRIBUTED) else []
     if name != "all" and name not in known:
-        raise UnknownName("benchmark", name, [*BENCHES, *SIMULATED, TRACES, SOAK, "all"])
+        rest = [TRACES, SOAK, DISTRIBUTED, "all"]
+        raise UnknownName("benchmark", name, [*BENCHES, *SIMULATED, *rest])
     chosen = known if name == "all" else [name]
     results, charts = [], []
     with progress_bar("measuring", quiet=as_json) as progress:
         for done, each in enumerate(chosen):
             progress(done, len(chosen))
-            found, chart = run(each, traces, draw, minutes)
+            found, chart = run(each, traces, draw, minutes, pairs)
             results.append(found)
             charts.append(chart)
     if html:

@@ -22,8 +22,7 @@ def clean(
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the runs as JSON.")] = False,
 ) -> None:
-    """List, and with --yes remove, the directories of runs that have ended, and of the ended jobs
-    of the server.
+    """List the directories of ended runs and jobs; with --yes, remove them.
 
     Everything is kept unless an option selects it. A run that has not ended can be resumed and is
     never removed; of a server, which never ends, the selected jobs are removed.

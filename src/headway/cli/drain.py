@@ -12,8 +12,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON."
 
 
 def drain(node: Node, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
-    """Start no replicas on NODE. Jobs there that can save a checkpoint are moved if another node
-    has room; the others run to their end. It stays drained when Headway is started again.
+    """Start no replicas on NODE, and move away the jobs that can save a checkpoint.
+
+    They are moved if another node has room; the others run to their end. The node stays drained
+    when Headway is started again.
 
         headway drain node-1
         headway drain node-1 --run latest
@@ -33,14 +35,21 @@ def _request(node: str, wish: str, run: str, data: Data, *, as_json: bool) -> No
     from headway.cli.output import print_json
     from headway.core.model.snapshot import Request
     from headway.core.model.units import JobId, NodeId
+    from headway.runtime.api_address import api_address
     from headway.runtime.request_client import ask
     from headway.runtime.run_directory import data_folder
     from headway.runtime.stopping import find_run
 
-    folder = find_run(data_folder(data), run)
-    ask(folder, Request(job=JobId(""), wish=wish, to=NodeId(node)))
+    if not run and (server := api_address(data)):
+        from headway.cli import by_api
+
+        name = by_api.drain(server, node, wish)
+    else:
+        folder = find_run(data_folder(data), run)
+        ask(folder, Request(job=JobId(""), wish=wish, to=NodeId(node)))
+        name = folder.id
     if as_json:
-        print_json({"run": folder.id, "node": node, "drained": wish == "drain"})
+        print_json({"run": name, "node": node, "drained": wish == "drain"})
     elif wish == "drain":
         echo(f"{node}: drained; jobs that can move are moved, the others run to their end")
     else:

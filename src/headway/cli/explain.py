@@ -16,8 +16,9 @@ def explain(
         bool, typer.Option("--json", help="One object: what is `known`, and the `events`.")
     ] = False,
 ) -> None:
-    """Show what is known of JOB: its metric, progress, size, guarantee, ETA and the reason of its
-    present share. Then list its events: phases, and decisions with their reasons.
+    """Show what is known of JOB, and the decisions about it with their reasons.
+
+    Known are its metric, progress, size, guarantee and ETA, and the reason of its present share.
 
     RUN can also be the journal of a simulation.
 
@@ -27,15 +28,15 @@ def explain(
     from headway.cli.output import print_json, show_story
     from headway.errors import UnknownName
     from headway.report.explain import explain_job
+    from headway.runtime.api_address import api_address
     from headway.runtime.replay import find_journal
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
-    from headway.runtime.system_server import system_socket
 
-    if not run and (socket := system_socket(data)):
-        from headway.cli import system
+    if not run and (server := api_address(data)):
+        from headway.cli import by_api
 
-        system.explain(socket, job, as_json=as_json)
+        by_api.explain(server, job, as_json=as_json)
         return
     where = data_folder(data)
     try:

@@ -24,20 +24,20 @@ def ps(
     uses now. Each job has one line. A narrow terminal shortens names and reasons, and then omits
     time, loss, cores used, share, run, step, ETA and reason, in this order.
 
-    headway ps
-    headway ps --run latest --json
+        headway ps
+        headway ps --run latest --json
     """
     from headway.backend.drained_nodes import read
     from headway.cli.job_tables import show_jobs
     from headway.cli.output import print_json
+    from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import ENDED, known_runs, run_status
-    from headway.runtime.system_server import system_socket
 
-    if not run and (socket := system_socket(data)):
-        from headway.cli import system
+    if not run and (server := api_address(data)):
+        from headway.cli import by_api
 
-        system.ps(socket, every=every, as_json=as_json)
+        by_api.ps(server, every=every, as_json=as_json)
         return
     folders = known_runs(data_folder(data), run)
     found = [job for folder in folders for job in run_status(folder, ended=ENDED if every else 0)]
@@ -79,15 +79,15 @@ def logs(
     """
     import json
 
+    from headway.runtime.api_address import api_address
     from headway.runtime.job_log import read_log
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
-    from headway.runtime.system_server import system_socket
 
-    if not run and (socket := system_socket(data)):
-        from headway.cli import system
+    if not run and (server := api_address(data)):
+        from headway.cli import by_api
 
-        system.logs(socket, job, replica, lines, follow=follow, as_json=as_json)
+        by_api.logs(server, job, replica, lines, follow=follow, as_json=as_json)
         return
     folder = find_job(data_folder(data), job, run)
     for line in read_log(folder, job, replica, last=lines, follow=follow):
@@ -106,22 +106,23 @@ def wait(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """Wait until JOBS have ended. The exit code is 0 if all succeeded, and 1 otherwise; 4 if the
-    server is stopped.
+    """Wait until JOBS have ended.
+
+    The exit code is 0 if all succeeded, and 1 otherwise; 4 if the server is stopped.
 
         headway wait && echo done
         headway wait train eval --timeout 3600
     """
     from headway.cli.job_tables import show_jobs
     from headway.cli.output import print_json
+    from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import wait_for
-    from headway.runtime.system_server import system_socket
 
-    if not run and (socket := system_socket(data)):
-        from headway.cli import system
+    if not run and (server := api_address(data)):
+        from headway.cli import by_api
 
-        system.wait(socket, jobs or (), timeout, as_json=as_json)
+        by_api.wait(server, jobs or (), timeout, as_json=as_json)
         return
     found = wait_for(data_folder(data), jobs or (), run, timeout)
     if as_json:
@@ -140,11 +141,12 @@ def history(
     data: Data = None,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the last one first: what, under which policy, how it ended, and the mean time
-    from submission to end. The name of a run is when it began.
+    """List runs, the last one first: what, under which policy, and how it ended.
 
-    headway history
-    headway history --jobs --lines 100
+    Also the mean time from submission to end. The name of a run is when it began.
+
+        headway history
+        headway history --jobs --lines 100
     """
     if jobs:
         _ended_jobs(most, data, as_json=as_json)
@@ -167,14 +169,14 @@ def _ended_jobs(most: int, data: Data, *, as_json: bool) -> None:
     """The last to end comes first."""
     from headway.cli.job_tables import show_jobs
     from headway.cli.output import print_json
+    from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_server, run_status
-    from headway.runtime.system_server import system_socket
 
-    if socket := system_socket(data):
-        from headway.cli import system
+    if server := api_address(data):
+        from headway.cli import by_api
 
-        system.history(socket, most, as_json=as_json)
+        by_api.history(server, most, as_json=as_json)
         return
     folder = find_server(data_folder(data))
     listed = run_status(folder, ended=most) if folder else []

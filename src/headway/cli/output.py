@@ -16,7 +16,6 @@ from rich.table import Table
 from rich.text import Text
 
 from headway.cli.terminal import clean, echo
-from headway.runtime.result import Result, over_seeds
 
 if TYPE_CHECKING:
     from headway.calibrate import Measurement
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from headway.papers.runner import Reproduction
     from headway.report.explain import Explanation
     from headway.runtime.replay import Difference
+    from headway.runtime.result import Result
 
 SHOWN = 20
 """Differences of a replay that are printed in full."""
@@ -76,7 +76,7 @@ def plain_table(*columns: str, gap: int = 2, **options: Any) -> Table:
     return table
 
 
-def show_results(by_policy: Sequence[Sequence[Result]], band: str = "1 % + 1 s") -> None:
+def show_results(by_policy: "Sequence[Sequence[Result]]", band: str = "1 % + 1 s") -> None:
     """Print one row per policy; with several seeds each figure is mean ± standard deviation.
     `band`: by how much a faster job is faster.
     """
@@ -145,7 +145,7 @@ def _change(part: float) -> str:
     return "0.0%" if text[1:] == "0.0%" else text
 
 
-def _gpu_lines(by_policy: Sequence[Sequence[Result]]) -> list[str]:
+def _gpu_lines(by_policy: "Sequence[Sequence[Result]]") -> list[str]:
     """Return lines on the use of GPUs and on deadlocks, if there were any."""
     rows = [("gpu_useful", "share of GPU time that made progress", ".0%"),
             ("deadlocks", "deadlocks per run", ".1f")]  # fmt: skip
@@ -158,11 +158,13 @@ def _gpu_lines(by_policy: Sequence[Sequence[Result]]) -> list[str]:
     return lines
 
 
-def _spread(results: Sequence[Result], name: str) -> dict[str, float] | None:
+def _spread(results: "Sequence[Result]", name: str) -> dict[str, float] | None:
+    from headway.runtime.result import over_seeds
+
     return over_seeds([getattr(r, name) for r in results])
 
 
-def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
+def _row(results: "Sequence[Result]", baseline: "Sequence[Result]") -> list[str]:
     def figure(name: str) -> str:
         found = _spread(results, name)
         if found is None:
@@ -192,7 +194,7 @@ def _row(results: Sequence[Result], baseline: Sequence[Result]) -> list[str]:
     ]
 
 
-def _legend(by_policy: Sequence[Sequence[Result]], band: str) -> str:
+def _legend(by_policy: "Sequence[Sequence[Result]]", band: str) -> str:
     first = by_policy[0][0].policy
     mean = "mean, p95: completion times (finish - submission)"
     if len(by_policy) == 1:

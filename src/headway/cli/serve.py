@@ -11,6 +11,7 @@ from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
     from headway.backend.local.remote_control import RemoteControl
+    from headway.server.network import Network
     from headway.spec.quotas import Quotas
 
 
@@ -35,6 +36,27 @@ def serve(
         Path | None,
         typer.Option(help="With --system: YAML file with the quotas of users.", show_default=False),
     ] = None,
+    listen: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Also take requests over TCP, from clients with a token (`headway token`).",
+            show_default=False,
+        ),
+    ] = "",
+    tls_cert: Annotated[
+        Path | None, typer.Option(help="With --listen: PEM file.", show_default=False)
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="With --listen: PEM file.", show_default=False)
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="With --listen: on a network, but without TLS.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="With --listen: a name by which clients know this machine."),
+    ] = None,
 ) -> None:
     """Take jobs at any time (`headway submit`) and run them on this machine, until Ctrl-C.
 
@@ -44,13 +66,23 @@ def serve(
         nohup headway serve 2> serve.log &
         headway submit -- python train.py
         sudo headway serve --system
+        headway serve --listen :8443 --tls-cert cert.pem --tls-key key.pem
     """
+    from headway.errors import ConfigError
     from headway.runtime.run_directory import data_folder
 
+    if not listen and (tls_cert or tls_key or insecure or allow_host):
+        raise ConfigError("TLS, --insecure and --allow-host are for --listen HOST:PORT")
+    if system and listen:
+        raise ConfigError(
+            "a server for all users of a machine has no API over TCP",
+            hint="each user can have a server of its own: headway serve --listen",
+        )
     if not system:
-        _serve(data_folder(data), policy)
+        network = _network(listen, tls_cert, tls_key, insecure, allow_host) if listen else None
+        _serve(data_folder(data), policy, network=network)
         return
-    from headway.runtime.system_server import DATA, SOCKET
+    from headway.runtime.api_address import DATA, SOCKET
     from headway.server.system import SystemOptions, serve_system
     from headway.spec.quotas import Quotas, read_quotas
 
@@ -68,11 +100,20 @@ def serve(
     raise typer.Exit(serve_system(options, scheduler))
 
 
+def _network(
+    listen: str, cert: Path | None, key: Path | None, insecure: bool, names: list[str] | None
+) -> "Network":
+    from headway.server.network import Network
+
+    return Network.of(listen, cert, key, insecure=insecure, names=names or ())
+
+
 def _serve(
     data: Path,
     policy: str,
     control: "RemoteControl | None" = None,
     public: "tuple[Path | None, Quotas | None]" = (None, None),
+    network: "Network | None" = None,
 ) -> None:
     """`control` and `public`, its socket and quotas: of a server of all users."""
     from headway.cli.display import Display
@@ -80,11 +121,22 @@ def _serve(
     from headway.server.listener import Listener
 
     server = start_server(data, policy, control, public[1])
-    with Display(server.run) as display, Listener(server, *public):
+    listener = Listener(server, *public, network)
+    if listener.url:
+        _say_where(listener.url, data)
+    with Display(server.run) as display, listener:
         left = server.go(display.show, display.tell_end)
     if left:
         jobs = "1 job continues" if left == 1 else f"{left} jobs continue"
         echo(f"{jobs}; headway serve manages them again", err=True)
+
+
+def _say_where(url: str, data: Path) -> None:
+    from headway.server.tokens import Tokens
+
+    echo(f"clients with a token: {url}", err=True)
+    if not Tokens(data).list():
+        echo("there is no token yet: headway token create NAME", err=True)
 
 
 def submit(
@@ -104,14 +156,23 @@ def submit(
         str | None,
         typer.Option(help="Submitting again with the same key adds nothing.", show_default=False),
     ] = None,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the job runs.", show_default="the current one, or that of the file"
+        ),
+    ] = None,
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the ids as JSON.")] = False,
 ) -> None:
-    """Submit one command, or the jobs of WORKLOAD, to the server. Prints the id of each job.
+    """Submit one command, or the jobs of WORKLOAD, to the server.
+
+    Prints the id of each job.
 
     The job runs in the current directory, with PATH, HOME, USER, SHELL, LANG, LC_*, VIRTUAL_ENV,
     PYTHONPATH, LD_LIBRARY_PATH and CONDA_* of this shell and what `--env` names. It is stored when
-    the command returns.
+    the command returns. A server on another machine (HEADWAY_SERVER) gets only what `--env` names;
+    the directory must exist there.
 
         headway submit -- python train.py --epochs 10
         headway submit --name big --env DATASET -- python train.py
@@ -120,9 +181,9 @@ def submit(
     from headway.cli.output import print_json
     from headway.client import Client
     from headway.errors import ConfigError
+    from headway.runtime.api_address import Remote, api_address
     from headway.runtime.new_submission import entries, without_files
     from headway.runtime.start import COMMAND_LINE
-    from headway.runtime.system_server import system_socket
     from headway.runtime.user_environment import environment
     from headway.spec.load import read_workload
     from headway.spec.runnable import single_job
@@ -140,12 +201,13 @@ def submit(
         listed, path = single_job(command, name, retries), Path(COMMAND_LINE)
         if not as_json:
             echo(program(command[0]), err=True)
-    made, passed = entries(listed, path), environment(env or ())
-    directory = path.absolute().parent
-    if system_socket(data):
-        made = without_files(made, str(directory))
+    made, home = entries(listed, path), path.absolute().parent
+    server = api_address(data)
+    passed = environment(env or (), own=isinstance(server, Remote))
+    if server:
+        made = without_files(made, str(home))
     with client:
-        found = client.submit(made, directory=directory, env=passed, key=key)
+        found = client.submit(made, directory=directory or home, env=passed, key=key)
     if as_json:
         print_json({"jobs": found})
     else:

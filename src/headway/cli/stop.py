@@ -40,9 +40,15 @@ def stop(
         headway stop --run 20240601-120000-1a2b3c --jobs stop
     """
     from headway.cli.output import print_json
+    from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
     from headway.runtime.stopping import find_run, stop_run
 
+    if not run and (server := api_address(data)):
+        from headway.cli import by_api
+
+        by_api.stop(server, jobs.value, as_json=as_json)
+        return
     found = stop_run(find_run(data_folder(data), run), jobs.value, timeout)
     if as_json:
         print_json({**found.plain(), "said": _said(found)})

@@ -12,7 +12,7 @@ def top(
     every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two looks.")] = 1.0,
     data: Data = None,
 ) -> None:
-    """Show the jobs of the active runs, live. Keys select, pause, cancel and explain a job.
+    """Show the jobs of the active runs, live, with keys to pause, cancel and explain a job.
 
     For scripts, use `headway ps --json`.
 

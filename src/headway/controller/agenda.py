@@ -26,8 +26,9 @@ class Agenda:
         while self._records.touched:
             name = self._records.touched.pop()
             job = self._records.jobs.get(name)
-            for names in (self.pending, self.unfinished, self.arriving):
-                names.discard(name)
+            self.pending.discard(name)
+            self.unfinished.discard(name)
+            self.arriving.discard(name)
             due = inf
             if job is not None:
                 due = lifecycle.next_deadline(job)

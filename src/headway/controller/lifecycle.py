@@ -14,7 +14,7 @@ from headway.controller.config import Config
 from headway.controller.events import CommandFailed, ReplicaExited, ReplicaWaiting
 from headway.controller.phases import Cause, allows
 from headway.controller.records import JobRecord, ReplicaRecord
-from headway.core.model.job import Phase
+from headway.core.model.job import Mode, Phase
 from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import Cores, NodeId, ReplicaId, Seconds
 
@@ -97,6 +97,9 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
     leaving = r.phase is Phase.STOPPING
     remove = drop(job, r, event)
     if job.phase is Phase.STOPPING:
+        if job.target is Phase.BACKOFF and _completed(job, r, event):  # it is not tried again
+            job.target, job.reason = Phase.SUCCEEDED, ""
+            return job.persist(*remove) if job.replicas else settle(job, now, *remove)
         return remove if job.replicas else settle(job, now, *remove)
     if leaving:  # scaled away
         return job.persist(*remove)
@@ -114,6 +117,14 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
         return job.persist(*remove)
     reason = event.reason or f"exited with code {event.code}"
     return fail(job, _named(job, r, reason), now, *remove, permanent=event.permanent)
+
+
+def _completed(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> bool:
+    """Whether a chief has done its work although it was asked to stop. A script that saves when it
+    is asked may exit with code 0 as well.
+    """
+    of_itself = job.spec.checkpoint is not Mode.SIGTERM or job.stop_waits(r.id)
+    return r.id == job.chief() and event.code == 0 and of_itself
 
 
 def _continues_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
@@ -317,10 +328,9 @@ def cancel(job: JobRecord, reason: str, now: Seconds) -> Commands:
 
 def next_deadline(job: JobRecord) -> Seconds:
     """When something of this job is due."""
-    first = min(job.retry_at, job.persist_at, job.admit_at, job.delete_at, _limit_at(job))
-    return min(
-        [first, job.replace_at, *job.avoided.values(), *(r.deadline for r in job.replicas.values())]
-    )
+    times = [r.deadline for r in job.replicas.values()]
+    times += job.retry_at, job.persist_at, job.admit_at, job.delete_at, job.replace_at
+    return min(_limit_at(job), *times, *job.avoided.values())
 
 
 def due(job: JobRecord, now: Seconds) -> Commands:

@@ -17,7 +17,8 @@ MEANINGS: Mapping[Phase, str] = {
     Phase.SUSPENDING: "Checkpoint, stop, return to the queue.",
     Phase.PAUSED: "Stopped by a user until the user resumes it. It holds no capacity.",
     Phase.BACKOFF: "Waits before it is tried again. It holds no capacity.",
-    Phase.STOPPING: "Its replicas are being stopped; what follows is decided already.",
+    Phase.STOPPING: "Its replicas are being stopped. What follows is decided, but it is not tried "
+    "again if its chief completes meanwhile.",
     Phase.SUCCEEDED: "The chief exited with code 0.",
     Phase.FAILED: "Failed, and not tried again.",
     Phase.CANCELLED: "Ended by a user.",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headway.core.model.node import Node
 
 
+PERSISTED = tuple(f.name for f in fields(JobFields))
 FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
 """What can be done with foreign replicas."""
 
@@ -280,13 +281,13 @@ class JobRecord(JobFields):
         return JobState(
             movable=self.spec.checkpoint is self.new.spec.checkpoint,
             replicas=tuple(r.state() for r in self.replicas.values()),
-            **{f.name: getattr(self, f.name) for f in fields(JobFields)},
+            **{name: getattr(self, name) for name in PERSISTED},
         )
 
     def restore(self, state: JobState) -> None:
         """Its inverse, except for the replicas."""
-        for each in fields(JobFields):
-            setattr(self, each.name, getattr(state, each.name))
+        for name in PERSISTED:
+            setattr(self, name, getattr(state, name))
         for task, count in self.sizes:
             self.resize(task, count)
         self.arrived, self.admit_at = True, inf

@@ -95,9 +95,11 @@ def _template(name: str) -> str:
 
 def objects(part: str, values: Values) -> list[Plain]:
     """Return the objects of a template, in which `$image` stands for the value `image`."""
-    given = asdict(values) | {"version": __version__, "schema": schema()}
+    given = asdict(values) | {"version": __version__}
+    if part == "crd":
+        given["schema"] = schema()
     known = {f"${name}": _text(value) for name, value in given.items()}
-    return [_filled(each, known) for each in yaml.safe_load_all(_template(part))]
+    return [_filled(each, known) for each in yaml.load_all(_template(part), yaml.CSafeLoader)]
 
 
 def _text(value: Any) -> Any:
@@ -201,7 +203,7 @@ def check(values: Values) -> Values:
     return values
 
 
-class _WithoutAnchors(yaml.SafeDumper):
+class _WithoutAnchors(yaml.CSafeDumper):
     """Writes repeated objects in full, for readability."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - yaml's signature

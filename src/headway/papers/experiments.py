@@ -21,6 +21,8 @@ from headway.spec.workload import Workload, make_workload
 
 OURS = "headway"
 """An arm of every single-replica experiment, beside those of its paper."""
+REFERENCE = "even"
+"""The placement that guarantees refer to: an arm where the baseline places as kube-scheduler."""
 DISTRIBUTED_ARMS = (
     "spread", "gang", "gang+locality", "dragon:paper", "dragon", "dragon:converged=on", "kips",
     "optimus", "tiresias:quantum=900",
@@ -36,9 +38,10 @@ SPECON_NODE: dict[str, Any] = {"cpu": 16, "memory": "64Gi"}
 counts CPU in parts of a node."""
 CROWDED = 4.0
 """CPU that a worker without GPUs can use, as a multiple of its request."""
-COSTS = ("contention", "oversubscription")
-"""Measured costs of several jobs on a node. `sharing` is left out: the catalogue derives the work
-of a job from published times, which contain it, and it is the same under all policies."""
+COSTS = ("oversubscription",)
+"""Measured costs of several jobs on a node. `sharing` and `contention` are left out: the catalogue
+derives the work of a job from published times, which contain them, and ceilings do not change them.
+"""
 Setting = tuple[float, float]
 """α, and the interval in seconds."""
 Load = float | None
@@ -146,7 +149,7 @@ def _single(name: str, given: dict[str, Any]) -> Experiment:
     return Experiment(
         id=name,
         workloads={None: make_workload(**fields, **_costs(), **arrivals)},
-        arms=(*arms, OURS),
+        arms=(*arms, *([REFERENCE] if given["baseline"] == "spread" else []), OURS),
         policies=policies,
         settings=settings,
     )

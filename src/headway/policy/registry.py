@@ -196,6 +196,7 @@ CHOICES = {
     "rebalance": ("converged", "migrated"),
     "unconverged_on": ("node", "cluster"),
     "floor_rule": ("divisor", "count"),
+    "resources": ("cpu", "all"),
     "near_ps": ("first", "only", "off"),
 }
 """Allowed words for settings."""

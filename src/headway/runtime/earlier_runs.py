@@ -9,10 +9,11 @@ import fcntl
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatch
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISREG
@@ -99,8 +100,12 @@ class EarlierRuns:
 
     def fill_in(self, jobs: Iterable[RunnableJob]) -> list[RunnableJob]:
         """Add what is known to the jobs. What is declared or calibrated is kept."""
-        kinds = self.read()
-        return [_fill_in(job, kinds.get(key(job.commands))) for job in jobs]
+        return list(map(self.recall(), jobs))
+
+    def recall(self) -> Callable[[RunnableJob], RunnableJob]:
+        """Read what is known now; return what adds it to a job."""
+        kinds, content = self.read(), cache(_content)
+        return lambda job: _fill_in(job, kinds.get(key(job.commands, content)))
 
     def learn(self, seen: Iterable[tuple[str, str, Seen]]) -> None:
         """Add the jobs of a run: the key and command of each, and what it showed."""
@@ -155,16 +160,6 @@ def _kind(fields: dict[str, Any]) -> Kind:
     return Kind(command=str(fields["command"]), runs=runs, **amounts)
 
 
-def key(commands: Mapping[str, Command]) -> str:
-    """Return what identifies the kind of a job with these commands."""
-    parts = [
-        (task, c.argv, c.where, c.image, () if c.image else [_content(c.where, a) for a in c.argv])
-        + ((c.user,) if c.user else ())
-        for task, c in commands.items()
-    ]
-    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
 def _content(where: str, argument: str) -> str:
     """Return the digest of the file that an argument names; "": it names none, or a large one."""
     with suppress(OSError, ValueError):  # a pipe that its user puts in its place does not block
@@ -176,10 +171,21 @@ def _content(where: str, argument: str) -> str:
     return ""
 
 
+def key(commands: Mapping[str, Command], content: Callable[[str, str], str] = _content) -> str:
+    """Return what identifies the kind of a job with these commands."""
+    parts = [
+        (task, c.argv, c.where, c.image, () if c.image else [content(c.where, a) for a in c.argv])
+        + ((c.user,) if c.user else ())
+        for task, c in commands.items()
+    ]
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
 def keys(jobs: Iterable[RunnableJob]) -> dict[JobId, tuple[str, str]]:
     """Return the key and the command of each job. Adopted jobs have none."""
+    content = cache(_content)
     return {
-        job.id: (key(job.commands), " ".join(next(iter(job.commands.values())).argv))
+        job.id: (key(job.commands, content), " ".join(next(iter(job.commands.values())).argv))
         for job in jobs
         if job.commands and job.adopted is None
     }

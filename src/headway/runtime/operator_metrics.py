@@ -7,6 +7,8 @@
 
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import accumulate
+from math import inf
 from threading import Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from headway.controller.records import JobRecord
 
+BUCKETS: tuple[Seconds, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 STUCK: Seconds = 60.0
 """A loop that has not waited for events for this long is stuck."""
 
@@ -33,6 +36,8 @@ class Metrics:
         self.beat = monotonic()
         self.decisions: Counter[tuple[str, str]] = Counter()
         self.cycles, self.seconds = 0, 0.0
+        self.durations: Counter[float] = Counter()
+        """Cycles by the first of the buckets that each fits."""
         self.jobs: Counter[str] = Counter()
         self.reports: Counter[str] = Counter()
         """Reports of jobs by source."""
@@ -63,6 +68,7 @@ class Metrics:
             *family(
                 "headway_cycle_seconds_total", "counter", "Time in cycles.", {(): self.seconds}
             ),
+            *self._histogram(),
             *family(
                 "headway_api_requests_total",
                 "counter",
@@ -71,6 +77,19 @@ class Metrics:
             ),
         ]
         return "\n".join(lines) + "\n"
+
+    def took(self, seconds: Seconds) -> None:
+        """A cycle."""
+        self.cycles, self.seconds = self.cycles + 1, self.seconds + seconds
+        self.durations[next((b for b in BUCKETS if seconds <= b), inf)] += 1
+
+    def _histogram(self) -> list[str]:
+        name = "headway_cycle_duration_seconds"
+        counts = accumulate(self.durations[bound] for bound in (*BUCKETS, inf))
+        bounds = [*(f"{b:g}" for b in BUCKETS), "+Inf"]
+        lines = [f"# HELP {name} Decision cycles by duration.", f"# TYPE {name} histogram"]
+        lines += [f'{name}_bucket{{le="{b}"}} {n}' for b, n in zip(bounds, counts, strict=True)]
+        return [*lines, f"{name}_sum {self.seconds:g}", f"{name}_count {self.cycles}"]
 
 
 Labels = tuple[tuple[str, str], ...]
@@ -102,10 +121,7 @@ class Measured:
     def wait(self, timeout: Seconds) -> Trigger | None:
         metrics, now = self._metrics, monotonic()
         if self._began:
-            metrics.cycles, metrics.seconds = (
-                metrics.cycles + 1,
-                metrics.seconds + now - self._began,
-            )
+            metrics.took(now - self._began)
             self._began = 0.0
             jobs: list[JobRecord] = list(self._backend.controller.jobs.values())
             metrics.jobs = Counter(job.phase.value for job in jobs)

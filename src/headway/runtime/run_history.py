@@ -11,7 +11,7 @@ from headway.core.model.units import Seconds
 from headway.errors import ConfigError, HeadwayError
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.start import COMMAND_LINE
-from headway.spec.load import read_workload
+from headway.spec.load import read_stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ def _what(run: RunDirectory, about: dict[str, Any]) -> str:
     if name != COMMAND_LINE:
         return name
     try:
-        [job] = read_workload(run.path / "workload.yaml").jobs
+        [job] = read_stored(run.path / "workload.yaml").jobs
         return shlex.join(job.spec.tasks[0].command) if job.spec else name
     except (OSError, HeadwayError, ValueError):
         return name

@@ -98,7 +98,8 @@ def _start(data: Path, policy: str, control: ProcessControl | None, held: HeldJo
     submissions = Submissions(folder.path, PATIENCE)
     known = submissions.unfinished()
     clock = Clock(float(about["began"]), about.get("boot"))
-    found = {made.id: _runnable(made, clock, data) for made in known}
+    recall = EarlierRuns(data).recall()
+    found = {made.id: _runnable(made, clock, recall) for made in known}
     unreadable = {name: why for name, why in found.items() if isinstance(why, str)}
     kept = {
         made.id: made for made in known if made.id in unreadable and _alive(folder.path, made.id)
@@ -146,12 +147,14 @@ def _stand_in(run: Path, job: Submitted, clock: Clock) -> RunnableJob:
     return RunnableJob(id=job.id, at=clock.at(job.submitted), spec=spec, commands={})
 
 
-def _runnable(job: Submitted, clock: Clock, data: Path) -> RunnableJob | str:
+def _runnable(
+    job: Submitted, clock: Clock, recall: Callable[[RunnableJob], RunnableJob]
+) -> RunnableJob | str:
     """The job of a submission, or why it cannot run: one of its files may be gone by now."""
     try:
         workload = make_workload(jobs=[{**job.entry, "name": job.id}])
         [found] = to_jobs(workload, Path(job.directory, "submitted"), supported=LIVE_FEATURES)
-        [known] = EarlierRuns(data).fill_in([_owned(found, job.owner)])
+        known = recall(_owned(found, job.owner))
     except HeadwayError as error:
         return f"{error.message} ({error.where})" if error.where else error.message
     except Exception as error:  # noqa: BLE001 - no submission ends the server
@@ -289,11 +292,12 @@ class Server:
                 return
 
     def _add(self, new: Sequence[Submitted]) -> None:
+        recall = EarlierRuns(self._data).recall()
         for job in new:
             self.last = job.number
             if job.outcome is not None or job.id in self.run.backend.jobs:
                 continue
-            found = _runnable(job, self.run.clock, self._data)
+            found = _runnable(job, self.run.clock, recall)
             if isinstance(found, str):
                 self.refuse({job.id: found})
                 continue

@@ -24,12 +24,13 @@ from headway.runtime.loop import Loop
 from headway.runtime.run import ObserveOnly, Run
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Target, find_target
-from headway.spec.arrivals import expand, to_yaml
+from headway.spec.arrivals import expand, to_plain
 from headway.spec.capacity_check import refuse_too_large
-from headway.spec.load import read_workload
+from headway.spec.load import read_stored, read_workload
+from headway.spec.node_spec import NodeSpec
 from headway.spec.platform_features import ALL_FEATURES, LIVE_FEATURES
 from headway.spec.runnable import RunnableJob, single_job, to_jobs
-from headway.spec.workload import NodeSpec, Workload
+from headway.spec.workload import Workload
 
 COMMAND_LINE = "command line"
 """In place of the file name of a workload; relative paths begin in the same directory."""
@@ -117,7 +118,7 @@ def begin(
         check_users(jobs, data, str(path))
     if target.nodes is not None:
         refuse_too_large({job.id: job.spec for job in jobs}, target.nodes, str(path))
-    return begin_run(jobs, policy, data, about, target, to_yaml(listed))
+    return begin_run(jobs, policy, data, about, target, json.dumps(to_plain(listed), indent=1))
 
 
 def _jobs(
@@ -154,7 +155,7 @@ def resume(data: Path, name: str) -> Run:
             hint="resume it with that version",
         )
     path = Path(about["workload"])
-    workload = read_workload(folder.path / "workload.yaml")
+    workload = read_stored(folder.path / "workload.yaml")
     on: Docker | OnCluster | None = None
     if "docker" in about:
         on = Docker(tuple(about["docker"]["engines"]), about["docker"]["image"])
@@ -215,7 +216,7 @@ def begin_run(
     about |= target.about
     folder = RunDirectory.new(data, about)
     folder.lock()
-    sweep(lambda run: _over(data / "runs" / run))
+    sweep()
     try:
         run = put_together(folder, jobs, about, target)
         if workload:
@@ -224,11 +225,6 @@ def begin_run(
         folder.discard()
         raise
     return run
-
-
-def _over(run: Path) -> bool:
-    """Whether a run has ended. A run of another data folder is unknown, so it is not swept."""
-    return run.exists() and not RunDirectory(run).locked
 
 
 def _known_spec(job: RunnableJob, known: JobSpec | None) -> JobSpec:

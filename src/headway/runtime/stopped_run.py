@@ -7,7 +7,7 @@ from headway.backend.job_store import JobStore
 from headway.core.model.units import JobId
 from headway.runtime.job_status import JobStatus
 from headway.runtime.run_directory import RunDirectory
-from headway.spec.load import read_workload
+from headway.spec.load import read_stored
 
 
 def listed_jobs(folder: RunDirectory, names: Collection[str] = ()) -> list[JobStatus]:
@@ -18,7 +18,7 @@ def listed_jobs(folder: RunDirectory, names: Collection[str] = ()) -> list[JobSt
     began = float(folder.about.get("began", 0.0))
     return [
         JobStatus(run=folder.id, job=job.name, phase="pending", submitted_s=job.at, began=began)
-        for job in read_workload(workload).jobs
+        for job in read_stored(workload).jobs
         if not names or job.name in names
     ]
 

@@ -130,6 +130,7 @@ class Submissions:
             self._db.executescript(SCHEMA)
             self._db.execute(f"PRAGMA user_version={VERSION}")
         elif version == 1:
+            _back_up(self._db, path, version)
             self._add_owners()
         with suppress(sqlite3.OperationalError):  # a full disk stops no reader
             self._db.execute(FORMER)  # an earlier version has none, and ignores it
@@ -316,6 +317,22 @@ def _create(path: Path) -> None:
         found = path.stat()
         if found.st_mode & private_files.OTHERS and found.st_uid == os.geteuid():
             path.chmod(0o600)
+
+
+def _back_up(database: sqlite3.Connection, path: Path, version: int) -> None:
+    """Keep the file as an earlier version of Headway can read it: `jobs.db.v1`."""
+    kept = path.with_name(f"{FILE}.v{version}")
+    if kept.exists():
+        return
+    part = path.with_name(f"{kept.name}.{os.getpid()}.part")
+    try:
+        _create(part)
+        database.execute("VACUUM INTO ?", (str(part),))
+        with part.open("rb") as file:
+            os.fsync(file.fileno())
+        part.replace(kept)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _numbered(name: str, number: int) -> str:

@@ -23,10 +23,12 @@ from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
 from headway.backend.local.process_control import ProcessControl
+from headway.backend.local.relays import Relays
 from headway.core.model.node import Node
 from headway.core.model.units import JobId
-from headway.errors import BackendError, Denied
+from headway.errors import BackendError, ConfigError, Denied
 from headway.runtime.run_directory import RunDirectory
+from headway.spec.link import LinkSpec
 from headway.spec.runnable import RunnableJob
 from headway.spec.workload import Workload
 
@@ -54,6 +56,8 @@ class Machine:
     enforcement: str = ""
     control: ProcessControl | None = None
     """What starts its processes; None: this process."""
+    link: LinkSpec | None = None
+    """Between its nodes; None: replicas connect to each other directly."""
     about: ClassVar[dict[str, Any]] = {}
 
     @classmethod
@@ -61,7 +65,8 @@ class Machine:
         """The nodes of the workload, else the machine; and the factor that scales their CPU."""
         given = workload.to_nodes() if workload and "nodes" in workload.model_fields_set else None
         cores = float(len(os.sched_getaffinity(0)))
-        return cls(*fit_nodes(given, cores, procfs.machine_memory()), enforcement)
+        nodes, factor = fit_nodes(given, cores, procfs.machine_memory())
+        return cls(nodes, factor, enforcement, link=workload.link if workload else None)
 
     def backend(self, folder: RunDirectory, jobs: Jobs, clock: Clock) -> LiveBackend:
         cpus = sorted(os.sched_getaffinity(0))
@@ -80,6 +85,7 @@ class Machine:
         claims.release(name for cpu, name in names.items() if cpu not in pinned)
         platform = LocalPlatform(folder.path, parts, jobs, chosen, clock, foreign, claims)
         platform.control = self.control or platform.control
+        platform.relays = Relays(folder.path, self.link) if self.link else None
         return LiveBackend(platform, folder.path, jobs, clock)
 
 
@@ -167,6 +173,11 @@ def find_target(
     asked: Docker | OnCluster | None, workload: Workload, enforcement: str = ""
 ) -> Target:
     """Return where to run a workload; `asked`: None for this machine."""
+    if asked and workload.link:
+        raise ConfigError(
+            "`link` is for virtual nodes of one machine",
+            hint="remove it, or run without --backend",
+        )
     if isinstance(asked, Docker):
         return Engines.of(asked, workload)
     return asked or Machine.of(workload, enforcement)

@@ -12,9 +12,15 @@ PREFIXES = ("CONDA_", "LC_")
 """Variables of the user's shell that a submitted job gets; also those that begin like this."""
 
 
-def environment(named: Sequence[str] = ()) -> dict[str, str]:
-    """Those variables, and the named ones: NAME or NAME=VALUE."""
-    passed = {n: v for n, v in os.environ.items() if n in PASSED_ON or n.startswith(PREFIXES)}
+def environment(named: Sequence[str] = (), *, own: bool = False) -> dict[str, str]:
+    """Those variables, and the named ones: NAME or NAME=VALUE. `own`: only the named ones, because
+    the machine of the job has its own.
+    """
+    passed = {
+        n: v
+        for n, v in os.environ.items()
+        if not own and (n in PASSED_ON or n.startswith(PREFIXES))
+    }
     for word in named:
         name, sign, value = word.partition("=")
         if not name or not (sign or name in os.environ):

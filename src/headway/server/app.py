@@ -38,8 +38,10 @@ from headway.runtime.submissions import Submitted
 from headway.server import access, audit, requests
 from headway.server.events import Changes
 from headway.server.limits import SubmitLimits
+from headway.server.network import CLIENT
 from headway.server.openapi import LINES, LIVE, PHASES, REPLICA, document
 from headway.server.problems import BadRequest, NotFound, Refused, of_headway, of_http, unexpected
+from headway.server.report_app import ReportApp
 from headway.server.store import Store
 
 STUCK: Seconds = 30.0
@@ -82,6 +84,8 @@ class Api:
     None: it has one user."""
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of answers by method and status."""
+    reports: ReportApp | None = None
+    """Counts the reports that came over HTTP."""
     _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     def app(self) -> Starlette:
@@ -147,13 +151,19 @@ class Api:
                 "Clients that listen to events.",
                 {(): self.changes.listeners},
             ),
+            *family(
+                "headway_reports_total",
+                "counter",
+                "Reports of jobs over HTTP.",
+                by_label(self.reports.counts if self.reports else Counter(), "source"),
+            ),
         ]
         return PlainTextResponse(
             "\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8"
         )
 
-    async def openapi(self, _: Request) -> Response:
-        return JSONResponse(document())
+    async def openapi(self, request: Request) -> Response:
+        return JSONResponse(document(tokens=hasattr(request.state, CLIENT)))
 
     async def server(self, _: Request) -> Response:
         about, drained = self.folder.about, drained_nodes.read(self.folder.path)

@@ -1,4 +1,6 @@
-"""The thread of the API: a Unix socket in the folder of the run, served by uvicorn."""
+"""The thread of the API, served by uvicorn: a Unix socket in the folder of the run, a port of this
+machine for the reports of jobs, and if it is asked for, an address for clients elsewhere.
+"""
 
 import asyncio
 import logging
@@ -8,6 +10,7 @@ from collections import Counter
 from collections.abc import MutableMapping
 from contextlib import suppress
 from pathlib import Path
+from ssl import SSLContext
 from threading import Thread
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -16,6 +19,9 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from headway.backend.local.platform import LocalPlatform
+from headway.backend.replica_env import LOCALHOST
+from headway.backend.report_channel import ReportChannel
 from headway.client_connection import SOCKET, short_path
 from headway.core.model.units import JobId, Seconds
 from headway.errors import BackendError, ConfigError
@@ -26,7 +32,10 @@ from headway.server.access import PEER, peer
 from headway.server.app import Api
 from headway.server.audit import Audited
 from headway.server.limits import SubmitLimits
+from headway.server.network import Guarded, Network, listen
+from headway.server.report_app import ReportApp
 from headway.server.store import Store
+from headway.server.tokens import Tokens
 from headway.spec.quotas import Quotas
 
 CONNECTIONS = 256
@@ -98,6 +107,15 @@ class BoundedProtocol(H11Protocol):
             self._slow.cancel()
 
 
+class BoundedLoop(asyncio.SelectorEventLoop):
+    """Ends the connection of a client that takes its time for the handshake of TLS."""
+
+    async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
+        if options.get("ssl"):
+            options["ssl_handshake_timeout"] = SILENT
+        return await super().create_server(*args, **options)
+
+
 class Counted:
     """Counts the answers by method and status."""
 
@@ -122,28 +140,70 @@ class Listener:
     """Serves the API of a server while it is entered."""
 
     def __init__(
-        self, server: Server, public: Path | None = None, quotas: Quotas | None = None
+        self,
+        server: Server,
+        public: Path | None = None,
+        quotas: Quotas | None = None,
+        network: Network | None = None,
     ) -> None:
-        """`public`: another socket, for all users of the machine, with these quotas."""
+        """`public`: another socket, for all users of the machine, with these quotas. `network`: an
+        address for clients with a token.
+        """
+        far = _listen(network) if network else None  # first: it may be refused
         run = server.run
         self._server, self._store = server, Store(run.folder.path)
         nodes = list(run.backend.controller.nodes.values())
         self.api = Api(run.folder, self._store, nodes, run.clock.began, lambda: server.beat)
-        self._sockets = [bind(run.folder.path)]
+        self._loop: asyncio.AbstractEventLoop = BoundedLoop()
+        self.url = ""
+        """For clients elsewhere."""
+        self._served: list[tuple[uvicorn.Server, list[socket.socket]]] = []
+        sockets = [bind(run.folder.path)]
         app: ASGIApp = self.api.app()
         if public is not None:
-            self._sockets.append(bind_public(public))
+            sockets.append(bind_public(public))
             self.api.limits = SubmitLimits(quotas or Quotas(), self._store)
             app = Audited(app, run.folder.path.parent.parent)
-        self._loop = asyncio.new_event_loop()
+        app = Counted(app, self.api)
+        self._serve(app, sockets)
+        if public is None:
+            self._serve_reports(run.folder.path)
+        if network is not None and far is not None:
+            tokens = Tokens(run.folder.path.parent.parent)
+            guarded = Guarded(app, tokens.name_of, network.names)
+            self._serve(guarded, [far], network.context)
+            self.url = network.url(far.getsockname()[1])
+        self._thread = Thread(target=self._run, name="api", daemon=True)
+
+    def _serve_reports(self, run: Path) -> None:
+        """Jobs that run know the port of an earlier server."""
+        platform = self._server.run.backend.platform
+        channel = ReportChannel.of(run)
+        try:
+            made = listen(LOCALHOST, channel.port)
+        except OSError:
+            made = listen(LOCALHOST, 0)
+            log.warning("port %d is in use: jobs that run report nothing more to it", channel.port)
+        channel.port = made.getsockname()[1]
+        channel.store(run)
+        self.api.reports = ReportApp(run)
+        app = Guarded(self.api.reports, channel.reporter, frozenset({"localhost"}))
+        self._serve(app, [made])
+        if isinstance(platform, LocalPlatform):
+            platform.channel = channel
+
+    def _serve(
+        self, app: ASGIApp, sockets: list[socket.socket], context: SSLContext | None = None
+    ) -> None:
         config = uvicorn.Config(
-            Counted(app, self.api), http=BoundedProtocol, ws="none", lifespan="off",
+            app, http=BoundedProtocol, ws="none", lifespan="off", proxy_headers=False,
             log_config=None, log_level="error", access_log=False, server_header=False,
             limit_concurrency=CONNECTIONS, h11_max_incomplete_event_size=HEAD,
             timeout_keep_alive=int(SILENT), timeout_graceful_shutdown=1, backlog=CONNECTIONS,
         )  # fmt: skip
-        self._uvicorn = uvicorn.Server(config)
-        self._thread = Thread(target=self._run, name="api", daemon=True)
+        config.load()
+        config.ssl = context
+        self._served.append((uvicorn.Server(config), sockets))
 
     def __enter__(self) -> Self:
         self._server.changed, self._server.ended = self._changed, self._ended
@@ -156,7 +216,8 @@ class Listener:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._uvicorn.should_exit = True
+        for served, _ in self._served:
+            served.should_exit = True
         self._call(self.api.changes.close)
         self._thread.join(10.0)
         self._store.close()
@@ -164,13 +225,17 @@ class Listener:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._uvicorn.serve(sockets=self._sockets))
+            self._loop.run_until_complete(self._serve_all())
         except Exception:  # the outermost guard of this thread: jobs continue without the API
             log.exception("the API has ended")
         finally:
             self._loop.close()
-            for each in self._sockets:
-                each.close()
+            for _, sockets in self._served:
+                for each in sockets:
+                    each.close()
+
+    async def _serve_all(self) -> None:
+        await asyncio.gather(*(served.serve(sockets=sockets) for served, sockets in self._served))
 
     def _call(self, what: Any, *values: Any) -> None:
         with suppress(RuntimeError):  # it has ended
@@ -197,6 +262,14 @@ class Listener:
 
     def _end(self, job: JobStatus) -> None:
         self.api.changes.tell(job)
+
+
+def _listen(network: Network) -> socket.socket:
+    try:
+        return listen(network.host, network.port)
+    except OSError as error:
+        where = f"--listen {network.host}:{network.port}"
+        raise ConfigError(f"cannot listen here: {error.strerror}", where=where) from None
 
 
 def bind(run: Path) -> socket.socket:

@@ -7,9 +7,11 @@ from typing import Any, get_args, get_type_hints
 from headway import __version__
 from headway.client import KEY
 from headway.runtime.job_status import ENDED, JobStatus
+from headway.server.network import OPEN
 from headway.server.problems import MEDIA_TYPE
 from headway.server.requests import MAX_PAGE, MAX_REPLICAS, PAGE
-from headway.spec.workload import MAX_JOBS, JobEntry
+from headway.spec.generated_jobs import MAX_JOBS
+from headway.spec.workload import JobEntry
 
 LIVE = (
     "pending", "starting", "running", "migrating", "suspending", "paused", "backoff", "stopping",
@@ -26,17 +28,33 @@ MAX_NUMBER = 2**63 - 1
 
 
 @cache
-def document() -> dict[str, Any]:
-    return {
+def document(*, tokens: bool = False) -> dict[str, Any]:
+    """`tokens`: as it is over TCP, where each request has one."""
+    paths = {**_probes(), **_server(), **_jobs(), **_one_job(), **_requests()}
+    made = {
         "openapi": "3.1.0",
         "info": {
             "title": "Headway",
             "version": __version__,
             "description": "Jobs of `headway serve`, on a Unix socket in the folder of its run.",
         },
-        "paths": {**_probes(), **_server(), **_jobs(), **_one_job(), **_requests()},
+        "paths": paths,
         "components": {"schemas": _schemas()},
     }
+    return _with_tokens(made) if tokens else made
+
+
+def _with_tokens(made: dict[str, Any]) -> dict[str, Any]:
+    scheme = {"type": "http", "scheme": "bearer", "description": "`headway token create NAME`"}
+    for path, methods in made["paths"].items():
+        for method, about in methods.items():
+            if method in ("get", "post") and path in OPEN:
+                about["security"] = []
+            elif method in ("get", "post"):
+                about["responses"]["401"] = _problem()
+    info = {**made["info"], "description": "Jobs of `headway serve`, over TCP."}
+    schemes = {**made["components"], "securitySchemes": {"token": scheme}}
+    return {**made, "info": info, "components": schemes, "security": [{"token": []}]}
 
 
 def _probes() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from headway.core.model.units import Seconds
 from headway.server.problems import BadRequest
-from headway.spec.workload import MAX_JOBS
+from headway.spec.generated_jobs import MAX_JOBS
 
 MAX_BODY = 128 * 2**20
 """Bytes: more than the largest workload that `headway run` reads, with its generated jobs."""

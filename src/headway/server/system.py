@@ -22,7 +22,7 @@ from headway.backend.local.enforcement.cgroupfs import write
 from headway.backend.local.privileged import Launcher, serve
 from headway.backend.local.remote_control import RemoteControl
 from headway.errors import ConfigError, HeadwayError
-from headway.runtime.system_server import DATA, SOCKET
+from headway.runtime.api_address import DATA, SOCKET
 
 KEPT = ("PATH", "LANG", "TERM", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables that the scheduler inherits from root; also those that begin with HEADWAY_."""

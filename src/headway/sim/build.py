@@ -18,18 +18,11 @@ from headway.spec.capacity_check import refuse_too_large
 from headway.spec.catalogue import profile_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TrainingJobSpec
+from headway.spec.node_spec import ForeignDistribution, NodeSpec
 from headway.spec.platform_features import refuse_unsupported
+from headway.spec.profile import CurveSpec, Profile
 from headway.spec.speed import SpeedSpec
-from headway.spec.workload import (
-    CostSpec,
-    CurveSpec,
-    ForeignDistribution,
-    JobEntry,
-    NodeSpec,
-    Profile,
-    Sizes,
-    Workload,
-)
+from headway.spec.workload import CostSpec, JobEntry, Sizes, Workload
 
 SIMULATED = frozenset({"envFrom", "mounts", "podTemplate", "ttlSecondsAfterFinished"})
 """Fields that not every platform supports, and that do not change how long jobs take."""
@@ -93,8 +86,9 @@ def _arrival(workload: Workload, job: JobEntry, beside: Path, where: str, dice: 
 
 def _costs(given: CostSpec) -> Costs:
     return Costs(
-        save=given.save_s, restore=given.restore_s, sd=given.cost_sd_s, rescale=given.rescale_s
-    )
+        save=given.save_s, restore=given.restore_s, sd=given.cost_sd_s, rescale=given.rescale_s,
+        start=given.start_s,
+    )  # fmt: skip
 
 
 def _own(profile: Profile, general: CostSpec) -> Costs | None:

@@ -22,16 +22,16 @@ class EventQueue:
     """
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Seconds, int, int, Any, int]] = []
+        self.heap: list[tuple[Seconds, int, int, Any, int]] = []
         self._serial = 0
 
     def push(self, at: Seconds, kind: int, subject: Any) -> None:
         self._serial += 1
-        heappush(self._heap, (at, kind, self._serial, subject, getattr(subject, "version", 0)))
+        heappush(self.heap, (at, kind, self._serial, subject, getattr(subject, "version", 0)))
 
     def next_at(self) -> Seconds:
-        """Return the time of the next event; infinity: none."""
-        heap = self._heap
+        """Drop outdated events; return the time of the next one; infinity: none."""
+        heap = self.heap
         while heap:
             at, kind, _, subject, version = heap[0]
             if kind >= REPAIR or subject.version == version:
@@ -41,7 +41,7 @@ class EventQueue:
 
     def pop_until(self, at: Seconds) -> Iterator[tuple[int, Any]]:
         """Yield kind and subject of the events until then, also of those added meanwhile."""
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][0] <= at:
             _, kind, _, subject, version = heappop(heap)
             if kind >= REPAIR or subject.version == version:

@@ -25,7 +25,9 @@ class Hosts:
 
     def __init__(self, scenario: Scenario, events: EventQueue, *, record: bool) -> None:
         self.events = events
-        self.lost = scenario.sharing, scenario.contention, scenario.oversubscription
+        lost = scenario.sharing, scenario.contention, scenario.oversubscription
+        self.lost = lost if any(lost) else None
+        """What sharing a node costs, if it costs anything."""
         self.nodes = {n.id: NodeState(n) for n in scenario.nodes}
         self.replicas: dict[ReplicaId, ReplicaState] = {}
         self.trace: list[tuple[Seconds, ReplicaId, NodeId, float]] | None = [] if record else None
@@ -83,14 +85,15 @@ class Hosts:
         replica.reported_at, replica.reported_done = now, job.done
         replica.placed_at, replica.placed_used = now, replica.used
         job.replicas[name] = node.replicas[name] = replica
-        self.mark_dirty(node)
+        self.dirty[node] = self._reporting[node] = None
 
     def remove(self, r: ReplicaState, phase: Phase, now: Seconds) -> None:
         for node in (r.node, r.bound_for):
             if node is not None:
                 del node.replicas[r.id]
-                self.mark_dirty(node)
-        self.record(r, LEFT, now)
+                self.dirty[node] = self._reporting[node] = None
+        if self.trace is not None:
+            self.record(r, LEFT, now)
         r.add_to_totals(now)
         r.node, r.bound_for, r.cores, r.phase = None, None, 0.0, phase
         self.changed_replicas[r] = None
@@ -174,7 +177,7 @@ class Hosts:
             return
         caps = [r.demand if r.limit is None else min(r.limit, r.demand) for r in active]
         given, wanted, capacity = caps, sum(caps), node.cores
-        if len(active) > 1:
+        if self.lost and len(active) > 1:
             sharing, contention, beyond = self.lost
             lost = sharing + contention * (len(active) - 1)
             capacity /= 1 + lost + beyond * max(0.0, wanted / node.cores - 1)

@@ -20,6 +20,8 @@ class Costs:
     sd: Seconds = 0.0
     """Standard deviation of save and restore together."""
     rescale: Seconds = 10.0
+    start: Seconds = 0.0
+    """From the first start until it trains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

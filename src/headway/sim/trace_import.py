@@ -4,10 +4,10 @@ A job with n GPUs (SWF: processors) becomes a gang of n replicas with the same r
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from headway.core.model.job import Estimate, Expected, JobSpec, Mode, Task
 from headway.core.model.node import Node
@@ -18,8 +18,7 @@ from headway.sim.scenario import Arrival, Costs, Scenario
 from headway.spec.bounded_file import csv_rows, read_lines
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One job of a trace."""
 
     at: Seconds
@@ -113,11 +112,13 @@ def _swf(file: Iterable[str], where: str) -> Iterator[Row]:
         words = line.split()
         if not words or words[0].startswith(";"):
             continue
-        with _line(f"{where}:{number}", words, has):
+        try:
             used, asked = int(words[4]), int(words[7])
             lasts = float(words[3])
             if lasts > 0 and max(used, asked) > 0:  # otherwise it never ran
                 yield _row(float(words[1]), lasts, used if used > 0 else asked)
+        except UNREADABLE:
+            raise _invalid(f"{where}:{number}", words, has) from None
 
 
 def _table(
@@ -137,12 +138,13 @@ def _table(
             where=f"{where}:1",
             hint=f"its first line must name: {', '.join(names)}",
         )
-    columns = [header.index(n) for n in names]
+    at, lasts, devices = columns = [header.index(n) for n in names]
     for number, row in rows:
-        words = [row[i] for i in columns if i < len(row)]
-        with _line(f"{where}:{number}", words, has):
-            at, lasts, devices = words
-            yield _row(time(at), float(lasts), int(devices))
+        try:
+            yield _row(time(row[at]), float(row[lasts]), int(row[devices]))
+        except UNREADABLE:
+            words = [row[i] for i in columns if i < len(row)]
+            raise _invalid(f"{where}:{number}", words, has) from None
 
 
 def _row(at: Seconds, lasts: Seconds, devices: int) -> Row:
@@ -152,14 +154,14 @@ def _row(at: Seconds, lasts: Seconds, devices: int) -> Row:
     return Row(at, lasts, devices)
 
 
-@contextmanager
-def _line(where: str, words: Sequence[str], has: str) -> Iterator[None]:
-    """Report errors as errors of this line, which must contain `has`."""
-    try:
-        yield
-    except (ValueError, IndexError, OverflowError, OSError):
-        what = f"invalid job: {', '.join(map(shown, words[:8]))}"
-        raise ConfigError(what, where=where, hint=f"expected: {has}") from None
+UNREADABLE = (ValueError, IndexError, OverflowError, OSError)
+"""What reading the words of a line can raise."""
+
+
+def _invalid(where: str, words: Sequence[str], has: str) -> ConfigError:
+    """The error of a line, which must contain `has`."""
+    what = f"invalid job: {', '.join(map(shown, words[:8]))}"
+    return ConfigError(what, where=where, hint=f"expected: {has}")
 
 
 FORMATS: dict[str, Callable[[Iterable[str], str], Iterator[Row]]] = {

@@ -77,8 +77,8 @@ class World:
         return self.events.next_at()
 
     def jump(self) -> Trigger:
-        """Go to the next event, and let all events of that time happen."""
-        self.now = self.events.next_at()
+        """Go to the event of the last `next_at`, and let all events of that time happen."""
+        self.now = self.events.heap[0][0]
         first: int | None = None
         for kind, subject in self.events.pop_until(self.now):
             first = kind if first is None else first
@@ -124,12 +124,12 @@ class World:
         job = self.jobs.get(d.job)
         if job is None or not (job.phase is Phase.PENDING or (d.partial and job.partial)):
             return "it is not pending"
-        where = [(name, self.nodes.get(node)) for name, node in d.where]
-        if any(node is None or not node.up for _, node in where):
-            return NO_NODE
-        for name, node in where:
-            assert node is not None  # noqa: S101 - for the type checker
-            self.hosts.place(job, name, node, self.now)
+        for _, name in d.where:
+            node = self.nodes.get(name)
+            if node is None or not node.up:
+                return NO_NODE
+        for replica, name in d.where:
+            self.hosts.place(job, replica, self.nodes[name], self.now)
         if d.partial:
             self._join(job)
         else:
@@ -152,7 +152,8 @@ class World:
     def _start(self, job: JobState) -> None:
         if job.started_at is None:
             job.started_at = self.now
-        self._run_after(job, job.cost(self._costs, "restore") if job.saved else 0.0)
+        first = (job.arrival.costs or self._costs).start
+        self._run_after(job, job.cost(self._costs, "restore") if job.saved else first)
 
     def _move(self, d: Move) -> str:
         r, to = self.replicas.get(d.replica), self.nodes.get(d.to)

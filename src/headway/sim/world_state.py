@@ -12,7 +12,7 @@ from headway.core.estimate.step_rate import (
     steps_per_second,
     useful,
 )
-from headway.core.model.job import Job, Phase, Replica
+from headway.core.model.job import Job, Phase, Replica, Task
 from headway.core.model.node import Node
 from headway.core.model.report import Report, Usage
 from headway.core.model.units import Cores, CoreSeconds, ReplicaId, Seconds
@@ -56,12 +56,13 @@ class ReplicaState:
     )  # fmt: skip
 
     def __init__(self, name: ReplicaId, job: "JobState", node: NodeState, now: Seconds) -> None:
-        self.id, self.job, self.task, self.phase = name, job, name.task, Phase.STARTING
+        task = job.arrival.spec.task_of(name)
+        self.id, self.job, self.task, self.phase = name, job, task.name, Phase.STARTING
         self.node: NodeState | None = node
         self.bound_for: NodeState | None = None
-        self.limit: Cores | None = job.arrival.spec.task(self.task).limit
+        self.limit: Cores | None = task.limit
         self.weight, self.cores, self.used = 1.0, 0.0, 0.0
-        self.demand, self.request = job.demand(self.task), job.arrival.spec.task(self.task).request
+        self.demand, self.request = job.demand(task), task.request
         self.placed_at, self.placed_used = now, 0.0
         self.reported_at, self.reported_used, self.reported_done = now, 0.0, job.done
         self.restarted = False
@@ -219,11 +220,10 @@ class JobState:
     def _count(self, task: str) -> int:
         return sum(r.task == task for r in self.replicas.values())
 
-    def demand(self, task: str) -> Cores:
+    def demand(self, task: Task) -> Cores:
         """Return the most cores that a replica can use; a parameter server at most its request."""
-        if task == SERVER and self.arrival.spec.speed is not None:
-            request = self.arrival.spec.task(task).request.cpu
-            return min(request, self.arrival.demand) if request else self.arrival.demand
+        if task.name == SERVER and task.request.cpu and self.arrival.spec.speed is not None:
+            return min(task.request.cpu, self.arrival.demand)
         return self.arrival.demand
 
     def set_rate(self) -> None:

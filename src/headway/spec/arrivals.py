@@ -13,16 +13,11 @@ from headway.core.estimate.step_rate import SERVER, predict
 from headway.core.model.node import Node
 from headway.errors import ConfigError
 from headway.spec.catalogue import models_of
+from headway.spec.generated_jobs import Arrivals, JobDistribution, TaskDistribution
 from headway.spec.manifest import TrainingJobSpec
+from headway.spec.profile import Profile
 from headway.spec.validation_errors import format_location
-from headway.spec.workload import (
-    Arrivals,
-    JobDistribution,
-    JobEntry,
-    Profile,
-    TaskDistribution,
-    Workload,
-)
+from headway.spec.workload import JobEntry, Workload
 
 
 def expand(workload: Workload, seed: int | None = None, *, where: str = "workload") -> Workload:

@@ -33,6 +33,18 @@ class Strict(BaseModel):
                 raise PydanticCustomError("unknown_key", "unknown key {shown}; {hint}", context)
         return data
 
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Add the docstring of each field."""
+        schema = handler.resolve_ref_schema(handler(core))
+        for name, text in docstrings(cls).items():
+            if name in cls.model_fields:
+                key = cls.model_fields[name].alias or name
+                schema["properties"][key]["description"] = text
+        return schema
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
@@ -68,11 +80,8 @@ class Manifest(Strict):
     def __get_pydantic_json_schema__(
         cls, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Add the docstring of each field, and the rules in CEL."""
-        schema = handler.resolve_ref_schema(handler(core))
-        for name, text in docstrings(cls).items():
-            if name in cls.model_fields:
-                schema["properties"][to_camel(name)]["description"] = text
+        """Add the rules in CEL."""
+        schema = super().__get_pydantic_json_schema__(core, handler)
         if cls.rules:
             schema["x-kubernetes-validations"] = [
                 {"rule": r.cel, "message": r.message, "fieldPath": f".{r.field}"} for r in cls.rules

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from headway.errors import ConfigError
@@ -31,9 +32,8 @@ def read_text(path: Path, what: str = "this file") -> str:
 def read_lines(path: Path, what: str = "this file") -> Iterator[str]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            number = 0
-            while line := file.readline(MAX_LINE + 1):
-                number += 1
+            lines = iter(partial(file.readline, MAX_LINE + 1), "")
+            for number, line in enumerate(lines, 1):
                 if len(line) > MAX_LINE or number > MAX_LINES:
                     limit = f"{MAX_LINE:,} characters in a line"
                     if number > MAX_LINES:

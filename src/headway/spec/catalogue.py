@@ -6,8 +6,10 @@ from typing import Any
 
 import yaml
 
+from headway.core.estimate.step_rate import SERVER
 from headway.errors import UnknownName
-from headway.spec.workload import Profile, Workload
+from headway.spec.profile import Profile
+from headway.spec.workload import Workload
 from headway.trainings import (
     CHUNK_COST,
     CHUNKS,
@@ -45,7 +47,7 @@ def all_models(workload: Workload) -> dict[str, Profile]:
 @cache
 def _distributed(model: str) -> Profile:
     """Return the profile of a built-in distributed training, as on the reference machine."""
-    kind = "ring" if model == "ddp" else model.removeprefix("ps-")
+    kind = model.removeprefix("ps-") if SERVER in DISTRIBUTED[model] else "ring"
     speed = {"kind": kind, "compute": 0.05, "fixed": 0.001, "transfer_s": 0.0005}
     return Profile.model_validate({"steps": 400, "speed": speed})
 

@@ -1,5 +1,6 @@
 """Read users' files into models; an error says what is wrong, where, and what to do."""
 
+import json
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,16 @@ def read_workload(path: Path) -> Workload:
         raise
     _refuse_unknown_models(workload, root, where)
     return workload
+
+
+def read_stored(path: Path) -> Workload:
+    """Read a workload that Headway stored in a run directory: as JSON, because other YAML takes
+    seconds for thousands of jobs. What an earlier version wrote there is read as any workload.
+    """
+    try:
+        return Workload.model_validate(json.loads(read_text(path)))
+    except (ValueError, RecursionError):
+        return read_workload(path)
 
 
 def read_manifest(path: Path) -> TrainingJob:

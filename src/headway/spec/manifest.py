@@ -239,7 +239,8 @@ class TrainingJobSpec(Manifest):
     reports: Reports = Reports()
     """How progress is read from the log, if Headway does not recognise its format."""
     priority: Annotated[int, Field(ge=-10, le=10)] = 0
-    """Jobs with a higher number start first, and get a larger fair share."""
+    """Jobs with a higher number start first, and get a larger fair share. On a cluster, the
+    PriorityClass of the pods comes first."""
     tasks: Annotated[
         tuple[TaskSpec, ...], Field(min_length=1, max_length=16), unique_names("tasks")
     ] = (TaskSpec(),)

@@ -18,7 +18,8 @@ from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
 from headway.spec.platform_features import refuse_unsupported
-from headway.spec.workload import JobEntry, Profile, Workload, make_workload
+from headway.spec.profile import Profile
+from headway.spec.workload import JobEntry, Workload, make_workload
 from headway.trainings import CHUNKS, DISTRIBUTED
 
 POOLS = (
@@ -163,6 +164,12 @@ def _check_commands(manifest: TrainingJobSpec, job: str, path: Path) -> None:
                 f"job {job!r}: task {task.name!r} has no command",
                 where=str(path),
                 hint="add `command: [python, train.py]`",
+            )
+        if "\0" in task.working_dir:
+            raise ConfigError(
+                f"job {job!r}: task {task.name!r} has a NUL in its working directory",
+                where=str(path),
+                hint="write `workingDir: path/to/directory`",
             )
         by_torchrun = any(TORCHRUN.search(word) for word in task.command)
         if task.elastic is Elastic.TORCHRUN and task.command and not by_torchrun:

@@ -11,6 +11,8 @@ from headway.spec.quantity import Factor, Memory, Positive, Time
 
 
 class SpeedSpec(Strict):
+    """How the speed of a distributed job depends on its workers."""
+
     kind: Literal["sync", "async", "ring"]
     """sync or async: parameter servers; ring: ring all-reduce."""
     compute: Positive
@@ -24,11 +26,15 @@ class SpeedSpec(Strict):
     transfer_s: Time | None = None
     """Time of a transfer of the model, instead of size and bandwidth."""
     per_worker_s: Time = 0.0
+    """Overhead of a step for every worker."""
     per_server_s: Time = 0.0
+    """Overhead of a step for every parameter server."""
     latency_s: Time = 0.0
+    """Of a round of a ring with several workers."""
     penalty: Factor = 1.0
     """Factor on the time of transfers between nodes."""
     rack_penalty: Factor = 1.0
+    """Further factor between racks."""
     error: Annotated[float, Field(ge=0, le=1e6)] | None = None
     """Of a measured model: mean relative error of the prediction of a rate by the others."""
 

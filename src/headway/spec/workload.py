@@ -2,163 +2,21 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from headway.core.estimate.step_rate import SERVER
 from headway.core.model.node import Node
 from headway.core.model.units import NodeId, Resources
 from headway.spec.base_model import Strict, unique_names
+from headway.spec.generated_jobs import MAX_JOBS, Arrivals
+from headway.spec.link import LinkSpec
 from headway.spec.manifest import Name, TaskSpec, TrainingJobSpec
-from headway.spec.quantity import (
-    Count,
-    Cpu,
-    Factor,
-    Gpus,
-    Memory,
-    Number,
-    Positive,
-    Time,
-    parse_quantity,
-    parse_time,
-)
-from headway.spec.speed import SpeedSpec
+from headway.spec.node_spec import NodeSpec
+from headway.spec.profile import Knows, Profile
+from headway.spec.quantity import Count, Cpu, Factor, Time
 from headway.trainings import DISTRIBUTED
 
-MAX_NODES, MAX_JOBS = 10_000, 100_000
-NODE_NAME = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
-NodeName = Annotated[str, Field(pattern=NODE_NAME, max_length=63)]
-"""Part of the names of files and cgroups. Empty: a default."""
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Part = Annotated[float, Field(gt=0.2, lt=1)]
-Steps = Annotated[float, Field(ge=1, le=1e15)]
-
-
-class CurveSpec(Strict):
-    shape: Literal["inverse", "exponential"] = "inverse"
-    at20: Part = 0.8
-    power: Annotated[float, Field(gt=0, le=10)] = 1.0
-    """Exponent of the `exponential` shape."""
-    start: Number = 1.0
-    end: Number = 0.1
-    noise: Annotated[float, Field(ge=0, le=1)] = 0.0
-    file: str = ""
-    """CSV file of measured (step, value), instead of a shape."""
-
-    @model_validator(mode="after")
-    def _changes(self) -> Self:
-        if not self.file and self.start == self.end:
-            raise ValueError("start and end must differ")
-        return self
-
-
-class Profile(Strict):
-    work: Positive
-    """Total work in core-seconds on a core of speed 1."""
-    demand: Positive = 1.0
-    """Maximum number of cores that one replica can use."""
-    steps: Steps = 1000
-    speed: SpeedSpec | None = None
-    """Speed of a distributed job; `work` then defaults to the work of all steps."""
-    curve: CurveSpec = CurveSpec()
-    memory: Memory | None = None
-    """Peak memory of one replica."""
-    save_s: Time | None = None
-    """Time to save a checkpoint and exit. Defaults to the workload's `costs`."""
-    restore_s: Time | None = None
-    """Time from the start until it trains again. Defaults to the workload's `costs`."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _work_of_steps(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "speed" in data and "work" not in data:
-            try:
-                speed = SpeedSpec.model_validate(data["speed"])
-                work = speed.work * float(data.get("steps", 1000))
-            except (ValueError, TypeError):
-                work = 1.0  # the check of `speed`, which follows, reports the error
-            return {**data, "work": work}
-        return data
-
-
-class ForeignStep(Strict):
-    at: Time
-    cpu: Annotated[Cpu, Field(ge=0)]
-
-
-class ForeignDistribution(Strict):
-    """A part of the node between these bounds, drawn again at each interval."""
-
-    between: tuple[Fraction, Fraction]
-    every_s: Annotated[Time, Field(gt=0)] = 30.0
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.between[0] > self.between[1]:
-            raise ValueError("between must be [least, most]")
-        return self
-
-
-class NodeSpec(Strict):
-    name: NodeName = ""
-    cpu: Annotated[Cpu, Field(ge=1e-6)] = 1.0
-    memory: Memory = 64 * 2.0**30
-    gpu: Gpus = 0.0
-    speed: Positive = 1.0
-    rack: str = ""
-    images: dict[str, Memory] = {}
-    """For the simulator: container images that it has, and their sizes."""
-    engine: str = ""
-    """URL of the Docker engine of this node: unix:///… or tcp://…"""
-    foreign: ForeignDistribution | tuple[ForeignStep, ...] = ()
-    """For the simulator: CPU that processes outside Headway use."""
-    count: Count = 1
-
-
-class TaskDistribution(Strict):
-    """A task of generated jobs. Each list holds the values to choose from; the bounds are extended
-    to include the number of replicas.
-    """
-
-    name: Name = "worker"
-    replicas: Annotated[tuple[Count, ...], Field(min_length=1)] = (1,)
-    min: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
-    max: Annotated[tuple[Count, ...], Field(min_length=1)] | None = None
-    max_times: Factor | None = None
-    """Maximum as a multiple of the replicas."""
-    limit: Cpu | None = None
-    """CPU limit of a replica."""
-    cpu: Annotated[tuple[Cpu, ...], Field(min_length=1)] = (0.0,)
-    memory: Annotated[tuple[Memory, ...], Field(min_length=1)] = (0.0,)
-    gpu: Annotated[tuple[Gpus, ...], Field(min_length=1)] = (0.0,)
-
-
-class Announcement(Strict):
-    """A job of unknown size that announces its number of steps while it runs."""
-
-    after: float | str
-    """Time since its start (`30s`), or part of its own work (`20%`)."""
-
-    @field_validator("after")
-    @classmethod
-    def _time_or_percentage(cls, given: float | str) -> float | str:
-        part = str(given).removesuffix("%")
-        if part == str(given):
-            parse_time(given)
-        elif not 0 <= parse_quantity(part, {"": 1.0}, "work", "20%") <= 100:
-            raise ValueError("a part of the work is at most 100%")
-        return given
-
-    @property
-    def time(self) -> float:
-        return 0.0 if self.part else parse_time(self.after)
-
-    @property
-    def part(self) -> float:
-        given = str(self.after)
-        return float(given[:-1]) / 100 if given.endswith("%") else 0.0
-
-
-Knows = Literal["all", "nothing"] | Announcement
+MAX_NODES = 10_000
 
 
 class Workers(Strict):
@@ -197,13 +55,19 @@ class JobEntry(Strict):
     """One job: a built-in model, a manifest by path or inline, or only a profile."""
 
     name: Name
+    """Unique in the workload."""
     at: Time = 0.0
+    """When it is submitted, after the start of the run."""
     model: str = ""
+    """A built-in model, or one of `models`."""
     workers: Workers | None = None
-    """Of a distributed model: ps-sync, ps-async or ddp."""
+    """Of a distributed model: ps-sync, ps-async, ddp or mirrored."""
     manifest: str = ""
+    """Path of a file of kind TrainingJob, relative to this file."""
     spec: TrainingJobSpec | None = None
+    """The spec of a TrainingJob, inline."""
     profile: Profile | None = None
+    """What the simulator does instead of running its command."""
     measured: Profile | None = None
     """Profile measured by `headway calibrate`, used by the simulator and as a size estimate."""
     knows: Knows = "all"
@@ -229,63 +93,6 @@ class JobEntry(Strict):
         return (self.workers or Workers()).tasks(self.model) if self.model in DISTRIBUTED else ()
 
 
-class JobDistribution(Strict):
-    """Generated jobs. Each list holds the values to choose from; the work (of distributed jobs: the
-    steps) varies by the fraction `vary`.
-    """
-
-    work: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
-    vary: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    demand: Annotated[tuple[Positive, ...], Field(min_length=1)] = (1.0,)
-    steps: Steps | Annotated[tuple[Steps, ...], Field(min_length=1)] = 1000
-    speed: SpeedSpec | Annotated[tuple[SpeedSpec, ...], Field(min_length=1)] | None = None
-    tasks: Annotated[tuple[TaskDistribution, ...], Field(max_length=16), unique_names("tasks")] = ()
-    curve: CurveSpec = CurveSpec()
-
-    @model_validator(mode="after")
-    def _work_or_speed(self) -> Self:
-        if (self.work is None) == (self.speed is None):
-            raise ValueError("give either work or, for distributed jobs, speed and steps")
-        speeds = self.speed if isinstance(self.speed, tuple) else (self.speed,)
-        for speed in filter(None, speeds):
-            speed.check_tasks([t.name for t in self.tasks] or ["main"], "generated")
-        return self
-
-
-class Arrivals(Strict):
-    """Generated jobs: arrival times, count and kind."""
-
-    uniform: tuple[Time, Time] | None = None
-    every_s: Time | None = None
-    poisson_s: Annotated[Time, Field(gt=0)] | None = None
-    """Mean time between arrivals of a Poisson process."""
-    load: Positive | None = None
-    """Poisson arrivals at the rate at which the jobs, run as requested, use this fraction of the
-    cluster."""
-    jobs: Annotated[int, Field(ge=1, le=MAX_JOBS)] | None = None
-    models: Annotated[tuple[str, ...], Field(min_length=1)] | Literal["any"] | None = None
-    profile: JobDistribution | None = None
-    checkpoint: Literal["none", "sigterm", "sdk"] = "none"
-    knows: Annotated[tuple[Knows, ...], Field(min_length=1)] = ("all",)
-    """What is known of each job, in turn."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        known = ("uniform", "every_s", "poisson_s", "load")
-        ways = [k for k in known if getattr(self, k) is not None]
-        if len(ways) != 1:
-            raise ValueError("give exactly one of uniform, every_s, poisson_s and load")
-        if self.load is not None and self.profile is None:
-            raise ValueError("load needs `profile`, which describes the jobs")
-        if self.uniform and self.uniform[0] > self.uniform[1]:
-            raise ValueError("uniform must be [earliest, latest]")
-        if (self.models is None) == (self.profile is None):
-            raise ValueError("give either models or profile")
-        if self.jobs is None and not isinstance(self.models, tuple):
-            raise ValueError("give the number of jobs: `jobs`")
-        return self
-
-
 class Sizes(Strict):
     """What is known in advance of the work of each job. Default: all of it."""
 
@@ -306,17 +113,31 @@ class Sizes(Strict):
 
 
 class CostSpec(Strict):
+    """For the simulator: what interruptions cost."""
+
     save_s: Time = 2.5
+    """Time to save a checkpoint and exit."""
     restore_s: Time = 2.5
+    """Time from the start until it trains again."""
     cost_sd_s: Time = 0.0
+    """Standard deviation of both."""
     rescale_s: Time = 10.0
+    """Time in which a distributed job does not train when its number of workers changes."""
+    start_s: Time = 0.0
+    """From the first start of a job until it trains."""
 
 
 class FailureSpec(Strict):
+    """For the simulator: a node that is lost for a time, or a job that fails."""
+
     at: Time
+    """When it fails."""
     node: str = ""
+    """Name of the node."""
     job: str = ""
+    """Name of the job, instead of a node."""
     lasts: Time = 60.0
+    """How long the node is lost."""
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -332,25 +153,42 @@ def make_workload(**fields: Any) -> "Workload":
 
 
 class Workload(Strict):
+    """Jobs with arrival times, and the nodes they run on."""
+
     api_version: Annotated[Literal["headway.dev/v1alpha1"], Field(alias="apiVersion")]
+    """Version of this format."""
     kind: Literal["Workload"]
+    """Kind of this file."""
     name: str = ""
+    """Shown in reports. Defaults to the name of the file."""
     pool: str = "flowcon"
     """Table of built-in models: flowcon or specon."""
     models: dict[str, Profile] = {}
     """Additional models, by name."""
     nodes: Count | tuple[NodeSpec, ...] = 1
+    """The nodes, or their number. If they have more CPU than the machine, `headway run` scales them
+    down."""
+    link: LinkSpec | None = None
+    """For one machine: the network between its virtual nodes."""
     jobs: Annotated[tuple[JobEntry, ...], Field(max_length=MAX_JOBS), unique_names("jobs")] = ()
+    """Jobs, one by one."""
     arrivals: Arrivals | None = None
+    """More jobs, generated at random."""
     sizes: Sizes = Sizes()
+    """What is known in advance of the work of each job."""
     costs: CostSpec = CostSpec()
+    """For the simulator: what interruptions cost."""
     sharing: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """For the simulator: part of the CPU that is lost as soon as replicas share a core. `headway
+    calibrate --machine` measures this and the next two."""
     contention: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """For the simulator: the same, for each further replica."""
     oversubscription: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """For the simulator: CPU that a node with several replicas loses. `headway calibrate --machine`
-    measures these three."""
+    """For the simulator: the same, for limits that add up to more than the node."""
     failures: tuple[FailureSpec, ...] = ()
+    """For the simulator: nodes and jobs that fail."""
     seed: int = 0
+    """Of everything that is random."""
 
     @model_validator(mode="after")
     def _has_jobs_and_nodes(self) -> Self:

@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 
 from headway import sdk
 from headway.errors import ConfigError
@@ -26,9 +28,14 @@ distributed, with the tasks ps and worker (by TF_CONFIG; without it, both in one
 distributed, with the task worker (by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT):
   ddp       classifier of digits in PyTorch, DistributedDataParallel (extra torch)
 
+distributed, with the task worker (by TF_CONFIG):
+  mirrored  classifier of digits in TensorFlow, MultiWorkerMirroredStrategy (extra tensorflow)
+
 example: 200 steps of 10 updates each, using about half a core
   python -m headway.trainings gru --steps 200 --batches 10 --demand 0.5
 """
+FRAMEWORKS = {"ddp": ("PyTorch", "torch"), "mirrored": ("TensorFlow", "tensorflow")}
+"""The framework of a training, and the extra that installs it."""
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
 
@@ -39,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, stop.request)
     for variable in THREADS:
         os.environ.setdefault(variable, "1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # TensorFlow prints pages of hints
     try:
         return _distributed(given, stop) if given.model in DISTRIBUTED else _single(given, stop)
     except ConfigError as error:
@@ -75,23 +83,30 @@ def _distributed(given: argparse.Namespace, stop: Stop) -> int:
         "save_every": given.save_every,
         "timeout": given.timeout,
     }
-    if given.model == "ddp":
-        try:
-            from headway.trainings import ddp  # noqa: PLC0415
-        except ImportError as error:
-            raise ConfigError(
-                f"PyTorch cannot be imported: {error}",
-                where=f"in {sys.executable}",
-                hint="pip install 'headway[torch]'",
-            ) from None
-        run = sdk.attach(total_steps=given.steps if ddp.is_first(os.environ) else None)
-        return ddp.take_part(recipe, run, stop, **options)
+    if given.model in FRAMEWORKS:
+        from headway.trainings.data_parallel import is_first  # noqa: PLC0415
+
+        train = _with_framework(given.model)
+        run = sdk.attach(total_steps=given.steps if is_first(os.environ) else None)
+        return int(train.take_part(recipe, run, stop, **options))
     from headway.trainings.parameter_server.roles import role_of, take_part  # noqa: PLC0415
 
     role = role_of(os.environ)
     chief = role.task != "ps" and role.index == 0
     run = sdk.attach(total_steps=given.steps if chief else None)
     return take_part(role, recipe, run, stop, **options)
+
+
+def _with_framework(model: str) -> ModuleType:
+    name, extra = FRAMEWORKS[model]
+    try:
+        return import_module(f"headway.trainings.{model}")
+    except ImportError as error:
+        raise ConfigError(
+            f"{name} cannot be imported: {error}",
+            where=f"in {sys.executable}",
+            hint=f"pip install 'headway[{extra}]'",
+        ) from None
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -11,8 +11,9 @@ from headway.backend.docker.engine import Engine
 from headway.core.model.node import Node
 from headway.core.model.units import NodeId
 from headway.errors import ConfigError
+from headway.spec.node_spec import NODE_NAME, NodeSpec
 from headway.spec.runnable import RunnableJob
-from headway.spec.workload import NODE_NAME, NodeSpec, Workload
+from headway.spec.workload import Workload
 
 DOCKER = NodeId("docker")
 """Default name of the only engine."""

@@ -29,11 +29,14 @@ mv "$records/free.$attempt" "$records/claim.$attempt" 2>/dev/null || exit 0
 read -r boot </proc/sys/kernel/random/boot_id
 read -r _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ _ began _ </proc/$$/stat
 echo $$ "$began" "$boot" . 1<>"$records/claim.$attempt"
-code=
-trap 'code=143' TERM INT HUP
+asked=
+trap 'asked=1' TERM INT HUP
 # failpoint shim.claimed
-if [ -z "$code" ]; then  # otherwise it was asked to stop before it began
+code=143
+if [ -z "$asked" ]; then  # otherwise it was asked to stop before it began
+  # failpoint shim.begin
   (
+    # failpoint shim.enter
     while [ "$1" != -- ]; do echo 0 >"$1" || exit 126; shift; done; shift
     cd "$where" || exit 126
     exec "$@"

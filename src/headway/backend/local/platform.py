@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from errno import E2BIG, EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headway.backend import memory_admission
 from headway.backend.base import MetricsInFiles
@@ -30,7 +30,8 @@ from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
 from headway.backend.local.process_control import DirectControl, ProcessControl, StartRequest
 from headway.backend.local.run_as import find_user
 from headway.backend.promised_memory import PromisedMemory
-from headway.backend.replica_env import port_env
+from headway.backend.replica_env import is_distributed, port_count, port_env
+from headway.backend.report_channel import ReportChannel, Reporter
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue, Worker
 from headway.controller import commands, events
@@ -39,6 +40,9 @@ from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds
 from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob, environment, threads
+
+if TYPE_CHECKING:
+    from headway.backend.local.relays import Relays
 
 NOT_ITS_FAULT = (EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS)
 """Errors at a start that say nothing about the job."""
@@ -90,6 +94,10 @@ class LocalPlatform(MetricsInFiles):
         """`claims`: of the CPUs of its nodes; released when the platform is closed."""
         self.control: ProcessControl = DirectControl()
         """What starts, signals and kills processes; replaced if this process may not."""
+        self.relays: Relays | None = None
+        """Between its nodes, if a link is declared."""
+        self.channel: ReportChannel | None = None
+        """How its jobs report over HTTP, if they can."""
         self.events, self.clock, self._run = EventQueue(), clock, folder
         self.jobs, self.limits, self._foreign = jobs, enforcement, foreign
         self.store, self._disk = JobStore(folder), Worker("job store", self.events)
@@ -128,6 +136,8 @@ class LocalPlatform(MetricsInFiles):
                 at = self.clock.at(launcher.ended_at(records, r.attempt))
                 left = events.ReplicaFound(r.replica, r.attempt, False, self._exited(p, at))
             found.append(left)
+        if self.relays:
+            self.relays.keep({r.job for r in self.processes})
         known = {(f.replica, f.attempt) for f in found}
         sessions = procfs.sessions()
         for name, attempt in (a for job in states for a in self.store.attempts(job)):
@@ -166,7 +176,8 @@ class LocalPlatform(MetricsInFiles):
             return [events.CommandFailed(command, "not running")]
         match command:
             case commands.Stop():
-                self.control.signal(p.group, signal.SIGTERM)
+                if not self.control.signal(p.group, signal.SIGTERM, p.pid):
+                    return [events.CommandFailed(command, "has not begun yet: asked again soon")]
             case commands.Kill():
                 self.control.signal(p.group, signal.SIGKILL)
             case commands.Release():
@@ -189,7 +200,7 @@ class LocalPlatform(MetricsInFiles):
         news: list[events.Event] = []
         for assigned in command.replicas:
             try:
-                self._start(assigned, command.gang)
+                self._start(assigned, command)
             except OSError as error:
                 lacking, never = error.errno in NOT_ITS_FAULT, error.errno == E2BIG
                 failed = events.CommandFailed(command, str(error), never, lacking)
@@ -200,7 +211,7 @@ class LocalPlatform(MetricsInFiles):
         self._publish()
         return news
 
-    def _start(self, a: commands.Assignment, gang: tuple[ReplicaId, ...]) -> None:
+    def _start(self, a: commands.Assignment, command: commands.Start) -> None:
         job, cut = self.jobs[a.replica.job], self.cuts[a.node]
         p = self._process(a.replica, a.node, a.attempt)
         if isinstance(job.adopted, int):
@@ -212,10 +223,18 @@ class LocalPlatform(MetricsInFiles):
         p.group.set_memory(memory_admission.memory_limit(made.memory, cut.node, others))
         if spec.limit is not None:
             p.group.set_share(spec.limit, 1.0)
-        port = ports_of(self._ports, job, {r.job for r in self.processes})
+        first, relayed = self._ports_of(job, a, command)
         ours = port_env(
-            a.replica, a.attempt, folder=str(p.folder), gang=gang, spec=job.spec, first=port
-        )
+            a.replica, a.attempt,
+            folder=str(p.folder),
+            gang=command.gang,
+            spec=job.spec,
+            first=first,
+            relayed=relayed,
+        )  # fmt: skip
+        if self.channel is not None:
+            reporting = self.channel.open_for(p.folder, Reporter(a.replica, job.metric))
+            ours |= {name: v for name, v in reporting.items() if name not in made.env}
         user = find_user(made.user) if made.user else None
         # Of an owner the environment comes with the submission, and nothing of it from the server.
         base = {"PATH": PATH} if job.spec.owner else os.environ
@@ -236,6 +255,19 @@ class LocalPlatform(MetricsInFiles):
         )
         p.child = started.child
         self._watch(p, started.pid, started.pidfd)
+
+    def _ports_of(
+        self, job: RunnableJob, a: commands.Assignment, command: commands.Start
+    ) -> tuple[int, Sequence[ReplicaId]]:
+        """Return the first port of the job, and the replicas to which a relay leads."""
+        running = {r.job for r in self.processes}
+        if not self.relays or not is_distributed(job.spec):
+            return ports_of(self._ports, job, running), ()
+        first = ports_of(self._ports, job, running, times=2)
+        self.relays.start(job.id, first, port_count(job.spec))
+        nodes = {r: p.node for r, p in self.processes.items()}
+        nodes |= {other.replica: other.node for other in command.replicas}
+        return first, [r for r in command.gang if nodes.get(r, a.node) != a.node]
 
     def _files(self, replica: ReplicaId, attempt: int) -> launcher.Files:
         return launcher.Files(self.store.replica(replica), self.store.records(replica), attempt)
@@ -278,6 +310,8 @@ class LocalPlatform(MetricsInFiles):
             p.group.close()
         self.checkpoints.cancel(p.replica, p.folder)
         self.ended[p.replica, p.attempt] = self.processes.pop(p.replica)
+        if self.relays and all(r.job != p.replica.job for r in self.processes):
+            self.relays.stop(p.replica.job)
         return [self._exited(p)]
 
     def _exited(self, p: Process, at: Seconds | None = None) -> events.ReplicaExited:

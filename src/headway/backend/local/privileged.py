@@ -137,7 +137,11 @@ class Launcher:
         number, folder = message["signal"], self._group(message["group"])
         if number not in SIGNALS:
             raise NotAllowed(f"signal {number}")
-        for pid in _members(folder):
+        members, shell = _members(folder), int(message["shell"])
+        begun = process_control.has_begun(members, shell) if shell else True
+        if not begun:
+            process_control.signal_child(shell, number)
+        for pid in members:
             with suppress(ProcessLookupError):
                 process = os.pidfd_open(pid)
                 try:  # if its pid is of another process now, that is in the group too
@@ -145,7 +149,7 @@ class Launcher:
                         signal.pidfd_send_signal(process, number)
                 finally:
                     os.close(process)
-        return {}, []
+        return {"begun": begun}, []
 
     def _kill(self, message: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
         uid, files = self._user(message)[0], self._files(message)

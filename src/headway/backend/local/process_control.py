@@ -60,7 +60,11 @@ class ProcessControl(Protocol):
 
     def start(self, request: StartRequest) -> Started: ...
 
-    def signal(self, group: Group, number: int) -> None: ...
+    def signal(self, group: Group, number: int, shell: int = 0) -> bool:
+        """Signal the group; `shell`: also the process group of this child, if the training has not
+        begun. False: it had not, so that the signal may be lost and must be sent again.
+        """
+        ...
 
     def close_group(self, group: Group) -> bool:
         """Kill what is left in the group and remove it. False: try again later."""
@@ -92,8 +96,12 @@ class DirectControl:
         )
         return Started(child.pid, os.pidfd_open(child.pid), child)
 
-    def signal(self, group: Group, number: int) -> None:
+    def signal(self, group: Group, number: int, shell: int = 0) -> bool:
+        begun = has_begun(group.pids(), shell) if shell else True
+        if not begun:
+            signal_child(shell, number)
         group.signal(number)
+        return begun
 
     def close_group(self, group: Group) -> bool:
         return group.close()
@@ -103,6 +111,26 @@ class DirectControl:
         left = left_of(files)
         kill(left)
         return any(map(procfs.stat, left))
+
+
+def has_begun(pids: Iterable[int], shell: int) -> bool:
+    """Whether one of these processes is the training, or the shell has ended. A copy of the shell
+    runs until it becomes the training; what is sent before the copy exists does not reach it, nor
+    what it gets in its first instants, in which it has the handlers of the shell.
+    """
+    if procfs.stat(shell) is None:
+        return True
+    own = procfs.words(shell)
+    return own != b"" and any(procfs.words(pid) != own for pid in pids)
+
+
+def signal_child(shell: int, number: int) -> None:
+    """Signal the process group of a child: its pid is not of another process as long as it lives,
+    and until it is reaped.
+    """
+    with suppress(ChildProcessError, ProcessLookupError):
+        if os.waitid(os.P_PID, shell, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            os.killpg(shell, number)
 
 
 def left_of(files: Files) -> set[int]:

@@ -49,9 +49,10 @@ class RemoteControl:
         )
         return Started(int(answer["pid"]), pidfd)
 
-    def signal(self, group: Group, number: int) -> None:
-        for path in group.entrances()[:1]:
-            self._ask("signal", group=path.removesuffix("/cgroup.procs"), signal=int(number))
+    def signal(self, group: Group, number: int, shell: int = 0) -> bool:
+        folder = group.entrances()[0].removesuffix("/cgroup.procs")
+        answer, _ = self._ask("signal", group=folder, signal=int(number), shell=shell)
+        return bool(answer["begun"])
 
     def close_group(self, group: Group) -> bool:
         if group.pids():

@@ -64,19 +64,35 @@ class _Hangs(BaseException):
 
 
 def campaign(
-    seed: str, cases: int, commands: int, *, workers: int = 4, chunk: int = 2000
+    seed: str, cases: int, commands: int, *, workers: int = 4, chunk: int = 2000, done: str = ""
 ) -> tuple[Found, Found]:
-    """Return what `cases` cases through functions, and `commands` through the command, showed."""
+    """Return what `cases` cases through functions, and `commands` through the command, showed.
+    `done`: a file for what has been run, so that an interrupted campaign continues.
+    """
     jobs = [(a, min(a + chunk, cases), False) for a in range(0, cases, chunk)]
     few = max(1, chunk // 20)
     jobs += [(a, min(a + few, commands), True) for a in range(0, commands, few)]
     both = Found(), Found()
     with ThreadPoolExecutor(workers) as pool:
         for (_, _, through), found in zip(
-            jobs, pool.map(lambda job: _worker(seed, *job), jobs), strict=True
+            jobs, pool.map(lambda job: _once(done, seed, *job), jobs), strict=True
         ):
             both[through].add(found)
     return both
+
+
+def _once(done: str, seed: str, *job: Any) -> Found:
+    """Run the cases, unless that has been done."""
+    key = json.dumps([seed, *job])
+    before = Path(done).read_text().splitlines() if done and Path(done).exists() else []
+    for line in before:
+        if line.startswith(f"{key}\t"):
+            return Found(**json.loads(line.partition("\t")[2]))
+    found = _worker(seed, *job)
+    if done:
+        with Path(done).open("a") as file:
+            file.write(f"{key}\t{json.dumps(asdict(found))}\n")
+    return found
 
 
 def _worker(seed: str, first: int, last: int, through: bool) -> Found:

@@ -167,17 +167,20 @@ def _update_job(s: ClusterState, job: Job) -> None:
     elif s.restricted:
         s.restricted.pop(job.id, None)
     if job.phase is Phase.PENDING:
+        if old is not None and old.precedence != job.precedence:
+            s.queue.pop(job.id, None)
         _enqueue(s, job)
     else:
         s.queue.pop(job.id, None)
 
 
 def _enqueue(s: ClusterState, job: Job) -> None:
-    """Behind the jobs of the same priority."""
+    """Behind the jobs of the same precedence."""
     last = next(reversed(s.queue), None)
     s.queue[job.id] = None
-    if last is not None and s.jobs[last].priority < job.priority:
-        s.queue = dict.fromkeys(sorted(s.queue, key=lambda name: -s.jobs[name].priority))
+    if last is not None and s.jobs[last].precedence < job.precedence:
+        ordered = sorted(s.queue, key=lambda name: s.jobs[name].precedence, reverse=True)
+        s.queue = dict.fromkeys(ordered)
 
 
 def _drop_job(s: ClusterState, job: JobId) -> None:
@@ -199,7 +202,9 @@ def _update_replica(s: ClusterState, seen: Replica) -> None:
         _drop_replica(s, seen.id)
         return
     old = s.replicas.get(seen.id)
-    known = old or s.former.get(seen.job, {}).pop(seen.id, None)
+    known = old
+    if old is None and seen.job in s.former:
+        known = s.former[seen.job].pop(seen.id, None)
     if known is None or known.history is EMPTY:
         s.replicas[seen.id] = seen
     else:

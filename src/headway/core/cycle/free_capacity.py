@@ -40,28 +40,33 @@ class FreeCapacity:
         node = self.touched.get(name) or self.nodes.get(name)
         if node is None:
             return
-        nominal, replicas = node.nominal, node.count
+        taken, nominal, replicas = node.taken, node.nominal, node.count
         if self.ranks:
-            one = Resources(
-                cpu=request.cpu or NOMINAL.cpu,
-                memory=request.memory or NOMINAL.memory,
-                gpu=request.gpu,
+            replicas += count
+            nominal = Resources(
+                cpu=nominal.cpu + count * (request.cpu or NOMINAL.cpu),
+                memory=nominal.memory + count * (request.memory or NOMINAL.memory),
+                gpu=nominal.gpu + count * request.gpu,
             )
-            one = one if count == 1 else one.times(count)
-            nominal, replicas = nominal + one, replicas + count
-        taken = node.taken + (request if count == 1 else request.times(count))
+        if request is not NOTHING:
+            taken = Resources(
+                cpu=taken.cpu + count * request.cpu,
+                memory=taken.memory + count * request.memory,
+                gpu=taken.gpu + count * request.gpu,
+            )
         self.touched[name] = with_load(node, taken, nominal, replicas)
 
     def take_all(self, spec: JobSpec, where: Where) -> None:
         for replica, name in where:
-            self.take(name, spec.task(replica.task).request)
+            self.take(name, spec.task_of(replica).request)
 
-    def give(self, name: NodeId, request: Resources) -> None:
-        """Release what a replica with this request holds."""
+    def give(self, name: NodeId, request: Resources, count: int = 1) -> None:
+        """Release what `count` replicas with this request hold."""
         node = self.touched.get(name) or self.nodes.get(name)
         if node is not None:
-            taken, nominal = node.taken - request, node.nominal - request
-            self.touched[name] = with_load(node, taken, nominal, node.count - 1)
+            held = request if count == 1 else request.times(count)
+            taken, nominal = node.taken - held, node.nominal - held
+            self.touched[name] = with_load(node, taken, nominal, node.count - count)
 
     def first_fit(self, requests: Iterable[Resources]) -> int:
         """Place each request on the first node where it fits; return how many fit."""
@@ -123,6 +128,7 @@ def with_load(node: Node, taken: Resources, nominal: Resources, count: int) -> N
         speed=node.speed,
         rack=node.rack,
         up=node.up,
+        cordoned=node.cordoned,
         images=node.images,
         foreign=node.foreign,
         taken=taken,

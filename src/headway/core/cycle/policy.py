@@ -53,14 +53,16 @@ class Chain:
         plans = []
         for i, member in enumerate(self.members):
             plan, memory.members[i] = member.decide(snapshot, memory.members[i])
-            plans.append(plan)
-            snapshot = project(plan, snapshot)
+            if plan is not CALM:
+                plans.append(plan)
+                snapshot = project(plan, snapshot)
         return join(plans), memory
 
 
 def join(plans: list[Plan]) -> Plan:
     """Return all decisions, with the earliest time to wake."""
-    plans = [p for p in plans if p is not CALM]
+    if len(plans) > 1:
+        plans = [p for p in plans if p is not CALM]
     if len(plans) < 2:
         return plans[0] if plans else CALM
     wakes = [p.wake_after for p in plans if p.wake_after is not None]

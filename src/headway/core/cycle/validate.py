@@ -194,11 +194,13 @@ def half_started(job: Job | None, s: Snapshot) -> bool:
 
 def _fits(job: Job, where: Where, free: FreeCapacity) -> str:
     taken: dict[NodeId, Resources] = {}
+    there = None
     for name, node in where:
-        there = free.node(node)
-        if there is None or not there.up:
-            return f"node {node} is not available"
-        task = job.spec.task(name.task)
+        if there is None or there.id != node:
+            there = free.node(node)
+            if there is None or not there.up:
+                return f"node {node} is not available"
+        task = job.spec.task_of(name)
         if task.nodes is not None and node not in task.nodes:
             return f"{task.name} cannot run on node {node}"
         before = taken.get(node, there.taken)

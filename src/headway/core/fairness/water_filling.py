@@ -67,9 +67,9 @@ def user_weights(users: Sequence[str]) -> list[float]:
     >>> user_weights(["ann", "ann", "ann", "ben"]), user_weights(["ann", "ann"])
     ([0.6666666666666666, 0.6666666666666666, 0.6666666666666666, 2.0], [1.0, 1.0])
     """
-    counts = Counter(users)
-    if len(counts) < 2:
+    if len(set(users)) < 2:
         return [1.0] * len(users)
+    counts = Counter(users)
     least = 1.03 * LEAST_WEIGHT * len(users)
     return [max(least, len(users) / (len(counts) * counts[user])) for user in users]
 
@@ -138,7 +138,9 @@ def total_completion(
                 break
             rates.append(demand)
             free -= demand
-        step = min([left / rate for left, rate in zip(lefts, rates, strict=False)])
+        step = lefts[0] / rates[0]
+        if len(rates) > 1:
+            step = min([left / rate for left, rate in zip(lefts, rates, strict=False)])
         at += step
         if total + at * len(lefts) >= most:
             return inf

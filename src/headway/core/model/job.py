@@ -135,6 +135,9 @@ class JobSpec:
     checkpoint: Mode = Mode.NONE
     grace: Seconds = 30.0
     priority: int = 0
+    class_value: int = 0
+    """Value of its PriorityClass, on a cluster that has them: orders the queue before `priority`.
+    Unlike that, it does not change fair shares."""
     backoff_limit: int = 3
     owner: str = ""
     """The user that has submitted it: `UID:NAME`; "": there is only one. Users have equal fair
@@ -149,6 +152,10 @@ class JobSpec:
         if len(self.tasks) == 1:
             return self.tasks[0]
         return next(t for t in self.tasks if t.name == name)
+
+    def task_of(self, replica: ReplicaId) -> Task:
+        """Return the task of one of its replicas, whose name is split only if there are several."""
+        return self.tasks[0] if len(self.tasks) == 1 else self.task(replica.task)
 
 
 def holding(spec: JobSpec, memory: Bytes | None) -> JobSpec:
@@ -186,9 +193,14 @@ class Job:
         return self.spec.priority
 
     @property
-    def rank(self) -> tuple[int, Seconds]:
+    def precedence(self) -> tuple[int, int]:
+        """Its position in the queue: the highest is first; among equals, the earliest."""
+        return self.spec.class_value, self.spec.priority
+
+    @property
+    def rank(self) -> tuple[int, int, Seconds]:
         """Its position in the queue, also if it was there before: the lowest rank is first."""
-        return -self.spec.priority, self.submitted_at
+        return -self.spec.class_value, -self.spec.priority, self.submitted_at
 
 
 @record
@@ -211,7 +223,8 @@ class Replica:
 
 def gang(job: Job) -> tuple[ReplicaId, ...]:
     """Return the replicas that a job starts with."""
-    return tuple(ReplicaId.of(job.id, t.name, i) for t in job.spec.tasks for i in range(t.replicas))
+    tasks = job.spec.tasks
+    return tuple([ReplicaId.of(job.id, t.name, i) for t in tasks for i in range(t.replicas)])
 
 
 def missing(job: Job, there: Container[ReplicaId]) -> tuple[ReplicaId, ...]:

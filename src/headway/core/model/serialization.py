@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from typing import Any, TypeVar, dataclass_transform
 
 C = TypeVar("C")
@@ -43,8 +44,8 @@ def _as_dict(thing: Any) -> Plain:
     """Convert the outermost record; the encoder calls this again for records inside."""
     kind: Any = type(thing)
     out: dict[str, Any] = {"is": kind.__name__}
-    for name, default in _defaults(kind):
-        value = getattr(thing, name)
+    defaults, values = _fields(kind)
+    for (name, default), value in zip(defaults, values(thing), strict=True):
         if value is not default and value != default:
             out[name] = value
     return out
@@ -76,8 +77,13 @@ def from_plain(plain: Plain) -> Any:
 
 
 @cache
-def _defaults(cls: type[Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple((f.name, f.default) for f in fields(cls))
+def _fields(cls: type[Any]) -> tuple[list[tuple[str, Any]], Callable[[Any], tuple[Any, ...]]]:
+    """Return the names and defaults of all fields, and a function that reads their values."""
+    defaults = [(f.name, f.default) for f in fields(cls)]
+    names = [name for name, _ in defaults]
+    if len(names) > 1:
+        return defaults, attrgetter(*names)
+    return defaults, lambda thing: tuple(getattr(thing, name) for name in names)
 
 
 @cache

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from headway.core.model.capabilities import Capabilities
-from headway.core.model.job import Job, Phase, Replica
+from headway.core.model.job import Job, JobSpec, Phase, Replica
 from headway.core.model.node import Node
 from headway.core.model.report import Report
 from headway.core.model.serialization import record
@@ -143,9 +143,9 @@ class Snapshot:
         """Return the limit that the user set; None: no limit."""
         return self.jobs[replica.job].spec.task(replica.task).limit
 
-    def owner(self, replica: Replica) -> str:
-        """Return the user of its job; "": there is only one."""
-        return self.jobs[replica.job].spec.owner
+    def spec(self, replica: Replica) -> JobSpec:
+        """Return the specification of its job."""
+        return self.jobs[replica.job].spec
 
     def used(self, node: NodeId) -> Share:
         """Return the fraction of a node's cores that its replicas used, by their last reports."""
@@ -167,16 +167,19 @@ class Snapshot:
 
 
 TABLES = ("nodes", "jobs", "replicas", "on_node", "of_job", "queue", "alike")
-"""The tables that a derived snapshot computes; it shares the other attributes."""
+"""The tables that a derived snapshot computes; its other attributes are those of the original."""
 
 
 class Derived(Snapshot):
     """A snapshot made from another; its tables are computed on first access."""
 
     def __init__(self, before: Snapshot, trigger: Trigger) -> None:
-        self.before, self.trigger = before, trigger
-        self.at, self.changed, self.requests = before.at, before.changed, before.requests
-        self.order, self.names = before.order, before.names
+        self.before, self.trigger, self.at, self.changed = (
+            before,
+            trigger,
+            before.at,
+            before.changed,
+        )
         self.capabilities, self.restricted = before.capabilities, before.restricted
 
     def has(self, node: NodeId) -> bool:
@@ -187,7 +190,7 @@ class Derived(Snapshot):
 
     def __getattr__(self, name: str) -> Any:
         if name not in TABLES:
-            raise AttributeError(name)
+            return getattr(self.before, name)
         for table, content in self.tables().items():
             setattr(self, table, content)
         return getattr(self, name)
@@ -200,9 +203,9 @@ class OneNode(Derived):
 
     @property
     def running(self) -> tuple[Replica, ...]:
-        there = self.before.replicas
-        here = [there[r] for r in self.before.on_node[self.name]]
-        return tuple([r for r in here if r.phase is Phase.RUNNING])
+        running, there = Phase.RUNNING, self.before.replicas
+        here = self.before.on_node[self.name]
+        return tuple([r for name in here if (r := there[name]).phase is running])
 
     @property
     def node(self) -> Node:
@@ -211,8 +214,8 @@ class OneNode(Derived):
     def ceiling(self, replica: Replica) -> Cores | None:
         return self.before.jobs[replica.job].spec.task(replica.task).limit
 
-    def owner(self, replica: Replica) -> str:
-        return self.before.jobs[replica.job].spec.owner
+    def spec(self, replica: Replica) -> JobSpec:
+        return self.before.jobs[replica.job].spec
 
     def tables(self) -> dict[str, Any]:
         before, here = self.before, self.before.on_node[self.name]

@@ -9,6 +9,7 @@ from headway.papers.experiments import Experiment, Load
 from headway.papers.measures import NO_CHANGE, change, count_better, job_changes, value
 from headway.papers.runner import Reproduction
 from headway.runtime.result import Result, over_seeds
+from headway.runtime.result import against as compare
 
 
 def to_json(one: Reproduction) -> dict[str, Any]:
@@ -59,10 +60,12 @@ def _claim(j: JudgedClaim, *, distributed: bool) -> dict[str, Any]:
     }
 
 
-def arm_figures(one: Reproduction, load: Load, arm: str) -> dict[str, Any]:
-    """Means over the seeds; a change in % is the mean of the changes of each seed."""
+def arm_figures(one: Reproduction, load: Load, arm: str, against: str = "") -> dict[str, Any]:
+    """Means over the seeds; a change in % is the mean of the changes of each seed. `against`:
+    another arm than the baseline.
+    """
     e, arms = one.experiment, one.runs.results[load]
-    ours, base = arms[arm], arms[e.baseline]
+    ours, base = arms[arm], arms[against or e.baseline]
     figures: dict[str, Any] = {"arm": arm}
     for name, field in _fields(e).items():
         spread = over_seeds([value(r, field) for r in ours]) or {}
@@ -99,7 +102,7 @@ def _job_figures(ours: Sequence[Result], base: Sequence[Result]) -> dict[str, fl
     return {
         "better": fmean(map(count_better, changes)),
         "worse": fmean(sum(c > NO_CHANGE for c in seed) for seed in changes),
-        "losers": fmean(a.slower for a in ours),
+        "losers": fmean(compare(a, b).slower for a, b in zip(ours, base, strict=True)),
         "best_change_percent": min(map(min, changes)),
         "worst_change_percent": max(map(max, changes)),
         "moves": fmean(a.moves for a in ours),

@@ -62,7 +62,7 @@ def place_each(
     where: Placed = []
     wanted, least = ordered_gang(job, fewer=fewer)
     for name, _ in wanted:
-        task = job.spec.task(name.task)
+        task = job.spec.task_of(name)
         node = best(free, task, where)
         if node is None and len(where) < least:
             free.touched = before

@@ -2,7 +2,8 @@
 fullest of those; otherwise on the node that takes most of it, and so on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from headway.core.cycle.free_capacity import slots
 from headway.core.model.job import Job, JobSpec, Replica, Task
@@ -38,16 +39,15 @@ class Packing(NodeSearch):
         return tuple(where)
 
     def take_all(self, spec: JobSpec, where: Where) -> None:
-        super().take_all(spec, where)
-        for name, _ in where:
-            self.total = self.total - spec.task(name.task).request
+        for node, request, count in _counted((name, spec.task_of(r).request) for r, name in where):
+            self.take(node, request, count)
+            self.total = self.total - request.times(count)
 
     def release(self, replicas: Iterable[Replica]) -> None:
-        for r in replicas:
-            assert r.node is not None  # noqa: S101 - for the type checker
-            request = self.snapshot.request(r)
-            self.give(r.node, request)
-            self.total = self.total + request
+        placed = ((r.node, self.snapshot.request(r)) for r in replicas if r.node is not None)
+        for node, request, count in _counted(placed):
+            self.give(node, request, count)
+            self.total = self.total + request.times(count)
 
     def _place_task(self, job: Job, task: Task, where: list[tuple[ReplicaId, NodeId]]) -> bool:
         placed = 0
@@ -76,6 +76,14 @@ class Packing(NodeSearch):
                 if rank > best_rank:
                     best, best_rank = (node, count), rank
         return best
+
+
+def _counted(
+    requests: Iterable[tuple[NodeId, Resources]],
+) -> Iterator[tuple[NodeId, Resources, int]]:
+    """Count equal requests on one node that follow each other, as those of a gang do."""
+    for (node, request), same in groupby(requests):
+        yield node, request, len(list(same))
 
 
 def _total(s: Snapshot) -> Resources:

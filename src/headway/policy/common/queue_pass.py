@@ -113,7 +113,7 @@ class QueuePass:
     def _in_order(self) -> list[Job]:
         """A suspended job is at the end of the queue, and here in its original position."""
         jobs = list(self.snapshot.waiting)
-        alike = not jobs or jobs[0].priority == jobs[-1].priority
+        alike = not jobs or jobs[0].precedence == jobs[-1].precedence
         return sorted(jobs, key=attrgetter("submitted_at" if alike else "rank"))
 
     def start(self, job: Job, where: Where) -> None:

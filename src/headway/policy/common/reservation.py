@@ -61,8 +61,7 @@ def held_by(snapshot: Snapshot, replicas: Iterable[Replica]) -> list[Release]:
 def held_at(spec: JobSpec, where: Where) -> list[Release]:
     """Return the capacity that replicas will hold once they are placed."""
     return [
-        Release(replica=name, node=node, request=spec.task(name.task).request)
-        for name, node in where
+        Release(replica=name, node=node, request=spec.task_of(name).request) for name, node in where
     ]
 
 
@@ -102,7 +101,7 @@ def reserved_now(
     """
     claim: dict[NodeId, Resources] = {}
     for name, node in where:
-        claim[node] = claim.get(node, NOTHING) + spec.task(name.task).request
+        claim[node] = claim.get(node, NOTHING) + spec.task_of(name).request
     for release in released:
         claim[release.node] = claim[release.node] - release.request
     return tuple((node, _positive(amount)) for node, amount in claim.items())

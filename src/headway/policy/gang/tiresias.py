@@ -115,12 +115,13 @@ class _Cycle:
         """Include jobs with a decision in the last cycle: it may have been refused."""
         s, m = self.s, self.m
         placed, m.placed = m.placed, {}
-        for name in dict.fromkeys((*s.changed.jobs, *placed, *m.suspending)):
+        changed = dict.fromkeys(s.changed.jobs)
+        for name in {**changed, **placed, **m.suspending}:
             job = s.jobs.get(name)
             if job is None:
                 self._ends(name)
             elif job.phase is Phase.PENDING:
-                self._waits(job, refused=name not in s.changed.jobs)
+                self._waits(job, refused=name not in changed)
             elif not job.phase.in_transit:
                 self._runs(job)
         while m.falling and m.falling[0][0] <= s.at + SLACK:

@@ -105,7 +105,7 @@ class Search(NodeSearch):
         """Place those of these that fit."""
         where = []
         for replica in wanted:
-            task = job.spec.task(replica.task)
+            task = job.spec.task_of(replica)
             node = None
             if not self.full or _wanted(task) not in self.full:
                 node = self.choose(task, job, replica)
@@ -137,5 +137,5 @@ def _wanted(task: Task) -> Wanted:
 
 
 def _size(job: Job, replica: ReplicaId) -> tuple[float, ...]:
-    request = job.spec.task(replica.task).request
+    request = job.spec.task_of(replica).request
     return request.gpu, request.cpu, request.memory

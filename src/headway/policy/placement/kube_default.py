@@ -171,4 +171,4 @@ def _deadlocked(held: list[JobId], s: Snapshot) -> bool:
 
 def _would_fit(job: Job, free: FreeCapacity, s: Snapshot) -> bool:
     rest = missing(job, {r.id for r in s.placed(job.id)})
-    return free.first_fit(job.spec.task(r.task).request for r in rest) == len(rest)
+    return free.first_fit(job.spec.task_of(r).request for r in rest) == len(rest)

@@ -15,11 +15,13 @@ from headway.core.model.job import Job, Task
 from headway.core.model.node import Node
 from headway.core.model.serialization import record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import Cores, ReplicaId, Resources
+from headway.core.model.units import Cores, NodeId, ReplicaId, Resources
 from headway.policy.placement.even import Even, Search
 
 FIRST_IMAGE, LAST_IMAGE = 23 * 2**20, 1000 * 2**20
 """Sizes in bytes that score 0 and 100."""
+UNFIT = -1
+"""Instead of a score: the pod does not fit."""
 
 
 @record
@@ -43,23 +45,28 @@ class KubeSearch(Search):
         self.release = release
         self.copies: Counter[str] | None = None
         """Number of nodes that have an image."""
+        self.scores: dict[tuple[Resources, str], dict[NodeId, tuple[Node, int]]] = {}
+        """For each kind of pod: the scores of nodes, as they were then."""
 
     def choose(self, task: Task, job: Job, replica: ReplicaId) -> Node | None:
         tied = self.highest(task)
-        return tied[draw(job, replica, len(tied))] if tied else None
+        return self._at(tied[draw(job, replica, len(tied))]) if tied else None
 
-    def highest(self, task: Task) -> list[Node]:
-        """Return the nodes with the highest score, in the order of the file."""
-        highest, tied = -1, list[int]()
+    def highest(self, task: Task) -> list[int]:
+        """Return the indices of the nodes with the highest score, in the order of the file."""
+        known = self.scores.setdefault((task.request, task.image), {})
+        highest, tied = UNFIT, list[int]()
         for alike in self._groups(task):
             node = self._at(alike[0])
-            if node.up and task.request.fits(node.taken, node.capacity):
+            before, score = known.get(node.id, (None, UNFIT))
+            if before is not node:
                 score = self._score(node, task)
-                if score > highest:
-                    highest, tied = score, list(alike)
-                elif score == highest:
-                    tied += alike
-        return [self._at(place) for place in sorted(tied)]
+                known[node.id] = node, score
+            if score > highest:
+                highest, tied = score, list(alike)
+            elif score == highest != UNFIT:
+                tied += alike
+        return sorted(tied)
 
     def _groups(self, task: Task) -> Iterator[list[int]]:
         """Yield the places of nodes in the order of the file, those of one kind together."""
@@ -78,6 +85,8 @@ class KubeSearch(Search):
         return self.touched.get(name) or self.nodes[name]
 
     def _score(self, node: Node, task: Task) -> int:
+        if not (node.up and task.request.fits(node.taken, node.capacity)):
+            return UNFIT
         balanced = balanced_1_17 if self.release == "1.17" else balanced_allocation
         score = least_allocated(node, task.request) + balanced(node, task.request)
         return score + self._image_locality(node, task) if task.image else score

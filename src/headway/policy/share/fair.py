@@ -22,9 +22,10 @@ class Fair:
 
     def decide(self, snapshot: Snapshot, memory: None) -> tuple[Plan, None]:
         ours, free = snapshot.adjustable, []
-        weights = user_weights([snapshot.owner(r) for r in ours])
-        for r, weight in zip(ours, weights, strict=True):
-            own = snapshot.ceiling(r)
+        specs = [snapshot.spec(r) for r in ours]
+        weights = user_weights([spec.owner for spec in specs])
+        for r, spec, weight in zip(ours, specs, weights, strict=True):
+            own = spec.task(r.task).limit
             if r.weight != weight or not (r.limit is own or same_limit(r.limit, own)):
                 reason = "the same weight for all" + (" users" if weight != 1.0 else "")
                 free.append(SetShare(replica=r.id, limit=own, weight=weight, reason=reason))

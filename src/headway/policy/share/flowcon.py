@@ -5,6 +5,8 @@ corrected mode differs in four switches, explained in docs/decisions: `signal`, 
 `dimensionless` (0004) and `soft` (0005).
 """
 
+from collections.abc import Iterator
+
 from headway.core.cycle.validate import LEAST_LIMIT, LEAST_WEIGHT
 from headway.core.estimate.category import Category, by_efficiency
 from headway.core.estimate.progress import paper_progress, progress
@@ -45,6 +47,9 @@ class FlowConSettings:
     dimensionless: bool = True
     """Growth per interval and fraction of the node, 0 to 1; otherwise per second (paper), where α
     depends on the interval."""
+    resources: str = "cpu"
+    """R in lines 15 and 19 of Algorithm 1: `cpu`, or `all` that are counted for every replica. Only
+    CPU can be limited: with `all`, by the least limit that any of them gives."""
 
 
 @record
@@ -100,21 +105,31 @@ class FlowCon(FlowConSettings):
         now: dict[ReplicaId, Category],
     ) -> dict[ReplicaId, Share | None]:
         """Algorithm 1, lines 18 to 28, as fractions of the node; None: unchanged."""
-        total = sum(g for g in growth.values() if g)
+        parts = self._parts(ours, {r: g for r, g in growth.items() if g is not None})
         floor = self.floor(len(ours))
         # A new replica without reports may grow fastest: until it reports, converged replicas keep
         # their floor. In the thesis, VAE gets 0.25 as soon as MNIST arrives.
         unmeasured = any(not r.history.windows for r in ours)
 
         def share(r: Replica) -> Share | None:
-            mine = growth[r.id]
-            if mine is None or not total or now[r.id] is Category.WATCHED:
+            mine = parts.get(r.id)
+            if mine is None or now[r.id] is Category.WATCHED:
                 return None
             if now[r.id] is Category.CONVERGED:
-                return floor if unmeasured else max(mine / total, floor)
-            return mine / total
+                return floor if unmeasured else max(mine, floor)
+            return mine
 
         return {r.id: share(r) for r in ours}
+
+    def _parts(
+        self, ours: tuple[Replica, ...], growth: dict[ReplicaId, float]
+    ) -> dict[ReplicaId, Share]:
+        """G / ΣG of each replica, the least over the resources; empty if none grows."""
+        if not any(growth.values()):
+            return {}
+        every = [growth, *(_by_resource(ours, growth) if self.resources == "all" else ())]
+        totals = [sum(g.values()) for g in every]
+        return {r: min(g[r] / x for g, x in zip(every, totals, strict=True)) for r in growth}
 
     def floor(self, count: int) -> Share:
         """Return the fraction of the node that a converged replica keeps, among `count`."""
@@ -138,6 +153,17 @@ class FlowCon(FlowConSettings):
 
 
 PAPER = {"signal": "maximum", "cold_start": "zero", "dimensionless": False, "soft": False}
+
+
+def _by_resource(
+    ours: tuple[Replica, ...], growth: dict[ReplicaId, float]
+) -> Iterator[dict[ReplicaId, float]]:
+    """Yield G for memory and I/O: progress is G for CPU times the CPU used."""
+    used = {r.id: r.usage for r in ours if r.id in growth and r.usage and r.usage.cpu > 0}
+    for name in ("memory", "block_io", "network_io"):
+        amounts = {r: getattr(usage, name) or 0.0 for r, usage in used.items()}
+        if len(amounts) == len(growth) and all(amounts.values()):
+            yield {r: growth[r] * used[r].cpu / amount for r, amount in amounts.items()}
 
 
 def _reason(category: Category, growth: float | None, done: bool) -> str:

@@ -42,6 +42,7 @@ LOOKS = 30
 """How often a cgroup is looked for."""
 ANSWER: Seconds = 10.0
 UID = re.compile(r"[0-9A-Za-z-]{1,64}")
+"""Of a pod, or the name of a container: neither leads out of the folder of the logs."""
 log = logging.getLogger("headway")
 
 Entry = tuple[float | None, float | None, float | None, int, float | None]
@@ -50,6 +51,7 @@ Entry = tuple[float | None, float | None, float | None, int, float | None]
 
 @dataclass(slots=True)
 class WatchedPod:
+    container: str
     log: CriLog | None
     """None: it does not exist yet."""
     parser: LogParser
@@ -174,7 +176,7 @@ class Agent:
     def cycle(self) -> None:
         for uid, pod in self.pods.items():
             if pod.log is None:
-                pod.log = self._log(uid)
+                pod.log = self._log(uid, pod.container)
             pod.read()
         body, counts = self._body()
         self._idle = False
@@ -227,14 +229,15 @@ class Agent:
             parser = LogParser(metric, about.get("pattern") or None)
         except ValueError as error:
             parser, trouble = LogParser(metric), f"reports.pattern: {error}"
-        return WatchedPod(None, parser, after, trouble=trouble, behind=True)
+        container = str(about.get("container") or TRAINING)
+        return WatchedPod(container, None, parser, after, trouble=trouble, behind=True)
 
-    def _log(self, uid: str) -> CriLog | None:
+    def _log(self, uid: str, container: str) -> CriLog | None:
         """Its folder is NAMESPACE_NAME_UID."""
         with suppress(OSError):
             there = next((p for p in self.logs.iterdir() if p.name.endswith(f"_{uid}")), None)
-            if there is not None and (there / TRAINING).is_dir():
-                return CriLog(there / TRAINING)
+            if there is not None and UID.fullmatch(container) and (there / container).is_dir():
+                return CriLog(there / container)
         return None
 
 

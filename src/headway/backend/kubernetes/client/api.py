@@ -57,11 +57,17 @@ class Api:
     def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
         return self._read(self._request("GET", path, query=query, timeout=timeout))
 
-    def list(self, path: str, **query: Any) -> tuple[list[Plain], str]:
-        """All of a kind, page by page, and the version that this is."""
+    def list(
+        self, path: str, slim: Callable[[Plain], None] = lambda each: None, **query: Any
+    ) -> tuple[list[Plain], str]:
+        """All of a kind, page by page, and the version that this is. `slim` is called with each
+        object before the next page is read.
+        """
         found: list[Plain] = []
         while True:
             page = self.get(path, limit=PAGE, **query)
+            for each in page["items"]:
+                slim(each)
             found += page["items"]
             about = page["metadata"]
             if not about.get("continue"):

@@ -3,17 +3,23 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
+from typing import Any
 
 from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
 from headway.backend.kubernetes.client.fatal_thread import exit_process
 from headway.backend.kubernetes.client.informer import Changed, Key, Reflector, Store, key_of
-from headway.backend.kubernetes.placement.node_info import holds, ready
+from headway.backend.kubernetes.client.slim import slim_foreign_pod, slim_object
+from headway.backend.kubernetes.placement.node_info import OVER, holds, ready
 from headway.backend.kubernetes.platform import pod_builder
 from headway.backend.worker import EventQueue, Worker
 from headway.controller.events import Event
 from headway.core.model.units import JobId, Seconds
 from headway.errors import BackendError, Declined, Denied, Unreachable
+from headway.spec.manifest import GROUP
 
+ADOPT = f"{GROUP}/adopt"
+"""Label of a Job or a pod that is to be adopted: "true"."""
+KINDS, OPTIONAL = ("nodes", "pods", "jobs", "classes"), ("classes", "adopting")
 PATIENCE: Seconds = 30.0
 """For the first list of every kind."""
 
@@ -24,6 +30,8 @@ class ClusterCache:
         self.api, self.run, self.namespace = api, run, namespace
         self._queue = queue
         self.worker = Worker("kubernetes", queue, crashed=exit_process)
+        """For calls about no namespace in particular."""
+        self._workers: dict[str, Worker] = {}
         self.on_node: dict[str, dict[Key, Plain]] = {}
         """Pods that hold room on a node."""
         self.of_job: dict[str, dict[Key, Plain]] = {}
@@ -35,13 +43,24 @@ class ClusterCache:
         within = f"/namespaces/{namespace}" if namespace and not run else ""
         pods = f"/api/v1{within}/pods"
         paths = {"nodes": "/api/v1/nodes", "pods": pods, "jobs": jobs_path(namespace)}
+        paths["classes"] = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        if not run:
+            paths["adopting"] = f"/apis/batch/v1{within}/jobs"
         labels = {"jobs": f"{pod_builder.RUN}={run}" if run else f"!{pod_builder.RUN}"}
+        labels["adopting"] = f"{ADOPT}=true"
+        kept: dict[str, Any] = {"pods": {"slim": _slim_pod, "is_over": _is_over}}
         self._stores = {
-            name: Store(path, partial(self._news, name), labels.get(name, ""))
+            name: Store(path, partial(self._news, name), labels.get(name, ""), **kept.get(name, {}))
             for name, path in paths.items()
         }
-        self.nodes, self.pods, self.jobs = (s.objects for s in self._stores.values())
-        self._watchers = [Reflector(api, s, queue, self._heard) for s in self._stores.values()]
+        stores = self._stores
+        self.nodes, self.pods, self.jobs, self.classes = (stores[kind].objects for kind in KINDS)
+        self.adopting = stores["adopting"].objects if not run else {}
+        """Jobs whose pods are to be adopted."""
+        heard = {name: partial(self._heard_of_optional, name) for name in OPTIONAL}
+        self._watchers = [
+            Reflector(api, s, queue, heard.get(name, self._heard)) for name, s in stores.items()
+        ]
 
     def begin(self) -> None:
         """List everything once, and watch from then on."""
@@ -71,6 +90,12 @@ class ClusterCache:
             self._down(error)
         return ()
 
+    def _heard_of_optional(self, kind: str, error: BackendError | None) -> Sequence[Event]:
+        """Without the right to read them, they have no effect."""
+        del error
+        self._stores[kind].complete = True
+        return ()
+
     def _news(self, kind: str, before: Plain | None, new: Plain | None) -> Sequence[Event]:
         if kind == "pods":
             self._index(before, new)
@@ -91,18 +116,47 @@ class ClusterCache:
     def job_id(self, namespace: str, name: str) -> JobId:
         return JobId(name if self.namespace else f"{namespace}/{name}")
 
+    def node(self, name: str) -> Plain | None:
+        return self.nodes.get(("", name))
+
     def is_up(self, node: str) -> bool:
-        found = self.nodes.get(("", node))
+        found = self.node(node)
         return found is not None and ready(found)
 
     def owned(self, pod: Plain) -> bool:
         """By a TrainingJob of a namespace that is managed here."""
         return bool(owner_uid(pod)) and self.namespace in ("", pod["metadata"]["namespace"])
 
+    def owned_pod(self, key: Key) -> Plain | None:
+        """The pod of that name, if a TrainingJob controls it."""
+        found = self.pods.get(key)
+        return found if found is not None and owner_uid(found) else None
+
+    def worker_of(self, namespace: str) -> Worker:
+        """Calls about the objects of a namespace are made in turn. If one hangs, for example in an
+        admission webhook, those of other namespaces do not wait for it.
+        """
+        if namespace not in self._workers:
+            made = Worker(f"kubernetes {namespace}", self._queue, crashed=exit_process)
+            self._workers[namespace] = made
+        return self._workers[namespace]
+
     def close(self) -> None:
         for each in self._watchers:
             each.close()
-        self.worker.close()
+        for worker in (*self._workers.values(), self.worker):
+            worker.close()
+
+
+def _slim_pod(pod: Plain) -> None:
+    slim_object(pod)
+    if not owner_uid(pod):
+        slim_foreign_pod(pod)
+
+
+def _is_over(pod: Plain) -> bool:
+    """How other pods have ended is of no further interest."""
+    return not owner_uid(pod) and pod["status"].get("phase") in OVER
 
 
 def owner_uid(pod: Plain) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from headway.backend.kubernetes.client.api import Api, Plain
 from headway.backend.kubernetes.client.fatal_thread import start_fatal
+from headway.backend.kubernetes.client.slim import slim_object
 from headway.backend.worker import EventQueue
 from headway.controller import events
 from headway.core.model.units import Seconds
@@ -35,10 +36,21 @@ Changed = Callable[[Plain | None, Plain | None], Iterable[events.Event]]
 
 
 class Store:
-    """Objects at `path` with these `labels`; `changed` is called for each change of one."""
+    """Objects at `path` with these `labels`; `changed` is called for each change of one. `slim`
+    removes what is never read. One that `is_over` is not kept after its last change.
+    """
 
-    def __init__(self, path: str, changed: Changed, labels: str = "") -> None:
+    def __init__(
+        self,
+        path: str,
+        changed: Changed,
+        labels: str = "",
+        *,
+        slim: Callable[[Plain], None] = slim_object,
+        is_over: Callable[[Plain], bool] = lambda each: False,
+    ) -> None:
         self.path, self.labels, self._changed = path, labels, changed
+        self.slim, self._is_over = slim, is_over
         self.objects: dict[Key, Plain] = {}
         self.complete = False
         """It has been listed."""
@@ -54,7 +66,6 @@ class Store:
         return found
 
     def put(self, new: Plain) -> list[events.Event]:
-        new["metadata"].pop("managedFields", None)  # half of an object, and never used
         key, found = key_of(new), list[events.Event]()
         before = self.objects.get(key)
         if before is not None:
@@ -63,8 +74,15 @@ class Store:
             if before["metadata"]["uid"] != new["metadata"]["uid"]:
                 found += self.drop(key)  # deleted and created again between two lists
                 before = None
+        if self._is_over(new):
+            return [*found, *(self._forget(key, new) if before is not None else ())]
         self.objects[key] = new
         return [*found, *self._changed(before, new)]
+
+    def _forget(self, key: Key, last: Plain) -> Iterable[events.Event]:
+        """Tell how it ended, then that it is gone."""
+        before = self.objects.pop(key)
+        return [*self._changed(before, last), *self._changed(last, None)]
 
     def drop(self, key: Key) -> list[events.Event]:
         before = self.objects.pop(key, None)
@@ -119,7 +137,7 @@ class Reflector:
     def _list_and_watch(self) -> None:
         path, labels = self._store.path, self._store.labels
         query: dict[str, Any] = {"labelSelector": labels} if labels else {}
-        objects, version = self._api.list(path, **query)
+        objects, version = self._api.list(path, self._store.slim, **query)
         self._queue.put(partial(self._store.replace, objects))
         self._queue.put(partial(self._heard, None))
         listed = monotonic()
@@ -145,5 +163,6 @@ class Reflector:
         if told["type"] == "DELETED":
             self._queue.put(partial(self._store.drop, key_of(each)))
         elif told["type"] != "BOOKMARK":
+            self._store.slim(each)
             self._queue.put(partial(self._store.put, each))
         return version_of(each)

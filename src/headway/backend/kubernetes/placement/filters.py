@@ -4,6 +4,7 @@ Only what a policy needs to choose a node that has a chance. kube-scheduler bind
 decides about everything else (volumes, ports, affinity between pods, spread, devices).
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from headway.backend.kubernetes.client.api import Plain
@@ -24,6 +25,14 @@ def understand(pod: Plain) -> None:
     asked(pod)
     _taints(pod, STRICT)
     _selector(pod, STRICT)
+
+
+def shape(pod: Plain) -> str:
+    """All that `unfit` reads of a pod: those of the same shape may use the same nodes."""
+    spec = pod["spec"]
+    node = (spec.get("affinity") or {}).get("nodeAffinity")
+    said = asked(pod), spec.get("tolerations"), spec.get("nodeSelector"), node
+    return json.dumps(said, sort_keys=True)
 
 
 def unfit(pod: Plain, node: Plain) -> str:

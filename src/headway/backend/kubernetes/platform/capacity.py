@@ -1,7 +1,9 @@
 """What the cluster offers, as events: capacity of nodes, and the nodes that each task may use."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
@@ -16,8 +18,16 @@ from headway.core.model.job import JobSpec, Task
 from headway.core.model.node import Node
 from headway.core.model.units import NodeId, Resources
 
+SHAPES = 1000
+"""Kept at most."""
 SHOWN = 3
 """Reasons in one message."""
+
+
+class Feasible(NamedTuple):
+    nodes: tuple[NodeId, ...]
+    whys: Counter[str]
+    """Reasons of the other nodes."""
 
 
 class Capacity:
@@ -27,7 +37,11 @@ class Capacity:
         self.nodes: dict[NodeId, Node] = {}
         """As last reported."""
         self.dirty = True
-        """Which nodes the tasks of pending jobs may use must be computed again."""
+        """Which nodes the tasks of pending jobs may use must be computed again, of some jobs."""
+        self.generation = 0
+        """Number of changes that concern all of them: of nodes, or of priority classes."""
+        self._feasible: dict[str, Feasible] = {}
+        """By the shape of a pod, in this generation."""
 
     def all(self) -> list[Node]:
         for _, name in self._cluster.nodes:
@@ -38,7 +52,7 @@ class Capacity:
         """Nodes whose capacity without foreign pods has changed."""
         found: list[Event] = []
         for name in dict.fromkeys(names):
-            node = self._cluster.nodes.get(("", name))
+            node = self._cluster.node(name)
             if node is None:
                 continue
             there = self._cluster.on_node.get(name, {}).values()
@@ -65,7 +79,7 @@ class Capacity:
     def node_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
         name = NodeId((new or before or {})["metadata"]["name"])
         if new is None or before is None or _offers(before) != _offers(new):
-            self.dirty = True
+            self._changed()
         if new is not None:
             return self.renew(name)
         lost = self.nodes.get(name)
@@ -74,35 +88,67 @@ class Capacity:
         self.nodes[name] = replace(lost, up=False)
         return [NodeChanged(self.nodes[name])]
 
+    def class_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
+        del before, new
+        self._changed()
+        return []
+
+    def _changed(self) -> None:
+        self.dirty = True
+        self.generation += 1
+        self._feasible.clear()
+
     def pod_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
         return self.renew(*(n for n in (holds(p) for p in (before, new) if p) if n))
 
     def fitted(self, spec: JobSpec, record: JobStatus) -> JobSpec:
-        """With the requests of its pods, and the nodes that each task may use."""
+        """With the requests of its pods, the nodes that each task may use, and the value of its
+        priority class: the highest of its tasks.
+        """
         pods = record.sample_pods()
-        return replace(spec, tasks=tuple(self._fitted(t, pods[t.name]) for t in spec.tasks))
+        gang = sum(t.replicas for t in spec.tasks) > 1
+        return replace(
+            spec,
+            tasks=tuple(self._fitted(t, pods[t.name]) for t in spec.tasks),
+            class_value=max(self._class_value(pod, gang) for pod in pods.values()),
+        )
+
+    def _class_value(self, pod: Plain, gang: bool) -> int:
+        """As admission will set it; 0: its class is unknown, and the pod will be refused."""
+        classes = self._cluster.classes
+        name = pod["spec"].get("priorityClassName") or (pod_builder.GANG_PRIORITY if gang else "")
+        if name:
+            return int(classes.get(("", name), {}).get("value", 0))
+        return next((int(c["value"]) for c in classes.values() if c.get("globalDefault")), 0)
 
     def _fitted(self, task: Task, pod: Plain) -> Task:
         """Sidecars, and limits without requests, count too."""
-        nodes = self._cluster.nodes
-        good = tuple(NodeId(n) for (_, n), node in nodes.items() if not filters.unfit(pod, node))
-        usable = None if len(good) == len(nodes) else good
+        good = self._feasibility(pod).nodes
+        usable = None if len(good) == len(self._cluster.nodes) else good
         return replace(task, request=resources(asked(pod)), nodes=usable)
+
+    def _feasibility(self, pod: Plain) -> Feasible:
+        """Pods of the same shape are compared with each node once."""
+        shape = filters.shape(pod)
+        if shape not in self._feasible:
+            if len(self._feasible) >= SHAPES:
+                self._feasible.clear()
+            whys = {n: filters.unfit(pod, node) for (_, n), node in self._cluster.nodes.items()}
+            good = tuple(NodeId(name) for name, why in whys.items() if not why)
+            self._feasible[shape] = Feasible(good, Counter(filter(None, whys.values())))
+        return self._feasible[shape]
 
     def unschedulable(self, pods: Iterable[Plain]) -> str:
         """Why one of these pods fits no node even if the cluster were empty; "": all do."""
         return next((why for pod in pods if (why := self._unschedulable(pod))), "")
 
     def _unschedulable(self, pod: Plain) -> str:
-        counts: dict[str, int] = {}
-        for node in self._cluster.nodes.values():
-            why = filters.unfit(pod, node)
-            if not why:
-                return ""
-            counts[why] = counts.get(why, 0) + 1
+        good, counts = self._feasibility(pod)
+        if good:
+            return ""
         if not counts:
             return "the cluster has no nodes"
-        most = sorted(counts.items(), key=lambda item: -item[1])[:SHOWN]
+        most = counts.most_common(SHOWN)
         total = len(self._cluster.nodes)
         listed = "; ".join(f"{count} of {total} nodes: {why}" for why, count in most)
         return f"no node fits {pod['metadata']['labels'][pod_builder.TASK]}: {listed}"

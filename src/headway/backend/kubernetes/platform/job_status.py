@@ -65,6 +65,8 @@ class JobStatus:
     wanted: tuple[str, int] | None = None
     """A task and its number of replicas that a user asked for, until it has it."""
     enqueued: str = ""
+    fitted: tuple[int, int] | None = None
+    """The generations of the cluster and of the job for which its tasks were last fitted."""
     progress: Plain = field(default_factory=dict)
 
     @property
@@ -84,6 +86,12 @@ class JobStatus:
     @property
     def namespace(self) -> str:
         return str(self.job["metadata"]["namespace"])
+
+    @property
+    def reference(self) -> Plain:
+        """The object that events are about."""
+        about = {"name": self.name, "namespace": self.namespace, "uid": self.uid}
+        return {**pod_builder.KIND, **about}
 
     @property
     def path(self) -> str:

@@ -13,15 +13,16 @@ def free_cpu(cluster: ClusterCache, name: str) -> int:
     if cluster.namespace and not cluster.run:
         return 0
     taken = sum(asked(pod).get("cpu", 0.0) for pod in cluster.on_node.get(name, {}).values())
-    return whole(cluster.nodes.get(("", name))) - milli(taken)
+    return whole(cluster.node(name)) - milli(taken)
 
 
 def pending_pod(cluster: ClusterCache, name: str, free: int, room: int) -> str:
     """A pending pod that does not fit what is free on a node, but would fit `room`; "": none."""
-    node = cluster.nodes.get(("", name))
-    for key, pod in cluster.pods.items() if node is not None else ():
-        cpu = milli(asked(pod).get("cpu", 0.0)) if _waits(pod) else 0
-        if node is not None and free < cpu <= room and not unfit(pod, node):
+    node = cluster.node(name)
+    for key, pod in cluster.pods.items():
+        if node is None or not _waits(pod):
+            continue
+        if free < milli(asked(pod).get("cpu", 0.0)) <= room and not unfit(pod, node):
             return "/".join(key)
     return ""
 

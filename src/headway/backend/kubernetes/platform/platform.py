@@ -1,8 +1,8 @@
 """A Kubernetes cluster as a platform: each job is a TrainingJob, each replica a pod.
 
 Everything that must survive is in the cluster: a job's status has the controller's state, the pods
-are what runs. Calls that change the cluster are made by a worker thread, one after the other;
-everything else runs in the loop's thread.
+are what runs. Calls that change the cluster are made by a worker thread for each namespace, one
+after the other; everything else runs in the loop's thread.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,15 @@ from typing import ClassVar
 from headway import __version__
 from headway.backend.clock import Clock
 from headway.backend.kubernetes.client.api import Api, Plain
-from headway.backend.kubernetes.client.cache import ClusterCache
+from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
 from headway.backend.kubernetes.client.informer import key_of
-from headway.backend.kubernetes.placement.node_info import OVER, ready
+from headway.backend.kubernetes.placement.node_info import OVER, node_of, ready
+from headway.backend.kubernetes.platform.adoption import Adoption
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_progress import JobProgress
-from headway.backend.kubernetes.platform.pod_calls import unfinalize
+from headway.backend.kubernetes.platform.pod_calls import trust, unfinalize
 from headway.backend.kubernetes.platform.pod_checkpoints import PodCheckpoints
+from headway.backend.kubernetes.platform.pod_reports import Endpoint, lacks_certificate
 from headway.backend.kubernetes.platform.pod_runner import PodRunner
 from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.backend.kubernetes.platform.shares import Shares
@@ -26,7 +28,7 @@ from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.kubernetes.platform.training_jobs import TrainingJobs
 from headway.backend.kubernetes.reports import relay
 from headway.backend.kubernetes.reports.pod_metrics import PodMetrics, PodReader
-from headway.backend.kubernetes.reports.receiver import ReportReceiver
+from headway.backend.kubernetes.reports.receiver import ReportReceiver, about
 from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue
 from headway.controller import commands, events
@@ -46,7 +48,7 @@ IMAGE = f"headway:{__version__}"
 
 class KubernetesPlatform:
     kind: ClassVar = "kubernetes"
-    capabilities: ClassVar = Capabilities()
+    capabilities: ClassVar = Capabilities(adopt=True)
     enforcement: ClassVar = ("kubernetes", "Kubernetes (requests and limits of each pod)")
 
     def __init__(
@@ -70,7 +72,12 @@ class KubernetesPlatform:
         self.records = self.training_jobs.records
         self.shares = Shares(self.cluster, self.writer, clock)
         self.pods = PodRunner(self.cluster, self.records, self.writer, image, self.shares.share)
+        self.adoption = Adoption(
+            self.cluster, jobs, clock, self.writer, self.shares, self.pods.ended
+        )
+        self.adoption.told = self._adopted
         self.receiver = ReportReceiver(self.cluster, self.events, clock)
+        self.receiver.reads = self._reads
         self.checkpoints = PodCheckpoints(
             self.receiver, self.events, self.cluster.pods, self.pods.key
         )
@@ -80,7 +87,16 @@ class KubernetesPlatform:
         self.receiver.heard = self._heard
 
     def _counted(self, pod: Plain) -> Resources | None:
-        return self.pods.counted(pod)
+        adopted = self.adoption.of(pod)
+        return self.pods.counted(pod) if adopted is None else adopted.spec.tasks[0].request
+
+    def _reads(self, pod: Plain) -> bool:
+        return bool(owner_uid(pod)) or self.adoption.of(pod) is not None
+
+    def _adopted(self, pod: Plain) -> list[events.Event]:
+        """It was adopted, or no longer is."""
+        self.receiver.pod_changed(None, pod)
+        return self.capacity.renew(node_of(pod))
 
     def _heard(self, pod: Plain, metrics: PodMetrics) -> None:
         self._progress.heard(pod, metrics)
@@ -99,15 +115,39 @@ class KubernetesPlatform:
             nodes=self._node_changed,
             pods=self._pod_changed,
             jobs=self._job_changed,
+            classes=self.capacity.class_changed,
+            adopting=self.adoption.job_changed,
         )
+        adopted = self.adoption.load()
         for pod in self.cluster.pods.values():
             self.receiver.pod_changed(None, pod)
             if self.pods.attempt_of(pod) is None and self.cluster.owned(pod):
                 self.pods.release(pod)
-        later += self.shares.load(self.pods.running())
+        later += self.shares.load([*self.pods.running(), *adopted])
         self.events.put(lambda: later)
         states = {name: r.state for name, r in self.records.items() if r.admitted}
         return events.Loaded(states, tuple(self.pods.found()))
+
+    def trust(self, endpoint: Endpoint) -> None:
+        """From any thread: where pods report, and the certificate of that server. Pods that were
+        created before it was known, or with another one, are told.
+        """
+        self.pods.endpoint = endpoint
+        self.events.put(self._renew_trust)
+
+    def _renew_trust(self) -> Sequence[events.Event]:
+        for pod in self.cluster.pods.values():
+            self._certify(pod)
+        return ()
+
+    def _certify(self, pod: Plain) -> None:
+        """An operator also gives its certificate to pods of runs that began before it led."""
+        endpoint, over = self.pods.endpoint, pod["status"].get("phase") in OVER
+        if self.run or endpoint is None or over or not self.cluster.owned(pod):
+            return
+        if lacks_certificate(pod, endpoint):
+            call = partial(trust, self.cluster.api, pod, endpoint.certificate)
+            self.cluster.worker_of(key_of(pod)[0]).do(call)
 
     def nodes(self) -> list[Node]:
         return self.capacity.all()
@@ -140,12 +180,14 @@ class KubernetesPlatform:
             case commands.CancelCheckpoint():
                 return self.checkpoints.cancel(command)
             case commands.Release():
-                return [events.CommandFailed(command, "not supported on Kubernetes")]
+                return self.adoption.release(command)
 
     def _persist(self, command: commands.Persist) -> list[events.Event]:
         record = self.records.get(command.job)
         if record is None:
-            return [events.Persisted(command.job, command.version)]
+            ended = command.state.phase.ended and self.adoption.key(command.job)
+            left = self.adoption.settle(command.job) if ended else []
+            return [events.Persisted(command.job, command.version), *left]
 
         def persisted() -> list[events.Event]:
             ended = self.training_jobs.settle(record) if command.state.phase.ended else []
@@ -155,7 +197,8 @@ class KubernetesPlatform:
             return persisted() if record.gone else [events.CommandFailed(command, error.message)]
 
         before, record.state = record.state, command.state
-        self.capacity.dirty |= record.waiting
+        if record.waiting:
+            record.fitted, self.capacity.dirty = None, True
         found: list[events.Event] = []
         if record.gone:  # what is persisted of a job goes with it
             found += persisted()
@@ -167,13 +210,15 @@ class KubernetesPlatform:
 
     def _start(self, command: commands.Start | commands.Reserve) -> Sequence[events.Event]:
         record = self.records.get(command.job)
+        if isinstance(command, commands.Start) and self.adoption.key(command.job):
+            return self.adoption.start(command)
         if record is None:
             return [events.CommandFailed(command, "its TrainingJob does not exist", disrupted=True)]
         return self.pods.start(command, record)
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
         found = self.events.wait(min(timeout, self.shares.due - self.clock()))
-        found += self.shares.advance()
+        found += [*self.shares.advance(), *self.adoption.advance()]
         if self.capacity.dirty:
             self.capacity.dirty = False
             found += self.training_jobs.fit()
@@ -204,10 +249,15 @@ class KubernetesPlatform:
             self.checkpoints.left(pod)
         elif known is not None:
             found += self.shares.changed(*known, new)
+        if new is not None:
+            self._certify(new)
         if known is not None:
             found += self.pods.changed(known, before, new)
-        elif new is not None and self.cluster.owned(new):
-            self.pods.release(new)
+        elif self.cluster.owned(pod):
+            if new is not None:
+                self.pods.release(new)
+        else:
+            found += self.adoption.pod_changed(before, new)
         return [*found, *self.capacity.pod_changed(before, new)]
 
     def _reported(self, before: Plain | None, new: Plain | None) -> None:
@@ -222,12 +272,12 @@ class KubernetesPlatform:
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
         """None: no agent has reported it lately."""
         del before
-        record = self.records.get(replica.job)
-        states = record.state.replicas if record is not None else ()
-        attempt = next((r.attempt for r in states if r.replica == replica), None)
-        if attempt is None:
+        record, key = self.records.get(replica.job), self.adoption.key(replica.job)
+        for each in record.state.replicas if record is not None else ():
+            if each.replica == replica:
+                key = self.pods.key(replica, each.attempt)
+        if key is None:
             return None
-        key = self.pods.key(replica, attempt)
         found, pod = self.receiver.of(key), self.cluster.pods.get(key)
         over = pod is None or pod["status"].get("phase") in OVER
         return None if found is None else found.usage(None if over else self.clock())
@@ -235,11 +285,14 @@ class KubernetesPlatform:
     def metrics(self, replica: ReplicaId, attempt: int) -> PodReader:
         record = self.records.get(replica.job)
         metric = record.spec.metric.name if record is not None else "loss"
-        return PodReader(metric, partial(self.receiver.of, self.pods.key(replica, attempt)))
+        key = self.adoption.key(replica.job)
+        if key in self.cluster.pods:  # an adopted pod, which may have ended
+            metric = about(self.cluster.pods[key]).get("metric", metric)
+        return PodReader(metric, partial(self.receiver.of, key or self.pods.key(replica, attempt)))
 
     def close(self) -> None:
         """The jobs of a run are deleted with it: their results are in its folder."""
-        do, api = self.cluster.worker.do, self.cluster.api
+        do, api = self.cluster.worker_of(self.cluster.namespace).do, self.cluster.api
         for record in self.records.values() if self.run else ():
             for pod in list(self.cluster.of_job.get(record.uid, {}).values()):
                 if has_finalizer(pod):

@@ -9,7 +9,10 @@ from typing import TypeVar
 from headway.backend.kubernetes.client.api import Api, Plain, pod_path, suppressed
 from headway.backend.kubernetes.client.cache import owner_uid
 from headway.backend.kubernetes.client.informer import key_of
-from headway.backend.kubernetes.platform import pod_builder, pod_status
+from headway.backend.kubernetes.platform import pod_builder, pod_cpu, pod_status
+from headway.backend.kubernetes.platform.pod_cpu import Cpu
+from headway.backend.kubernetes.platform.pod_reports import BUNDLE
+from headway.core.model.units import Seconds
 from headway.errors import Declined
 
 AT_ONCE = 8
@@ -54,6 +57,10 @@ def proceed(api: Api, pod: Plain) -> Plain:
     return _change(api, pod, {"metadata": {"annotations": {pod_builder.PROCEED: "true"}}})
 
 
+def trust(api: Api, pod: Plain, certificate: str) -> Plain:
+    return _change(api, pod, {"metadata": {"annotations": {BUNDLE: certificate}}})
+
+
 def unfinalize(api: Api, pod: Plain) -> None:
     """Its deletion need not wait for Headway."""
     with suppressed(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
@@ -62,9 +69,42 @@ def unfinalize(api: Api, pod: Plain) -> None:
         )
 
 
+def delete(api: Api, path: str, uid: str, grace: Seconds | None) -> bool:
+    """False: there is none. `uid` "": of a pod that was not seen yet. Another pod, which no
+    TrainingJob owns, may have its name.
+    """
+    if not uid:
+        there: Plain = {}
+        with suppressed(HTTPStatus.NOT_FOUND):
+            there = api.get(path)
+        if not there or not owner_uid(there):
+            return False
+        uid = there["metadata"]["uid"]
+    return api.delete(path, grace=grace, uid=uid)
+
+
 def _change(api: Api, pod: Plain, change: Plain) -> Plain:
     about = {**change.get("metadata", {}), "uid": pod["metadata"]["uid"]}
     return api.patch(pod_path(*key_of(pod)), {**change, "metadata": about}, kind="strategic-merge")
+
+
+def resize(api: Api, pod: Plain, cpu: Cpu) -> Plain:
+    """Only this version of this pod. What it declares is noted on it first."""
+    path = pod_path(*key_of(pod))
+    if not pod_cpu.is_noted(pod):
+        noted = {"annotations": {pod_cpu.DECLARED: pod_cpu.annotation(pod)}}
+        pod = api.patch(path, {"metadata": {**_version(pod), **noted}}, kind="strategic-merge")
+    body = {**pod_cpu.resize(pod, cpu), "metadata": _version(pod)}
+    return api.patch(f"{path}/resize", body, kind="strategic-merge")
+
+
+def forget_declared(api: Api, pod: Plain) -> None:
+    """It has what it declares."""
+    _change(api, pod, {"metadata": {"annotations": {pod_cpu.DECLARED: None}}})
+
+
+def _version(pod: Plain) -> Plain:
+    return {name: pod["metadata"][name] for name in ("uid", "resourceVersion")}
 
 
 def in_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:

@@ -19,6 +19,7 @@ DECLARED = f"{GROUP}/declared-cpu"
 """Annotation of a pod that was resized: what it had before, so that any process can restore it."""
 RESIZE = f"{GROUP}/resize"
 """Annotation of a podTemplate: "false" if its owner does not want its pods resized."""
+DEFAULT = "kubectl.kubernetes.io/default-container"
 PENDING = "PodResizePending"
 MOST = 10**9
 """Thousandths of a core: more than any node has."""
@@ -39,14 +40,29 @@ def milli(cores: float) -> int:
     return ceil(cores * 1000 - 1e-6)
 
 
+def container_of(pod: Plain) -> str:
+    """Name of the container that trains. A pod that Headway has not made has it where kubectl looks
+    by default.
+
+    >>> pod = {"metadata": {}, "spec": {"containers": [{"name": "proxy"}, {"name": "pytorch"}]}}
+    >>> named = {"annotations": {DEFAULT: "pytorch"}}
+    >>> container_of({**pod, "metadata": named}), container_of(pod)
+    ('pytorch', 'proxy')
+    """
+    names = [c["name"] for c in pod["spec"].get("containers") or ()]
+    chosen = (pod["metadata"].get("annotations") or {}).get(DEFAULT)
+    found = [name for name in (TRAINING, chosen) if name in names]
+    return str((found or names or [TRAINING])[0])
+
+
 def spec_of(pod: Plain) -> Cpu:
     """What the pod asks for."""
-    return _cpu(_training(pod["spec"].get("containers")).get("resources") or {})
+    return _cpu(_training(pod, pod["spec"].get("containers")).get("resources") or {})
 
 
 def in_effect(pod: Plain) -> Cpu:
     """What its node has confirmed; a node that says nothing about resources has what was asked."""
-    told = _training((pod.get("status") or {}).get("containerStatuses")).get("resources")
+    told = _training(pod, (pod.get("status") or {}).get("containerStatuses")).get("resources")
     return _cpu(told) if told else spec_of(pod)
 
 
@@ -89,13 +105,13 @@ def as_declared(pod: Plain) -> Plain:
     """The pod with its declared amounts, as if it had never been resized."""
     if not is_noted(pod):
         return pod
-    own = _resources(declared(pod))
+    own, name = _resources(declared(pod)), container_of(pod)
     listed = [
-        {**c, "resources": _merged(c.get("resources") or {}, own)} if c["name"] == TRAINING else c
+        {**c, "resources": _merged(c.get("resources") or {}, own)} if c["name"] == name else c
         for c in pod["spec"]["containers"]
     ]
     told = pod.get("status") or {}
-    others = [c for c in told.get("containerStatuses") or () if c["name"] != TRAINING]
+    others = [c for c in told.get("containerStatuses") or () if c["name"] != name]
     return {
         **pod,
         "spec": {**pod["spec"], "containers": listed},
@@ -123,7 +139,7 @@ def least_request(pod: Plain) -> int:
     begin = [c for c in pod["spec"].get("initContainers") or () if not _sidecar(c)]
     most = max((_cpu(c.get("resources") or {}).request for c in begin), default=0)
     rest = [c for c in pod["spec"].get("initContainers") or () if _sidecar(c)]
-    rest += [c for c in pod["spec"]["containers"] if c["name"] != TRAINING]
+    rest += [c for c in pod["spec"]["containers"] if c["name"] != container_of(pod)]
     return most - sum(_cpu(c.get("resources") or {}).request for c in rest)
 
 
@@ -137,7 +153,7 @@ def fixed(pod: Plain) -> tuple[str, str]:
         return "PodLevelResources", "its pods have resources at the level of the pod"
     if not spec_of(pod).request:
         return "NoCpuRequest", "it requests no CPU, and a weight is a CPU request"
-    rules = _training(pod["spec"]["containers"]).get("resizePolicy") or ()
+    rules = _training(pod, pod["spec"]["containers"]).get("resizePolicy") or ()
     restarts = [r for r in rules if r.get("restartPolicy") == "RestartContainer"]
     if any(r.get("resourceName") == "cpu" for r in restarts):
         return "RestartContainer", "its resizePolicy restarts the container if the CPU changes"
@@ -152,9 +168,9 @@ def refused(pod: Plain) -> tuple[str, str]:
     return "", ""
 
 
-def resize(cpu: Cpu) -> Plain:
+def resize(pod: Plain, cpu: Cpu) -> Plain:
     """A strategic merge patch for `pods/resize`; a plain one would replace all containers."""
-    return {"spec": {"containers": [{"name": TRAINING, "resources": _resources(cpu)}]}}
+    return {"spec": {"containers": [{"name": container_of(pod), "resources": _resources(cpu)}]}}
 
 
 def _resources(cpu: Cpu) -> Plain:
@@ -180,8 +196,9 @@ def _amount(given: Any) -> int | None:
     return None if given is None else milli(parse_quantity(given))
 
 
-def _training(containers: Any) -> Plain:
-    found: Plain = next((c for c in containers or () if c["name"] == TRAINING), {})
+def _training(pod: Plain, containers: Any) -> Plain:
+    name = container_of(pod)
+    found: Plain = next((c for c in containers or () if c["name"] == name), {})
     return found
 
 

@@ -1,12 +1,14 @@
 """What a pod needs to report: an address, a token of its own, and a certificate to trust.
 
 The certificate is an annotation of the pod, which a projected volume shows as a file: so it needs
-no object in the namespace of the job, and no right to create one.
+no object in the namespace of the job, and no right to create one. The kubelet renews the file when
+the annotation changes: a pod may exist before there is a certificate.
 """
 
 from dataclasses import dataclass
 
 from headway.backend.kubernetes.client.api import Plain
+from headway.metrics import http_reports
 from headway.spec.manifest import GROUP, TrainingJobSpec
 from headway.spec.pod_fields import TRAINING
 
@@ -22,8 +24,8 @@ LIFETIME = 3600
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     url: str
-    certificate: str
-    """PEM."""
+    certificate: str = ""
+    """PEM; "": it is not known yet."""
 
 
 def reporting(pod: Plain, endpoint: Endpoint, spec: TrainingJobSpec) -> Plain:
@@ -50,6 +52,13 @@ def reporting(pod: Plain, endpoint: Endpoint, spec: TrainingJobSpec) -> Plain:
     }
 
 
+def lacks_certificate(pod: Plain, endpoint: Endpoint) -> bool:
+    """Whether a pod that is to report trusts another certificate than that of the endpoint."""
+    notes = pod["metadata"].get("annotations") or {}
+    known = notes.get(BUNDLE)
+    return known is not None and bool(endpoint.certificate) and known != endpoint.certificate
+
+
 def _told(container: Plain, url: str) -> Plain:
     own = {each.get("name") for each in container["env"]}
     env = environment(url)
@@ -68,10 +77,9 @@ def environment(url: str) -> dict[str, str]:
     """Of the SDK, and of clients of Kubeflow's status protocol, such as Hugging Face's trainer."""
     token, certificate = f"{MOUNT}/{TOKEN}", f"{MOUNT}/{CERTIFICATE}"
     return {
-        "HEADWAY_REPORTS_URL": f"{url}/v1/reports",
+        "HEADWAY_REPORTS_URL": f"{url}{http_reports.SDK}",
         "HEADWAY_REPORTS_TOKEN": token,
         "HEADWAY_REPORTS_CA": certificate,
-        "KUBEFLOW_TRAINER_SERVER_URL": f"{url}/kubeflow",
-        "KUBEFLOW_TRAINER_SERVER_TOKEN": token,
+        **http_reports.variables(url, token),
         "KUBEFLOW_TRAINER_SERVER_CA_CERT": certificate,
     }

@@ -105,7 +105,7 @@ class PodRunner:
         if isinstance(command, Reserve):
             self._read_claims(record)
         builders = [partial(self._build, record, a, command.gang, waiter) for a in command.replicas]
-        self._cluster.worker.do(
+        self._cluster.worker_of(record.namespace).do(
             partial(pod_calls.launch, self._cluster.api, record.job, builders, service=gang),
             failed=partial(self._start_failed, command),
         )
@@ -131,7 +131,7 @@ class PodRunner:
             return ()
 
         call = partial(pod_claims.read, self._cluster.api, record.namespace, names)
-        self._cluster.worker.do(call, read, failed)
+        self._cluster.worker_of(record.namespace).do(call, read, failed)
 
     def _build(
         self, record: JobStatus, a: Assignment, gang: tuple[ReplicaId, ...], waiter: str
@@ -155,7 +155,8 @@ class PodRunner:
         calls = [
             partial(pod_calls.proceed, self._cluster.api, pod) for pod in pods if pod is not None
         ]
-        self._cluster.worker.do(
+        first = command.replicas[0]
+        self._cluster.worker_of(self.key(first.replica, first.attempt)[0]).do(
             partial(pod_calls.in_parallel, calls), failed=partial(self._start_failed, command)
         )
         return ()
@@ -163,7 +164,7 @@ class PodRunner:
     def stop(self, command: Stop | Kill) -> Sequence[events.Event]:
         """A pod is not signalled but deleted; its kubelet does the rest."""
         replica, attempt = command.replica, command.attempt
-        pod = self._cluster.pods.get(self.key(replica, attempt))
+        pod = self._cluster.owned_pod(self.key(replica, attempt))
         if pod is not None and self._is_over(pod):
             return [self._exited(replica, attempt, pod)]
         grace = max(1.0, command.grace) if isinstance(command, Stop) else 1.0
@@ -172,7 +173,7 @@ class PodRunner:
             grace = min(grace, AFTER_SUCCESS)
 
         def deleted(there: bool) -> list[events.Event]:
-            return [] if there else [self._vanished(replica, attempt, pod)]
+            return [] if there else [self.ended(replica, attempt, pod)]
 
         self._delete(command, pod, grace, deleted)
         return ()
@@ -187,7 +188,7 @@ class PodRunner:
         record = self._records.get(replica.job)
         if record is not None:
             self._remove_old(record)
-        pod = self._cluster.pods.get(self.key(replica, attempt))
+        pod = self._cluster.owned_pod(self.key(replica, attempt))
         ended = pod is not None and pod["status"].get("phase") in OVER
         kept = pod is not None and pod_status.has_finalizer(pod)
         if (ended and not kept) or (pod is None and (record is None or record.gone)):
@@ -205,7 +206,8 @@ class PodRunner:
         labels = pod["metadata"].get("labels") or {}
         ours = labels.get(pod_builder.RUN, "") == self._cluster.run
         if ours and pod["metadata"].get("deletionTimestamp") and pod_status.has_finalizer(pod):
-            self._cluster.worker.do(partial(pod_calls.unfinalize, self._cluster.api, pod))
+            worker = self._cluster.worker_of(key_of(pod)[0])
+            worker.do(partial(pod_calls.unfinalize, self._cluster.api, pod))
 
     def _remove_old(self, record: JobStatus) -> None:
         for pod in list(self._cluster.of_job.get(record.uid, {}).values()):
@@ -213,7 +215,8 @@ class PodRunner:
             old = known is not None and known[0] is record and known[2] <= oldest
             if old and pod["status"].get("phase") in OVER:
                 path, uid = pod_path(*key_of(pod)), pod["metadata"]["uid"]
-                self._cluster.worker.do(partial(self._cluster.api.delete, path, grace=0, uid=uid))
+                call = partial(self._cluster.api.delete, path, grace=0, uid=uid)
+                self._cluster.worker_of(record.namespace).do(call)
 
     def _delete(
         self,
@@ -246,9 +249,9 @@ class PodRunner:
         def call() -> bool:
             if isinstance(command, Remove) and pod is not None and pod_status.has_finalizer(pod):
                 pod_calls.unfinalize(self._cluster.api, pod)
-            return keep or self._cluster.api.delete(path, grace=grace, uid=uid)
+            return keep or pod_calls.delete(self._cluster.api, path, uid, grace)
 
-        self._cluster.worker.do(call, deleted, failed)
+        self._cluster.worker_of(self.key(*attempt)[0]).do(call, deleted, failed)
 
     def _may_run(self, pod: Plain | None) -> bool:
         """Only a pod that cannot be running is deleted without its kubelet's confirmation. One
@@ -285,7 +288,7 @@ class PodRunner:
     def changed(self, known: Known, before: Plain | None, new: Plain | None) -> list[events.Event]:
         record, replica, attempt = known
         if new is None:
-            return [self._vanished(replica, attempt, before)]
+            return [self.ended(replica, attempt, before)]
         if before is None and attempt > record.state.attempt:
             self._writer.give_way()  # attempts are persisted first: it was not this process
             return []
@@ -327,7 +330,8 @@ class PodRunner:
             self._writer.stuck(record, replica, reason, message)
         return [events.ReplicaWaiting(replica, attempt, message, unschedulable)]
 
-    def _vanished(self, replica: ReplicaId, attempt: int, last: Plain | None) -> events.Event:
+    def ended(self, replica: ReplicaId, attempt: int, last: Plain | None) -> events.Event:
+        """How a pod has ended that is over, or no longer exists."""
         if last is not None and self._is_over(last):
             return self._exited(replica, attempt, last)
         self._forget(replica, attempt)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
 from headway.backend.kubernetes.platform.pod_builder import FINALIZER, GATE, WAITER
-from headway.spec.pod_fields import TRAINING
+from headway.backend.kubernetes.platform.pod_cpu import container_of
 
 STUCK = {
     "ErrImagePull": "check the name of the image, and that the nodes can pull it",
@@ -129,7 +129,9 @@ def failure(pod: Plain) -> str:
     return f"exited with code {ended.get('exitCode', 1)}" + (f": {last[-1]}" if last else "")
 
 
-def _state(pod: Plain, name: str = TRAINING, of: str = "containerStatuses") -> Plain:
+def _state(pod: Plain, name: str = "", of: str = "containerStatuses") -> Plain:
+    """Of the container that trains, or another one."""
+    name = name or container_of(pod)
     for each in pod["status"].get(of) or ():
         if each["name"] == name:
             found: Plain = each.get("state") or {}

@@ -3,14 +3,15 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import inf
+from typing import Protocol
 
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.platform import pod_cpu
-from headway.backend.kubernetes.platform.job_status import JobStatus
 from headway.backend.kubernetes.platform.pod_cpu import Cpu
 from headway.backend.kubernetes.platform.share_plan import LEAST_REQUEST, Member, divide
 from headway.controller.commands import ApplyShare
-from headway.core.model.units import Cores, ReplicaId, Seconds
+from headway.core.model.capabilities import Capabilities
+from headway.core.model.units import Cores, JobId, ReplicaId, Seconds
 
 Key = tuple[ReplicaId, int]
 """A replica and its attempt."""
@@ -18,11 +19,32 @@ Share = tuple[Cores | None, float]
 Step = dict[Key, Cpu]
 
 
+class PodOwner(Protocol):
+    """A job whose pods share: a TrainingJob, or an adopted pod."""
+
+    id: JobId
+    resizable: bool
+    """The shares of its pods can be changed."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def reference(self) -> Plain:
+        """The object that events are about."""
+        ...
+
+    @property
+    def capabilities(self) -> Capabilities | None: ...
+
+    def holds(self, replica: ReplicaId, attempt: int) -> bool: ...
+
+
 @dataclass(slots=True, eq=False)
 class SharedPod:
     replica: ReplicaId
     attempt: int
-    record: JobStatus
+    record: PodOwner
     pod: Plain
     limit: Cores | None
     weight: float
@@ -41,6 +63,8 @@ class SharedPod:
     infeasible: bool = False
     """Its node will never carry out what was asked: that is to be taken back."""
     deferred_at: Seconds = inf
+    released: bool = False
+    """It gets back what it declares, and leaves."""
     outdated: str = ""
     """The version of `pod` that the API server has refused, because there is a newer one."""
 
@@ -63,11 +87,13 @@ class SharedPod:
             gap=0 if own.request == own.limit else 1,
         )
 
-    def fixed_at(self, now: Seconds) -> Cpu | None:
-        """What it keeps for now; None: it may be resized."""
+    def fixed_at(self, now: Seconds, node: Plain | None) -> Cpu | None:
+        """What it has whatever was decided; None: it may be resized."""
         if self.infeasible:
             return pod_cpu.in_effect(self.pod)
-        return pod_cpu.spec_of(self.pod) if self.leaving or now < self.held_until else None
+        if self.leaving or now < self.held_until:
+            return pod_cpu.spec_of(self.pod)
+        return pod_cpu.restored(self.pod, node) if self.released else None
 
 
 @dataclass(slots=True, eq=False)
@@ -117,10 +143,15 @@ class Group:
         at = -inf if self.steps else self.plan_at
         return min([at if self._in_effect() else max(at, self.wait_until), *deferred])
 
+    @property
+    def returns(self) -> bool:
+        """No decision will ask again for what is planned: declared values return."""
+        return self.restore or any(p.released for p in self.pods.values())
+
     def again(self, now: Seconds) -> Seconds:
         """When to plan again what a plan leaves now: declared values return after a refusal too."""
         held = (p.held_until for p in self.pods.values() if now < p.held_until)
-        return min(held, default=inf) if self.restore else inf
+        return min(held, default=inf) if self.returns else inf
 
     def plan(self, now: Seconds, node: Plain | None) -> Step:
         """What each pod is to have."""
@@ -129,7 +160,7 @@ class Group:
                 key: pod_cpu.spec_of(p.pod) if now < p.held_until else pod_cpu.restored(p.pod, node)
                 for key, p in self.pods.items()
             }
-        fixed = {key: cpu for key, p in self.pods.items() if (cpu := p.fixed_at(now))}
+        fixed = {key: cpu for key, p in self.pods.items() if (cpu := p.fixed_at(now, node))}
         free = [p for key, p in self.pods.items() if key not in fixed]
         for p in free:
             (p.limit, p.weight), p.wish = p.wish or (p.limit, p.weight), None
@@ -137,6 +168,14 @@ class Group:
         given = divide(max(0, total), [p.member() for p in free])
         pairs = zip(free, given, strict=True)
         return fixed | {p.key: _limited(p.pod, cpu, node) for p, cpu in pairs}
+
+    def leave_alone(self, until: Seconds) -> None:
+        """Another process has restored declared values: Headway is about to be removed."""
+        self.steps.clear()
+        self.due = inf
+        for p in self.pods.values():
+            p.held_until, p.wish = until, None
+            p.held_because = "its declared CPU was restored by `headway kubernetes cleanup`"
 
     def changes(self) -> Step:
         """Targets that differ from what the pods ask for."""

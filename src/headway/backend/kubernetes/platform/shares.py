@@ -13,24 +13,30 @@ from http import HTTPStatus
 from math import inf
 
 from headway.backend.clock import Clock
-from headway.backend.kubernetes.client.api import Api, Plain, pod_path
+from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.client.cache import ClusterCache
-from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
 from headway.backend.kubernetes.platform import pod_cpu
-from headway.backend.kubernetes.platform.job_status import JobStatus
 from headway.backend.kubernetes.platform.node_cpu import free_cpu, pending_pod
+from headway.backend.kubernetes.platform.pod_calls import forget_declared, resize
 from headway.backend.kubernetes.platform.pod_cpu import Cpu
 from headway.backend.kubernetes.platform.share_group import (
     Group,
     Key,
+    PodOwner,
     Share,
     SharedPod,
     shares_in_effect,
 )
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.controller.commands import ApplyShare
-from headway.controller.events import CommandFailed, Event, JobRestricted, ShareInEffect
+from headway.controller.events import (
+    CommandFailed,
+    Event,
+    JobRestricted,
+    ReplicaExited,
+    ShareInEffect,
+)
 from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.errors import BackendError, Declined, Unreachable
 
@@ -74,7 +80,7 @@ class Shares:
 
     # -- pods ------------------------------------------------------------------------------------
 
-    def load(self, found: Iterable[tuple[JobStatus, ReplicaId, int, Plain]]) -> list[Event]:
+    def load(self, found: Iterable[tuple[PodOwner, ReplicaId, int, Plain]]) -> list[Event]:
         """Pods of an earlier leader, whose weights follow from their requests: 1.0 on average."""
         running, later = list(found), list[Event]()
         here = [pod for *_, pod in running if not pod_cpu.fixed(pod)[0]]
@@ -92,7 +98,7 @@ class Shares:
         return (group.pods[replica, attempt].told if group else None) or (None, 1.0)
 
     def changed(
-        self, record: JobStatus, replica: ReplicaId, attempt: int, pod: Plain
+        self, record: PodOwner, replica: ReplicaId, attempt: int, pod: Plain
     ) -> list[Event]:
         key, phase = (replica, attempt), pod["status"].get("phase")
         if phase in OVER:
@@ -104,11 +110,11 @@ class Shares:
         return self._update(group.pods[key], pod)
 
     def _join(
-        self, record: JobStatus, replica: ReplicaId, attempt: int, pod: Plain, unit: float = 0.0
+        self, record: PodOwner, replica: ReplicaId, attempt: int, pod: Plain, unit: float = 0.0
     ) -> list[Event]:
         """Its weight follows from its request, in comparison to the others on the node."""
         key, node, own = (replica, attempt), node_of(pod), pod_cpu.spec_of(pod)
-        pod = pod_cpu.checked(pod, self._node(node))
+        pod = pod_cpu.checked(pod, self._cluster.node(node))
         reason, why = pod_cpu.fixed(pod)
         others = self._on(node)
         total = sum(g.total for g in others)
@@ -121,7 +127,7 @@ class Shares:
                 ShareInEffect(*key, limit, weight),
             ]
         if limit is not None and pod_cpu.declared(pod).limit is None:
-            limit = None if own.limit == pod_cpu.whole(self._node(node)) else limit
+            limit = None if own.limit == pod_cpu.whole(self._cluster.node(node)) else limit
         place = pod["metadata"]["namespace"], node
         group = self._groups.setdefault(place, Group(*place, restore=self.restore))
         joined = SharedPod(replica, attempt, record, pod, limit, weight, told=(limit, weight))
@@ -136,7 +142,7 @@ class Shares:
             found.append(JobRestricted(record.id, record.capabilities))
         return found
 
-    def _restrict(self, record: JobStatus, attempt: int, reason: str, why: str) -> list[Event]:
+    def _restrict(self, record: PodOwner, attempt: int, reason: str, why: str) -> list[Event]:
         known = self._fixed.get(record.id)
         self._fixed[record.id] = record.uid, attempt, why
         if known is not None and known[0] == record.uid:
@@ -167,8 +173,8 @@ class Shares:
 
     def _update(self, p: SharedPod, pod: Plain) -> list[Event]:
         if pod_cpu.is_noted(p.pod) and not pod_cpu.is_noted(pod):
-            self._leave_alone(self._pods[p.key])
-        p.pod = pod_cpu.checked(pod, self._node(node_of(pod)))
+            self._pods[p.key].leave_alone(self._clock() + self._times.hold)
+        p.pod = pod_cpu.checked(pod, self._cluster.node(node_of(pod)))
         reason, message = pod_cpu.refused(pod)
         found: list[Event] = []
         if reason == INFEASIBLE and not p.infeasible:
@@ -178,7 +184,27 @@ class Shares:
             p.deferred_at = min(p.deferred_at, self._clock() + self._times.patience)
         elif not reason:
             p.infeasible, p.deferred_at = False, inf
-        return [*self._report(node_of(pod)), *found]
+        return [*self._report(node_of(pod)), *found, *self._returned(p)]
+
+    def release(self, replica: ReplicaId, attempt: int) -> list[Event]:
+        """Its declared values return; it is reported as exited when they have."""
+        group = self._pods.get((replica, attempt))
+        if group is None:
+            return [ReplicaExited(replica, attempt, code=0)]
+        p = group.pods[replica, attempt]
+        p.released, group.due, group.urgent = True, self._clock(), True
+        return self._returned(p)
+
+    def _returned(self, p: SharedPod) -> list[Event]:
+        """A pod that is about to end need not wait for its values."""
+        own = pod_cpu.restored(p.pod, self._cluster.node(node_of(p.pod)))
+        there = pod_cpu.spec_of(p.pod) == pod_cpu.in_effect(p.pod) == own
+        if not p.released or not (there or p.leaving):
+            return []
+        if pod_cpu.is_noted(p.pod):
+            worker = self._cluster.worker_of(p.pod["metadata"]["namespace"])
+            worker.do(partial(forget_declared, self._cluster.api, p.pod))
+        return [*self.left(p.pod), ReplicaExited(*p.key, code=0)]
 
     def _hold(self, p: SharedPod, why: str) -> list[Event]:
         """It was refused: what is in effect stays."""
@@ -189,14 +215,6 @@ class Shares:
         group.urgent = not p.infeasible  # it asks for what it had: others must not give or take
         (p.limit, p.weight), p.wish = p.told or (p.limit, p.weight), None
         return self._refuse(p, why)
-
-    def _leave_alone(self, group: Group) -> None:
-        """Another process has restored declared values: Headway is about to be removed."""
-        group.steps.clear()
-        group.due = inf
-        for p in group.pods.values():
-            p.held_until, p.wish = self._clock() + self._times.hold, None
-            p.held_because = "its declared CPU was restored by `headway kubernetes cleanup`"
 
     def _refuse(self, p: SharedPod, why: str) -> list[Event]:
         """The decision has not had its effect; an event of the job says why, once."""
@@ -211,7 +229,7 @@ class Shares:
         """Shares in effect that have changed, and decisions that were carried out in part."""
         found: list[Event] = []
         there = self._on(node)
-        for key, share in shares_in_effect(there, self._node(node)).items():
+        for key, share in shares_in_effect(there, self._cluster.node(node)).items():
             p = self._pods[key].pods[key]
             if share != p.told:
                 p.told = share
@@ -236,9 +254,6 @@ class Shares:
 
     def _on(self, node: str) -> list[Group]:
         return [g for g in self._groups.values() if g.node == node]
-
-    def _node(self, name: str) -> Plain | None:
-        return self._cluster.nodes.get(("", name))
 
     # -- decisions -------------------------------------------------------------------------------
 
@@ -291,7 +306,7 @@ class Shares:
             return []
         if not group.steps:
             group.due, group.urgent = group.again(now), False
-            group.targets = group.plan(now, self._node(group.node))
+            group.targets = group.plan(now, self._cluster.node(group.node))
             changes = group.changes()
             if not changes:
                 return self._report(group.node)
@@ -312,7 +327,7 @@ class Shares:
     def _wait(self, group: Group, taker: str) -> list[Event]:
         """What is lowered first could be taken by a pending pod: later."""
         group.not_before = self._clock() + self._times.interval
-        if group.restore:  # no decision will ask for it again
+        if group.returns:
             group.due = group.not_before
         for key, p in group.pods.items():
             group.targets[key] = pod_cpu.spec_of(p.pod)
@@ -334,7 +349,8 @@ class Shares:
             group.not_before = self._clock() + self._times.interval
             return self._failed(group, p, error) if p.key in group.pods else []
 
-        self._cluster.worker.do(partial(_resize, self._cluster.api, p.pod, cpu), done, failed)
+        call = partial(resize, self._cluster.api, p.pod, cpu)
+        self._cluster.worker_of(p.pod["metadata"]["namespace"]).do(call, done, failed)
 
     def _failed(self, group: Group, p: SharedPod, error: BackendError) -> list[Event]:
         now = self._clock()
@@ -358,19 +374,5 @@ class Shares:
         return self._hold(p, error.message)
 
 
-def _resize(api: Api, pod: Plain, cpu: Cpu) -> Plain:
-    """Only this version of this pod. What it declares is noted on it first."""
-    path = pod_path(*key_of(pod))
-    if not pod_cpu.is_noted(pod):
-        noted = {"annotations": {pod_cpu.DECLARED: pod_cpu.annotation(pod)}}
-        pod = api.patch(path, {"metadata": {**_version(pod), **noted}}, kind="strategic-merge")
-    body = {**pod_cpu.resize(cpu), "metadata": _version(pod)}
-    return api.patch(f"{path}/resize", body, kind="strategic-merge")
-
-
 def _number(pod: Plain) -> int:
     return int(pod["metadata"]["resourceVersion"])
-
-
-def _version(pod: Plain) -> Plain:
-    return {name: pod["metadata"][name] for name in ("uid", "resourceVersion")}

@@ -24,6 +24,7 @@ from headway.backend.kubernetes.platform.job_status import (
     leader_of,
     now,
 )
+from headway.backend.kubernetes.platform.share_group import PodOwner
 from headway.backend.worker import Then
 from headway.controller.events import Event
 from headway.controller.job_state import JobState
@@ -94,7 +95,7 @@ class StatusWriter:
                 self.log_once(error)
             return failed(error)
 
-        self._cluster.worker.do(call, lambda _: then(), not_written)
+        self._cluster.worker_of(record.namespace).do(call, lambda _: then(), not_written)
 
     def write_again(self, record: JobStatus) -> None:
         """What was refused because the object was newer."""
@@ -134,9 +135,11 @@ class StatusWriter:
             self.write(record)
             self.event(record, reason, message, warning=True)
 
-    def resizable(self, record: JobStatus, reason: str, message: str, *, holds: bool) -> None:
+    def resizable(self, record: PodOwner, reason: str, message: str, *, holds: bool) -> None:
         """Whether the shares of its pods can be changed."""
-        if record.set_condition("Resizable", holds, reason, message):
+        if not isinstance(record, JobStatus):  # the status of an adopted pod is not Headway's
+            self.event(record, f"NotResizable{reason}", message, warning=True)
+        elif record.set_condition("Resizable", holds, reason, message):
             self.write(record)
 
     def node_changed(self, record: JobStatus, node: str, *, up: bool) -> None:
@@ -152,11 +155,11 @@ class StatusWriter:
         if changed:
             self.write(record)
 
-    def event(self, record: JobStatus, reason: str, message: str, *, warning: bool) -> None:
+    def event(self, record: PodOwner, reason: str, message: str, *, warning: bool) -> None:
         """The same event of the same job is counted, not repeated."""
-        at, message = now(), message[:MESSAGE]
+        at, message, about = now(), message[:MESSAGE], record.reference
         digest = sha256(f"{record.uid} {reason} {message}".encode()).hexdigest()[:16]
-        name = f"{record.name}.{digest}"
+        name, namespace = f"{about['name']}.{digest}", about["namespace"]
         count = self._events.pop(name, 0) + 1
         self._events[name] = count  # the newest last
         if len(self._events) > EVENTS:
@@ -164,13 +167,8 @@ class StatusWriter:
         body = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": record.namespace},
-            "involvedObject": {
-                **pod_builder.KIND,
-                "name": record.name,
-                "namespace": record.namespace,
-                "uid": record.uid,
-            },
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": about,
             "reason": reason,
             "message": message,
             "type": "Warning" if warning else "Normal",
@@ -179,8 +177,9 @@ class StatusWriter:
             "lastTimestamp": at,
             "count": 1,
         }
-        path = f"/api/v1/namespaces/{record.namespace}/events"
-        self._cluster.worker.do(partial(_record, self._cluster.api, path, body, count))
+        path = f"/api/v1/namespaces/{namespace}/events"
+        call = partial(_record, self._cluster.api, path, body, count)
+        self._cluster.worker_of(namespace).do(call)
 
 
 def _record(api: Api, path: str, body: Plain, count: int) -> None:

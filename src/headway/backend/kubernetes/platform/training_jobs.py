@@ -184,7 +184,7 @@ class TrainingJobs:
             why = f"the API server declined it: {error.message}"
             return [events.CommandFailed(command, why, isinstance(error, Declined))]
 
-        self._cluster.worker.do(
+        self._cluster.worker_of(self._cluster.namespace).do(
             partial(_create, self._cluster.api, body),
             lambda created: self._accept(command, self._add(created)),
             declined,
@@ -204,7 +204,7 @@ class TrainingJobs:
                 return [*self._exclusive(record, claim), *self._accept(command, record)]
 
             call = partial(pod_claims.read, self._cluster.api, record.namespace, names)
-            self._cluster.worker.do(call, looked, lambda _: looked({}))
+            self._cluster.worker_of(record.namespace).do(call, looked, lambda _: looked({}))
             return ()
         record.enqueued = record.enqueued or now()
         record.set_condition("Accepted", True, "Accepted", "the job can run on this cluster")
@@ -234,7 +234,7 @@ class TrainingJobs:
         record = self.records.get(command.job)
         if record is None:
             return [events.JobDeleted(command.job, DELETED)]
-        self._cluster.worker.do(
+        self._cluster.worker_of(record.namespace).do(
             partial(self._cluster.api.delete, record.path, uid=record.uid),
             failed=lambda error: [events.CommandFailed(command, error.message)],
         )
@@ -319,8 +319,13 @@ class TrainingJobs:
 
     def fit(self) -> list[events.Event]:
         """Changed specs, and changed sets of nodes, of jobs that have no replicas."""
-        waiting = [record for record in self.records.values() if record.waiting]
-        return [event for record in waiting for event in self._fit(record)]
+        found: list[events.Event] = []
+        for record in self.records.values():
+            key = self._capacity.generation, _generation(record.job)
+            if record.waiting and record.fitted != key:
+                record.fitted = key
+                found += self._fit(record)
+        return found
 
     def _fit(self, record: JobStatus) -> list[events.Event]:
         before = record.core

@@ -28,7 +28,7 @@ PORT = 8443
 CERTIFICATE, KEY, URL = "ca.crt", "tls.key", "url"
 VALID = timedelta(days=3650)
 RENEWED = timedelta(days=365)
-"""Before it ends: pods that run have the bundle that they were created with."""
+"""Before it ends: a pod may run for long, and its script may read the bundle only once."""
 ANSWER: Seconds = 5.0
 
 
@@ -118,12 +118,13 @@ def publish(api: Api, namespace: str, endpoint: Endpoint) -> None:
 
 
 def find(api: Api, namespace: str) -> Endpoint | None:
-    """What an operator has published there; None: there is none, or it is not readable."""
+    """What an operator publishes there, perhaps later; None: it is not installed, or the object
+    is not readable.
+    """
     with suppress(BackendError):
         path = f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
         data = api.get(path, timeout=ANSWER).get("data") or {}
-        if data.get(URL) and data.get(CERTIFICATE):
-            return Endpoint(str(data[URL]), str(data[CERTIFICATE]))
+        return Endpoint(str(data.get(URL) or url(namespace)), str(data.get(CERTIFICATE) or ""))
     return None
 
 

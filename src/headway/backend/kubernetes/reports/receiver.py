@@ -20,6 +20,7 @@ from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
 from headway.backend.kubernetes.client.informer import Key
 from headway.backend.kubernetes.placement.node_info import OVER, node_of
 from headway.backend.kubernetes.platform import pod_reports
+from headway.backend.kubernetes.platform.pod_cpu import container_of
 from headway.backend.kubernetes.reports.pod_metrics import PodMetrics
 from headway.backend.kubernetes.reports.server import Refusal, Route
 from headway.backend.kubernetes.reports.token_review import Client
@@ -27,17 +28,14 @@ from headway.backend.usage import UsageSample
 from headway.backend.worker import EventQueue
 from headway.controller.events import Event
 from headway.core.model.units import Seconds
+from headway.metrics.http_reports import KUBEFLOW, MALFORMED, SDK, from_kubeflow, from_sdk
 
 LAST_WORDS: Seconds = 600.0
 """For so long after its end, the log of a pod is read."""
 ANSWER: Seconds = 5.0
 """A loop that is busy for longer makes the client try again."""
-MOST_REPORTS = 1000
-MOST_METRICS = 256
-"""Of Kubeflow's protocol."""
 AGENT = "headway-agent"
 """Service account of the node agents."""
-MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, IndexError)
 
 
 class ReportReceiver:
@@ -48,7 +46,7 @@ class ReportReceiver:
         self.agents = ""
         """Namespace of the node agents; "": there are none."""
         self._pods: dict[str, Plain] = {}
-        """Pods of training jobs by uid,"""
+        """Pods of jobs by uid,"""
         self._on_node: dict[str, set[str]] = {}
         """and their uids by node."""
         self._metrics: dict[str, PodMetrics] = {}
@@ -56,6 +54,8 @@ class ReportReceiver:
         """Uids of pods that are asked for a checkpoint."""
         self.counts: Counter[str] = Counter()
         """Reports by source."""
+        self.reads: Callable[[Plain], bool] = lambda pod: bool(owner_uid(pod))
+        """Whether what a pod reports is of interest."""
         self.heard: Callable[[Plain, PodMetrics], None] = lambda pod, metrics: None
         """Called when a pod has reported."""
 
@@ -64,9 +64,7 @@ class ReportReceiver:
     def pod_changed(self, before: Plain | None, new: Plain | None) -> None:
         pod = new or before or {}
         uid, node = str(pod["metadata"].get("uid", "")), node_of(pod)
-        if not owner_uid(pod):
-            return
-        if new is None:
+        if new is None or not self.reads(new):
             self._pods.pop(uid, None)
             self._metrics.pop(uid, None)
             self.checkpoints.discard(uid)
@@ -105,10 +103,10 @@ class ReportReceiver:
         self.heard(self._pods[uid], metrics)
         return {"checkpoint": uid in self.checkpoints}
 
-    def kubeflow(self, uid: str, status: Mapping[str, Any]) -> Plain:
+    def kubeflow(self, uid: str, body: Any) -> Plain:
         if uid not in self._pods:
             raise Refusal(HTTPStatus.NOT_FOUND, "this pod is not known as one of a training job")
-        return self.from_pod(uid, [from_kubeflow(status, self.metrics(uid).metric)], "kubeflow")
+        return self.from_pod(uid, [from_kubeflow(body, self.metrics(uid).metric)], "kubeflow")
 
     def from_node(self, node: str, pods: Mapping[str, Any]) -> Plain:
         now, here = self._clock(), self._on_node.get(node, set())
@@ -137,21 +135,14 @@ class ReportReceiver:
     # -- in the threads of the server --------------------------------------------------------------
 
     def routes(self) -> dict[str, Route]:
-        return {"/v1/reports": self._sdk, "/v1/node": self._node, "/kubeflow": self._kubeflow}
+        return {SDK: self._sdk, "/v1/node": self._node, KUBEFLOW: self._kubeflow}
 
     def _sdk(self, client: Client, body: Any) -> Plain:
         uid = _pod(client)
-        reports = body.get("reports") if isinstance(body, dict) else None
-        if not isinstance(reports, list) or len(reports) > MOST_REPORTS:
-            raise Refusal(HTTPStatus.BAD_REQUEST, f"reports: a list of at most {MOST_REPORTS}")
-        return self._in_loop(partial(self.from_pod, uid, reports, "sdk"))
+        return self._in_loop(lambda: self.from_pod(uid, from_sdk(body), "sdk"))
 
     def _kubeflow(self, client: Client, body: Any) -> Plain:
-        uid = _pod(client)
-        status = body.get("trainerStatus") if isinstance(body, dict) else None
-        if not isinstance(status, dict):
-            raise Refusal(HTTPStatus.BAD_REQUEST, "trainerStatus is required")
-        return self._in_loop(partial(self.kubeflow, uid, status))
+        return self._in_loop(partial(self.kubeflow, _pod(client), body))
 
     def _node(self, client: Client, body: Any) -> Plain:
         if not self.agents or client.account != f"{self.agents}:{AGENT}" or not client.node:
@@ -191,9 +182,10 @@ def _pod(client: Client) -> str:
 
 
 def about(pod: Plain) -> dict[str, str]:
-    """What to look for in the log of a pod."""
+    """What to look for in the log of a pod, and in which of its containers."""
     notes = pod["metadata"].get("annotations") or {}
     found = {"metric": notes.get(pod_reports.METRIC), "pattern": notes.get(pod_reports.PATTERN)}
+    found["container"] = container_of(pod)
     return {name: str(text) for name, text in found.items() if text}
 
 
@@ -208,23 +200,3 @@ def _is_read(pod: Plain) -> bool:
     except ValueError:
         return False
     return time() - last < LAST_WORDS
-
-
-def from_kubeflow(status: Mapping[str, Any], metric: str) -> Plain:
-    """Kubeflow's `trainerStatus` as a report of the SDK. Without steps, progress is in percent."""
-    given = status.get("metrics") or []
-    if not isinstance(given, list) or len(given) > MOST_METRICS:
-        raise ValueError(f"metrics: a list of at most {MOST_METRICS}")
-    values = {str(each["name"]): float(each["value"]) for each in given}
-    found: Plain = {}
-    names = ("current_step", "global_step", "step")
-    step = next((values[name] for name in names if name in values), None)
-    percent = status.get("progressPercentage")
-    if step is not None:
-        found |= {"step": step}
-        if "total_steps" in values:
-            found |= {"total_steps": values["total_steps"]}
-    elif percent is not None:
-        found |= {"step": float(percent), "total_steps": 100.0}
-    value = next((values[name] for name in (metric, f"train_{metric}") if name in values), None)
-    return found if value is None else {**found, metric: value}

@@ -43,7 +43,8 @@ class Relay:
                 self._written[uid] = now
                 body = {"metadata": {"uid": uid, "annotations": {REPORTED: write(metrics, now)}}}
                 path = pod_path(*key_of(pod))
-                self._cluster.worker.do(partial(self._cluster.api.patch, path, body))
+                worker = self._cluster.worker_of(key_of(pod)[0])
+                worker.do(partial(self._cluster.api.patch, path, body))
 
     def forget(self, uid: str) -> None:
         self._changed.pop(uid, None)

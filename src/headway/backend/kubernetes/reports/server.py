@@ -20,6 +20,7 @@ from typing import Any
 from headway.backend.kubernetes.reports.token_review import Client
 from headway.core.model.units import Seconds
 from headway.errors import BackendError
+from headway.metrics.http_reports import LARGEST_BODY
 
 log = logging.getLogger("headway")
 MOST_CONNECTIONS = 256
@@ -30,7 +31,6 @@ after its answer. So node agents, which keep theirs, and pods do not take each o
 """
 MOST_FROM_ONE = 16
 """Connections from one address; pods on the network of their node share its address."""
-LARGEST_BODY = 2**20
 REQUEST: Seconds = 30.0
 """From the end of one request to the end of the next, on the same connection."""
 HANDSHAKE: Seconds = 10.0
@@ -161,6 +161,8 @@ class ReportServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    """Head and body in one packet: the body would wait for the acknowledgement of the head."""
     server_version, sys_version = "headway", ""
     server: ReportServer
     connection: socket.socket

@@ -58,6 +58,7 @@ class ReportService:
     def prepare(self, platform: KubernetesPlatform) -> None:
         """Before the first pod is created: tell pods and agents where to report."""
         platform.receiver.agents = self.agents
+        platform.trust(Endpoint(certificate.url(self.home)))
         self._left = [(PODS, partial(self._publish, platform))]
         if self.agents:
             self._left.append((AGENTS, self._publish_for_agents))
@@ -100,7 +101,8 @@ class ReportService:
         self._pair = certificate.ensure(self.api, self.home)
         endpoint = Endpoint(certificate.url(self.home), self._pair.certificate)
         certificate.publish(self.api, self.home, endpoint)
-        platform.pods.endpoint = self._endpoint = endpoint
+        self._endpoint = endpoint
+        platform.trust(endpoint)
 
     def _publish_for_agents(self) -> None:
         if self._endpoint is not None:

@@ -254,6 +254,7 @@ class Cgroup1:
             # All runs together have the weight of one busy process per core.
             top = f"{os.path.dirname(self.bases['cpu'])}/cpu.shares"
             write(top, str(1024 * (os.cpu_count() or 1)))
+            self._held = [cgroupfs.hold(base) for base in dict.fromkeys(self.bases.values())]
         except OSError as error:
             raise Unavailable(f"permission denied for cgroup version 1: {error}") from None
 
@@ -278,6 +279,8 @@ class Cgroup1:
 
     def close(self) -> None:
         cgroupfs.clear(dict.fromkeys(self.bases.values()))
+        for each in self._held:
+            os.close(each)
 
 
 class Cgroup2:
@@ -291,12 +294,13 @@ class Cgroup2:
         reasons = []
         known = found.get("", "")
         if known and os.path.isdir(known):
-            self.base = known
+            self.base, self._held = known, cgroupfs.hold(known)
             return
         for base in cgroupfs.bases2():
             try:
                 cgroupfs.enable(base)
                 self.base = cgroupfs.below(base, "headway", run)
+                self._held = cgroupfs.hold(self.base)
             except OSError as error:
                 reasons.append(f"{base}: {error.strerror}")
             else:
@@ -325,3 +329,4 @@ class Cgroup2:
 
     def close(self) -> None:
         cgroupfs.clear([self.base])
+        os.close(self._held)

@@ -1,16 +1,19 @@
 """Where control groups are mounted, and the files in them. Standard library only."""
 
+import fcntl
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from errno import EBUSY
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import NamedTuple
 
 REST = "headway-rest"
 """Child for the processes of a version 2 group that delegates its controllers."""
 CONTROLLERS = {"cpu", "memory", "io"}
+UNUSED = 60.0
+"""Seconds; a younger group may be about to be entered or held."""
 PATIENCE = 2.0
 """Seconds for processes that are exiting, when a run's groups are removed."""
 
@@ -152,11 +155,30 @@ def clear(runs: Iterable[str], patience: float = PATIENCE) -> None:
         remove(os.path.dirname(run))
 
 
-def sweep(over: Callable[[str], bool]) -> None:
-    """Remove the empty groups of ended runs."""
+def hold(folder: str) -> int:
+    """Hold the groups of a run: as long as the descriptor is open, they are not swept."""
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(file, fcntl.LOCK_SH)
+    return file
+
+
+def sweep(least_age: float = UNUSED) -> None:
+    """Remove the empty groups of runs that no process manages; one that resumes creates them."""
+    before = time() - least_age
     for mount in dict.fromkeys([*bases1().values(), *bases2()]):
         for run in list(Path(mount, "headway").glob("*/")):
-            inner = [top for top, _, _ in os.walk(run, topdown=False)]
-            if over(run.name) and not any(read(f"{f}/cgroup.procs").strip() for f in inner):
-                for folder in inner:
-                    remove(folder)
+            with suppress(OSError):  # it is held, or removed by another process
+                _remove_unused(str(run), before)
+
+
+def _remove_unused(run: str, before: float) -> None:
+    file = os.open(run, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        inner = [top for top, _, _ in os.walk(run, topdown=False)]
+        used = (os.stat(f).st_mtime > before or read(f"{f}/cgroup.procs").strip() for f in inner)
+        if not any(used):
+            for folder in inner:
+                remove(folder)
+    finally:
+        os.close(file)

@@ -109,6 +109,13 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def words(pid: int) -> bytes:
+    """Its command line; empty: it has ended, or is being replaced by another program."""
+    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+        return file.read()
+    return b""
+
+
 def environment(pid: int) -> dict[str, str]:
     """The environment it was started with; empty if it cannot be read."""
     with suppress(OSError):

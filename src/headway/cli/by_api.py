@@ -1,9 +1,10 @@
-"""Commands of a user of the machine's server (`headway serve --system`): all through its API."""
+"""Commands to the machine's server (`headway serve --system`), or to one behind a URL: all through
+its API.
+"""
 
 import json
 from collections.abc import Sequence
 from os import getuid
-from pathlib import Path
 from time import monotonic, sleep
 
 import typer
@@ -15,6 +16,7 @@ from headway.client import Client
 from headway.core.model.units import Seconds
 from headway.errors import Unreachable
 from headway.report.explain import Event, Explanation
+from headway.runtime.api_address import Address
 from headway.runtime.job_facts import JobFacts
 from headway.runtime.job_status import JobStatus
 
@@ -24,8 +26,8 @@ LINES = 10_000
 """Lines of output that are asked for at once."""
 
 
-def ps(socket: Path, *, every: bool, as_json: bool) -> None:
-    with Client(socket) as client:
+def ps(server: Address, *, every: bool, as_json: bool) -> None:
+    with Client(server) as client:
         found = list(client.jobs(state="all" if every else "active"))
     if not found and not as_json:
         echo("nothing runs; start: headway submit -- COMMAND")
@@ -33,21 +35,21 @@ def ps(socket: Path, *, every: bool, as_json: bool) -> None:
     _show(found, as_json=as_json)
 
 
-def history(socket: Path, most: int, *, as_json: bool) -> None:
+def history(server: Address, most: int, *, as_json: bool) -> None:
     """Ended jobs; the last to end comes first."""
-    with Client(socket) as client:
+    with Client(server) as client:
         ended = sorted(client.jobs(state="ended"), key=lambda job: -(job.finished_s or 0.0))
     _show(ended[:most], as_json=as_json)
 
 
 def logs(
-    socket: Path, job: str, replica: str, lines: int | None, *, follow: bool, as_json: bool
+    server: Address, job: str, replica: str, lines: int | None, *, follow: bool, as_json: bool
 ) -> None:
     """The output of a job. While it is followed, the last lines that were printed are looked for
     in the next answer, so that none is printed twice.
     """
     before: list[str] = []
-    with Client(socket) as client:
+    with Client(server) as client:
         while True:
             over = not follow or client.job(job).ended  # asked before the last read
             text = client.logs(job, lines=LINES, replica=replica)
@@ -72,11 +74,12 @@ def overlap(before: Sequence[str], now: Sequence[str]) -> int:
     return 0
 
 
-def wait(socket: Path, names: Sequence[str], timeout: Seconds | None, *, as_json: bool) -> None:
+def wait(server: Address, names: Sequence[str], timeout: Seconds | None, *, as_json: bool) -> None:
     """Wait for jobs; without names, for all of this user that have not ended."""
     until = None if timeout is None else monotonic() + timeout
-    with Client(socket) as client:
-        wanted = names or [job.job for job in client.jobs(state="active") if job.uid == getuid()]
+    with Client(server) as client:
+        mine = (None, getuid())  # None: the server has one user
+        wanted = names or [job.job for job in client.jobs(state="active") if job.uid in mine]
         while True:
             found = [client.job(name) for name in wanted]
             left = [job.job for job in found if not job.ended]
@@ -94,8 +97,8 @@ def wait(socket: Path, names: Sequence[str], timeout: Seconds | None, *, as_json
         raise typer.Exit(1)
 
 
-def explain(socket: Path, job: str, *, as_json: bool) -> None:
-    with Client(socket) as client:
+def explain(server: Address, job: str, *, as_json: bool) -> None:
+    with Client(server) as client:
         found = client.explain(job)
     if as_json:
         print_json(found)
@@ -103,6 +106,23 @@ def explain(socket: Path, job: str, *, as_json: bool) -> None:
     known = JobFacts(**found["known"]) if found["known"] else None
     events = [Event(**event) for event in found["events"]]
     show_story(Explanation(job=job, events=events, facts=known, began=found["began"]))
+
+
+def drain(server: Address, node: str, wish: str) -> str:
+    """Drain or undrain a node; return the run of the server."""
+    with Client(server) as client:
+        (client.drain if wish == "drain" else client.undrain)(node)
+        return str(client.server()["run"])
+
+
+def stop(server: Address, jobs: str, *, as_json: bool) -> None:
+    with Client(server) as client:
+        client.stop(jobs)
+    what = "its jobs continue" if jobs == "keep" else "its jobs are cancelled first"
+    if as_json:
+        print_json({"server": str(server), "jobs": jobs})
+    else:
+        echo(f"the server ends; {what}")
 
 
 def _show(jobs: Sequence[JobStatus], *, as_json: bool) -> None:

@@ -1,0 +1,124 @@
+"""A process between replicas on different virtual nodes: each replica is reached through a link of
+limited bandwidth, after a delay.
+
+    python relay.py KEEP BANDWIDTH DELAY DESCRIPTOR:PORT...
+
+It accepts connections on each descriptor and forwards them to the port of this machine. It ends
+when the file KEEP is removed. It imports nothing of Headway, and starts in milliseconds.
+"""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+HOST = "127.0.0.1"
+CHUNK = 2**16
+MOST_CHUNKS = 256
+"""In the delay line of one connection."""
+RETRY_S = 0.05
+"""Between two attempts to reach a replica, which may start later than those that connect to it."""
+CHECK_S = 0.25
+"""Between two looks at the file KEEP."""
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+DelayLine = asyncio.Queue[tuple[float, bytes]]
+"""When data arrive, and the data; none at the end."""
+
+
+@dataclass(slots=True)
+class Link:
+    """One direction of the link of a replica; its connections share the bandwidth."""
+
+    bandwidth: float
+    """Bytes per second."""
+    delay: float
+    free_at: float = 0.0
+    """When all bytes so far have been sent."""
+
+    def send(self, size: int, now: float) -> float:
+        """Return when this number of bytes arrives."""
+        self.free_at = max(now, self.free_at) + size / self.bandwidth
+        return self.free_at + self.delay
+
+
+async def relay(to: int, ways: tuple[Link, Link], *client: Any) -> None:
+    """Forward one connection; `ways`: the link towards the replica, and back."""
+    reader, writer = client
+    found = await _reach(to, reader)
+    if found is not None:
+        towards, back = (_pump(reader, found[1], ways[0]), _pump(found[0], writer, ways[1]))
+        with suppress(OSError):
+            await _first_error(towards, back)
+        found[1].close()
+    writer.close()
+
+
+async def _reach(port: int, client: asyncio.StreamReader) -> Streams | None:
+    while not (client.at_eof() or client.exception()):
+        with suppress(OSError):
+            return await asyncio.open_connection(HOST, port)
+        await asyncio.sleep(RETRY_S)
+    return None
+
+
+async def _first_error(*pumps: Coroutine[Any, Any, None]) -> None:
+    """Wait for all, or until one fails."""
+    tasks = [asyncio.create_task(pump) for pump in pumps]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: Link) -> None:
+    """Forward until the sender has closed its side."""
+    writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    line: DelayLine = asyncio.Queue(MOST_CHUNKS)
+    await _first_error(_accept(reader, line, link), _deliver(line, writer))
+
+
+async def _accept(reader: asyncio.StreamReader, line: DelayLine, link: Link) -> None:
+    clock = asyncio.get_running_loop().time
+    data = b" "
+    while data:
+        data = await reader.read(CHUNK)
+        await line.put((link.send(len(data), clock()), data))
+        await asyncio.sleep(link.free_at - clock())
+
+
+async def _deliver(line: DelayLine, writer: asyncio.StreamWriter) -> None:
+    clock = asyncio.get_running_loop().time
+    while True:
+        due, data = await line.get()
+        await asyncio.sleep(due - clock())
+        if not data:
+            writer.write_eof()
+            return
+        writer.write(data)
+        await writer.drain()
+
+
+async def serve(keep: Path, bandwidth: float, delay: float, ports: dict[int, int]) -> None:
+    """`ports`: of each listening descriptor."""
+    for descriptor, port in ports.items():
+        ways = Link(bandwidth, delay), Link(bandwidth, delay)
+        listener = socket.socket(fileno=descriptor)
+        await asyncio.start_server(partial(relay, port, ways), sock=listener)
+    while keep.exists():  # noqa: ASYNC110, ASYNC240 - a look at a local file, four times a second
+        await asyncio.sleep(CHECK_S)
+
+
+def main(words: list[str]) -> None:
+    keep, bandwidth, delay, *pairs = words
+    ports = {int(fd): int(port) for fd, port in (pair.split(":") for pair in pairs)}
+    asyncio.run(serve(Path(keep), float(bandwidth), float(delay), ports))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

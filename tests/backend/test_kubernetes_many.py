@@ -1,0 +1,97 @@
+"""Clusters with many pods, nodes and namespaces: what is kept of them, and what waits for what."""
+
+from time import monotonic
+
+from fake_cluster import all_bound, bound, condition, node, task
+from headway.backend.kubernetes.placement import filters
+
+
+def foreign(name, phase="Running", **more):
+    inside = {"name": "c", "image": "x:1", "env": [{"name": "A", "value": "b"}]}
+    inside["resources"] = {"requests": {"cpu": "900m"}}
+    about = {"name": name, "namespace": "default", "managedFields": [{"manager": "kubectl"}]}
+    about["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}
+    spec = {"nodeName": "a", "containers": [inside], "volumes": [{"name": "v"}], **more}
+    told = [{"name": "c", "imageID": "sha256:1", "state": {"running": {}}}]
+    return {"metadata": about, "spec": spec, "status": {"phase": phase, "containerStatuses": told}}
+
+
+def test_only_what_is_read_of_a_foreign_pod_is_kept(fake, leader):
+    fake.put("pods", foreign("p", initContainers=[{"name": "i", "args": ["x"]}]))
+    pods = leader.backend.platform.cluster.pods
+    leader.until(lambda: ("default", "p") in pods)
+    pod = pods["default", "p"]
+    assert pod["metadata"]["annotations"] == {"a": "b"}
+    assert "managedFields" not in pod["metadata"]
+    (inside,) = pod["spec"]["containers"]
+    assert inside.keys() == {"name", "image", "resources"}
+    assert pod["spec"]["initContainers"] == [{"name": "i"}]
+    assert "volumes" not in pod["spec"]
+    assert pod["status"]["containerStatuses"] == [{"name": "c", "state": {"running": {}}}]
+
+
+def test_what_is_listed_is_kept_in_the_same_way(fake, backends):
+    fake.put("pods", foreign("p"))
+    fake.put("pods", foreign("q", "Succeeded"))
+    fake.put("nodes", {**(there := node("c")), "status": {**there["status"], "images": [{}]}})
+    cluster = backends().platform.cluster
+    assert [name for _, name in cluster.pods] == ["p"]
+    assert "volumes" not in cluster.pods["default", "p"]["spec"]
+    assert "images" not in cluster.nodes["", "c"]["status"]
+
+
+def test_our_own_pods_are_kept_whole_also_when_they_have_ended(fake, leader):
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    (name,) = bound(fake)
+    fake.pod(name, "Succeeded")
+    leader.until(lambda: condition(fake, "x", "Complete").get("status") == "True")
+    pods = leader.backend.platform.cluster.pods
+    assert pods["default", name]["spec"]["volumes"]
+
+
+def test_a_foreign_pod_that_ends_frees_its_room_and_is_forgotten(fake, leader):
+    fake.put("nodes", node("b", ready=False))
+    fake.put("pods", foreign("p"))
+    pods = leader.backend.platform.cluster.pods
+    leader.until(lambda: ("default", "p") in pods)
+    fake.submit("x")
+    leader.until(lambda: condition(fake, "x", "Placed").get("reason") == "WaitingForCapacity")
+    fake.pod("p", "Succeeded")
+    leader.until(lambda: fake.get("pods", "x-worker-0-1"))
+    assert ("default", "p") not in pods
+
+
+def test_a_namespace_whose_calls_hang_delays_no_other(fake, leader):
+    fake.hanging.add(("POST", "pods", "slow"))
+    about = {"name": "s", "namespace": "slow", "generation": 1}
+    fake.put("trainingjobs", {"metadata": about, "spec": {"tasks": [task()]}})
+    leader.until(lambda: ("POST", "pods", "", "") in fake.calls)
+    fake.submit("x")
+    leader.until(lambda: fake.get("pods", "x-worker-0-1"))
+    assert fake.get("pods", "s-worker-0-1", "slow") is None
+    fake.hanging.clear()
+    leader.until(lambda: fake.get("pods", "s-worker-0-1", "slow"))
+
+
+def test_pods_of_one_shape_are_compared_with_each_node_once(fake, leader):
+    """A thousand nodes and a hundred jobs that wait: in a time in which not each pair fits."""
+    for i in range(1000):
+        fake.put("nodes", node(f"n{i}", cpu="100m"))
+    capacity = leader.backend.platform.capacity
+    leader.until(lambda: len(capacity.nodes) == 1002)
+    fake.submit("x", spec={"tasks": [task(cpu="8")]})
+    leader.until(lambda: condition(fake, "x", "Placed").get("reason") == "Unschedulable")
+    record = leader.backend.platform.records["default/x"]
+    (pod,) = record.sample_pods().values()
+    one = min(timed(lambda: filters.unfit(pod, node("n"))) for _ in range(100))
+    many = timed(lambda: [capacity.fitted(record.core, record) for _ in range(100)])
+    assert many < 100 * 1000 * one / 4
+    fake.put("nodes", node("large", cpu="16"))
+    leader.until(lambda: fake.get("pods", "x-worker-0-1"))
+
+
+def timed(call):
+    began = monotonic()
+    call()
+    return monotonic() - began
