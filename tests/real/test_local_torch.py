@@ -24,9 +24,11 @@ def words(python, demand=0.02):
 
 
 def last_lines(text):
-    """Digest of the samples, and the loss."""
-    (samples,) = re.findall(r"samples: .* epochs of .*, each once, sha256 (\w+)", text)
-    (loss,) = re.findall(r"^done: .* loss ([\d.]+),", text, re.MULTILINE)
+    """Digest of the samples, and the loss. torchrun restarts a worker that has announced its end
+    but has not exited when another joins; it then announces the same end again.
+    """
+    (samples,) = set(re.findall(r"samples: .* epochs of .*, each once, sha256 (\w+)", text))
+    (loss,) = set(re.findall(r"^done: .* loss ([\d.]+),", text, re.MULTILINE))
     return samples, float(loss)
 
 

@@ -115,7 +115,7 @@ class Worker:
             self.run.save(self.step, self._write)
 
     def _write(self, folder: Path) -> None:
-        about = {"recipe": asdict(self.recipe), "step": self.step}
+        about = {"recipe": asdict(self.recipe), "step": self.step, "loss": self.loss}
         (folder / "state.json").write_text(json.dumps(about), encoding="utf-8")
         np.save(folder / "ledger.npy", self.ledger)
         self.model.save(folder)
@@ -125,13 +125,18 @@ class Worker:
         if latest is not None:
             about = json.loads((latest.folder / "state.json").read_text(encoding="utf-8"))
             check_recipe(about["recipe"], asdict(self.recipe), str(latest.folder))
-            self.step, self.ledger = about["step"], np.load(latest.folder / "ledger.npy")
+            self.step, self.loss = about["step"], about.get("loss", self.loss)
+            self.ledger = np.load(latest.folder / "ledger.npy")
         (self.step,) = map(int, self.model.total(np.array([self.step], np.int32)))
         self.model.restore(latest.folder if latest else None)
         self.saved = self.step
 
     def _end(self) -> int:
-        self._gather_ledger()
+        """Save before the end is announced: torchrun can restart a worker until it has exited."""
+        if self.step > self.saved:
+            self._save()
+        else:
+            self._gather_ledger()
         if not self.chief:
             # A policy would replace a worker that has gone before the chief has.
             alone = self.run.managed and "TORCHELASTIC_RUN_ID" not in os.environ
