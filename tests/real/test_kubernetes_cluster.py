@@ -81,27 +81,27 @@ def test_a_cluster_that_does_not_come_up_leaves_nothing(new_cluster, tmp_path):
     assert new_cluster.left() == []
 
 
-def test_what_has_died_is_taken_away_too(doomed_cluster):
-    """The last test of the cluster that all the others used."""
-    layout, kube = doomed_cluster.layout, doomed_cluster.kube
+def test_what_has_died_is_taken_away_too(new_cluster):
+    new_cluster.up()
+    layout, kube = new_cluster.layout, new_cluster.kube
     top = next(h.mount for h in hierarchies() if h.version == 2 or "cpu" in h.controllers)
     control, node = (Path(top, layout.group, name) for name in ("control", "node-1"))
     weight = next(f for f in ("cpu.shares", "cpu.weight") if (control / f).exists())
     assert int((control / weight).read_text()) > int((node / weight).read_text())
     kube.apply(pod("lives", "import time; time.sleep(1000)"))
     kube.until(lambda: kube.get("pod", "lives")["status"]["phase"] == "Running")
-    assert doomed_cluster.processes("python3")
+    assert new_cluster.processes("python3")
     for word in ("kubelet", "containerd-shim", "containerd", "etcd"):
-        found = doomed_cluster.processes(word)
+        found = new_cluster.processes(word)
         assert found, word
         for pid in found:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    said = doomed_cluster.status()
+    said = new_cluster.status()
     assert said.returncode == 1
     assert "DEAD" in said.stdout
-    kinds = {line.split()[0] for line in doomed_cluster.left()}
+    kinds = {line.split()[0] for line in new_cluster.left()}
     assert kinds >= {"process", "mount", "bridge", "group", "directory"}
-    doomed_cluster.down()
-    assert doomed_cluster.left() == []
-    doomed_cluster.down()  # twice does no harm
+    new_cluster.down()
+    assert new_cluster.left() == []
+    new_cluster.down()  # twice does no harm

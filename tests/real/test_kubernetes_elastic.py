@@ -155,6 +155,7 @@ def test_kips_gives_a_worker_the_cpu_that_is_left_and_takes_it_back(cluster, ope
 
     with policy(cluster, operator, "kips:interval=2"):
         jobs.submit("alone", task(cpu="100m", **there))
+        cluster.until(lambda: jobs.pods("alone"))
         cluster.until(lambda: limit() > 0.2)
         cluster.until(lambda: len(resized()) == 1)
         jobs.submit("second", task(cpu="150m", **there))

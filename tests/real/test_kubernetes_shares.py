@@ -47,6 +47,7 @@ class Operator(operators.Operator):
     def start(self, *more, policy="scripted"):
         """Returns when it leads."""
         self.decide()
+        self.earlier = self.run_directory
         words = [sys.executable, str(SCRIPT), str(self.file), "operator", "--home", operators.HOME]
         words += ["--policy", policy, "--data", str(self.folder), *more]
         words += ["--kubeconfig", str(self.folder / "kubeconfig")]
@@ -57,9 +58,16 @@ class Operator(operators.Operator):
         self.cluster.until(lambda: " leads" in self.log()[before:])
         return self
 
+    @property
+    def run_directory(self):
+        """Of the last leader. A new one makes its own shortly after it leads."""
+        return (self.folder / "runs" / "latest").resolve()
+
     def first_line(self):
         """Of the journal of the present leader, which has the memory of the policy."""
-        there = self.folder / "runs" / "latest" / "journal.jsonl"
+        if self.run_directory == self.earlier:
+            return None
+        there = self.run_directory / "journal.jsonl"
         lines = there.read_text().splitlines() if there.exists() else []
         return json.loads(lines[0]) if lines and lines[0].endswith("}") else None
 
