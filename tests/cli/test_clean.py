@@ -86,3 +86,20 @@ def test_a_run_that_is_in_use_stays(data):
 def test_an_invalid_age_is_refused(data):
     done = CliRunner().invoke(app, ["clean", "--data", str(data), "--older-than", "soon"])
     assert "--older-than" in str(done.exception)
+
+
+def test_the_list_is_aligned_and_small_sizes_are_not_shown_as_zero(data):
+    (data / "runs" / "b").rename(data / "runs" / "a-longer-name")
+    lines = clean(data, "--older-than", "10d").splitlines()
+    assert lines[0].split() == [
+        "a-longer-name",
+        "ended",
+        "20",
+        "d",
+        "ago",
+        "1.0",
+        "KiB",
+        "selected",
+    ]
+    assert lines[1].index("selected") == lines[0].index("selected")
+    assert lines[2] == "2 of 3 ended runs, 2.0 KiB"

@@ -74,3 +74,12 @@ def test_the_use_of_a_job_that_sleeps_is_not_taken_for_its_share(lines):
     assert row[at : at + 5].strip() == "50%"
     at = head.index("cores used")
     assert row[at : at + 10].strip() == "0.00"
+
+
+def test_ended_jobs_have_no_empty_columns_of_running_ones(lines):
+    ended = {"step": 5.0, "finished_s": 9.0, "reason": "exited with code 1"}
+    done = JobStatus(run="r", job="x", phase="failed", **ended)
+    head, line, *rest = lines(80, done)
+    assert head.split() == ["job", "phase", "step", "time", "reason"]
+    assert "9.0 s" in line
+    assert rest == [], "no note about columns that do not fit"

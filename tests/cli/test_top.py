@@ -55,7 +55,7 @@ def test_a_selection_stays_with_its_job_in_any_order(screen):
 def test_a_job_is_paused_and_cancelled_only_after_a_question(screen, asked):
     screen.press("p")
     screen.press("c")
-    assert screen.message == "Cancel a? y: yes"
+    assert screen.message == "Cancel a? y: yes, any other key: no"
     screen.press("x")
     screen.press("y")
     assert asked == [("r", "a", "pause")]
@@ -65,6 +65,11 @@ def test_a_job_is_paused_and_cancelled_only_after_a_question(screen, asked):
     screen.press(DOWN)
     screen.press("p")
     assert screen.message == "b: cannot pause: it has ended"
+
+
+def test_an_unknown_key_does_not_repeat_the_list_of_keys(screen):
+    screen.press("?")
+    assert screen.message == ""
 
 
 def test_without_jobs_every_key_is_harmless(screen, asked):

@@ -47,7 +47,7 @@ def clean(
     try:
         age = parse_time(older_than) if older_than else 0.0
     except ValueError as error:
-        raise ConfigError(f"--older-than: {error}", hint="for example 30d or 12h") from None
+        raise ConfigError(f"--older-than: {error}", hint="use a unit, as in 30d or 12h") from None
     runs, jobs = ended_runs(data_folder(data)), ended_jobs(data_folder(data))
     found: list[EndedRun | EndedJob] = []
     if older_than or keep is not None:
@@ -72,15 +72,41 @@ def clean(
             ]
         )
         return
+    width = max((len(run.id) for run in found), default=0)
     for run in found:
         done = "removed" if run.id in removed else "in use" if yes else "selected"
-        echo(f"{run.id}  {run.age / 86400:6.1f} d  {sizes[run.id] / 2**20:8.1f} MiB  {done}")
-    total = sum(sizes.values()) / 2**20
+        ago = f"ended {_age(run.age)} ago"
+        echo(f"{run.id:<{width}}  {ago:<18}  {_size(sizes[run.id]):>10}  {done}")
     of_server = sum(isinstance(each, EndedJob) for each in found)
     told = f"{len(found) - of_server} of {len(runs)} ended runs"
     told += f" and {of_server} of {len(jobs)} ended jobs" if jobs else ""
-    echo(f"{told}, {total:.1f} MiB")
+    echo(f"{told}, {_size(sum(sizes.values()))}")
     if not older_than and keep is None:
         echo("select runs with --older-than or --keep")
     elif found and not yes:
         echo("nothing was removed; add --yes")
+
+
+def _age(seconds: float) -> str:
+    """Return how long ago, in one unit.
+
+    >>> _age(40.0), _age(300.0), _age(7200.0), _age(40.4 * 86400)
+    ('40 s', '5 min', '2.0 h', '40 d')
+    """
+    if seconds < 3600:
+        return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 86400 else f"{seconds / 86400:.0f} d"
+
+
+def _size(count: int) -> str:
+    """Return a number of bytes, with a unit.
+
+    >>> _size(0), _size(643), _size(3 * 2**20)
+    ('0.0 KiB', '0.6 KiB', '3.0 MiB')
+    """
+    size = count / 2**10
+    for unit in ("KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"

@@ -18,7 +18,7 @@ def explain(
 ) -> None:
     """Show what is known of JOB, and the decisions about it with their reasons.
 
-    Known are its metric, progress, size, guarantee and ETA, and the reason of its present share.
+    Shows its metric, progress, size, guarantee and ETA, and the reason for its present share.
 
     RUN can also be the journal of a simulation.
 
@@ -42,6 +42,8 @@ def explain(
     try:
         path = find_journal(run, where) if run else find_job(where, job).journal
     except UnknownName:  # of a run on a cluster only the journal knows the jobs
+        if run:
+            raise
         path = find_journal("latest", where)
     found = explain_job(path, job)
     if as_json:

@@ -23,6 +23,8 @@ NAME, REASON = 20, 24
 """To so many characters names and reasons are shortened before a column is omitted."""
 DROPPED = ("time", "loss", "cores used", "share", "run", "step", "ETA", "reason")
 """Columns that a narrow terminal omits, the first one first."""
+LIVE = ("loss", "share", "cores used", "ETA")
+"""Columns that are omitted without notice if all jobs have ended and none has a value."""
 GAP = 2
 WIDEST = 100_000
 """Columns of a pipe."""
@@ -49,6 +51,9 @@ def jobs_table(
     """
     users = any(job.user for job in jobs)
     rows = [_cells(job, several=several, users=users) for job in jobs]
+    if jobs and all(job.ended for job in jobs):  # what only a running job has
+        empty = {name for name in LIVE if not any(row[name] for row in rows)}
+        rows = [{n: cell for n, cell in row.items() if n not in empty} for row in rows]
     kept = _fitted(rows, width)
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
     for name in kept:
@@ -71,7 +76,7 @@ def _cells(job: JobStatus, *, several: bool, users: bool) -> dict[str, str]:
         "loss": "" if job.value is None else f"{job.value:.4g}",
         "share": "" if job.share is None else f"{job.share:.0%}",
         "cores used": "" if job.cores is None else f"{job.cores:.2f}",
-        "time": _duration(_since_submitted(job)),
+        "time": duration(_since_submitted(job)),
         "ETA": _eta(job),
         "reason": clean(with_clock(job.reason, reason_at, job.began)).replace("\n", " "),
     }
@@ -120,7 +125,7 @@ def show_history(runs: "Sequence[PastRun]") -> None:
     table.add_column("what", overflow="fold", min_width=20)
     for run in runs:
         jobs = ", ".join(f"{count} {outcome}" for outcome, count in run.outcomes.items())
-        row = (run.run, run.state, run.policy, _duration(run.mean_completion_s), jobs, run.what)
+        row = (run.run, run.state, run.policy, duration(run.mean_completion_s), jobs, run.what)
         table.add_row(*map(escape, row))
     SafeConsole().print(table, highlight=False)
 
@@ -135,13 +140,13 @@ def _eta(job: JobStatus) -> str:
     if job.eta_s is None or job.ended:
         return ""
     bound = "≤" if job.eta_s == job.guarantee_s else ""
-    return bound + _duration(max(0.0, job.eta_s - job.at_s))
+    return bound + duration(max(0.0, job.eta_s - job.at_s))
 
 
-def _duration(seconds: Seconds | None) -> str:
+def duration(seconds: Seconds | None) -> str:
     """Return a duration in the two largest units.
 
-    >>> _duration(7.26), _duration(200), _duration(3 * 3600 + 125), _duration(None)
+    >>> duration(7.26), duration(200), duration(3 * 3600 + 125), duration(None)
     ('7.3 s', '3 min 20 s', '3 h 2 min', '')
     """
     if seconds is None:

@@ -108,7 +108,8 @@ def wait(
 ) -> None:
     """Wait until JOBS have ended.
 
-    The exit code is 0 if all succeeded, and 1 otherwise; 4 if the server is stopped.
+    The exit code is 0 if all succeeded, and 1 otherwise; 3 after --timeout; 4 if the server is
+    stopped.
 
         headway wait && echo done
         headway wait train eval --timeout 3600

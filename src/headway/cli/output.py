@@ -222,10 +222,12 @@ def show_story(found: "Explanation") -> None:
     console, began = SafeConsole(), found.began
     facts, ended = found.facts, found.ended
     if facts:
-        then = f"; before that, at {facts.at_s:.1f} s" if ended else ""
         at, phase = (ended.at_s, ended.what) if ended else (facts.at_s, facts.phase)
         clock = f" ({moment(at, began)})" if began is not None else ""
-        _line(f"{found.job}: {phase} at {at:.1f} s{clock}{then}")
+        why = f": {ended.why}" if ended and ended.why else ""
+        _line(f"{found.job}: {phase} at {at:.1f} s{clock}{why}")
+        if ended:
+            _line(f"last known, at {facts.at_s:.1f} s:")
         known = plain_table("", no_wrap=True)
         known.add_column("", overflow="fold")
         known.show_header = False

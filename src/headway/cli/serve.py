@@ -169,10 +169,10 @@ def submit(
 
     Prints the id of each job.
 
-    The job runs in the current directory, with PATH, HOME, USER, SHELL, LANG, LC_*, VIRTUAL_ENV,
-    PYTHONPATH, LD_LIBRARY_PATH and CONDA_* of this shell and what `--env` names. It is stored when
-    the command returns. A server on another machine (HEADWAY_SERVER) gets only what `--env` names;
-    the directory must exist there.
+    The job runs in the current directory, with PATH, HOME, USER, SHELL, LANG, `LC_*`, VIRTUAL_ENV,
+    PYTHONPATH, LD_LIBRARY_PATH and `CONDA_*` of this shell and what `--env` names. It is stored
+    when the command returns. A server on another machine (HEADWAY_SERVER) gets only what `--env`
+    names; the directory must exist there.
 
         headway submit -- python train.py --epochs 10
         headway submit --name big --env DATASET -- python train.py

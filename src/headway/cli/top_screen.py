@@ -31,13 +31,13 @@ from headway.runtime.run_status import known_runs, run_status
 
 HELP = "↑ ↓ select   p pause or resume   c cancel   e explain   s sort   q quit"
 UP, DOWN, QUIT = "\x1b[A", "\x1b[B", "q"
-ORDERS = ("submitted", "name", "ETA", "cores used")
+ORDERS = ("submission", "name", "ETA", "cores used")
 
 
 def show(data: Path, run: str, every: Seconds) -> None:
     """Show the jobs until the user quits."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise ConfigError("headway top needs a terminal", hint="headway ps")
+        raise ConfigError("headway top needs a terminal", hint="use headway ps")
     screen = Top(data, run)
     with _keys(), Live(console=SafeConsole(), screen=True, auto_refresh=False) as live:
         while True:
@@ -104,17 +104,15 @@ class Top:
         elif key in (DOWN, "j"):
             self.at = max(0, min(self.at + 1, len(self.jobs) - 1))
         elif job is None:
-            self.message = HELP
+            return
         elif key == "p":
             self._request(job, "resume" if job.phase == "paused" else "pause")
         elif key == "c":
-            self.asked, self.message = _id(job), f"Cancel {job.job}? y: yes"
+            self.asked, self.message = _id(job), f"Cancel {job.job}? y: yes, any other key: no"
         elif key == "y" and confirmed == _id(job):
             self._request(job, "cancel")
         elif key == "e":
             self._explain(job)
-        else:
-            self.message = HELP
 
     def _request(self, job: JobStatus, wish: str) -> None:
         try:
@@ -137,7 +135,9 @@ class Top:
 
     def picture(self) -> Group:
         count = len(self.jobs)
-        head = f"{count} job{'s' * (count != 1)}, by {self.order}" if count else "nothing runs"
+        head = (
+            f"{count} job{'s' * (count != 1)}, sorted by {self.order}" if count else "nothing runs"
+        )
         several = len({job.run for job in self.jobs}) > 1
         width = get_terminal_size().columns
         table, _ = jobs_table(self.jobs, width, several=several, selected=self.at)

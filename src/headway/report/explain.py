@@ -2,7 +2,7 @@
 reasons.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,12 @@ class Explanation:
     facts: JobFacts | None = None
     """What is known now, or was known in the last cycle before its end. None: it has not run, or
     the beginning of the journal was discarded."""
-    ended: Event | None = None
     began: float | None = None
     """Time of day at 0 s; None: in a simulation."""
+
+    @property
+    def ended(self) -> Event | None:
+        return next((event for event in self.events if event.what in ENDED), None)
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -61,18 +64,29 @@ def _explain(path: Path, job: str) -> Explanation:
     names = {j.id for cycle in cycles for j in cycle["seen"].jobs}
     if job not in names:
         raise UnknownName("job", job, names, where=f"run {folder.id}" if live else str(path))
-    told = [event for cycle in cycles for event in _cycle(cycle, job)]
+    told = _without_repeated_phases(event for cycle in cycles for event in _cycle(cycle, job))
     events = sorted([*told, *_foreign(cycles, job)], key=lambda event: event.at_s)
     return Explanation(
         job=job,
         events=events,
         facts=_facts(cycles, JobId(job), folder if live else None),
-        ended=next((e for e in events if e.what in ENDED), None),
         began=folder.about.get("began") if live else None,
     )
 
 
+PHASES = frozenset(phase.value for phase in Phase)
 ENDED = frozenset(phase.value for phase in Phase if phase.ended)
+
+
+def _without_repeated_phases(events: Iterable[Event]) -> Iterator[Event]:
+    """Omit a phase that is observed again: a job is also seen when something else of it changed."""
+    last = None
+    for event in events:
+        if event.what in PHASES:
+            if (event.what, event.why) == last:
+                continue
+            last = (event.what, event.why)
+        yield event
 
 
 def _facts(
