@@ -27,6 +27,7 @@ from headway.backend.local.enforcement.cgroup import Group1, Group2
 from headway.core.model.units import Cores, Seconds
 from headway.errors import BackendError
 from headway.sim.compare import Progress
+from headway.trainings import torch_counter
 from headway.trainings.counter import LAYOUT, read
 
 COUNTS = (1, 2, 3, 4, 6, 8, 12)
@@ -195,12 +196,20 @@ class _Rounds:
 
 class Processes:
     """Trainings as processes on the last cores, each in its own control group where that is
-    possible; otherwise there are no ceilings.
+    possible; otherwise there are no ceilings. `torch`: an interpreter with PyTorch, which trains
+    instead of numpy.
     """
 
-    def __init__(self, cores: int, model: str = "vae", most: int = COUNTS[-1]) -> None:
+    def __init__(
+        self, cores: int, model: str = "vae", most: int = COUNTS[-1], torch: str | None = None
+    ) -> None:
         self.cpus = sorted(os.sched_getaffinity(0))[-cores:]
-        self.model, self.most, self.pids = model, most, list[int]()
+        self.most, self.pids = most, list[int]()
+        if torch is None:
+            self._words = [sys.executable, "-m", "headway.trainings.counter", model]
+        else:
+            self._words = [torch, str(Path(torch_counter.__file__).parent)]
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._stack = ExitStack()
         self._files: list[Path] = []
         self._groups: list[Group1 | Group2] = []
@@ -230,12 +239,14 @@ class Processes:
     def stop_when_counting(self) -> None:
         """Stop each of them as soon as it trains."""
         end = monotonic() + STARTUP
-        for pid, path in zip(self.pids, self._files, strict=True):
+        for process, path in zip(self._processes, self._files, strict=True):
             while not read(path)[0]:
-                if monotonic() > end:
-                    raise BackendError("the trainings did not start", hint="is numpy installed?")
+                if (code := process.poll()) is not None or monotonic() > end:
+                    why = f"exited with code {code}" if code is not None else "did not start"
+                    hint = f"does {self._words[0]} have numpy, or PyTorch with --torch?"
+                    raise BackendError(f"a training {why}", hint=hint)
                 sleep(0.01)
-            os.kill(pid, signal.SIGSTOP)
+            os.kill(process.pid, signal.SIGSTOP)
 
     def counted(self) -> Readings:
         return [read(path) for path in self._files]
@@ -246,12 +257,12 @@ class Processes:
 
     def _start(self, path: Path) -> None:
         path.write_bytes(LAYOUT.pack(0.0, 0.0))
-        words = [sys.executable, "-m", "headway.trainings.counter", self.model, str(path)]
-        process = subprocess.Popen(words)
+        process = subprocess.Popen([*self._words, str(path)])
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
         os.sched_setaffinity(process.pid, self.cpus)
         self.pids.append(process.pid)
+        self._processes.append(process)
         self._files.append(path)
 
     def _grouping(self, name: str) -> Callable[[str], Group1 | Group2] | None:
@@ -275,9 +286,9 @@ class Processes:
 
 
 def measure_machine(
-    cores: int, *, seconds: Seconds, repetitions: int, progress: Progress, model: str = "vae"
+    cores: int, *, seconds: Seconds, repetitions: int, progress: Progress, torch: str | None = None
 ) -> Machine:
-    with Processes(cores, model) as trainings:
+    with Processes(cores, torch=torch) as trainings:
         return measure(
             trainings, cores, seconds=seconds, repetitions=repetitions, progress=progress,
             ceilings=CEILINGS if trainings.limits else (),

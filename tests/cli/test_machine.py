@@ -60,3 +60,16 @@ def test_calibrate_wants_a_workload_or_the_machine(headway):
     ran = headway("calibrate", "--machine", "--cores", 4096)
     assert ran.code == 2
     assert "cores, not 4096" in ran.err
+    ran = headway("calibrate", "--machine", "--torch", "/nonexistent/python3")
+    assert ran.code == 2
+    assert "/nonexistent/python3 is not a program" in ran.err
+
+
+def test_an_interpreter_without_pytorch_is_reported_at_once(headway, tmp_path):
+    python = tmp_path / "python3"
+    python.write_text("#!/bin/sh\nexit 3\n")
+    python.chmod(0o755)
+    ran = headway("calibrate", "--machine", "--cores", 1, "--torch", python)
+    assert ran.code != 0
+    assert "a training exited with code 3" in ran.err
+    assert f"does {python} have numpy, or PyTorch with --torch?" in ran.err

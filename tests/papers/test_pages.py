@@ -79,4 +79,5 @@ def test_another_reading_changes_only_the_paper_mode():
     assert outcome.reading.switch == "cold_start=unknown"
     assert outcome.counted == {"E-F1": 23}
     assert outcome.otherwise["E-F1"] < outcome.agree["E-F1"]
+    assert outcome.agree["E-F1"] >= 13
     assert f"{outcome.agree['E-F1']} of 23" in count_agreement(found)

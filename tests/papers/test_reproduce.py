@@ -138,6 +138,16 @@ def test_a_rule_judges_the_mean_over_the_seeds(rule, value, ours, verdict):
     assert Rule(**rule).judge(value, ours) == verdict
 
 
+def test_every_rule_accepts_the_published_figure_itself():
+    claims = [c for p in published().values() for c in p.claims]
+    numbers = [c for c in claims if not isinstance(c.published, str)]
+    assert len(numbers) > 80
+    for claim in numbers:
+        ends = claim.published if isinstance(claim.published, tuple) else (claim.published,)
+        for end in ends:
+            assert claim.agrees.judge(claim.published, [end]) == "agrees", claim.what
+
+
 def test_a_claim_may_compare_with_another_experiment():
     rule = published()["E-G2"].claims[0].agrees
     assert rule.judge("larger gain", [-5.0], [-3.0]) == "agrees"

@@ -282,8 +282,10 @@ def jobs(cluster, operator):
 
 @pytest.fixture(scope="session")
 def torch_python():
-    """An interpreter with PyTorch: Debian's, which is a small build without CUDA."""
-    python = "/usr/bin/python3"
+    """An interpreter with PyTorch: HEADWAY_TORCH_PYTHON, or Debian's, which is a small build
+    without CUDA.
+    """
+    python = os.environ.get("HEADWAY_TORCH_PYTHON", "/usr/bin/python3")
 
     def imports():
         done = subprocess.run([python, "-c", "import torch"], capture_output=True, check=False)

@@ -42,6 +42,14 @@ def calibrate(
         typer.Option(min=1, help="--machine: cores to use.", show_default="all of the machine"),
     ] = None,
     repetitions: Annotated[int, typer.Option(min=1, help="--machine: rounds of each kind.")] = 5,
+    torch: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PYTHON",
+            help="--machine: measure PyTorch trainings, with this interpreter.",
+            show_default="numpy trainings",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per kind of job.")] = False,
 ) -> None:
     """Run each job of WORKLOAD alone and write a workload with the measured profiles.
@@ -55,7 +63,8 @@ def calibrate(
         headway calibrate --machine
     """
     if machine:
-        _machine(to or Path("machine.yaml"), seconds or 1.0, cores, repetitions, as_json=as_json)
+        output = to or Path("machine.yaml")
+        _machine(output, seconds or 1.0, cores, repetitions, torch, as_json=as_json)
     elif workload is None:
         raise ConfigError("no workload", hint="headway calibrate WORKLOAD, or --machine")
     else:
@@ -84,9 +93,16 @@ def _jobs(workload: Path, to: Path, seconds: float, most: float, *, as_json: boo
 
 
 def _machine(
-    to: Path, seconds: float, cores: int | None, repetitions: int, *, as_json: bool
+    to: Path,
+    seconds: float,
+    cores: int | None,
+    repetitions: int,
+    torch: str | None,
+    *,
+    as_json: bool,
 ) -> None:
     import os
+    import shutil
 
     import yaml
 
@@ -96,9 +112,15 @@ def _machine(
     there = len(os.sched_getaffinity(0))
     if cores is not None and cores > there:
         raise ConfigError(f"this machine has {there} cores, not {cores}", hint="--cores")
+    if torch is not None and shutil.which(torch) is None:
+        raise ConfigError(f"{torch} is not a program", hint="--torch /usr/bin/python3")
     with progress_bar("measuring", quiet=as_json) as progress:
         found = measure_machine(
-            cores or there, seconds=seconds, repetitions=repetitions, progress=progress
+            cores or there,
+            seconds=seconds,
+            repetitions=repetitions,
+            progress=progress,
+            torch=torch,
         )
     to.write_text(yaml.safe_dump(found.plain(), sort_keys=False), encoding="utf-8")
     if as_json:

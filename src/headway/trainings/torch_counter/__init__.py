@@ -1,0 +1,1 @@
+"""A training in PyTorch that counts its updates; see `__main__`."""
