@@ -208,4 +208,7 @@ def test_a_run_remembers_and_the_next_one_recalls(tmp_path, headway):
         assert kind.work == pytest.approx(1.05, abs=0.2)
     asked = headway("forget", "train.py", "--data", data, "--json")
     assert json.loads(asked.out) == [f"{sys.executable} train.py"]
-    assert "0 kinds of job forgotten" in headway("forget", "--data", data).out
+    assert "0 kinds of job forgotten" in headway("forget", "--all", "--data", data).out
+    for words in ((), ("train.py", "--all")):
+        refused = headway("forget", *words, "--data", data)
+        assert (refused.code, "or --all" in refused.err) == (2, True)

@@ -110,6 +110,7 @@ def test_a_failed_job_is_reported_with_its_reason_also_afterwards(tmp_path, data
     assert (folder / "result.json").read_text() == before
     for text in said:
         assert "1 of 2 failed" in text
+        assert "headway logs bad --run" in text
         assert "bad failed: exited with code 1: no <data> (attempt 2 of 2)" in text
     assert "no <data>" in json.loads(call("report", "--json").stdout)[0]["reasons"]["bad"]
     page = (folder / "report.html").read_text()

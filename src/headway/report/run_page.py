@@ -61,7 +61,11 @@ def describe_failures(folder: RunDirectory) -> list[str]:
     counts = Counter(job.outcome for job, _ in found)
     text = ", ".join(f"{n} of {total} {outcome}" for outcome, n in counts.items())
     each = [f"{job.name} {job.outcome}: {why}" for job, why in found]
-    return [f"{text}; the times above include them", *each]
+    kept = [job.name for job, _ in found if any(folder.path.glob(f"jobs/{job.name}/*/out.log"))]
+    named = "JOB" if len(kept) > 1 else "".join(kept)
+    output = [f"its output: headway logs {named} --run {folder.id}"] if kept else []
+    included = "it" if len(found) == 1 else "them"
+    return [f"{text}; the times above include {included}", *each, *output]
 
 
 def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:

@@ -23,7 +23,9 @@ ENDED = frozenset({"succeeded", "failed", "cancelled", "released"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """Times are seconds of the run; None or empty: unknown."""
+    """Times are seconds since the start of the run; None or empty: unknown. What is left of them is
+    the difference to `at_s`.
+    """
 
     run: str
     job: str
@@ -39,7 +41,9 @@ class JobStatus:
     limit: Cores | None = None
     """Its ceiling; None: it has none."""
     eta_s: Seconds | None = None
+    """When it is expected to finish."""
     guarantee_s: Seconds | None = None
+    """When it finishes at the latest."""
     submitted_s: Seconds = 0.0
     started_s: Seconds | None = None
     finished_s: Seconds | None = None
