@@ -5,11 +5,12 @@ there is none.
 import json
 import os
 import threading
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
 import yaml
 from containers import IMAGE
+from patience import wait_for
 from typer.testing import CliRunner
 
 from fake_engine import FakeEngine
@@ -110,7 +111,7 @@ def when_heard(engine, then):
     """Once Headway listens to the engine."""
 
     def wait():
-        until(lambda: engine.listening)
+        wait_for(lambda: engine.listening)
         sleep(0.2)
         then()
 
@@ -305,11 +306,4 @@ def drive(backend, claim):
         backend.wait(0.01)
         return claim()
 
-    until(driven)
-
-
-def until(claim):
-    end = monotonic() + 10
-    while not claim():
-        assert monotonic() < end, "it never came true"
-        sleep(0.01)
+    wait_for(driven)

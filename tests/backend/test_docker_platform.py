@@ -3,10 +3,10 @@
 import signal
 import threading
 from dataclasses import replace
-from time import monotonic, sleep
 
 import pytest
 from containers import DockerHands
+from patience import wait_for
 
 from fake_engine import FakeEngine
 from headway.backend.docker import operations, stats
@@ -70,7 +70,7 @@ def test_a_container_that_went_down_with_its_engine_is_not_counted_as_failed(pla
     job = start(platform)
     lose(platform, engine)
     engine.made[0].kill(signal.SIGKILL)
-    until(lambda: engine.made[0].state == "exited")
+    wait_for(lambda: engine.made[0].state == "exited")
     engine.go()
     platform.until(lambda: job.phase is Phase.PENDING)
     assert job.failures == 0
@@ -81,7 +81,7 @@ def test_a_container_that_finished_while_its_engine_was_away_has_succeeded(platf
     job = start(platform)
     lose(platform, engine)
     (platform.container("x/worker-0").folder / "enough").touch()
-    until(lambda: engine.made[0].state == "exited")
+    wait_for(lambda: engine.made[0].state == "exited")
     engine.go()
     platform.until(lambda: job.finished_at is not None)
     assert job.phase is Phase.SUCCEEDED
@@ -122,7 +122,7 @@ def test_after_a_crash_ended_and_running_containers_are_found(platform, engine):
     start(platform, "runs")
     platform.platform.close()
     (platform.container("ends/worker-0").folder / "enough").touch()
-    until(lambda: engine.made[0].state == "exited")
+    wait_for(lambda: engine.made[0].state == "exited")
     platform.crash()
     platform.until(lambda: platform.record("ends").finished_at is not None)
     assert platform.phase("ends") is Phase.SUCCEEDED
@@ -182,7 +182,7 @@ def test_an_attempt_that_exited_before_a_crash_is_not_started_again(platform, en
     crash.set()
     platform.platform.close()
     engine.made[0].kill(signal.SIGKILL)
-    until(lambda: engine.made[0].state == "exited")
+    wait_for(lambda: engine.made[0].state == "exited")
     monkeypatch.undo()
     platform.crash()
     platform.until(lambda: platform.record("x").finished_at is not None)
@@ -263,17 +263,10 @@ def test_the_exit_of_a_container_whose_event_was_missed_is_found_by_its_stop(pla
     job = start(platform)
     engine.listening.clear()
     engine.made[0].kill(signal.SIGKILL)
-    until(lambda: engine.made[0].state == "exited")
+    wait_for(lambda: engine.made[0].state == "exited")
     platform.backend.cancel("interrupted")
     platform.until(lambda: job.finished_at is not None)
     assert job.phase is Phase.CANCELLED
-
-
-def until(claim):
-    end = monotonic() + 10
-    while not claim():
-        assert monotonic() < end, "it never came true"
-        sleep(0.01)
 
 
 @pytest.mark.parametrize("rebooted", [True, False])
@@ -284,10 +277,7 @@ def test_a_reboot_is_not_a_failure_of_the_container_that_it_killed(platform, reb
     client = platform.container(ReplicaId("x/worker-0")).engine.client
     platform.platform.close()
     client.post(f"/containers/{name}/kill", signal="SIGKILL")
-    until = monotonic() + 30
-    while client.get(f"/containers/{name}/json")["State"]["Status"] == "running":
-        assert monotonic() < until
-        sleep(0.02)
+    wait_for(lambda: client.get(f"/containers/{name}/json")["State"]["Status"] != "running")
     if rebooted:
         (platform.folder / "boot").write_text("another boot")
     platform.crash()

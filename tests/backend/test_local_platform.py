@@ -6,6 +6,7 @@ from threading import Event
 from time import monotonic
 
 import pytest
+from patience import wait_for
 
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
@@ -93,8 +94,5 @@ def test_what_a_replica_has_used_is_known_after_its_exit_until_it_is_removed(pla
 def exit_of(platform, folder):
     """Let the process exit."""
     (folder / "enough").touch()
-    end, found = monotonic() + 10, []
-    while not found:
-        assert monotonic() < end
-        found = [e for e in platform.poll(1.0) if isinstance(e, ReplicaExited)]
-    return found[0]
+    exits = wait_for(lambda: [e for e in platform.poll(1.0) if isinstance(e, ReplicaExited)])
+    return exits[0]

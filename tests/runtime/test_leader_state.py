@@ -4,9 +4,10 @@ import json
 import os
 import signal
 from threading import Thread
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
+from patience import Deadline
 
 from fake_cluster import run_all
 from headway.backend.kubernetes.client.state_object import StateObject
@@ -21,8 +22,8 @@ def lead(fake, data, *, until):
     """In the main thread, which gets the signal; a helper looks, and ends it."""
 
     def helper():
-        end = monotonic() + 20
-        while not until() and monotonic() < end:
+        deadline = Deadline()
+        while not until() and not deadline.passed():
             sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 

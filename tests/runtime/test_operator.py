@@ -9,6 +9,7 @@ from time import monotonic, sleep
 
 import pytest
 from kubernetes.config import ConfigException
+from patience import Deadline
 
 from headway.backend.kubernetes.client import leader_election as leases
 from headway.backend.kubernetes.client.api import connect
@@ -103,9 +104,11 @@ def test_an_operator_places_jobs_and_goes_in_peace(fake, tmp_path):
     seen = {}
 
     def helper():
-        end = monotonic() + 20
+        deadline = Deadline()
         fake.submit("x")
-        while not any(p["spec"].get("nodeName") for p in fake.all("pods")) and monotonic() < end:
+        while (
+            not any(p["spec"].get("nodeName") for p in fake.all("pods")) and not deadline.passed()
+        ):
             sleep(0.05)
         seen["holder"] = holder(fake)
         os.kill(os.getpid(), signal.SIGTERM)

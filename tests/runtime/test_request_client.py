@@ -4,9 +4,10 @@ import json
 import signal
 import subprocess
 import sys
-from time import monotonic, sleep
+from time import sleep
 
 import pytest
+from patience import end_of, wait_for
 from typer.testing import CliRunner
 
 from headway.backend import inbox
@@ -53,14 +54,7 @@ def run(tmp_path, monkeypatch):
     yield child, tmp_path / "data" / "runs" / "latest"
     if child.poll() is None:
         child.send_signal(signal.SIGINT)
-        child.communicate(timeout=30)
-
-
-def until(claim):
-    end = monotonic() + 30
-    while not claim():
-        assert monotonic() < end, "it never came true"
-        sleep(0.05)
+        end_of(child)
 
 
 def call(*words, code=0):
@@ -72,7 +66,7 @@ def call(*words, code=0):
 def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     child, folder = run
     there, records = (folder / kind / "able" / "main-0" for kind in ("jobs", "records"))
-    until(
+    wait_for(
         lambda: (
             "step 5" in (there / "out.log").read_text() if (there / "out.log").exists() else False
         )
@@ -80,23 +74,23 @@ def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     source = node_of(folder)
     to = "b" if source == "a" else "a"
     assert "move started" in call("move", "able", "--to", to).stdout
-    until((records / "claim.2").exists)
+    wait_for((records / "claim.2").exists)
     assert node_of(folder) == to
-    until(lambda: told("able")[-1] == "running" and told("able").count("running") >= 2)
+    wait_for(lambda: told("able").count("running") == 2)
     assert json.loads(call("pause", "able", "--json").stdout)["done"]
-    until(lambda: exit_code(records, 2) is not None)
+    wait_for(lambda: exit_code(records, 2) is not None)
     sleep(0.3)
     assert not (records / "claim.3").exists(), "a paused job is not placed again"
     assert "cannot pause: it is paused" in call("pause", "able", code=1).stdout
     assert "cannot move: it is paused" in call("move", "able", "--to", source, code=1).stdout
     call("resume", "able")
-    until((records / "claim.3").exists)
+    wait_for((records / "claim.3").exists)
     refused = json.loads(call("resume", "able", "--json", code=1).stdout)
     assert (refused["done"], refused["why"]) == (False, "it is not paused")
     assert "cannot save checkpoints" in call("pause", "rigid", code=1).stdout
     assert "not paused" in call("resume", "rigid", code=1).stdout
     child.send_signal(signal.SIGINT)
-    found = json.loads(child.communicate(timeout=30)[0])[0]
+    found = json.loads(end_of(child).stdout)[0]
     assert found["moves"] == 1
     said = [
         int(x.split()[1]) for x in (there / "out.log").read_text().splitlines() if x[:4] == "step"
@@ -115,8 +109,8 @@ def told(job):
 
 def test_a_request_for_an_unknown_job_or_node_is_refused_with_a_message(run):
     child, folder = run
-    until((folder / "journal.jsonl").exists)
-    until((folder / "records" / "able" / "main-0" / "claim.1").exists)
+    wait_for((folder / "journal.jsonl").exists)
+    wait_for((folder / "records" / "able" / "main-0" / "claim.1").exists)
     done = CliRunner().invoke(app, ["pause", "nobody"])
     assert "no job is called" in str(done.exception)
     done = CliRunner().invoke(app, ["move", "able", "--to", "core"])
@@ -124,11 +118,11 @@ def test_a_request_for_an_unknown_job_or_node_is_refused_with_a_message(run):
     assert done.exception.hint == "there are: a, b"
     for request in (Request(job="able", wish="move", to="core"), Request(job="able", wish="fly")):
         there = inbox.put(folder, request)
-        until(lambda there=there: not there.exists())
+        wait_for(lambda there=there: not there.exists())
     assert child.poll() is None, "whatever is in a request, the run goes on"
     assert "move to core: refused" in told("able")
     child.send_signal(signal.SIGINT)
-    child.communicate(timeout=30)
+    end_of(child)
     done = CliRunner().invoke(app, ["pause", "able"])
     assert done.exception.exit_code == 4
 
@@ -169,12 +163,12 @@ def test_a_pending_job_is_paused_without_a_decision():
 
 def test_of_a_job_that_has_ended_nothing_is_asked(run):
     child, folder = run
-    until(lambda: exit_code(folder / "records" / "short" / "main-0", 1) is not None)
-    until(lambda: "succeeded" in told("short"))
+    wait_for(lambda: exit_code(folder / "records" / "short" / "main-0", 1) is not None)
+    wait_for(lambda: "succeeded" in told("short"))
     for words in (["pause", "short"], ["resume", "short"], ["move", "short", "--to", "a"]):
         assert f"short: cannot {words[0]}: it has ended" in call(*words, code=1).stdout
     there = inbox.put(folder, Request(job="short", wish="pause"))
-    until(lambda: not there.exists())
+    wait_for(lambda: not there.exists())
     assert child.poll() is None
 
 

@@ -5,10 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import yaml
+from patience import end_of, wait_for
 from typer.testing import CliRunner
 
 from headway.backend.cpu_partition import fit_nodes
@@ -131,13 +131,11 @@ def test_a_job_that_is_interrupted_before_its_submission_took_no_time(tmp_path, 
 
 
 def interrupted(child, when):
-    end = time.monotonic() + 30
-    while not when.exists() and time.monotonic() < end:
-        time.sleep(0.05)
+    wait_for(when.exists)
     child.send_signal(signal.SIGINT)
-    out, said = child.communicate(timeout=30)
-    assert child.returncode == 130, said
-    return said + out
+    done = end_of(child)
+    assert done.returncode == 130, done.stderr
+    return done.stderr + done.stdout
 
 
 def test_the_journal_of_a_run_gives_back_its_memory(tmp_path, data):
