@@ -459,7 +459,7 @@ def crashed(data, n):
         if again.returncode and "has ended" not in again.stderr:
             # It died before there was a run to resume.
             assert "no run is called" in again.stderr or "workload.yaml" in again.stderr, n
-            assert processes(data) == []
+            assert processes(data) == [] == groups(data)
             return True
     ran = {p.parent.parent.name: p.read_text() for p in data.glob("runs/2*/jobs/*/*/ran")}
     assert ran == {"j0": "x", "j1": "x", "j2": "x"}, n

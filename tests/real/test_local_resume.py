@@ -130,3 +130,15 @@ def test_ctrl_c_while_a_run_begins_leaves_no_run_without_a_result(tmp_path, writ
     assert end_of(running).returncode == 130
     assert all((run / "result.json").exists() for run in (tmp_path / "runs").iterdir())
     assert processes(tmp_path) == []
+
+
+@pytest.mark.parametrize("write", [1, 2, 3, 4, 5, 6])
+def test_a_run_that_is_killed_while_it_begins_is_resumed_or_left_nothing(tmp_path, write):
+    path = workload(tmp_path, job("w", script(tmp_path, "pass")))
+    env = {"HEADWAY_FAULT": f"file.replace@{write}=kill"}
+    killed = headway("run", path, data=tmp_path, env=env, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    if any(tmp_path.glob("runs/*/workload.yaml")):
+        headway("run", "--resume", "latest", data=tmp_path)
+        assert result(tmp_path)["per_job"][0]["outcome"] == "succeeded"
+    assert groups(tmp_path) == [] == processes(tmp_path)

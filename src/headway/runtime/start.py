@@ -162,7 +162,9 @@ def resume(data: Path, name: str) -> Run:
     elif "kubernetes" in about:
         on = OnCluster(**about["kubernetes"])
     jobs = _jobs(workload, path, on, data if about.get("recall") else None)
-    return put_together(folder, jobs, about, find_target(on, workload, about["enforcement"]))
+    return put_together(
+        folder, jobs, about, find_target(on, workload, about.get("enforcement", ""))
+    )
 
 
 def adopt_named(
@@ -218,9 +220,10 @@ def begin_run(
     folder.lock()
     sweep()
     try:
-        run = put_together(folder, jobs, about, target)
+        # First: a run that is killed after it created cgroups can then be resumed.
         if workload:
             folder.write("workload.yaml", workload)
+        run = put_together(folder, jobs, about, target)
     except BaseException:
         folder.discard()
         raise
