@@ -320,7 +320,7 @@ def helm():
     """The program; with a cluster of somebody else's it may be missing."""
     found = kube.binaries.find("helm")
     if found is None:
-        pytest.skip("tool not installed: scripts/cluster up builds it, once")
+        pytest.skip("tool not installed: scripts/cluster build makes it, once")
     return str(found)
 
 

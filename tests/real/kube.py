@@ -27,7 +27,7 @@ def missing():
     names = (*binaries.PROGRAMS, *binaries.OTHERS)
     lacking = [name for name in names if binaries.find(name) is None]
     if lacking and not required:
-        return f"not built yet: {', '.join(lacking)}; scripts/cluster up builds them, once"
+        return f"not built yet: {', '.join(lacking)}; scripts/cluster build makes them, once"
     return ""
 
 
