@@ -189,7 +189,7 @@ class Trial:
         headway = self.start(f"{point}@{at}=trace:{fired},{self.what}")
         self._request(headway)
         if action == "stop":
-            self._continue(headway, fired)
+            self._continue(headway)
         self._await(headway)
         self.fired = fired.exists()
         if headway.popen.poll() == -signal.SIGKILL and self.dice.random() < 1 / 3:
@@ -198,18 +198,20 @@ class Trial:
             headway = self._resume(fault=second)
         return headway
 
-    def _continue(self, headway: Headway, fired: Path) -> None:
-        """A stopped process continues after a second, or is killed."""
-        shim = self.what.startswith("shim.")
+    def _continue(self, headway: Headway) -> None:
+        """A process that stopped itself continues after a second, or is killed. The pacer stops
+        processes too, but never for so long.
+        """
+        shim, stopped = self.what.startswith("shim."), dict[int, float]()
         end = monotonic() + LIMIT
-        while headway.popen.poll() is None and monotonic() < end:
-            shims = self._tree(headway)[0] if shim else []
-            if any(oracle.state(p) == "T" for p in shims) or (not shim and fired.exists()):
+        while headway.popen.poll() is None and (now := monotonic()) < end:
+            pids = self._tree(headway)[0] if shim else [headway.pid]
+            stopped = {p: stopped.get(p, now) for p in pids if oracle.state(p) == "T"}
+            if any(now - since > 1.0 for since in stopped.values()):
                 break
             if self.wish:
                 self.wish.look(headway)
             sleep(0.02)
-        sleep(1.0)
         if self.dice.random() < 0.5 and oracle.state(headway.pid) == "T":
             self.what += " then kill"
             headway.kill()
