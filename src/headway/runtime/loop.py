@@ -39,7 +39,7 @@ class Loop(Generic[M]):
         self.look = plan.look
         return plan.wake_after
 
-    def take_up(self, lines: Sequence[dict[str, Any]]) -> None:
+    def restore(self, lines: Sequence[dict[str, Any]]) -> None:
         """Restore the state of an earlier process from its journal, by folding its observations
         again. Its last decisions are not repeated; the next observation shows their outcome.
         """

@@ -97,7 +97,7 @@ def replay(lines: Iterable[dict[str, Any]], policy: Policy[Any]) -> tuple[int, l
     loop = Loop(tape, policy, tape)
     for line in lines:
         if "state" in line and not cycles:  # the beginning was discarded
-            loop.take_up([line])
+            loop.restore([line])
             cycles += 1
             continue
         tape.line = line
@@ -110,7 +110,7 @@ def fold(lines: Sequence[dict[str, Any]], policy: Policy[Any]) -> Loop[Any]:
     """Return a loop with the state and the memory after the last of these cycles."""
     tape = _Tape()
     loop = Loop(tape, policy, tape)
-    loop.take_up(lines)
+    loop.restore(lines)
     return loop
 
 

@@ -266,7 +266,7 @@ def put_together(
     observed = about["observe_only"]
     loop = Loop(ObserveOnly(backend) if observed else backend, build(policy), book)
     with journal.intact(str(folder.journal)):
-        loop.take_up(lines)
+        loop.restore(lines)
     total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
     return Run(
         folder, backend, loop, book, about["policy"], total, target.factor, observed,
