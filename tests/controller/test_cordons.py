@@ -21,9 +21,9 @@ def cordon(x, name="a", **more):
 
 
 def asked(x):
-    news = x.controller.take_news(x.now)
-    assert bool(news.requests) == (Trigger.ASKED in news.triggers)
-    return news.requests
+    outbox = x.controller.take_outbox(x.now)
+    assert bool(outbox.requests) == (Trigger.ASKED in outbox.triggers)
+    return outbox.requests
 
 
 def test_a_job_is_asked_to_leave_a_cordoned_node_until_it_has():

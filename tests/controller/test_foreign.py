@@ -78,16 +78,16 @@ def test_a_foreign_replica_is_released_and_never_stopped(controller):
 def test_replicas_report_when_the_foreign_load_of_their_node_changes(controller):
     adopt(controller)
     run(controller, ReplicaRunning(X, 1))
-    controller.take_news(0.0)
+    controller.take_outbox(0.0)
     run(controller, NodeChanged(node("a", cpu=2.0, foreign=1.3)))
-    news = controller.take_news(0.0)
-    assert (list(news.nodes), list(news.disturbed)) == (["a"], ["a"])
+    outbox = controller.take_outbox(0.0)
+    assert (list(outbox.nodes), list(outbox.to_measure)) == (["a"], ["a"])
 
 
 def test_a_notice_is_part_of_the_next_report(controller):
     adopt(controller)
     run(controller, ReplicaRunning(X, 1))
     run(controller, ReplicaNotice(X, 1, "its log cannot be read"))
-    news = controller.take_news(0.0)
-    assert news.notices == {X: "its log cannot be read"}
-    assert list(news.disturbed) == ["a"]
+    outbox = controller.take_outbox(0.0)
+    assert outbox.notices == {X: "its log cannot be read"}
+    assert list(outbox.to_measure) == ["a"]

@@ -58,10 +58,10 @@ def test_a_running_job_is_paused_by_its_suspension():
     x = Driver()
     x.start()
     x.ask("pause")
-    assert (x.phase, x.controller.news.requests[-1].wish) == (Phase.RUNNING, "pause")
-    x.controller.take_news(x.now)
+    assert (x.phase, x.controller.outbox.requests[-1].wish) == (Phase.RUNNING, "pause")
+    x.controller.take_outbox(x.now)
     x.act(Suspend(job="x"))
-    assert list(x.controller.news.disturbed) == ["a"]  # what its neighbours used is read now
+    assert list(x.controller.outbox.to_measure) == ["a"]  # what its neighbours used is read now
     x.save("main-0")
     x.exit("main-0", 143)
     assert x.phase is Phase.PAUSED
@@ -101,7 +101,7 @@ def test_a_pause_that_had_only_begun_at_a_crash_is_requested_again():
     x.start()
     x.ask("pause")
     again = x.crash(found("main-0", 1))
-    assert [r.wish for r in again.controller.news.requests] == ["pause"]
+    assert [r.wish for r in again.controller.outbox.requests] == ["pause"]
 
 
 def test_a_move_that_a_user_requested_is_requested_again_after_a_crash():
@@ -110,7 +110,7 @@ def test_a_move_that_a_user_requested_is_requested_again_after_a_crash():
     x.ask("move", to="b")
     x.act(MOVE)
     again = x.crash(found("main-0", 1))
-    assert [(r.wish, r.to) for r in again.controller.news.requests] == [("move", "b")]
+    assert [(r.wish, r.to) for r in again.controller.outbox.requests] == [("move", "b")]
 
 
 def test_a_requested_move_that_fails_or_is_overtaken_is_not_requested_again():

@@ -42,7 +42,7 @@ def use(controller: "Controller", nodes: Iterable[NodeId], now: Seconds) -> "Com
 
     before, controller.records.drained = controller.records.drained, dict.fromkeys(nodes)
     arrived = {job.id: None for job in controller.jobs.values() if job.arrived}
-    controller.news.jobs |= arrived  # each may use other nodes now
+    controller.outbox.jobs |= arrived  # each may use other nodes now
     commands: Commands = []
     for name in {**before, **controller.records.drained}:
         if node := controller.nodes.get(name):

@@ -149,20 +149,24 @@ class LiveBackend:
     def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
         now, controller = self.clock(), self.controller
         self._learn_totals()
-        news = controller.take_news(now)
+        outbox = controller.take_outbox(now)
         self.inbox.give()
-        jobs, replicas, nodes = list(news.jobs), list(news.replicas.values()), list(news.nodes)
+        jobs, replicas, nodes = (
+            list(outbox.jobs),
+            list(outbox.replicas.values()),
+            list(outbox.nodes),
+        )
         complete, self._complete = not self._complete, True
         if complete:
             jobs = [name for name, job in controller.jobs.items() if job.arrived]
             replicas = [r for job in controller.jobs.values() for r in job.replicas.values()]
             nodes = list(controller.nodes)
-        measured = {*news.disturbed, *look}
+        measured = {*outbox.to_measure, *look}
         reports = []
         for w in [w for w in self.monitor.replicas.values() if w.node in measured]:
             if controller.records.replica(w.id) is not None:
                 with self.contained.of(w.id.job, "report"):
-                    report = self.monitor.report(w, now, news.notices.get(w.id, ""))
+                    report = self.monitor.report(w, now, outbox.notices.get(w.id, ""))
                     reports += [] if report is None else [report]
         seen = Observation(
             at=now,
@@ -171,7 +175,7 @@ class LiveBackend:
             jobs=tuple(controller.records.to_core(j) for j in jobs),
             replicas=tuple(r.to_core() for r in replicas),
             reports=tuple(reports),
-            requests=tuple(news.requests),
+            requests=tuple(outbox.requests),
             capabilities=self.platform.capabilities if complete else None,
         )
         if self.endless:
@@ -220,7 +224,7 @@ class LiveBackend:
         """Jobs whose end is durable and has been reported: others may have their names."""
         ended = [j for j in self.controller.jobs.values() if j.phase.ended]
         for job in ended:
-            if job.id in self.controller.news.jobs:
+            if job.id in self.controller.outbox.jobs:
                 continue
             if job.persisted == job.version and (job.new.ttl is None or job.deleted):
                 self.unplaced.pop(job.id, None)
@@ -244,8 +248,8 @@ class LiveBackend:
     def wait(self, timeout: Seconds) -> Trigger | None:
         """Sleep until something happens, and say what; None: nothing did."""
         self.inbox.acknowledge(self._stored)
-        news = self.controller.news
-        if not news.triggers:
+        outbox = self.controller.outbox
+        if not outbox.triggers:
             for event in self.platform.poll(min(timeout, self._due() - self.clock())):
                 self._run(self._handle(event))
         self._run(self.controller.tick(self.clock()))
@@ -256,7 +260,7 @@ class LiveBackend:
         self._find_arrivals()
         self.monitor.bound_logs(self.clock())
         self._give_up()
-        triggers, news.triggers = news.triggers, []
+        triggers, outbox.triggers = outbox.triggers, []
         return min(triggers, key=URGENCY.index, default=None)
 
     def _stored(self, job: JobId) -> bool:

@@ -17,7 +17,7 @@ from headway.controller.commands import Attempt, Commands
 from headway.controller.config import Config
 from headway.controller.cordons import Cordons
 from headway.controller.phases import Cause
-from headway.controller.records import JobRecord, News, Records, ReplicaRecord
+from headway.controller.records import JobRecord, Outbox, Records, ReplicaRecord
 from headway.controller.recovery import restore
 from headway.core.model.decision import Decision
 from headway.core.model.job import Phase
@@ -31,7 +31,11 @@ DEFAULTS = Config()
 class Controller:
     def __init__(self, config: Config = DEFAULTS) -> None:
         self.config, self.records = config, Records()
-        self.jobs, self.nodes, self.news = self.records.jobs, self.records.nodes, self.records.news
+        self.jobs, self.nodes, self.outbox = (
+            self.records.jobs,
+            self.records.nodes,
+            self.records.outbox,
+        )
         self._agenda, self._numbers = Agenda(self.records), count()
         self._cordons = Cordons(self.records, config.review_pending)
         self.observed_at: Seconds = 0.0
@@ -41,7 +45,7 @@ class Controller:
         """Jobs that have the name of a deleted one that has not ended yet."""
 
     def add(self, new: events.NewJob) -> JobRecord:
-        job = JobRecord(new, self.news, self.config, next(self._numbers))
+        job = JobRecord(new, self.outbox, self.config, next(self._numbers))
         self.jobs[job.id] = job
         self.records.touched.add(job.id)
         return job
@@ -92,7 +96,7 @@ class Controller:
 
     def cancel(self, reason: str, now: Seconds, *, force: bool = False) -> Commands:
         """Cancel every job. `force`: kill at once, and abandon replicas on nodes that are down."""
-        self.news.triggers.append(Trigger.ASKED)
+        self.outbox.triggers.append(Trigger.ASKED)
         commands: Commands = []
         for job in self.jobs.values():
             self.records.touched.add(job.id)
@@ -142,7 +146,7 @@ class Controller:
                 if not job.replicas:
                     job.spec = spec
                     job.mark_dirty()
-                    self.news.triggers.append(Trigger.ARRIVED)
+                    self.outbox.triggers.append(Trigger.ARRIVED)
                 return []
             case events.JobRejected(reason=reason):
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, reason, now)
@@ -203,8 +207,8 @@ class Controller:
             case events.ShareInEffect(limit=limit, weight=weight):
                 lifecycle.share_in_effect(job, r, limit, weight)
             case events.ReplicaNotice(notice=notice):
-                self.news.notices[r.id] = notice
-                self.news.disturbed[r.node] = None
+                self.outbox.notices[r.id] = notice
+                self.outbox.to_measure[r.node] = None
             case _:
                 assert_never(event)
         return []
@@ -260,8 +264,8 @@ class Controller:
                 r.stop_failed, r.deadline = True, now + self.config.retry_command
             case cmd.ApplyShare():
                 r.limit, r.weight = r.in_effect
-                self.news.replicas[r.id] = r
-                self.news.notices[r.id] = f"its share was not set: {reason}"
+                self.outbox.replicas[r.id] = r
+                self.outbox.notices[r.id] = f"its share was not set: {reason}"
             case cmd.RequestCheckpoint() if r.transfer is not None:
                 r.deadline = now
 
@@ -271,8 +275,8 @@ class Controller:
             node = replace(node, cordoned=True)
         self.nodes[node.id] = node
         self._cordons.changed(node, now)
-        self.news.nodes[node.id] = self.news.disturbed[node.id] = None
-        self.news.triggers.append(Trigger.NODE)
+        self.outbox.nodes[node.id] = self.outbox.to_measure[node.id] = None
+        self.outbox.triggers.append(Trigger.NODE)
         commands: Commands = []
         for job in self.jobs.values() if not node.up else ():
             here = [r for r in job.replicas.values() if r.node == node.id and not r.running]
@@ -303,7 +307,7 @@ class Controller:
             elif at <= now:
                 commands.append(cmd.Remove(*key))
         if self._agenda.current().pending and self.observed_at + self.config.review_pending <= now:
-            self.news.triggers.append(Trigger.NODE)
+            self.outbox.triggers.append(Trigger.NODE)
         return self._track(commands, now)
 
     def _due(self, job: JobRecord, now: Seconds) -> Commands:
@@ -327,7 +331,7 @@ class Controller:
                 self._removals[c.replica, c.attempt] = now + self.config.retry_removal, until
         return commands
 
-    def take_news(self, now: Seconds) -> News:
-        """What changed since the last call."""
+    def take_outbox(self, now: Seconds) -> Outbox:
+        """Return what changed since the last call."""
         self.observed_at = now
-        return self.news.take()
+        return self.outbox.take()

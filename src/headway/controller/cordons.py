@@ -35,5 +35,5 @@ class Cordons:
                 here = any(r.node == node and r.running for r in job.replicas.values())
                 if here and job.checkpoints and job.phase is Phase.RUNNING:
                     wish = Request(job=job.id, wish="leave", to=node)
-                    self._records.news.requests.append(wish)
-                    self._records.news.triggers.append(Trigger.ASKED)
+                    self._records.outbox.requests.append(wish)
+                    self._records.outbox.triggers.append(Trigger.ASKED)

@@ -44,7 +44,7 @@ def _set_share(records: Records, d: SetShare) -> Answer:
     if (r.limit, r.weight) == (d.limit, d.weight):
         return "", []
     r.limit, r.weight = d.limit, d.weight
-    records.news.replicas[r.id] = r
+    records.outbox.replicas[r.id] = r
     return "", [ApplyShare(r.id, r.attempt, d.limit, d.weight)]
 
 
@@ -126,8 +126,8 @@ def request(records: Records, asked: Request, now: Seconds) -> Commands:
     job = records.job(asked.job)
     if job is None:
         return []
-    records.news.requests.append(asked)
-    records.news.triggers.append(Trigger.ASKED)
+    records.outbox.requests.append(asked)
+    records.outbox.triggers.append(Trigger.ASKED)
     if asked.wish == "cancel":
         return lifecycle.cancel(job, "cancelled by a user", now)
     if asked.wish in ("pause", "resume") and not job.phase.ended:
@@ -160,7 +160,7 @@ def _pause(job: JobRecord, paused: bool) -> Commands:
         job.go(Cause.PAUSE, Phase.PAUSED)
     elif not paused and allows(job.phase, Cause.RESUME):
         job.go(Cause.RESUME, Phase.PENDING)
-        job.news.triggers.append(Trigger.ARRIVED)
+        job.outbox.triggers.append(Trigger.ARRIVED)
     return job.persist()
 
 

@@ -25,7 +25,7 @@ KILLED = 137
 def arrive(job: JobRecord) -> Commands:
     job.arrived, job.admit_at = True, inf
     job.go(Cause.ADMIT, job.queued)
-    job.news.triggers.append(Trigger.ARRIVED)
+    job.outbox.triggers.append(Trigger.ARRIVED)
     return job.persist() if job.paused else []
 
 
@@ -40,7 +40,7 @@ def place(
     job.gang = job.by_rank(name for name, _ in where)
     job.go(cause, Phase.STARTING)
     job.started_at = now if job.started_at is None else job.started_at
-    job.news.triggers.append(Trigger.STARTED)
+    job.outbox.triggers.append(Trigger.STARTED)
     return job.persist(*then, job.start(where, now))
 
 
@@ -61,8 +61,8 @@ def running(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
         return []
     r.running, r.waiting_for = True, ""
     r.deadline = inf
-    job.news.disturbed[r.node] = None
-    job.news.triggers.append(Trigger.STARTED)
+    job.outbox.to_measure[r.node] = None
+    job.outbox.triggers.append(Trigger.STARTED)
     commands: Commands = []
     if r.limit is not None and r.in_effect[0] != r.limit:
         commands.append(cmd.ApplyShare(r.id, r.attempt, r.limit, r.weight))
@@ -89,7 +89,7 @@ def share_in_effect(job: JobRecord, r: ReplicaRecord, limit: Cores | None, weigh
     r.in_effect = limit, weight
     if not r.running:
         r.limit, r.weight = limit, weight
-    job.news.replicas[r.id] = r
+    job.outbox.replicas[r.id] = r
 
 
 def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds) -> Commands:
@@ -170,8 +170,8 @@ def _replace(job: JobRecord, short_of: tuple[str, int], now: Seconds) -> None:
         job.short_of, job.replace_at = None, inf
     elif job.phase is Phase.RUNNING:
         wish = Request(job=job.id, wish="replace", task=task, count=count)
-        job.news.requests.append(wish)
-        job.news.triggers.append(Trigger.ASKED)
+        job.outbox.requests.append(wish)
+        job.outbox.triggers.append(Trigger.ASKED)
 
 
 def _without(
@@ -186,8 +186,8 @@ def _without(
 
 def _tell(job: JobRecord, notice: str) -> None:
     chief = job.replicas[job.chief()]
-    job.news.notices[chief.id] = notice
-    job.news.disturbed[chief.node] = None
+    job.outbox.notices[chief.id] = notice
+    job.outbox.to_measure[chief.node] = None
 
 
 def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
@@ -198,7 +198,7 @@ def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
     if event.code == 0 and r.came_from is not None:  # its end came before its first report
         job.moves += 1
     job.set_replica(r, Phase.SUCCEEDED if event.code == 0 else Phase.FAILED)
-    job.news.triggers.append(Trigger.FINISHED)
+    job.outbox.triggers.append(Trigger.FINISHED)
     return [] if job.new.foreign else [cmd.Remove(r.id, r.attempt), *unreserve(r)]
 
 
@@ -300,7 +300,7 @@ def settle(job: JobRecord, now: Seconds, *then: Command) -> Commands:
         job.retry_at = now + backoff(job)
     else:
         job.finish(now)
-        job.news.triggers.append(Trigger.FINISHED)
+        job.outbox.triggers.append(Trigger.FINISHED)
     job.go(Cause.STOPPED, target)
     return job.persist(*then)
 
@@ -314,7 +314,7 @@ def backoff(job: JobRecord) -> Seconds:
 def retry(job: JobRecord) -> Commands:
     job.retry_at = inf
     job.go(Cause.RETRY, job.queued)
-    job.news.triggers.append(Trigger.ARRIVED)
+    job.outbox.triggers.append(Trigger.ARRIVED)
     return job.persist()
 
 
@@ -352,7 +352,7 @@ def due(job: JobRecord, now: Seconds) -> Commands:
     if any(until <= now for until in job.avoided.values()):
         job.avoided = {node: until for node, until in job.avoided.items() if until > now}
         job.mark_dirty()
-        job.news.triggers.append(Trigger.NODE)
+        job.outbox.triggers.append(Trigger.NODE)
     if _limit_at(job) <= now:
         why = f"exceeded its time limit of {job.new.time_limit:g} s"
         commands += end(job, Cause.FAIL, Phase.FAILED, why, now)

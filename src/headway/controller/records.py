@@ -42,21 +42,21 @@ FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
 
 
 @dataclass(slots=True)
-class News:
-    """What changed since the last observation, and why the loop should run."""
+class Outbox:
+    """What the next observation reports, and why the loop must run."""
 
     jobs: dict[JobId, None] = field(default_factory=dict)
     replicas: dict[ReplicaId, "ReplicaRecord"] = field(default_factory=dict)
     nodes: dict[NodeId, None] = field(default_factory=dict)
-    disturbed: dict[NodeId, None] = field(default_factory=dict)
-    """Nodes whose replicas should be measured at the next observation."""
+    to_measure: dict[NodeId, None] = field(default_factory=dict)
+    """Nodes whose replicas the next observation measures."""
     notices: dict[ReplicaId, str] = field(default_factory=dict)
-    """Facts about a replica for `explain`."""
+    """Facts about a replica, for `explain`."""
     requests: list[Request] = field(default_factory=list)
     triggers: list[Trigger] = field(default_factory=list)
 
-    def take(self) -> "News":
-        """All of it; what comes later is new again."""
+    def take(self) -> "Outbox":
+        """Return the content, and empty the outbox."""
         taken = replace(self)
         for each in fields(self):
             setattr(self, each.name, type(getattr(self, each.name))())
@@ -177,9 +177,9 @@ class ReplicaRecord:
 
 
 class JobRecord(JobFields):
-    def __init__(self, new: NewJob, news: News, config: Config, number: int) -> None:
+    def __init__(self, new: NewJob, outbox: Outbox, config: Config, number: int) -> None:
         super().__init__()
-        self.new, self.spec, self.news, self.config = new, new.spec, news, config
+        self.new, self.spec, self.outbox, self.config = new, new.spec, outbox, config
         self.id, self.number = new.id, number
         self.asked_to: NodeId | None = None
         """The node of a requested move that is not decided yet."""
@@ -243,12 +243,12 @@ class JobRecord(JobFields):
         self.mark_dirty()
 
     def mark_dirty(self) -> None:
-        self.news.jobs[self.id] = None
+        self.outbox.jobs[self.id] = None
 
     def set_replica(self, r: ReplicaRecord, phase: Phase) -> None:
         r.phase = phase
-        self.news.replicas[r.id] = r
-        self.news.disturbed[r.node] = None
+        self.outbox.replicas[r.id] = r
+        self.outbox.to_measure[r.node] = None
 
     def persist(self, *then: Command) -> Commands:
         """Store the state; `then` follows when it is durable."""
@@ -296,7 +296,7 @@ class JobRecord(JobFields):
         if not state.movable:
             self.not_movable()
         self.mark_dirty()
-        self.news.triggers.append(Trigger.ARRIVED)
+        self.outbox.triggers.append(Trigger.ARRIVED)
 
     def chief(self) -> ReplicaId:
         return chief(self.id, [t.name for t in self.spec.tasks])
@@ -374,7 +374,7 @@ class Records:
         self.nodes: dict[NodeId, Node] = {}
         self.drained: dict[NodeId, None] = {}
         """Nodes on which a user wants no new replicas."""
-        self.news = News()
+        self.outbox = Outbox()
         self.touched: set[JobId] = set()
         """Jobs that may have changed since the agenda was brought up to date."""
 

@@ -100,8 +100,8 @@ def _phase(job: JobRecord) -> Commands:
         job.go(Cause.RUN, Phase.RUNNING)
         return job.persist()
     if job.phase is Phase.RUNNING and (again := _begun(job)):
-        job.news.requests.append(again)
-        job.news.triggers.append(Trigger.ASKED)
+        job.outbox.requests.append(again)
+        job.outbox.triggers.append(Trigger.ASKED)
     return []
 
 

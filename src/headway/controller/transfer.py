@@ -253,7 +253,7 @@ def _give_up(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str, cause: Cau
     removal = lifecycle.unreserve(r)
     for x, _ in ((r, t), *_waiting_for(job)):
         _settle(job, x)
-    job.news.notices[r.id] = job.not_moved = why
+    job.outbox.notices[r.id] = job.not_moved = why
     job.restart_as = ()
     return [*withdrawn, *resume(job, cause, *removal)]
 
@@ -273,7 +273,7 @@ def arrived(job: JobRecord, r: ReplicaRecord) -> Commands:
     if r.transfer is None or not r.transfer.arriving:
         return []
     if r.came_from is not None:
-        job.news.disturbed[r.came_from] = None
+        job.outbox.to_measure[r.came_from] = None
         r.came_from = None
         job.moves += 1
     _settle(job, r)
@@ -287,7 +287,7 @@ def _settle(job: JobRecord, r: ReplicaRecord) -> None:
 
 def resume(job: JobRecord, cause: Cause, *then: Command) -> Commands:
     """The job runs again when the last of its transfers is over."""
-    job.news.triggers.append(Trigger.STARTED)
+    job.outbox.triggers.append(Trigger.STARTED)
     if not under_way(job):
         # If it did not succeed, it is over.
         job.paused, job.move_to, job.scale_to = False, None, None
