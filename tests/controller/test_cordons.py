@@ -54,7 +54,7 @@ def test_the_next_process_asks_as_well():
     assert cordon(y) == [LEAVE]
 
 
-@pytest.mark.parametrize("spec", [{"checkpoint": Mode.NONE}, {"foreign": True}])
+@pytest.mark.parametrize("spec", [{"checkpoint": Mode.NONE}, {"adopted": True}])
 def test_what_cannot_continue_elsewhere_stays(spec):
     x = Driver(**spec)
     x.start()

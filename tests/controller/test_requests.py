@@ -1,4 +1,4 @@
-"""What users ask for (pause, resume, cancel), foreign jobs, and jobs that the platform brings."""
+"""What users ask for (pause, resume, cancel), adopted jobs, and jobs that the platform brings."""
 
 from driver import Driver, found, workers
 
@@ -174,29 +174,29 @@ def test_a_second_cancel_kills_at_once_and_abandons_what_is_on_lost_nodes():
     assert x.phase is Phase.CANCELLED
 
 
-# -- foreign jobs ----------------------------------------------------------------------------------
+# -- adopted jobs ----------------------------------------------------------------------------------
 
 
-def foreign(**more):
-    x = Driver(foreign=True, **more)
+def adopted(**more):
+    x = Driver(adopted=True, **more)
     x.start()
     return x
 
 
-def test_a_foreign_job_ends_with_its_replica_and_nothing_of_it_is_removed():
-    x = foreign()
+def test_an_adopted_job_ends_with_its_replica_and_nothing_of_it_is_removed():
+    x = adopted()
     x.exit("main-0", 0)
     assert (x.phase, x.last(c.Remove), x.last(c.Stop)) == (Phase.SUCCEEDED, [], [])
 
 
-def test_a_foreign_job_that_fails_is_not_retried():
-    x = foreign()
+def test_an_adopted_job_that_fails_is_not_retried():
+    x = adopted()
     x.exit("main-0", 1, reason="exited with code 1")
     assert (x.phase, x.job.reason) == (Phase.FAILED, "exited with code 1")
 
 
-def test_a_foreign_job_is_released_and_never_stopped_or_killed():
-    x = foreign()
+def test_an_adopted_job_is_released_and_never_stopped_or_killed():
+    x = adopted()
     x.ask("cancel")
     assert len(x.last(c.Release)) == 1
     x.tick(10.0)
@@ -207,8 +207,8 @@ def test_a_foreign_job_is_released_and_never_stopped_or_killed():
     assert (x.job.outcome, Driver().job.outcome) == ("released", "pending")
 
 
-def test_of_a_foreign_gang_the_end_of_one_means_nothing_for_the_others():
-    x = Driver(foreign=True, tasks=workers(2))
+def test_of_an_adopted_gang_the_end_of_one_means_nothing_for_the_others():
+    x = Driver(adopted=True, tasks=workers(2))
     x.start("worker-0", "worker-1")
     x.exit("worker-0", 1)
     assert x.phase is Phase.RUNNING
@@ -216,9 +216,9 @@ def test_of_a_foreign_gang_the_end_of_one_means_nothing_for_the_others():
     assert x.phase is Phase.SUCCEEDED
 
 
-def test_a_foreign_job_that_runs_already_is_adopted_without_a_decision():
+def test_an_adopted_job_that_runs_already_is_adopted_without_a_decision():
     x = Driver()
-    x.event(e.JobSeen(e.NewJob(id="y", spec=JobSpec(), submitted_at=0.0, foreign=True, node="b")))
+    x.event(e.JobSeen(e.NewJob(id="y", spec=JobSpec(), submitted_at=0.0, adopted=True, node="b")))
     (start,) = x.last(c.Start)
     assert [(a.replica, a.node) for a in start.replicas] == [("y/main-0", "b")]
 

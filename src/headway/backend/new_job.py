@@ -9,7 +9,7 @@ def new_job(job: RunnableJob) -> NewJob:
         id=job.id,
         spec=job.spec,
         submitted_at=job.at,
-        foreign=job.adopted is not None,
+        adopted=job.adopted is not None,
         node=job.node,
         time_limit=job.time_limit,
         ttl=job.ttl,

@@ -94,7 +94,7 @@ class Kill(Attempt):
 
 
 class Release(Attempt):
-    """Restore a foreign replica's limits; it continues. Answered by `ReplicaExited`, code 0."""
+    """Restore an adopted replica's limits; it continues. Answered by `ReplicaExited`, code 0."""
 
 
 class Remove(Attempt):

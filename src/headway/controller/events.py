@@ -23,11 +23,11 @@ class NewJob:
     id: JobId
     spec: JobSpec
     submitted_at: Seconds
-    foreign: bool = False
-    """Its replicas are foreign: they are never stopped and never restarted, and the
+    adopted: bool = False
+    """Its replicas are adopted: they are never stopped and never restarted, and the
     end of one means nothing for the others. The job ends with its last replica."""
     node: NodeId | None = None
-    """A foreign job that already runs: where."""
+    """An adopted job that already runs: where."""
     time_limit: Seconds | None = None
     """For the job from its first start to its end."""
     ttl: Seconds | None = None

@@ -103,8 +103,8 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
         return remove if job.replicas else settle(job, now, *remove)
     if leaving:  # scaled away
         return job.persist(*remove)
-    if job.new.foreign:
-        return [] if job.replicas else _foreign_end(job, event, now)
+    if job.new.adopted:
+        return [] if job.replicas else _end_adopted(job, event, now)
     if event.code and _continues_without(job, r):
         return _start_alone(job, r, event, now, *remove)
     if event.disrupted:
@@ -199,7 +199,7 @@ def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
         job.moves += 1
     job.set_replica(r, Phase.SUCCEEDED if event.code == 0 else Phase.FAILED)
     job.outbox.triggers.append(Trigger.FINISHED)
-    return [] if job.new.foreign else [cmd.Remove(r.id, r.attempt), *unreserve(r)]
+    return [] if job.new.adopted else [cmd.Remove(r.id, r.attempt), *unreserve(r)]
 
 
 def unreserve(r: ReplicaRecord) -> Commands:
@@ -238,7 +238,7 @@ def _named(job: JobRecord, r: ReplicaRecord, reason: str) -> str:
     return f"replica {r.id.name}: {reason}" if len(job.gang) > 1 else reason
 
 
-def _foreign_end(job: JobRecord, event: ReplicaExited, now: Seconds) -> Commands:
+def _end_adopted(job: JobRecord, event: ReplicaExited, now: Seconds) -> Commands:
     if event.code == 0:
         return end(job, Cause.SUCCEED, Phase.SUCCEEDED, "", now)
     return end(job, Cause.FAIL, Phase.FAILED, event.reason, now)
@@ -249,7 +249,7 @@ def fail(
 ) -> Commands:
     """Count a failure; retry later unless it was the last attempt."""
     job.failures += 1
-    last = permanent or job.failures > job.spec.backoff_limit or job.new.foreign
+    last = permanent or job.failures > job.spec.backoff_limit or job.new.adopted
     if last and job.failures > 1:
         reason += f" (attempt {job.failures} of {job.spec.backoff_limit + 1})"
     return end(job, Cause.FAIL, Phase.FAILED if last else Phase.BACKOFF, reason, now, *then)
@@ -284,10 +284,10 @@ def end(
 
 
 def stop(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Command:
-    """Ask it to exit within its grace period. Foreign replicas are released instead."""
+    """Ask it to exit within its grace period. Adopted replicas are released instead."""
     job.set_replica(r, Phase.STOPPING)
     r.deadline = now + job.spec.grace
-    if job.new.foreign:
+    if job.new.adopted:
         return cmd.Release(r.id, r.attempt)
     return cmd.Stop(r.id, r.attempt, job.spec.grace)
 
@@ -321,7 +321,7 @@ def retry(job: JobRecord) -> Commands:
 def cancel(job: JobRecord, reason: str, now: Seconds) -> Commands:
     if not allows(job.phase, Cause.CANCEL) or job.target is Phase.CANCELLED:
         return []
-    if job.new.foreign and job.replicas:
+    if job.new.adopted and job.replicas:
         reason = "released; its processes continue to run"
     return end(job, Cause.CANCEL, Phase.CANCELLED, reason, now)
 
@@ -386,7 +386,7 @@ def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
         if r.stop_failed:
             r.stop_failed, r.deadline = False, now + job.spec.grace
             return [cmd.Stop(r.id, r.attempt, job.spec.grace)]
-        return [cmd.Release(r.id, r.attempt) if job.new.foreign else cmd.Kill(r.id, r.attempt)]
+        return [cmd.Release(r.id, r.attempt) if job.new.adopted else cmd.Kill(r.id, r.attempt)]
     r.deadline = inf
     if r.unschedulable:
         job.avoided[r.node] = now + job.config.avoid_node

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 
 PERSISTED = tuple(f.name for f in fields(JobFields))
-FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
-"""What can be done with foreign replicas."""
+ADOPTED = Capabilities(migrate=False, suspend=False, scale=False)
+"""What can be done with adopted replicas."""
 
 
 @dataclass(slots=True)
@@ -198,7 +198,7 @@ class JobRecord(JobFields):
         """When to send `DeleteJob`."""
         self.deleted = False
         """The platform no longer has it."""
-        self.capabilities = FOREIGN if new.foreign else None
+        self.capabilities = ADOPTED if new.adopted else None
         """What can be done with it; None: whatever the platform can do."""
         self.avoided: dict[NodeId, Seconds] = {}
         """Nodes that it does not use, and until when."""
@@ -215,14 +215,14 @@ class JobRecord(JobFields):
 
     @property
     def outcome(self) -> str:
-        """Its phase; a foreign job is released, never cancelled."""
-        released = self.new.foreign and self.phase is Phase.CANCELLED
+        """Its phase; an adopted job is released, never cancelled."""
+        released = self.new.adopted and self.phase is Phase.CANCELLED
         return "released" if released else self.phase.value
 
     @property
     def checkpoints(self) -> bool:
         """It can be stopped without losing its progress."""
-        return self.spec.checkpoint is not Mode.NONE and not self.new.foreign
+        return self.spec.checkpoint is not Mode.NONE and not self.new.adopted
 
     @property
     def finished(self) -> bool:

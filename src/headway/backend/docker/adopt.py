@@ -1,4 +1,4 @@
-"""Foreign containers as jobs."""
+"""Adopt containers as jobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -77,7 +77,7 @@ def _clean(name: str) -> str:
 
 
 class LabelWatch:
-    """Adopts foreign containers with a label when they start."""
+    """Adopts containers with a label when they start."""
 
     def __init__(self, label: str, jobs: dict[JobId, RunnableJob], clock: Clock) -> None:
         """`label`: KEY or KEY=VALUE; "" matches none."""

@@ -38,7 +38,7 @@ class ContainerRecord:
     """Its name or id: the engine takes either."""
     mode: Mode = Mode.NONE
     """How it saves checkpoints."""
-    foreign: bool = False
+    adopted: bool = False
     start: commands.Start | None = None
     """The command that starts it, until it is known to run."""
     id: str = ""
@@ -140,7 +140,7 @@ class ContainerTable:
         """It has exited or is to be removed."""
         if self.is_current(c):
             del self.current[c.replica]
-        if not c.foreign:
+        if not c.adopted:
             self.ended[c.replica, c.attempt] = c
         c.close()
 
@@ -159,7 +159,7 @@ class ContainerTable:
     def enlarged(self, engine: Engine) -> Iterator[tuple[ContainerRecord, Bytes]]:
         """Containers without a memory limit of their own that may hold more now."""
         for c in self.of(engine):
-            if c.foreign or c.declared_memory or c.start is not None:
+            if c.adopted or c.declared_memory or c.start is not None:
                 continue
             others = (x.requested_memory for x in self.of(engine) if x is not c)
             limit = memory_admission.memory_limit(None, engine.node(), others)

@@ -73,14 +73,14 @@ def follow_usage(c: ContainerRecord, pid: int = 0) -> None:
 
 def _follow_log(c: ContainerRecord, seen: ContainerState) -> None:
     c.id, c.original = seen.id, c.original or seen.host
-    if c.sync is None and not c.foreign and str(c.folder) not in seen.shared:
+    if c.sync is None and not c.adopted and str(c.folder) not in seen.shared:
         _sync(c, seen)
     c.log = log_follower(c)
 
 
 def log_follower(c: ContainerRecord) -> LogFollower:
     position = c.records / f"log.{c.attempt}"
-    return LogFollower(c.engine.client, c.id, c.folder, position, new_only=c.foreign)
+    return LogFollower(c.engine.client, c.id, c.folder, position, new_only=c.adopted)
 
 
 def _sync(c: ContainerRecord, seen: ContainerState) -> FileSync:
@@ -136,15 +136,15 @@ def update(c: ContainerRecord, body: dict[str, int]) -> None:
 
 
 def kill(c: ContainerRecord, signal: str) -> None:
-    """Never a foreign container."""
-    if not c.foreign:
+    """Never an adopted container."""
+    if not c.adopted:
         failpoint.hit("docker.kill")
         c.engine.client.post(f"/containers/{c.name}/kill", signal=signal)
 
 
 def remove(c: ContainerRecord) -> None:
-    """Never a foreign container."""
-    if c.foreign:
+    """Never an adopted container."""
+    if c.adopted:
         return
     failpoint.hit("docker.remove")
     try:

@@ -52,7 +52,7 @@ class DockerPlatform(MetricsInFiles):
         clock: Clock,
         label: str = "",
     ) -> None:
-        """`label`: foreign containers with it are adopted when they start."""
+        """`label`: containers with it are adopted when they start."""
         self.run, self.jobs, self.clock = folder.name, jobs, clock
         self.events, self.store = EventQueue(), JobStore(folder)
         self._disk = Worker("job store", self.events)
@@ -219,7 +219,7 @@ class DockerPlatform(MetricsInFiles):
             prepare(c.folder, a.attempt)
         except OSError as error:
             return [events.CommandFailed(command, str(error))]
-        if c.foreign:
+        if c.adopted:
             launch = partial(operations.attach, c)
         else:
             job = self.jobs[a.replica.job]
@@ -249,7 +249,7 @@ class DockerPlatform(MetricsInFiles):
             return c
         c.mode = job.spec.checkpoint
         if job.adopted is not None:
-            c.name, c.foreign = str(job.adopted), True
+            c.name, c.adopted = str(job.adopted), True
         else:
             c.requested_memory = job.spec.task(replica.task).request.memory
             c.declared_memory = job.commands[replica.task].memory
@@ -261,7 +261,7 @@ class DockerPlatform(MetricsInFiles):
         c.start = None
         if not seen.running:
             self._examine(c)
-        if not c.foreign:
+        if not c.adopted:
             return [c.running]
         return [events.ShareInEffect(c.replica, c.attempt, *c.share(seen)), c.running]
 
@@ -311,7 +311,7 @@ class DockerPlatform(MetricsInFiles):
     def _end(self, c: ContainerRecord) -> None:
         self.checkpoints.cancel(c.replica, c.folder)
         self.containers.end(c)
-        if c.foreign:
+        if c.adopted:
             self.label_watch.released.add(c.name)
         for other, limit in self.containers.enlarged(c.engine):
             other.memory_limit = limit

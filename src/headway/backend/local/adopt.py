@@ -1,4 +1,4 @@
-"""Foreign processes as jobs."""
+"""Adopt processes as jobs."""
 
 import os
 from collections.abc import Sequence
