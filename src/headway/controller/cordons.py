@@ -33,7 +33,7 @@ class Cordons:
             self._at[node] = now + self._interval
             for job in self._records.jobs.values():
                 here = any(r.node == node and r.running for r in job.replicas.values())
-                if here and job.checkpoints and job.phase is Phase.RUNNING:
+                if here and job.can_checkpoint and job.phase is Phase.RUNNING:
                     wish = Request(job=job.id, wish="leave", to=node)
                     self._records.outbox.requests.append(wish)
                     self._records.outbox.triggers.append(Trigger.ASKED)

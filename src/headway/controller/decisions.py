@@ -81,14 +81,14 @@ def _not_movable(records: Records, job: JobRecord, r: ReplicaRecord, to: NodeId)
         return f"node {to} is down or unknown"
     if not allows(job.phase, Cause.MOVE) or transfer.waits_for_move(job, r):
         return f"{job.id} is {job.phase}"
-    return "" if job.checkpoints else f"{job.id} cannot save checkpoints"
+    return "" if job.can_checkpoint else f"{job.id} cannot save checkpoints"
 
 
 def _suspend(records: Records, d: Suspend, now: Seconds) -> Answer:
     job = records.job(d.job)
     if job is None or not allows(job.phase, Cause.SUSPEND):
         return f"{d.job} is not running", []
-    if not job.checkpoints:
+    if not job.can_checkpoint:
         job.paused = False
         return f"{job.id} cannot save checkpoints", job.persist()
     return "", transfer.suspend(job, now)
@@ -157,9 +157,9 @@ def _pause(job: JobRecord, paused: bool) -> Commands:
         return []
     job.paused = paused
     if paused and job.arrived and allows(job.phase, Cause.PAUSE):
-        job.go(Cause.PAUSE, Phase.PAUSED)
+        job.transition(Cause.PAUSE, Phase.PAUSED)
     elif not paused and allows(job.phase, Cause.RESUME):
-        job.go(Cause.RESUME, Phase.PENDING)
+        job.transition(Cause.RESUME, Phase.PENDING)
         job.outbox.triggers.append(Trigger.ARRIVED)
     return job.persist()
 
@@ -174,5 +174,5 @@ def suspend_by_spec(job: JobRecord, suspended: bool, now: Seconds) -> Commands:
 
 def _can_pause(job: JobRecord) -> bool:
     """Without replicas any job can wait; with replicas it must be suspended."""
-    can_suspend = job.checkpoints and job.config.can_suspend
+    can_suspend = job.can_checkpoint and job.config.can_suspend
     return not job.replicas or (job.phase is Phase.RUNNING and can_suspend)

@@ -24,7 +24,7 @@ KILLED = 137
 
 def arrive(job: JobRecord) -> Commands:
     job.arrived, job.admit_at = True, inf
-    job.go(Cause.ADMIT, job.queued)
+    job.transition(Cause.ADMIT, job.idle_phase)
     job.outbox.triggers.append(Trigger.ARRIVED)
     return job.persist() if job.paused else []
 
@@ -38,7 +38,7 @@ def place(
 ) -> Commands:
     """Start a gang: all of it, under one attempt number."""
     job.gang = job.by_rank(name for name, _ in where)
-    job.go(cause, Phase.STARTING)
+    job.transition(cause, Phase.STARTING)
     job.started_at = now if job.started_at is None else job.started_at
     job.outbox.triggers.append(Trigger.STARTED)
     return job.persist(*then, job.start(where, now))
@@ -80,7 +80,7 @@ def _run_if_all_run(job: JobRecord) -> bool:
     if not all(r.running for r in job.replicas.values()):
         return False
     job.requeues, job.reason = 0, ""
-    job.go(Cause.RUN, Phase.RUNNING)
+    job.transition(Cause.RUN, Phase.RUNNING)
     return True
 
 
@@ -105,8 +105,8 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
         return job.persist(*remove)
     if job.new.adopted:
         return [] if job.replicas else _end_adopted(job, event, now)
-    if event.code and _continues_without(job, r):
-        return _start_alone(job, r, event, now, *remove)
+    if event.code and _can_continue_without(job, r):
+        return _restart_or_replace(job, r, event, now, *remove)
     if event.disrupted:
         return requeue(job, event.reason, now, *remove)
     if event.code == 0:
@@ -123,11 +123,11 @@ def _completed(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> bool:
     """Whether a chief has done its work although it was asked to stop. A script that saves when it
     is asked may exit with code 0 as well.
     """
-    of_itself = job.spec.checkpoint is not Mode.SIGTERM or job.stop_waits(r.id)
+    of_itself = job.spec.checkpoint is not Mode.SIGTERM or job.stop_is_unsent(r.id)
     return r.id == job.chief() and event.code == 0 and of_itself
 
 
-def _continues_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
+def _can_continue_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
     """Whether a job goes on without these replicas: of tasks that change one by one, as long as
     enough are left and the chief is there. Each time counts as a failure.
     """
@@ -140,7 +140,7 @@ def _continues_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
     return all(t.elastic.one_by_one and left.count(t.name) >= t.least for t in tasks)
 
 
-def _start_alone(
+def _restart_or_replace(
     job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds, *then: Command
 ) -> Commands:
     """Start an independent replica again where it was. If the cluster took it, another one is
@@ -148,21 +148,21 @@ def _start_alone(
     """
     reason = event.reason or f"exited with code {event.code}"
     if event.disrupted:
-        _ask_again(job, r.id.task, 1, now)
-        return _without(job, [r], reason, *then)
+        _note_shortage(job, r.id.task, 1, now)
+        return _continue_without(job, [r], reason, *then)
     job.failures += 1
-    _tell(job, f"{r.id.name} is started again: {reason}")
+    _note(job, f"{r.id.name} is started again: {reason}")
     return job.persist(*then, job.start(((r.id, r.node),), now))
 
 
-def _ask_again(job: JobRecord, task: str, lost: int, now: Seconds) -> None:
+def _note_shortage(job: JobRecord, task: str, lost: int, now: Seconds) -> None:
     """Ask for as many replicas as there were, until there are."""
     left = sum(r.id.task == task and r.phase is not Phase.STOPPING for r in job.replicas.values())
     before = job.short_of[1] if job.short_of and job.short_of[0] == task else 0
     job.short_of, job.replace_at = (task, max(before, left + lost)), now
 
 
-def _replace(job: JobRecord, short_of: tuple[str, int], now: Seconds) -> None:
+def _request_replacement(job: JobRecord, short_of: tuple[str, int], now: Seconds) -> None:
     """The policy decides where, and is asked again while there is no room."""
     task, count = short_of
     job.replace_at = now + job.config.review_pending
@@ -174,17 +174,17 @@ def _replace(job: JobRecord, short_of: tuple[str, int], now: Seconds) -> None:
         job.outbox.triggers.append(Trigger.ASKED)
 
 
-def _without(
+def _continue_without(
     job: JobRecord, lost: Sequence[ReplicaRecord], reason: str, *then: Command
 ) -> Commands:
     names = [r.id for r in lost]
     job.gang = tuple(name for name in job.gang if name not in names)
     said = ", ".join(name.name for name in names)
-    _tell(job, f"the job continues without {said}: {reason}")
+    _note(job, f"the job continues without {said}: {reason}")
     return job.persist(*then)
 
 
-def _tell(job: JobRecord, notice: str) -> None:
+def _note(job: JobRecord, notice: str) -> None:
     chief = job.replicas[job.chief()]
     job.outbox.notices[chief.id] = notice
     job.outbox.to_measure[chief.node] = None
@@ -223,11 +223,11 @@ def start_failed(
     if job.phase is Phase.STOPPING:
         return commands if job.replicas else settle(job, now, *commands)
     reason = f"could not be started: {event.reason}"
-    if _continues_without(job, *absent):
+    if _can_continue_without(job, *absent):
         job.failures += not event.disrupted
         if event.disrupted:
-            _ask_again(job, absent[0].id.task, len(absent), now + job.config.review_pending)
-        return _without(job, absent, reason, *commands)
+            _note_shortage(job, absent[0].id.task, len(absent), now + job.config.review_pending)
+        return _continue_without(job, absent, reason, *commands)
     if event.disrupted:
         return requeue(job, reason, now, *commands)
     return fail(job, reason, now, *commands, permanent=event.permanent)
@@ -265,7 +265,7 @@ def end(
     job: JobRecord, cause: Cause, target: Phase, reason: str, now: Seconds, *then: Command
 ) -> Commands:
     """Stop all replicas; then the job becomes `target`. `then` follows when that is durable."""
-    job.go(cause, Phase.STOPPING)
+    job.transition(cause, Phase.STOPPING)
     job.arrived, job.admit_at = True, inf
     job.target, job.reason = target, reason
     job.retry_at, job.restart_as = inf, ()
@@ -301,7 +301,7 @@ def settle(job: JobRecord, now: Seconds, *then: Command) -> Commands:
     else:
         job.finish(now)
         job.outbox.triggers.append(Trigger.FINISHED)
-    job.go(Cause.STOPPED, target)
+    job.transition(Cause.STOPPED, target)
     return job.persist(*then)
 
 
@@ -313,7 +313,7 @@ def backoff(job: JobRecord) -> Seconds:
 
 def retry(job: JobRecord) -> Commands:
     job.retry_at = inf
-    job.go(Cause.RETRY, job.queued)
+    job.transition(Cause.RETRY, job.idle_phase)
     job.outbox.triggers.append(Trigger.ARRIVED)
     return job.persist()
 
@@ -345,7 +345,7 @@ def due(job: JobRecord, now: Seconds) -> Commands:
         job.persist_at = inf
         commands += job.persist()
     if job.replace_at <= now and job.short_of:
-        _replace(job, job.short_of, now)
+        _request_replacement(job, job.short_of, now)
     if job.delete_at <= now:
         job.delete_at = inf
         commands.append(cmd.DeleteJob(job.id))
@@ -381,7 +381,7 @@ def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
     """It has not exited within its grace period, or has not started in time."""
     if r.phase is Phase.STOPPING or (r.transfer is not None and r.transfer.stopping):
         r.deadline = now + job.config.kill_interval
-        if job.stop_waits(r.id):
+        if job.stop_is_unsent(r.id):
             return []
         if r.stop_failed:
             r.stop_failed, r.deadline = False, now + job.spec.grace
@@ -392,7 +392,7 @@ def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
         job.avoided[r.node] = now + job.config.avoid_node
         return requeue(job, _named(job, r, f"unschedulable: {r.waiting_for}"), now)
     why = r.waiting_for or f"not running after {job.config.start_timeout:g} s"
-    if _continues_without(job, r):
+    if _can_continue_without(job, r):
         job.failures += 1
-        return _without(job, [r], f"did not start: {why}", stop(job, r, now))
+        return _continue_without(job, [r], f"did not start: {why}", stop(job, r, now))
     return fail(job, _named(job, r, f"did not start: {why}"), now)

@@ -108,7 +108,7 @@ def allows(phase: Phase, cause: Cause) -> bool:
     return cause in TABLE[phase]
 
 
-def check(phase: Phase, cause: Cause, to: Phase) -> None:
+def check_transition(phase: Phase, cause: Cause, to: Phase) -> None:
     """A transition outside the table is a programming error."""
     if to not in TABLE[phase].get(cause, ()):
         raise ValueError(f"no transition from {phase} to {to} by {cause.name}")

@@ -25,7 +25,7 @@ from headway.controller.job_state import (
     JobState,
     ReplicaState,
 )
-from headway.controller.phases import Cause, check
+from headway.controller.phases import Cause, check_transition
 from headway.core.estimate.step_rate import SERVER
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Job, JobSpec, Mode, Phase, Replica, Task
@@ -209,7 +209,7 @@ class JobRecord(JobFields):
         self._waiting: list[tuple[int, Command]] = []
 
     @property
-    def queued(self) -> Phase:
+    def idle_phase(self) -> Phase:
         """The phase of this job while it has no replicas and nothing is under way."""
         return Phase.PAUSED if self.paused else Phase.PENDING
 
@@ -220,7 +220,7 @@ class JobRecord(JobFields):
         return "released" if released else self.phase.value
 
     @property
-    def checkpoints(self) -> bool:
+    def can_checkpoint(self) -> bool:
         """It can be stopped without losing its progress."""
         return self.spec.checkpoint is not Mode.NONE and not self.new.adopted
 
@@ -234,8 +234,8 @@ class JobRecord(JobFields):
         if at is not None and self.new.ttl is not None and not self.deleted:
             self.delete_at = at + self.new.ttl
 
-    def go(self, cause: Cause, to: Phase) -> None:
-        check(self.phase, cause, to)
+    def transition(self, cause: Cause, to: Phase) -> None:
+        check_transition(self.phase, cause, to)
         self.phase = to
         if to not in (Phase.RUNNING, Phase.MIGRATING):
             self.move_to = self.scale_to = None
@@ -265,7 +265,7 @@ class JobRecord(JobFields):
                 self.replicas[each.replica].started = True
         return ready
 
-    def stop_waits(self, replica: ReplicaId) -> bool:
+    def stop_is_unsent(self, replica: ReplicaId) -> bool:
         """It has not been asked to stop yet: that is not durable."""
         stops = [c for _, c in self._waiting if isinstance(c, Stop | Release)]
         return any(c.replica == replica for c in stops)

@@ -97,7 +97,7 @@ def _phase(job: JobRecord) -> Commands:
     if job.phase in (Phase.MIGRATING, Phase.SUSPENDING) and not under_way(job):
         return resume(job, Cause.ARRIVE)
     if job.phase is Phase.STARTING and all(r.running for r in job.replicas.values()):
-        job.go(Cause.RUN, Phase.RUNNING)
+        job.transition(Cause.RUN, Phase.RUNNING)
         return job.persist()
     if job.phase is Phase.RUNNING and (again := _begun(job)):
         job.outbox.requests.append(again)

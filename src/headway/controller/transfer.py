@@ -51,7 +51,7 @@ def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> Commands
     """An independent replica moves alone; any other with its gang."""
     joins = joins_move(job, r)
     alone = not joins and _moves_alone(job, r)
-    job.go(Cause.MOVE, Phase.MIGRATING)
+    job.transition(Cause.MOVE, Phase.MIGRATING)
     if not alone:
         where = job.restart_as or tuple((x.id, x.node) for x in job.replicas.values())
         job.restart_as = tuple((name, to if name == r.id else node) for name, node in where)
@@ -140,7 +140,7 @@ def no_room(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str) -> Commands
 
 
 def suspend(job: JobRecord, now: Seconds) -> Commands:
-    job.go(Cause.SUSPEND, Phase.SUSPENDING)
+    job.transition(Cause.SUSPEND, Phase.SUSPENDING)
     return _stop_gang(job, Phase.SUSPENDING, now)
 
 
@@ -152,13 +152,13 @@ def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Second
         return _join_and_leave(job, add, remove, now)
     stay = tuple((r.id, r.node) for r in job.replicas.values() if r.id not in remove)
     job.restart_as = (*stay, *add)
-    job.go(Cause.MOVE, Phase.MIGRATING)
+    job.transition(Cause.MOVE, Phase.MIGRATING)
     return _stop_gang(job, Phase.MIGRATING, now)
 
 
 def can_scale(job: JobRecord, task: str) -> bool:
     """A restart needs a checkpoint, also if torchrun restarts the training."""
-    return job.checkpoints or job.spec.task(task).elastic is Elastic.INDEPENDENT
+    return job.can_checkpoint or job.spec.task(task).elastic is Elastic.INDEPENDENT
 
 
 def _join_and_leave(
@@ -291,7 +291,7 @@ def resume(job: JobRecord, cause: Cause, *then: Command) -> Commands:
     if not under_way(job):
         # If it did not succeed, it is over.
         job.paused, job.move_to, job.scale_to = False, None, None
-        job.go(cause, Phase.RUNNING)
+        job.transition(cause, Phase.RUNNING)
     return job.persist(*then)
 
 
@@ -362,7 +362,7 @@ def _released(job: JobRecord, remove: Commands, now: Seconds) -> Commands:
     if job.restart_as:
         where, job.restart_as = job.restart_as, ()
         return lifecycle.place(job, where, now, Cause.RELEASE, *remove)
-    job.go(Cause.RELEASE, job.queued)
+    job.transition(Cause.RELEASE, job.idle_phase)
     return job.persist(*remove)
 
 
