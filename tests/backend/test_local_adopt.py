@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.backend import procfs
 from headway.backend.local.adopt import to_jobs
-from headway.backend.local.enforcement import procfs
 from headway.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from time import CLOCK_BOOTTIME, clock_gettime, time
 from typing import Any
 
-from headway.backend.local.enforcement.procfs import boot_id
+from headway.backend.procfs import boot_id
 from headway.core.model.units import Seconds
 
 JUMP: Seconds = 5.0

@@ -10,7 +10,7 @@ from math import exp
 from time import process_time
 from typing import Any
 
-from headway.backend.local.enforcement.procfs import busy_time
+from headway.backend.procfs import busy_time
 from headway.core.model.units import Cores, CoreSeconds, NodeId, Seconds
 
 EVERY: Seconds = 2.0

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway import failpoint
 from headway.backend import durable
-from headway.backend.local.enforcement.procfs import boot_id
+from headway.backend.procfs import boot_id
 from headway.backend.worker import Worker
 from headway.controller import commands, events
 from headway.controller.job_state import JobState, from_plain, to_plain

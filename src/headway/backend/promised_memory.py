@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import gettempdir
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.core.model.units import Bytes
 from headway.metrics import job_files
 

@@ -4,7 +4,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.core.model.node import Node
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from headway.backend import procfs
 from headway.backend.docker.discovery import connect, engine_targets
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
 from headway.core.model.units import Seconds
 from headway.errors import HeadwayError

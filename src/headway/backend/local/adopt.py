@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.core.model.job import JobSpec
 from headway.core.model.units import JobId
 from headway.errors import ConfigError, Denied

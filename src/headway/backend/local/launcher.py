@@ -17,9 +17,8 @@ from pathlib import Path
 from time import sleep, time
 
 from headway import failpoint
-from headway.backend import durable
+from headway.backend import durable, procfs
 from headway.backend.job_store import prepare
-from headway.backend.local.enforcement import procfs
 from headway.metrics import job_files
 
 SHIM = """

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from headway.backend import memory_admission
+from headway.backend import memory_admission, procfs
 from headway.backend.base import MetricsInFiles
 from headway.backend.checkpoints import CheckpointWatch, newest
 from headway.backend.claims import Claims, Ports, ports_of
@@ -25,7 +25,7 @@ from headway.backend.exit_reason import KILLED, exit_reason, is_permanent
 from headway.backend.foreign_load import ForeignLoad
 from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
-from headway.backend.local.enforcement import homes, procfs
+from headway.backend.local.enforcement import homes
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
 from headway.backend.local.process_control import DirectControl, ProcessControl, StartRequest
 from headway.backend.local.run_as import find_user

@@ -20,10 +20,11 @@ from errno import EAGAIN, EIO
 from pathlib import Path
 from typing import Any
 
+from headway.backend import procfs
 from headway.backend.local import launcher, process_control
 from headway.backend.local.channel import Channel, Ended
 from headway.backend.local.delegation import Delegated
-from headway.backend.local.enforcement import cgroupfs, procfs
+from headway.backend.local.enforcement import cgroupfs
 from headway.backend.local.launcher import SHIM, Files
 from headway.metrics import job_files
 

@@ -15,9 +15,9 @@ from subprocess import Popen
 from time import monotonic, sleep
 from typing import Protocol
 
+from headway.backend import procfs
 from headway.backend.job_store import prepare
 from headway.backend.local import launcher
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import Group
 from headway.backend.local.launcher import Files
 from headway.backend.local.run_as import User

@@ -14,7 +14,7 @@ from typing import ClassVar
 from headway.backend.local.enforcement import cgroupfs
 from headway.backend.local.enforcement.cgroupfs import number, read, write
 from headway.backend.local.enforcement.homes import Homes
-from headway.backend.local.enforcement.procfs import descendants
+from headway.backend.procfs import descendants
 from headway.backend.usage import UsageSample
 
 PERIOD = 100_000

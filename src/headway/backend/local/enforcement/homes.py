@@ -5,8 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from headway.backend import durable
-from headway.backend.local.enforcement import procfs
+from headway.backend import durable, procfs
 from headway.backend.local.enforcement.cgroupfs import hierarchies
 
 FILE = "homes.json"

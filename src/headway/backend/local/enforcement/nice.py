@@ -13,7 +13,7 @@ from math import inf
 from signal import SIGCONT, SIGKILL
 from time import monotonic
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.backend.local.enforcement.homes import Homes
 from headway.backend.usage import UsageSample
 from headway.core.fairness.water_filling import share

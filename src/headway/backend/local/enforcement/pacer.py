@@ -11,7 +11,7 @@ import signal
 from contextlib import suppress
 from time import monotonic
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 
 PERIOD = 0.05
 SAVED = 0.2
