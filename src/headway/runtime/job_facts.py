@@ -22,7 +22,7 @@ from headway.core.model.snapshot import Changes, Snapshot, Trigger
 from headway.core.model.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 from headway.policy.share.headway import HeadwayMemory
-from headway.runtime.usage_sampler import Now
+from headway.runtime.usage_sampler import ReplicaSample
 from headway.runtime.waiting import waiting_reasons
 
 IDLE: Cores = 0.01
@@ -85,7 +85,7 @@ class Samples:
     """Usage and metrics of the replicas, newer than the state of the loop."""
 
     at: Seconds
-    now: Mapping[str, Now] = field(default_factory=dict)
+    latest: Mapping[str, ReplicaSample] = field(default_factory=dict)
 
 
 def job_facts(
@@ -156,7 +156,10 @@ def _facts(
     reasons: Mapping[ReplicaId, str],
 ) -> JobFacts:
     replicas = [state.replicas[name] for name in state.of_job.get(job.id, ())]
-    seen = {r.id: samples.now.get(r.id, Now(cpu=r.usage.cpu if r.usage else 0.0)) for r in replicas}
+    seen = {
+        r.id: samples.latest.get(r.id, ReplicaSample(cpu=r.usage.cpu if r.usage else 0.0))
+        for r in replicas
+    }
     ways = {r.id: _size(job, r, nodes.get(r.id), seen[r.id].left) for r in replicas}
     sizes = {name: size for name, size in ways.items() if size}
     known = list(sizes.values())
@@ -180,15 +183,15 @@ def _facts(
         if waits and due is not None and due < finish:
             due, reason = None, NOT_CPU  # a guarantee is about CPU
     first = _reporting(replicas, seen)
-    said = seen[first.id] if first else Now()
+    sample = seen[first.id] if first else ReplicaSample()
     return JobFacts(
         at_s=samples.at,
         decided_s=state.at,
         phase=job.phase.value,
-        value=said.value if said.value is not None else _last_value(first),
-        found=said.found,
-        step=said.step if said.step is not None else (first.history.step if first else None),
-        total_steps=job.spec.total_steps or said.total,
+        value=sample.value if sample.value is not None else _last_value(first),
+        found=sample.found,
+        step=sample.step if sample.step is not None else (first.history.step if first else None),
+        total_steps=job.spec.total_steps or sample.total,
         attained=attained,
         size=attained + sum(s.left for s in known) if known else None,
         size_error=max(s.error for s in known) if known else None,
@@ -201,7 +204,9 @@ def _facts(
     )
 
 
-def _reporting(replicas: Sequence[Replica], seen: Mapping[ReplicaId, Now]) -> Replica | None:
+def _reporting(
+    replicas: Sequence[Replica], seen: Mapping[ReplicaId, ReplicaSample]
+) -> Replica | None:
     """Return the first replica that has reported: a parameter server never does."""
     silent = [r.id for r in replicas if seen[r.id].step is None and r.history.step is None]
     return next((r for r in replicas if r.id not in silent), replicas[0] if replicas else None)
@@ -213,7 +218,9 @@ def _growth(job: Job, first: Replica | None) -> dict[str, float]:
     return efficiencies(first.history, first.usage, sign=job.spec.direction.sign)
 
 
-def _pace(state: ClusterState, job: Job, r: Replica, seen: Now) -> tuple[Seconds, bool] | None:
+def _pace(
+    state: ClusterState, job: Job, r: Replica, seen: ReplicaSample
+) -> tuple[Seconds, bool] | None:
     """Return the time left by the steps per second of a replica, and whether it waits for something
     else than CPU: then no other share makes it faster. None: unknown.
     """

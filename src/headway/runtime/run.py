@@ -71,23 +71,25 @@ class Run:
     idle: IdleMeter = field(default_factory=IdleMeter)
     known: KnownFacts = field(default_factory=KnownFacts)
 
-    def go(self, then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None) -> Result:
+    def go(
+        self, then: Callable[[UsageSampler, Seconds], None] = lambda sampler, now: None
+    ) -> Result:
         """Run to the end; `then` is called after each sample. Raise `Detached` if the user left."""
 
-        def sampled(meter: UsageSampler, now: Seconds) -> None:
-            self.measure(meter, now)
-            then(meter, now)
+        def sampled(sampler: UsageSampler, now: Seconds) -> None:
+            self.measure(sampler, now)
+            then(sampler, now)
 
-        meter = UsageSampler(self.backend, self.folder.usage, sampled)
+        sampler = UsageSampler(self.backend, self.folder.usage, sampled)
         board = StatusBoard(self)
         self.backend.on_stop = lambda jobs: self.answer("stop" if jobs else "detach")
         with signal_pipe() as reader:
             self.backend.wake_by(reader, lambda: self._interrupt(reader))
             try:
-                drive(self.backend, self.loop, meter, lambda: board.update(meter))
+                drive(self.backend, self.loop, sampler, lambda: board.update(sampler))
             finally:
                 self.backend.stop_waking(reader)
-        board.update(meter, last=True)
+        board.update(sampler, last=True)
         if self.detached:
             self.backend.platform.close()
             self.book.close()
@@ -127,13 +129,13 @@ class Run:
             foreign=mean_until(line, max(j.finished_s for j in jobs)),
         )
 
-    def measure(self, meter: UsageSampler, now: Seconds) -> None:
+    def measure(self, sampler: UsageSampler, now: Seconds) -> None:
         """Take what a sample shows: how much each job can use, and whether the clock was set."""
         self.clock.check()
-        there = [w for w in self.backend.monitor.replicas.values() if w.id in meter.now]
+        there = [w for w in self.backend.monitor.replicas.values() if w.id in sampler.latest]
         record = self.backend.controller.records.replica
         limited = {w.id for w in there if (r := record(w.id)) and r.in_effect[0] is not None}
-        used = {w.id: (w.node, meter.now[w.id].cpu) for w in there}
+        used = {w.id: (w.node, sampler.latest[w.id].cpu) for w in there}
         spare = self.idle.cores(now) if self.backend.platform.kind == "local" else inf
         self.demand.add(now, self.backend.controller.nodes, used, limited, spare)
 
