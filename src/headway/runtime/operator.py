@@ -120,8 +120,8 @@ class Operator:
             platform.shares.restore_declared()
         self.metrics.beat, self.metrics.leads = monotonic(), True
         policy = f"@{self.policy}"
-        book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
-        loop = Loop(ObserveOnly(backend) if self.observe_only else backend, build(policy), book)
+        journal = FileJournal(folder.journal, policy=policy, most=JOURNAL)
+        loop = Loop(ObserveOnly(backend) if self.observe_only else backend, build(policy), journal)
         if kept:
             kept.put_into(loop, policy)
         saver = StateSaver(store, platform.cluster.worker, loop, (policy, clock.began))
@@ -136,7 +136,7 @@ class Operator:
             if reports is not None:
                 reports.close()
             backend.close()
-            book.close()
+            journal.close()
             folder.unlock()
 
 

@@ -16,12 +16,12 @@ from headway.core.model.decision import Decision, Outcome, Place, Refused
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Observation
 from headway.core.model.units import JobId, NodeId, Seconds
-from headway.runtime import journal
 from headway.runtime.demand import DemandMeter, IdleMeter
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, Seen
 from headway.runtime.foreign_use import foreign_line, mean_until, node_changes
 from headway.runtime.journal import FileJournal
+from headway.runtime.journal import read as read_journal
 from headway.runtime.loop import Loop
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.runtime.run_directory import RunDirectory
@@ -53,7 +53,7 @@ class Run:
     folder: RunDirectory
     backend: LiveBackend
     loop: Loop[Any]
-    book: FileJournal
+    journal: FileJournal
     policy: str
     cores: float
     factor: float
@@ -92,14 +92,14 @@ class Run:
         board.update(sampler, last=True)
         if self.detached:
             self.backend.platform.close()
-            self.book.close()
+            self.journal.close()
             self.folder.unlock()
             raise Detached
         result = self._result()
         for job in self.backend.controller.jobs.values():
             self.learn(job, self.backend.monitor.totals.get(job.id), self.kinds.get(job.id))
         self.backend.close()
-        self.book.close()
+        self.journal.close()
         # Comes last: a run with a result is not resumed.
         self.folder.write("result.json", json.dumps([self.plain(result)], indent=2))
         self.folder.unlock()
@@ -118,7 +118,7 @@ class Run:
     def _result(self) -> Result:
         totals = self.backend.monitor.totals
         jobs = tuple(_job(j, totals.get(j.id)) for j in self.backend.controller.jobs.values())
-        line = foreign_line(node_changes(journal.read(self.folder.journal)))
+        line = foreign_line(node_changes(read_journal(self.folder.journal)))
         return summarise(
             jobs,
             policy=self.policy,

@@ -247,7 +247,7 @@ class Server:
                 backend.stop_waking(heard)
                 os.close(wake)
                 backend.close()
-                run.book.close()
+                run.journal.close()
                 self.submissions.close()
                 run.folder.unlock()
                 os.close(self.lock)
