@@ -6,7 +6,6 @@ job, and the next server knows the tokens of jobs that run. It allows reports of
 
 import hmac
 import json
-import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as BadEncoding
 from contextlib import suppress
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_bytes
 
-from headway import private_files
+from headway.backend import durable
 from headway.core.model.units import JobId, ReplicaId
 from headway.metrics import http_reports, job_files
 
@@ -48,12 +47,7 @@ class ReportChannel:
         return cls(token_bytes(32))
 
     def store(self, run: Path) -> None:
-        fresh = run / f"{FILE}.part"
-        with open(fresh, "w", encoding="ascii", opener=private_files.opener) as file:
-            json.dump({"port": self.port, "key": self.key.hex()}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(run / FILE)
+        durable.write(run / FILE, json.dumps({"port": self.port, "key": self.key.hex()}))
 
     def token(self, reporter: Reporter) -> str:
         told = [reporter.replica.job, reporter.replica.name, reporter.metric]

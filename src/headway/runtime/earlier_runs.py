@@ -20,7 +20,8 @@ from stat import S_ISREG
 from time import time
 from typing import Any
 
-from headway import failpoint, private_files
+from headway import private_files
+from headway.backend import durable
 from headway.core.estimate.job_size import Known, from_kind, learn
 from headway.core.model.job import Estimate, Expected, holding
 from headway.core.model.units import Bytes, Cores, CoreSeconds, JobId, Seconds
@@ -137,14 +138,7 @@ class EarlierRuns:
     def _write(self, kinds: Mapping[str, Kind]) -> None:
         newest = sorted(kinds, key=lambda name: kinds[name].at)[-MOST:]
         content = {"version": VERSION, "kinds": {name: asdict(kinds[name]) for name in newest}}
-        part = self.path.with_suffix(".part")
-        failpoint.hit("earlier.write")
-        with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
-            json.dump(content, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        failpoint.hit("earlier.replace")
-        part.replace(self.path)
+        durable.write(self.path, json.dumps(content, indent=1))
 
 
 def _kinds(text: bytes) -> dict[str, Kind]:
