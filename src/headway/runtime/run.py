@@ -152,7 +152,7 @@ class Run:
             demand=self.demand.demand.get(job.id, 0.0),
             memory=totals.peak,
         )
-        EarlierRuns(self.folder.path.parent.parent).learn([(*kind, shown)])
+        EarlierRuns(self.folder.data).learn([(*kind, shown)])
 
     def _interrupt(self, reader: int) -> None:
         """Ask, if there is a user to ask; otherwise cancel the jobs. The next Ctrl-C cancels

@@ -265,10 +265,6 @@ class Server:
             self._ends[job] = End(outcome="failed", reason=why, finished=self.run.clock())
         self._store_ends()
 
-    @property
-    def _data(self) -> Path:
-        return self.run.folder.path.parent.parent
-
     def _woken(self, wake: int) -> None:
         os.read(wake, 4096)
         self._take()
@@ -292,7 +288,7 @@ class Server:
                 return
 
     def _add(self, new: Sequence[Submitted]) -> None:
-        recall = EarlierRuns(self._data).recall()
+        recall = EarlierRuns(self.run.folder.data).recall()
         for job in new:
             self.last = job.number
             if job.outcome is not None or job.id in self.run.backend.jobs:
