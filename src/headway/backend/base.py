@@ -11,7 +11,7 @@ from headway.core.model.capabilities import Capabilities
 from headway.core.model.decision import Decision, Outcome
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Observation
-from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds, Where
 from headway.metrics.reader import ReplicaMetrics
 
 
@@ -55,7 +55,7 @@ class Platform(Protocol):
         """Persisted states and existing replicas of an earlier process. Called once, first."""
         ...
 
-    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
+    def refusal(self, job: JobId, where: Where) -> str:
         """Why these replicas cannot start there now; "": they can."""
         ...
 

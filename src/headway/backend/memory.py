@@ -16,7 +16,7 @@ from headway.controller.job_state import Checkpoint, JobState, ReplicaState
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Phase
 from headway.core.model.node import Node
-from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds, Where
 
 EXIT_CODES = {commands.Stop: 143, commands.Kill: 137, commands.Release: 0}
 
@@ -59,7 +59,7 @@ class MemoryPlatform(MetricsInFiles):
         found = (_found(name, n, p) for (name, n), p in self.processes.items())
         return events.Loaded(dict(self.states), tuple(found))
 
-    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
+    def refusal(self, job: JobId, where: Where) -> str:
         del job, where
         return ""
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from headway.core.model.job import Phase
-from headway.core.model.units import NodeId, ReplicaId, Seconds
+from headway.core.model.units import NodeId, ReplicaId, Seconds, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class JobFields:
     finished_at: Seconds | None = None
     gang: tuple[ReplicaId, ...] = ()
     """All replicas of the last start, by rank."""
-    restart_as: tuple[tuple[ReplicaId, NodeId], ...] = ()
+    restart_as: Where = ()
     """A job that is being scaled by a restart: the gang it becomes."""
     not_moved: str = ""
     """Why it was not moved, suspended or restarted when that was last decided."""

@@ -16,7 +16,7 @@ from headway.controller.phases import Cause, allows
 from headway.controller.records import JobRecord, ReplicaRecord
 from headway.core.model.job import Mode, Phase
 from headway.core.model.snapshot import Request, Trigger
-from headway.core.model.units import Cores, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Cores, Seconds, Where
 
 KILLED = 137
 """Exit code of a replica that disappeared."""
@@ -29,13 +29,7 @@ def arrive(job: JobRecord) -> Commands:
     return job.persist() if job.paused else []
 
 
-def place(
-    job: JobRecord,
-    where: tuple[tuple[ReplicaId, NodeId], ...],
-    now: Seconds,
-    cause: Cause,
-    *then: Command,
-) -> Commands:
+def place(job: JobRecord, where: Where, now: Seconds, cause: Cause, *then: Command) -> Commands:
     """Start a gang: all of it, under one attempt number."""
     job.gang = job.by_rank(name for name, _ in where)
     job.transition(cause, Phase.STARTING)

@@ -30,7 +30,7 @@ from headway.core.estimate.step_rate import SERVER
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Job, JobSpec, Mode, Phase, Replica, Task
 from headway.core.model.snapshot import Request, Trigger
-from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds, Where
 
 if TYPE_CHECKING:
     from headway.core.model.node import Node
@@ -310,9 +310,7 @@ class JobRecord(JobFields):
 
         return tuple(sorted(gang, key=rank))
 
-    def start(
-        self, where: Iterable[tuple[ReplicaId, NodeId]], now: Seconds, reserved: int = 0
-    ) -> Start:
+    def start(self, where: Where, now: Seconds, reserved: int = 0) -> Start:
         """Records for replicas that start now, under one attempt number: a new one, or that which
         holds their room.
         """

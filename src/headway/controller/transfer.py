@@ -39,12 +39,10 @@ from headway.controller.phases import Cause
 from headway.controller.records import JobRecord, ReplicaRecord, Stage, Transfer
 from headway.core.model.job import Elastic, Mode, Phase
 from headway.core.model.snapshot import Trigger
-from headway.core.model.units import NodeId, ReplicaId, Seconds
+from headway.core.model.units import NodeId, ReplicaId, Seconds, Where
 
 STOPPED_AS_ASKED = (0, 143)
 """Exit codes of a script that handles SIGTERM and has had time to save."""
-
-Where = tuple[tuple[ReplicaId, NodeId], ...]
 
 
 def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> Commands:

@@ -29,7 +29,7 @@ from headway.backend.worker import EventQueue, Worker
 from headway.controller import commands, events
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
-from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds, Where
 from headway.errors import BackendError, Declined, Unreachable
 from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob
@@ -115,7 +115,7 @@ class DockerPlatform(MetricsInFiles):
                     left[seen.id] = self._record(replica, int(attempt), host), seen
         return left.values()
 
-    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
+    def refusal(self, job: JobId, where: Where) -> str:
         del job
         down = [n for _, n in where if n in self.engines and not self.engines[n].up]
         return f"the engine of node {down[0]} does not answer" if down else ""

@@ -37,7 +37,7 @@ from headway.backend.worker import EventQueue, Worker
 from headway.controller import commands, events
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
-from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds, Where
 from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob, environment, threads
 
@@ -146,7 +146,7 @@ class LocalPlatform(MetricsInFiles):
                 found.append(events.ReplicaFound(name, attempt, running=False))
         return events.Loaded(states, tuple(found))
 
-    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
+    def refusal(self, job: JobId, where: Where) -> str:
         if self.jobs[job].adopted is not None:
             return ""
         tasks = [self.jobs[job].spec.task(name.task) for name, _ in where]
