@@ -9,21 +9,6 @@ from enum import StrEnum
 
 from headway.core.model.job import Phase
 
-MEANINGS: Mapping[Phase, str] = {
-    Phase.PENDING: "In the queue. It holds no capacity and may be placed.",
-    Phase.STARTING: "Placed. Its capacity is held; not all replicas run yet.",
-    Phase.RUNNING: "All replicas run.",
-    Phase.MIGRATING: "Checkpoint, stop, start again: on another node or in another size.",
-    Phase.SUSPENDING: "Checkpoint, stop, return to the queue.",
-    Phase.PAUSED: "Stopped by a user until the user resumes it. It holds no capacity.",
-    Phase.BACKOFF: "Waits before it is tried again. It holds no capacity.",
-    Phase.STOPPING: "Its replicas are being stopped. What follows is decided, but it is not tried "
-    "again if its chief completes meanwhile.",
-    Phase.SUCCEEDED: "The chief exited with code 0.",
-    Phase.FAILED: "Failed, and not tried again.",
-    Phase.CANCELLED: "Ended by a user.",
-}
-
 
 class Cause(StrEnum):
     """What changes the phase of a job."""
