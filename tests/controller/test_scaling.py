@@ -181,7 +181,7 @@ def test_an_independent_worker_that_was_killed_is_started_again_alone():
     (start,) = x.last(c.Start)
     assert [(a.replica, a.attempt, a.node) for a in start.replicas] == [(worker(1), 2, "a")]
     outbox = x.controller.outbox
-    why = "worker-1 is started again: killed by SIGKILL"
+    why = "worker-1 is restarted: killed by SIGKILL"
     assert (outbox.notices[worker(0)], list(outbox.to_measure)) == (why, ["a"])
     x.runs("worker-1")
     assert x["worker-1"].phase is Phase.RUNNING

@@ -1,8 +1,7 @@
-"""Start, run, exit, retry, end: the life of a job that is not being moved.
+"""Start, run, exit, retry, end: the lifecycle of a job that is not being moved.
 
-Each function changes one job's record and returns the commands that follow. A command that must
-not be repeated or forgotten after a crash is returned through `JobRecord.persist`, so that the
-state it depends on is durable first.
+Each function changes the record of one job and returns the commands that follow. A command that
+depends on a durable state is returned through `JobRecord.persist`.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ def arrive(job: JobRecord) -> Commands:
 
 
 def place(job: JobRecord, where: Where, now: Seconds, cause: Cause, *then: Command) -> Commands:
-    """Start a gang: all of it, under one attempt number."""
+    """Start a whole gang with one attempt number."""
     job.gang = job.by_rank(name for name, _ in where)
     job.transition(cause, Phase.STARTING)
     job.started_at = now if job.started_at is None else job.started_at
@@ -39,7 +38,7 @@ def place(job: JobRecord, where: Where, now: Seconds, cause: Cause, *then: Comma
 
 
 def prepared(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
-    """The training begins when the last replica of the gang holds its node."""
+    """Start the training when the last replica of the gang holds its node."""
     if r.prepared or r.running or r.phase is Phase.STOPPING:
         return []
     r.prepared, r.waiting_for, r.unschedulable = True, "", False
@@ -70,7 +69,7 @@ def running(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
 
 
 def _run_if_all_run(job: JobRecord) -> bool:
-    """A starting job runs when each replica runs or has already exited with code 0."""
+    """Change to running if each replica runs or has already exited with code 0."""
     if not all(r.running for r in job.replicas.values()):
         return False
     job.requeues, job.reason = 0, ""
@@ -79,7 +78,7 @@ def _run_if_all_run(job: JobRecord) -> bool:
 
 
 def share_in_effect(job: JobRecord, r: ReplicaRecord, limit: Cores | None, weight: float) -> None:
-    """Before it is seen running, it has the share that it starts with."""
+    """Note the share in effect. Before the replica runs, this is its share at the start."""
     r.in_effect = limit, weight
     if not r.running:
         r.limit, r.weight = limit, weight
@@ -87,11 +86,11 @@ def share_in_effect(job: JobRecord, r: ReplicaRecord, limit: Cores | None, weigh
 
 
 def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds) -> Commands:
-    """One of its replicas has exited outside a transfer."""
+    """Handle the exit of a replica that is not in a transfer."""
     leaving = r.phase is Phase.STOPPING
     remove = drop(job, r, event)
     if job.phase is Phase.STOPPING:
-        if job.target is Phase.BACKOFF and _completed(job, r, event):  # it is not tried again
+        if job.target is Phase.BACKOFF and _completed(job, r, event):  # no retry
             job.target, job.reason = Phase.SUCCEEDED, ""
             return job.persist(*remove) if job.replicas else settle(job, now, *remove)
         return remove if job.replicas else settle(job, now, *remove)
@@ -114,16 +113,16 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
 
 
 def _completed(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> bool:
-    """Whether a chief has done its work although it was asked to stop. A script that saves when it
-    is asked may exit with code 0 as well.
+    """Return whether a chief has completed its work although it was asked to stop. A script that
+    saves on SIGTERM may exit with code 0 too.
     """
     of_itself = job.spec.checkpoint is not Mode.SIGTERM or job.stop_is_unsent(r.id)
     return r.id == job.chief() and event.code == 0 and of_itself
 
 
 def _can_continue_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
-    """Whether a job goes on without these replicas: of tasks that change one by one, as long as
-    enough are left and the chief is there. Each time counts as a failure.
+    """Return whether a job continues without these replicas: if replicas of their tasks start and
+    stop one by one, and the chief and the minimum of replicas are left.
     """
     able = job.config.can_scale and job.failures < job.spec.backoff_limit
     if not able or job.phase is not Phase.RUNNING or job.chief() not in job.replicas:
@@ -137,27 +136,27 @@ def _can_continue_without(job: JobRecord, *lost: ReplicaRecord) -> bool:
 def _restart_or_replace(
     job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds, *then: Command
 ) -> Commands:
-    """Start an independent replica again where it was. If the cluster took it, another one is
-    asked for: its policy chooses the node.
+    """Restart an independent replica on its node. If the cluster has ended it, request a
+    replacement instead: the policy chooses the node.
     """
     reason = event.reason or f"exited with code {event.code}"
     if event.disrupted:
         _note_shortage(job, r.id.task, 1, now)
         return _continue_without(job, [r], reason, *then)
     job.failures += 1
-    _note(job, f"{r.id.name} is started again: {reason}")
+    _note(job, f"{r.id.name} is restarted: {reason}")
     return job.persist(*then, job.start(((r.id, r.node),), now))
 
 
 def _note_shortage(job: JobRecord, task: str, lost: int, now: Seconds) -> None:
-    """Ask for as many replicas as there were, until there are."""
+    """Note how many replicas the task had, so that replacements are requested."""
     left = sum(r.id.task == task and r.phase is not Phase.STOPPING for r in job.replicas.values())
     before = job.short_of[1] if job.short_of and job.short_of[0] == task else 0
     job.short_of, job.replace_at = (task, max(before, left + lost)), now
 
 
 def _request_replacement(job: JobRecord, short_of: tuple[str, int], now: Seconds) -> None:
-    """The policy decides where, and is asked again while there is no room."""
+    """Request replacements from the policy; repeat this while replicas are missing."""
     task, count = short_of
     job.replace_at = now + job.config.review_pending
     if sum(name.task == task for name in job.replicas) >= count:
@@ -185,11 +184,11 @@ def _note(job: JobRecord, notice: str) -> None:
 
 
 def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
-    """Forget an exited replica; the loop is told once. What it left is to be removed, and so is
-    the attempt that holds room for it elsewhere.
+    """Drop an exited replica; the loop gets it once more. Return commands that remove what it left,
+    and its reservation on another node.
     """
     del job.replicas[r.id]
-    if event.code == 0 and r.came_from is not None:  # its end came before its first report
+    if event.code == 0 and r.came_from is not None:  # it ended before its first report
         job.moves += 1
     job.set_replica(r, Phase.SUCCEEDED if event.code == 0 else Phase.FAILED)
     job.outbox.triggers.append(Trigger.FINISHED)
@@ -197,7 +196,7 @@ def drop(job: JobRecord, r: ReplicaRecord, event: ReplicaExited) -> Commands:
 
 
 def unreserve(r: ReplicaRecord) -> Commands:
-    """Give up the room that is held for it on another node."""
+    """Remove the reservation of a replica on another node."""
     held = r.transfer.reserved if r.transfer is not None else 0
     return [cmd.Remove(r.id, held)] if held else []
 
@@ -205,7 +204,9 @@ def unreserve(r: ReplicaRecord) -> Commands:
 def start_failed(
     job: JobRecord, replicas: tuple[cmd.Assignment, ...], event: CommandFailed, now: Seconds
 ) -> Commands:
-    """Some or all of a gang did not start: the rest is stopped too."""
+    """Handle replicas that did not start. The rest of the gang is stopped, unless it
+    can continue.
+    """
     known = [(job.replicas.get(a.replica), a.attempt) for a in replicas]
     absent = [r for r, attempt in known if r and r.attempt == attempt and not r.running]
     if not absent:
@@ -228,7 +229,7 @@ def start_failed(
 
 
 def _named(job: JobRecord, r: ReplicaRecord, reason: str) -> str:
-    """With several replicas, a reason names the one it is about."""
+    """Prefix a reason by the name of the replica if the job has several."""
     return f"replica {r.id.name}: {reason}" if len(job.gang) > 1 else reason
 
 
@@ -241,7 +242,7 @@ def _end_adopted(job: JobRecord, event: ReplicaExited, now: Seconds) -> Commands
 def fail(
     job: JobRecord, reason: str, now: Seconds, *then: Command, permanent: bool = False
 ) -> Commands:
-    """Count a failure; retry later unless it was the last attempt."""
+    """Count a failure. Retry later unless it was the last attempt."""
     job.failures += 1
     last = permanent or job.failures > job.spec.backoff_limit or job.new.adopted
     if last and job.failures > 1:
@@ -250,7 +251,7 @@ def fail(
 
 
 def requeue(job: JobRecord, reason: str, now: Seconds, *then: Command) -> Commands:
-    """Stop what is left of it and retry later; not counted as a failure."""
+    """Stop the remaining replicas and retry later. Not counted as a failure."""
     job.requeues += 1
     return end(job, Cause.REQUEUE, Phase.BACKOFF, reason, now, *then)
 
@@ -258,7 +259,9 @@ def requeue(job: JobRecord, reason: str, now: Seconds, *then: Command) -> Comman
 def end(
     job: JobRecord, cause: Cause, target: Phase, reason: str, now: Seconds, *then: Command
 ) -> Commands:
-    """Stop all replicas; then the job becomes `target`. `then` follows when that is durable."""
+    """Stop all replicas; then the phase becomes `target`. The commands `then` follow when this is
+    durable.
+    """
     job.transition(cause, Phase.STOPPING)
     job.arrived, job.admit_at = True, inf
     job.target, job.reason = target, reason
@@ -278,7 +281,7 @@ def end(
 
 
 def stop(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Command:
-    """Ask it to exit within its grace period. Adopted replicas are released instead."""
+    """Ask a replica to exit within its grace period. Adopted replicas are released instead."""
     job.set_replica(r, Phase.STOPPING)
     r.deadline = now + job.spec.grace
     if job.new.adopted:
@@ -287,7 +290,7 @@ def stop(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Command:
 
 
 def settle(job: JobRecord, now: Seconds, *then: Command) -> Commands:
-    """All replicas have stopped."""
+    """Change to the target phase: all replicas have stopped."""
     target = job.target or Phase.BACKOFF
     job.target = None
     if target is Phase.BACKOFF:
@@ -300,7 +303,7 @@ def settle(job: JobRecord, now: Seconds, *then: Command) -> Commands:
 
 
 def backoff(job: JobRecord) -> Seconds:
-    """Doubles with each failure or interruption in a row."""
+    """Return the delay until a retry. It doubles with each consecutive failure or interruption."""
     doublings = min(30, max(0, job.failures + job.requeues - 1))
     return min(job.config.longest_backoff, job.config.first_backoff * 2.0**doublings)
 
@@ -321,14 +324,14 @@ def cancel(job: JobRecord, reason: str, now: Seconds) -> Commands:
 
 
 def next_deadline(job: JobRecord) -> Seconds:
-    """When something of this job is due."""
+    """Return the earliest deadline of a job."""
     times = [r.deadline for r in job.replicas.values()]
     times += job.retry_at, job.persist_at, job.admit_at, job.delete_at, job.replace_at
     return min(_limit_at(job), *times, *job.avoided.values())
 
 
 def due(job: JobRecord, now: Seconds) -> Commands:
-    """What is due of the job itself."""
+    """Carry out what is due for the job itself."""
     commands: Commands = []
     if job.admit_at <= now:
         job.admit_at = inf
@@ -360,7 +363,7 @@ def _limit_at(job: JobRecord) -> Seconds:
 
 
 def waits(r: ReplicaRecord, event: ReplicaWaiting, now: Seconds, config: Config) -> None:
-    """The platform says why it cannot start it yet; "": that has passed."""
+    """Note why the platform cannot start a replica yet; "": it can now."""
     if r.running or r.phase is Phase.STOPPING:
         return
     if not event.reason:
@@ -372,7 +375,7 @@ def waits(r: ReplicaRecord, event: ReplicaWaiting, now: Seconds, config: Config)
 
 
 def overdue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
-    """It has not exited within its grace period, or has not started in time."""
+    """Handle the deadline of a replica that has not exited, or not started, in time."""
     if r.phase is Phase.STOPPING or (r.transfer is not None and r.transfer.stopping):
         r.deadline = now + job.config.kill_interval
         if job.stop_is_unsent(r.id):

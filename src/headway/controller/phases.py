@@ -1,7 +1,7 @@
-"""The only phase table: which causes lead from one phase of a job to another.
+"""The phase table: which causes lead from one phase of a job to another.
 
-A cause that a phase does not list is refused (a decision or request) or ignored (an event that
-arrives late). `docs/lifecycle.md` is generated from this table.
+A cause that a phase does not list is refused (decisions and requests) or ignored (late events).
+`docs/lifecycle.md` is generated from this table.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Cause(StrEnum):
     MOVE = "move, or restart to scale"
     SUSPEND = "suspend"
     SAVE_FAILED = "no checkpoint in time"
-    NO_ROOM = "no room on the target"
+    NO_ROOM = "no capacity on the target"
     ARRIVE = "restarted"
     RELEASE = "checkpointed and stopped"
     SUCCEED = "chief exited with code 0"
@@ -39,7 +39,7 @@ _DISTURBED: Mapping[Cause, tuple[Phase, ...]] = {
     Cause.REQUEUE: (Phase.STOPPING,),
     Cause.CANCEL: (Phase.STOPPING,),
 }
-"""What may happen to a job that has replicas, whatever else is under way."""
+"""Transitions of every job that has replicas."""
 
 TABLE: Mapping[Phase, Mapping[Cause, tuple[Phase, ...]]] = {
     Phase.PENDING: {
@@ -94,6 +94,6 @@ def allows(phase: Phase, cause: Cause) -> bool:
 
 
 def check_transition(phase: Phase, cause: Cause, to: Phase) -> None:
-    """A transition outside the table is a programming error."""
+    """Raise `ValueError` for a transition outside the table: a programming error."""
     if to not in TABLE[phase].get(cause, ()):
         raise ValueError(f"no transition from {phase} to {to} by {cause.name}")

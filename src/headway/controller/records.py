@@ -1,4 +1,4 @@
-"""What the controller keeps of each job and replica."""
+"""The records of the controller: one for each job and replica."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 PERSISTED = tuple(f.name for f in fields(JobFields))
 ADOPTED = Capabilities(migrate=False, suspend=False, scale=False)
-"""What can be done with adopted replicas."""
+"""Capabilities for adopted jobs."""
 
 
 @dataclass(slots=True)
@@ -65,37 +65,38 @@ class Outbox:
 
 class Stage(Enum):
     WAITING = auto()
-    """For the chief of its gang to save."""
+    """Waits until the chief of its gang has saved a checkpoint."""
     RESERVING = auto()
-    """For room on the node that it moves to."""
+    """Waits until capacity on the target node is reserved."""
     REQUESTED = auto()
-    """For the checkpoint that it has now."""
+    """Waits until its present checkpoint is read."""
     SAVING = auto()
-    """For a newer one."""
+    """Waits for a newer checkpoint."""
     STOPPING = auto()
+    """Waits until the process has exited."""
     ARRIVING = auto()
-    """Started again; for its first report."""
+    """Restarted; waits for the first report."""
 
 
 @dataclass(slots=True)
 class Transfer:
-    """How far a replica is with being moved, suspended or restarted."""
+    """Progress of a replica that is moved, suspended or restarted."""
 
     to: NodeId | None
-    """None: it is not started again by itself; its job is."""
+    """Target node; None: the replica restarts with its job."""
     stage: Stage = Stage.REQUESTED
     baseline: Checkpoint = NO_CHECKPOINT
-    """Its newest checkpoint when the transfer began."""
+    """Newest checkpoint at the begin of the transfer."""
     reserved: int = 0
-    """The attempt that holds its room on the target; 0: none."""
+    """Attempt that reserves capacity on the target node; 0: none."""
     waiting_for: str = ""
-    """Why that attempt has no room yet."""
+    """Why this attempt has no capacity yet."""
     unschedulable: bool = False
-    """`waiting_for` is about the target."""
+    """Whether `waiting_for` is a reason of the target node."""
 
     @property
     def leaves(self) -> bool:
-        """It runs where it was, and has not been asked to stop."""
+        """Whether the replica still runs on its node and has not been asked to stop."""
         return self.stage is Stage.RESERVING or self.saving
 
     @property
@@ -122,25 +123,25 @@ class ReplicaRecord:
     in_effect: tuple[Cores | None, float] = (None, 1.0)
     """The share that the platform has confirmed."""
     started: bool = False
-    """`Start` was sent."""
+    """Whether `Start` was sent."""
     prepared: bool = False
-    """It holds its node and waits for the others of its gang."""
+    """Whether it holds capacity on its node and waits for the others of its gang."""
     running: bool = False
     stop_failed: bool = False
-    """`Stop` was not carried out; it is sent again at the deadline."""
+    """Whether `Stop` failed. It is sent again at the deadline."""
     transfer: Transfer | None = None
     came_from: NodeId | None = None
-    """Where its room stays reserved until it has reported here."""
+    """Previous node. Its capacity is held until the replica has reported on the new node."""
     deadline: Seconds = inf
-    """When to act if nothing happens; what to do follows from `phase` and `transfer`."""
+    """When to act if nothing happens. The action depends on `phase` and `transfer`."""
     waiting_for: str = ""
     """Why the platform cannot run it yet."""
     unschedulable: bool = False
-    """`waiting_for` is about its node."""
+    """Whether `waiting_for` is a reason of its node."""
 
     @property
     def arriving(self) -> bool:
-        """It was restarted and runs, but has not reported yet."""
+        """Whether it was restarted and runs, but has not reported yet."""
         return self.running and self.transfer is not None and self.transfer.arriving
 
     def to_core(self) -> Replica:
@@ -182,26 +183,26 @@ class JobRecord(JobFields):
         self.new, self.spec, self.outbox, self.config = new, new.spec, outbox, config
         self.id, self.number = new.id, number
         self.asked_to: NodeId | None = None
-        """The node of a requested move that is not decided yet."""
+        """Target of a requested move that the policy has not decided yet."""
         self.asked_size: tuple[str, int] | None = None
-        """Task and number of a requested change of size that is not decided yet."""
+        """Task and number of a requested scaling that the policy has not decided yet."""
         self.arrived = False
-        """It is in the queue, or beyond."""
+        """Whether it was admitted to the queue."""
         self.admit_at: Seconds = new.submitted_at
         """When to send `Admit`."""
         self.requeues = 0
-        """Interruptions in a row that were not its own fault."""
+        """Number of consecutive interruptions by the cluster."""
         self.retry_at: Seconds = inf
         self.replace_at: Seconds = inf
-        """When to ask for replicas in place of those that the cluster took."""
+        """When to request replacements of replicas that were lost to the cluster."""
         self.delete_at: Seconds = inf
         """When to send `DeleteJob`."""
         self.deleted = False
-        """The platform no longer has it."""
+        """Whether it was deleted on the platform."""
         self.capabilities = ADOPTED if new.adopted else None
-        """What can be done with it; None: whatever the platform can do."""
+        """Capabilities for this job; None: those of the platform."""
         self.avoided: dict[NodeId, Seconds] = {}
-        """Nodes that it does not use, and until when."""
+        """Nodes that the job does not use, and the time until then."""
         self.replicas: dict[ReplicaId, ReplicaRecord] = {}
         self.version = self.persisted = 0
         self.persist_at: Seconds = inf
@@ -210,23 +211,23 @@ class JobRecord(JobFields):
 
     @property
     def idle_phase(self) -> Phase:
-        """The phase of this job while it has no replicas and nothing is under way."""
+        """Phase of this job while it has no replicas."""
         return Phase.PAUSED if self.paused else Phase.PENDING
 
     @property
     def outcome(self) -> str:
-        """Its phase; an adopted job is released, never cancelled."""
+        """Phase in results. An adopted job is released, not cancelled."""
         released = self.new.adopted and self.phase is Phase.CANCELLED
         return "released" if released else self.phase.value
 
     @property
     def can_checkpoint(self) -> bool:
-        """It can be stopped without losing its progress."""
+        """Whether it can be stopped without losing its progress."""
         return self.spec.checkpoint is not Mode.NONE and not self.new.adopted
 
     @property
     def finished(self) -> bool:
-        """It has ended, and that is durable."""
+        """Whether it has ended durably."""
         return self.finished_at is not None and self.persisted == self.version
 
     def finish(self, at: Seconds | None) -> None:
@@ -251,7 +252,7 @@ class JobRecord(JobFields):
         self.outbox.to_measure[r.node] = None
 
     def persist(self, *then: Command) -> Commands:
-        """Store the state; `then` follows when it is durable."""
+        """Persist the state. The commands `then` follow when it is durable."""
         self.version += 1
         self._waiting += [(self.version, command) for command in then]
         return [Persist(self.id, self.version, self.state())]
@@ -266,7 +267,7 @@ class JobRecord(JobFields):
         return ready
 
     def stop_is_unsent(self, replica: ReplicaId) -> bool:
-        """It has not been asked to stop yet: that is not durable."""
+        """Whether the `Stop` of a replica waits until the state is durable."""
         stops = [c for _, c in self._waiting if isinstance(c, Stop | Release)]
         return any(c.replica == replica for c in stops)
 
@@ -285,7 +286,7 @@ class JobRecord(JobFields):
         )
 
     def restore(self, state: JobState) -> None:
-        """Its inverse, except for the replicas."""
+        """Restore everything but the replicas from a persisted state."""
         for name in PERSISTED:
             setattr(self, name, getattr(state, name))
         for task, count in self.sizes:
@@ -302,7 +303,7 @@ class JobRecord(JobFields):
         return chief(self.id, [t.name for t in self.spec.tasks])
 
     def by_rank(self, gang: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
-        """Parameter servers first, then the chief, then in the order of the job's tasks."""
+        """Sort by rank: parameter servers, then the chief, then in the order of the tasks."""
         chief, tasks = self.chief(), [t.name for t in self.spec.tasks]
 
         def rank(name: ReplicaId) -> tuple[bool, bool, int, int]:
@@ -311,8 +312,8 @@ class JobRecord(JobFields):
         return tuple(sorted(gang, key=rank))
 
     def start(self, where: Where, now: Seconds, reserved: int = 0) -> Start:
-        """Records for replicas that start now, under one attempt number: a new one, or that which
-        holds their room.
+        """Add records of replicas that start now, with one attempt number: a new one, or
+        `reserved`, the attempt that holds their capacity. Return the command.
         """
         self.attempt += not reserved
         added = []
@@ -331,19 +332,19 @@ class JobRecord(JobFields):
         return Start(self.id, tuple(assigned), self.gang)
 
     def resize(self, task: str, count: int) -> None:
-        """From now on it starts with this number of replicas."""
+        """Set the number of replicas with which the job starts."""
         self.sizes = (*(size for size in self.sizes if size[0] != task), (task, count))
         tasks = (replace(t, replicas=count) if t.name == task else t for t in self.spec.tasks)
         self.spec = replace(self.spec, tasks=tuple(tasks))
         self.mark_dirty()
 
     def not_movable(self) -> None:
-        """It stopped without a new checkpoint: it is not moved or suspended again."""
+        """Note that the job cannot save checkpoints: it is not moved or suspended again."""
         self.spec = replace(self.spec, checkpoint=Mode.NONE)
         self.mark_dirty()
 
     def to_core(self, nodes: Iterable[NodeId] = (), drained: Iterable[NodeId] = ()) -> Job:
-        """`nodes`: those that exist; `drained`: those that no job uses."""
+        """Convert for the loop. `nodes`: all nodes; `drained`: nodes that no job uses."""
         avoided = {*self.avoided, *drained}
         return Job(
             id=self.id,
@@ -356,7 +357,7 @@ class JobRecord(JobFields):
 
 
 def _without(spec: JobSpec, nodes: Iterable[NodeId], avoided: Collection[NodeId]) -> JobSpec:
-    """With only those nodes for its tasks that it does not avoid."""
+    """Return the spec without the avoided nodes."""
     known = tuple(nodes)
 
     def usable(task: Task) -> Task:
@@ -371,13 +372,13 @@ class Records:
         self.jobs: dict[JobId, JobRecord] = {}
         self.nodes: dict[NodeId, Node] = {}
         self.drained: dict[NodeId, None] = {}
-        """Nodes on which a user wants no new replicas."""
+        """Nodes that a user has drained."""
         self.outbox = Outbox()
         self.touched: set[JobId] = set()
-        """Jobs that may have changed since the agenda was brought up to date."""
+        """Jobs that may have changed since the last update of the agenda."""
 
     def job(self, name: JobId) -> JobRecord | None:
-        """A job that is about to change."""
+        """Return a job that may be changed by the caller."""
         self.touched.add(name)
         return self.jobs.get(name)
 
@@ -393,6 +394,6 @@ class Records:
 
 
 def chief(job: JobId, names: Sequence[str]) -> ReplicaId:
-    """The success of this replica is the job's: `chief`, else `main`, else `worker` 0."""
+    """Return the replica whose success ends the job: `chief`, else `main`, else `worker` 0."""
     lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
     return ReplicaId.of(job, lead, 0)
