@@ -374,7 +374,9 @@ def test_a_job_without_checkpoints_is_not_moved_suspended_or_restarted(decision)
 def test_gangs_are_placed_whole_and_on_nodes_that_are_up():
     x = Driver()
     where = ((MAIN, "a"),)
-    assert x.act(Place(job="x", where=where, partial=True)) == "this platform starts gangs as a whole"
+    assert (
+        x.act(Place(job="x", where=where, partial=True)) == "this platform starts gangs as a whole"
+    )
     assert x.act(Place(job="x", where=((MAIN, "c"),))) == "node c is down or unknown"
     x.start()
     x.event(e.NodeChanged(node("a", up=False)))

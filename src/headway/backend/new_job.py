@@ -1,4 +1,4 @@
-"""A job as the controller first learns of it."""
+"""Convert a runnable job for the controller."""
 
 from headway.controller.events import NewJob
 from headway.spec.runnable import RunnableJob
