@@ -1,8 +1,8 @@
-"""Docker engines as a platform: each engine is a node, each attempt of a replica a container.
+"""The Docker platform: each engine is a node, each attempt of a replica a container.
 
-Calls to an engine run in its worker, and their results return to the loop's thread as closures.
-Containers carry run, replica and attempt as labels and in their name, so that the next process
-finds them and no attempt is started twice.
+Calls to an engine run in its worker. Their results return to the thread of the loop as closures.
+Names and labels of containers contain run, replica and attempt. So the next process finds them, and
+no attempt is started twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,14 +35,14 @@ from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob
 
 PERMANENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
-"""A container that the engine declines for one of these is declined again."""
+"""Status of an engine that declines a container permanently."""
 
 
 class DockerPlatform(MetricsInFiles):
     kind: ClassVar = "docker"
     capabilities: ClassVar = Capabilities(adopt=True)
     foreign: ForeignLoad | None = None
-    """Of engines on this machine."""
+    """Foreign load of the engines on this machine."""
 
     def __init__(
         self,
@@ -103,7 +103,9 @@ class DockerPlatform(MetricsInFiles):
         return events.Loaded(states, tuple(found))
 
     def _left(self) -> Iterable[tuple[ContainerRecord, container.ContainerState]]:
-        """Containers of an earlier process, each once: several nodes may be parts of one engine."""
+        """Return the containers of an earlier process. Nodes that share an engine find them only
+        once.
+        """
         left: dict[str, tuple[ContainerRecord, container.ContainerState]] = {}
         for engine in self.engines.values():
             for seen in engine.containers(f"{container.RUN}={self.run}", stopped=True):
@@ -162,7 +164,7 @@ class DockerPlatform(MetricsInFiles):
         self, c: ContainerRecord, command: commands.Stop | commands.Kill, signal: str
     ) -> None:
         def failed(error: BackendError) -> Iterable[events.Event]:
-            if isinstance(error, Declined):  # not running: its exit was missed
+            if isinstance(error, Declined):  # not running: the event of its exit was missed
                 self._examine(c)
             return [events.CommandFailed(command, error.message)]
 
@@ -270,7 +272,7 @@ class DockerPlatform(MetricsInFiles):
     ) -> list[events.Event]:
         if not self.containers.is_current(c):
             return []
-        if isinstance(error, Unreachable):  # it is looked for when the engine answers again
+        if isinstance(error, Unreachable):  # it is examined when the engine answers again
             c.engine.reconnect()
             return []
         self._end(c)
@@ -278,7 +280,7 @@ class DockerPlatform(MetricsInFiles):
         return [events.CommandFailed(command, error.message, permanent=permanent)]
 
     def _examine(self, c: ContainerRecord, *, disrupted: bool = False) -> None:
-        """Report whether it runs or how it has exited."""
+        """Inspect a container, and report that it runs or has exited."""
         if c.inspecting:
             return
 
@@ -318,7 +320,7 @@ class DockerPlatform(MetricsInFiles):
             other.engine.worker.do(partial(operations.set_memory, other, limit))
 
     def _connected(self, engine: Engine) -> list[events.Event]:
-        """Events may have been missed: compare everything."""
+        """Compare all containers after a connection: events may have been missed."""
         was_up, engine.up = engine.up, True
         self.label_watch.compare(engine)
         for c in self.containers.of(engine):
@@ -352,18 +354,18 @@ class DockerPlatform(MetricsInFiles):
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
         wait = self.checkpoints.timeout(min(timeout, operations.REFRESH))
-        news = self.events.wait(wait)
+        found = self.events.wait(wait)
         now = monotonic()
         if now >= self._refresh_at:
             self._refresh_at = now + operations.REFRESH
             for engine in self.engines.values():
                 engine.ping(now)
             for c in self.containers.current.values():
-                news += operations.refresh(c)
+                found += operations.refresh(c)
         for name, load in (self.foreign.changes(self.clock()) if self.foreign else {}).items():
             self.engines[name].foreign = load
-            news.append(events.NodeChanged(self.engines[name].node()))
-        return [*news, *self.checkpoints.changed()]
+            found.append(events.NodeChanged(self.engines[name].node()))
+        return [*found, *self.checkpoints.changed()]
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
         c = self.containers.newest(replica)
