@@ -1,4 +1,4 @@
-"""What earlier runs showed of each kind of job: size, cost of a step, demand and peak memory.
+"""Measurements of earlier runs for each kind of job: size, cost of a step, demand and peak memory.
 
 Jobs are of the same kind if they have the same command, arguments, working directory and image, and
 if the files among the arguments (the script, a configuration) have the same content. The file
@@ -29,16 +29,16 @@ from headway.spec.runnable import Command, RunnableJob
 
 VERSION = 1
 MOST = 1000
-"""Kinds to keep; the ones that have not run for longest are dropped."""
+"""Maximum number of kinds. The kinds that have not run for the longest time are dropped."""
 HASHED = 2**20
-"""Bytes of the largest file whose content identifies a kind. Interpreters and data are larger."""
+"""Maximum size of a file whose content identifies a kind. Interpreters and data are larger."""
 
 log = logging.getLogger("headway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What one run showed of a job; 0: nothing."""
+    """Measurements of a job in one run; 0: unknown."""
 
     work: CoreSeconds = 0.0
     steps: float = 0.0
@@ -50,7 +50,7 @@ class Seen:
 class Kind:
     command: str
     at: Seconds = 0.0
-    """When it ran last, in seconds since 1970."""
+    """Time of the last run, in seconds since 1970."""
     runs: int = 0
     work: CoreSeconds = 0.0
     least: CoreSeconds = 0.0
@@ -100,16 +100,16 @@ class EarlierRuns:
             return {}
 
     def fill_in(self, jobs: Iterable[RunnableJob]) -> list[RunnableJob]:
-        """Add what is known to the jobs. What is declared or calibrated is kept."""
+        """Return the jobs with the known properties. Declared and calibrated ones are kept."""
         return list(map(self.recall(), jobs))
 
     def recall(self) -> Callable[[RunnableJob], RunnableJob]:
-        """Read what is known now; return what adds it to a job."""
+        """Read the file. Return a function that adds the known properties to a job."""
         kinds, content = self.read(), cache(_content)
         return lambda job: _fill_in(job, kinds.get(key(job.commands, content)))
 
     def learn(self, seen: Iterable[tuple[str, str, Seen]]) -> None:
-        """Add the jobs of a run: the key and command of each, and what it showed."""
+        """Add the measurements of a run: key and command of each job, and what it showed."""
         with self._locked():
             kinds = self.read()
             for name, command, shown in seen:
@@ -129,7 +129,7 @@ class EarlierRuns:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time: runs that end together add to each other."""
+        """Lock the file, because several runs may end at the same time."""
         lock = self.path.with_suffix(".lock")
         with open(lock, "w", encoding="utf-8", opener=private_files.opener) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
