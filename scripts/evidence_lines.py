@@ -11,14 +11,20 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 CORE, POLICY = "src/headway/core", "src/headway/policy"
 BACKEND, RUNTIME = "src/headway/backend", "src/headway/runtime"
-LOCAL = ("src/headway/controller", f"{BACKEND}/live.py", f"{BACKEND}/local", RUNTIME)
+LOCAL = (
+    "src/headway/controller",
+    f"{BACKEND}/live.py",
+    f"{BACKEND}/procfs.py",
+    f"{BACKEND}/local",
+    RUNTIME,
+)
 SUBJECT: dict[str, tuple[str, ...]] = {
     "sim": (CORE, POLICY, "src/headway/sim"),
     "decide": (CORE, POLICY),
     "promises": (CORE, POLICY, "src/headway/sim"),
     "gangs": (CORE, POLICY, "src/headway/sim"),
     "traces": (CORE, POLICY, "src/headway/sim"),
-    "enforcement": (f"{BACKEND}/local/enforcement",),
+    "enforcement": (f"{BACKEND}/local/enforcement", f"{BACKEND}/procfs.py"),
     "reaction": LOCAL,
     "overhead": (*LOCAL, CORE, POLICY),
     "real": (*LOCAL, CORE, POLICY),

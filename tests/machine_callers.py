@@ -38,7 +38,7 @@ def public_server(quotas=None):
             yield path
     finally:
         server.run.backend.close()
-        server.run.book.close()
+        server.run.journal.close()
         server.submissions.close()
         server.run.folder.unlock()
         place.cleanup()

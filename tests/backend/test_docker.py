@@ -136,7 +136,7 @@ def test_containers_are_adopted_by_name_and_by_label(tmp_path, engine):
 
 
 def adopted(engine, name, **host):
-    """A platform that manages one foreign container."""
+    """A platform that manages one adopted container."""
     made = {"Cmd": ["python3", "-c", "import time; time.sleep(60)"], "HostConfig": host}
     mine = engine.create(name, {**made, "Image": "any"})
     mine.start()
@@ -147,7 +147,7 @@ def adopted(engine, name, **host):
     return mine, LiveBackend(platform, folder, jobs, clock)
 
 
-def test_a_foreign_container_is_never_stopped_or_removed(engine, monkeypatch):
+def test_an_adopted_container_is_never_stopped_or_removed(engine, monkeypatch):
     """Whatever goes wrong: here the engine cannot describe its container."""
     inspect, asked = operations.inspect, []
 
@@ -167,7 +167,7 @@ def test_a_foreign_container_is_never_stopped_or_removed(engine, monkeypatch):
     assert (mine.state, engine.containers) == ("running", {mine.id: mine})
 
 
-def test_a_foreign_container_keeps_its_limits_and_gets_them_back(engine):
+def test_an_adopted_container_keeps_its_limits_and_gets_them_back(engine):
     mine, backend = adopted(engine, "mine", NanoCpus=5 * 10**8, CpuShares=2048)
     name = ReplicaId("mine/main-0")
     r = backend.controller.records.replica(name)

@@ -107,7 +107,7 @@ def test_a_share_that_the_engine_refuses_is_reported_and_not_assumed(platform, m
     assert isinstance(outcome, Started)
     r = platform.backend.controller.records.replica(ReplicaId("x/worker-0"))
     platform.until(lambda: (r.limit, r.weight) == (None, 1.0))
-    assert "No such container" in platform.backend.controller.news.notices["x/worker-0"]
+    assert "No such container" in platform.backend.controller.outbox.notices["x/worker-0"]
 
 
 def test_usage_comes_from_the_engine_where_there_is_no_cgroup_here(platform):
@@ -255,7 +255,7 @@ def test_a_log_whose_connection_was_cut_is_followed_again(platform):
     platform.until(lambda: c.log is not before and not c.log.over.is_set())
     c.log.error = "no such driver"
     c.log.close()
-    notices = platform.backend.controller.news.notices
+    notices = platform.backend.controller.outbox.notices
     platform.until(lambda: "log cannot be read" in notices.get("x/worker-0", ""))
 
 

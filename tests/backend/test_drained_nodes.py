@@ -35,13 +35,13 @@ def test_no_job_may_use_a_drained_node_until_it_is_undrained(tmp_path):
     c.add(NewJob(id="x", spec=JobSpec(), submitted_at=0.0))
     c.tick(0.0)
     c.handle(Admitted("x"), 0.0)
-    c.take_news(0.0)
+    c.take_outbox(0.0)
     drained_nodes.change(tmp_path, c, "a", 0.0, drain=True)
     drained_nodes.change(tmp_path, c, "a", 0.0, drain=True)
     assert drained_nodes.read(tmp_path) == ["a"]
     assert c.records.to_core("x").spec.tasks[0].nodes == ("b",)
-    assert Trigger.NODE in c.news.triggers
-    assert list(c.take_news(1.0).jobs) == ["x"], "the policy is told"
+    assert Trigger.NODE in c.outbox.triggers
+    assert list(c.take_outbox(1.0).jobs) == ["x"], "the policy is told"
     drained_nodes.change(tmp_path, c, "a", 0.0, drain=False)
     assert c.records.to_core("x").spec.tasks[0].nodes is None
     assert drained_nodes.read(tmp_path) == []
@@ -55,7 +55,7 @@ def test_a_file_that_cannot_be_read_drains_nothing(tmp_path):
 
 def asked(controller, now):
     controller.tick(now)
-    return [(r.job, r.wish, r.to) for r in controller.take_news(now).requests]
+    return [(r.job, r.wish, r.to) for r in controller.take_outbox(now).requests]
 
 
 def test_jobs_that_can_move_are_asked_to_leave_until_the_node_is_undrained(tmp_path):

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from headway.backend import procfs
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.docker.container_table import ContainerTable
 from headway.backend.docker.stats import ByGroup
 from headway.backend.foreign_load import ForeignLoad
 from headway.backend.live import LiveBackend
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.nice import Nice
 from headway.backend.local.platform import LocalPlatform
 from headway.backend.usage import UsageSample

@@ -271,7 +271,7 @@ def test_the_next_leader_knows_that_a_job_has_saved(fake, leader, backends):
     fake.ended("x-worker-0-1")
     record = again.backend.controller.jobs["default/x"]
     again.until(lambda: "x-worker-0-2" in pods(fake))
-    assert record.checkpoints, "it can be suspended again"
+    assert record.can_checkpoint, "it can be suspended again"
 
 
 def test_the_next_leader_releases_the_ended_pod_of_an_earlier_attempt(fake, leader, backends):

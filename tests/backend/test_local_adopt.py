@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from headway.backend import procfs
 from headway.backend.local.adopt import to_jobs
-from headway.backend.local.enforcement import procfs
 from headway.errors import ConfigError
 
 
@@ -33,8 +33,8 @@ def test_an_ordinary_process_is_adopted_under_a_valid_name():
     ("pid", "says"),
     [
         pytest.param(1, "it is the init process", id="init"),
-        pytest.param(os.getpid(), "it is this Headway", id="itself"),
-        pytest.param(os.getppid(), "this Headway runs below it", id="its parent"),
+        pytest.param(os.getpid(), "it is this Headway process", id="itself"),
+        pytest.param(os.getppid(), "this Headway process is a descendant of it", id="its parent"),
     ],
 )
 def test_what_headway_depends_on_is_refused(pid, says):

@@ -8,8 +8,8 @@ from time import monotonic
 import pytest
 from patience import wait_for
 
+from headway.backend import procfs
 from headway.backend.claims import Claims, Ports
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.relays import Relays
 from headway.spec.link import LinkSpec
 

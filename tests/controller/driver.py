@@ -21,7 +21,7 @@ class Driver:
         self,
         disk=None,
         *,
-        foreign=False,
+        adopted=False,
         now=0.0,
         found=(),
         time_limit=None,
@@ -43,7 +43,7 @@ class Driver:
                 id="x",
                 spec=self.spec,
                 submitted_at=0.0,
-                foreign=foreign,
+                adopted=adopted,
                 time_limit=time_limit,
                 ttl=ttl,
             )

@@ -21,9 +21,9 @@ def cordon(x, name="a", **more):
 
 
 def asked(x):
-    news = x.controller.take_news(x.now)
-    assert bool(news.requests) == (Trigger.ASKED in news.triggers)
-    return news.requests
+    outbox = x.controller.take_outbox(x.now)
+    assert bool(outbox.requests) == (Trigger.ASKED in outbox.triggers)
+    return outbox.requests
 
 
 def test_a_job_is_asked_to_leave_a_cordoned_node_until_it_has():
@@ -54,7 +54,7 @@ def test_the_next_process_asks_as_well():
     assert cordon(y) == [LEAVE]
 
 
-@pytest.mark.parametrize("spec", [{"checkpoint": Mode.NONE}, {"foreign": True}])
+@pytest.mark.parametrize("spec", [{"checkpoint": Mode.NONE}, {"adopted": True}])
 def test_what_cannot_continue_elsewhere_stays(spec):
     x = Driver(**spec)
     x.start()

@@ -91,10 +91,10 @@ def test_an_unschedulable_replica_releases_its_gang_after_ten_seconds_and_avoids
     assert x.controller.records.to_core("x").spec.tasks[0].nodes == ("b", "new")
     x.tick(59.0)
     assert x.controller.records.to_core("x").spec.tasks[0].nodes == ("b", "new")
-    x.controller.take_news(x.now)
+    x.controller.take_outbox(x.now)
     x.tick(1.0)
     assert x.controller.records.to_core("x").spec.tasks[0].nodes is None
-    assert "x" in x.controller.take_news(x.now).jobs
+    assert "x" in x.controller.take_outbox(x.now).jobs
 
 
 def test_avoided_nodes_are_removed_from_those_that_a_task_may_use():

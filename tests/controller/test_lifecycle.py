@@ -272,7 +272,7 @@ def test_a_share_that_is_not_set_returns_to_what_is_in_effect():
     (share,) = x.last(c.ApplyShare)
     x.event(e.CommandFailed(share, "EBUSY"))
     assert (x["main-0"].limit, x["main-0"].weight) == (0.5, 2.0)
-    assert x.controller.news.notices == {MAIN: "its share was not set: EBUSY"}
+    assert x.controller.outbox.notices == {MAIN: "its share was not set: EBUSY"}
     x.exit("main-0", 1)
     x.event(e.CommandFailed(share, "late"))
 
@@ -374,7 +374,9 @@ def test_a_job_without_checkpoints_is_not_moved_suspended_or_restarted(decision)
 def test_gangs_are_placed_whole_and_on_nodes_that_are_up():
     x = Driver()
     where = ((MAIN, "a"),)
-    assert x.act(Place(job="x", where=where, partial=True)) == "gangs start whole on this platform"
+    assert (
+        x.act(Place(job="x", where=where, partial=True)) == "this platform starts gangs as a whole"
+    )
     assert x.act(Place(job="x", where=((MAIN, "c"),))) == "node c is down or unknown"
     x.start()
     x.event(e.NodeChanged(node("a", up=False)))
@@ -386,18 +388,18 @@ def test_gangs_are_placed_whole_and_on_nodes_that_are_up():
 
 def test_news_are_taken_once():
     x = Driver()
-    first = x.controller.take_news(x.now)
+    first = x.controller.take_outbox(x.now)
     assert (list(first.jobs), set(first.nodes)) == (["x"], {"a", "b"})
-    again = x.controller.take_news(x.now)
+    again = x.controller.take_outbox(x.now)
     assert (again.jobs, again.nodes, again.triggers) == ({}, {}, [])
 
 
 def test_pending_jobs_are_reconsidered_now_and_then():
     x = Driver()
-    x.controller.take_news(x.now)
+    x.controller.take_outbox(x.now)
     assert x.controller.next_deadline() == x.now + 30.0
     x.tick(30.0)
-    assert x.controller.news.triggers == [Trigger.NODE]
+    assert x.controller.outbox.triggers == [Trigger.NODE]
 
 
 def test_an_announced_number_of_steps_becomes_part_of_the_spec():

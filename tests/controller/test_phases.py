@@ -2,7 +2,7 @@
 
 import pytest
 
-from headway.controller.phases import TABLE, Cause, allows, check
+from headway.controller.phases import TABLE, Cause, allows, check_transition
 from headway.core.model.job import Phase
 
 ENDED = (Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED)
@@ -19,10 +19,10 @@ def test_a_transition_is_in_the_table_or_refused(phase, cause):
     assert allows(phase, cause) == bool(allowed)
     for to in Phase:
         if to in allowed:
-            check(phase, cause, to)
+            check_transition(phase, cause, to)
         else:
             with pytest.raises(ValueError, match="no transition"):
-                check(phase, cause, to)
+                check_transition(phase, cause, to)
 
 
 def test_ended_phases_have_no_way_out():

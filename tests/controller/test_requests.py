@@ -1,4 +1,4 @@
-"""What users ask for (pause, resume, cancel), foreign jobs, and jobs that the platform brings."""
+"""What users ask for (pause, resume, cancel), adopted jobs, and jobs that the platform brings."""
 
 from driver import Driver, found, workers
 
@@ -58,10 +58,10 @@ def test_a_running_job_is_paused_by_its_suspension():
     x = Driver()
     x.start()
     x.ask("pause")
-    assert (x.phase, x.controller.news.requests[-1].wish) == (Phase.RUNNING, "pause")
-    x.controller.take_news(x.now)
+    assert (x.phase, x.controller.outbox.requests[-1].wish) == (Phase.RUNNING, "pause")
+    x.controller.take_outbox(x.now)
     x.act(Suspend(job="x"))
-    assert list(x.controller.news.disturbed) == ["a"]  # what its neighbours used is read now
+    assert list(x.controller.outbox.to_measure) == ["a"]  # what its neighbours used is read now
     x.save("main-0")
     x.exit("main-0", 143)
     assert x.phase is Phase.PAUSED
@@ -101,7 +101,7 @@ def test_a_pause_that_had_only_begun_at_a_crash_is_requested_again():
     x.start()
     x.ask("pause")
     again = x.crash(found("main-0", 1))
-    assert [r.wish for r in again.controller.news.requests] == ["pause"]
+    assert [r.wish for r in again.controller.outbox.requests] == ["pause"]
 
 
 def test_a_move_that_a_user_requested_is_requested_again_after_a_crash():
@@ -110,7 +110,7 @@ def test_a_move_that_a_user_requested_is_requested_again_after_a_crash():
     x.ask("move", to="b")
     x.act(MOVE)
     again = x.crash(found("main-0", 1))
-    assert [(r.wish, r.to) for r in again.controller.news.requests] == [("move", "b")]
+    assert [(r.wish, r.to) for r in again.controller.outbox.requests] == [("move", "b")]
 
 
 def test_a_requested_move_that_fails_or_is_overtaken_is_not_requested_again():
@@ -174,29 +174,29 @@ def test_a_second_cancel_kills_at_once_and_abandons_what_is_on_lost_nodes():
     assert x.phase is Phase.CANCELLED
 
 
-# -- foreign jobs ----------------------------------------------------------------------------------
+# -- adopted jobs ----------------------------------------------------------------------------------
 
 
-def foreign(**more):
-    x = Driver(foreign=True, **more)
+def adopted(**more):
+    x = Driver(adopted=True, **more)
     x.start()
     return x
 
 
-def test_a_foreign_job_ends_with_its_replica_and_nothing_of_it_is_removed():
-    x = foreign()
+def test_an_adopted_job_ends_with_its_replica_and_nothing_of_it_is_removed():
+    x = adopted()
     x.exit("main-0", 0)
     assert (x.phase, x.last(c.Remove), x.last(c.Stop)) == (Phase.SUCCEEDED, [], [])
 
 
-def test_a_foreign_job_that_fails_is_not_retried():
-    x = foreign()
+def test_an_adopted_job_that_fails_is_not_retried():
+    x = adopted()
     x.exit("main-0", 1, reason="exited with code 1")
     assert (x.phase, x.job.reason) == (Phase.FAILED, "exited with code 1")
 
 
-def test_a_foreign_job_is_released_and_never_stopped_or_killed():
-    x = foreign()
+def test_an_adopted_job_is_released_and_never_stopped_or_killed():
+    x = adopted()
     x.ask("cancel")
     assert len(x.last(c.Release)) == 1
     x.tick(10.0)
@@ -207,8 +207,8 @@ def test_a_foreign_job_is_released_and_never_stopped_or_killed():
     assert (x.job.outcome, Driver().job.outcome) == ("released", "pending")
 
 
-def test_of_a_foreign_gang_the_end_of_one_means_nothing_for_the_others():
-    x = Driver(foreign=True, tasks=workers(2))
+def test_of_an_adopted_gang_the_end_of_one_means_nothing_for_the_others():
+    x = Driver(adopted=True, tasks=workers(2))
     x.start("worker-0", "worker-1")
     x.exit("worker-0", 1)
     assert x.phase is Phase.RUNNING
@@ -216,9 +216,9 @@ def test_of_a_foreign_gang_the_end_of_one_means_nothing_for_the_others():
     assert x.phase is Phase.SUCCEEDED
 
 
-def test_a_foreign_job_that_runs_already_is_adopted_without_a_decision():
+def test_an_adopted_job_that_runs_already_is_adopted_without_a_decision():
     x = Driver()
-    x.event(e.JobSeen(e.NewJob(id="y", spec=JobSpec(), submitted_at=0.0, foreign=True, node="b")))
+    x.event(e.JobSeen(e.NewJob(id="y", spec=JobSpec(), submitted_at=0.0, adopted=True, node="b")))
     (start,) = x.last(c.Start)
     assert [(a.replica, a.node) for a in start.replicas] == [("y/main-0", "b")]
 

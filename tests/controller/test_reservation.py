@@ -112,7 +112,7 @@ def test_a_target_that_finds_room_meanwhile_has_its_whole_time():
     x.tick(59.0)
     assert x.phase is Phase.MIGRATING
     x.tick(1.0)
-    assert still_runs(x) == "not moved to b: no room within 60 s"
+    assert still_runs(x) == "not moved to b: no capacity within 60 s"
     assert x.job.avoided == {}
 
 
@@ -145,8 +145,8 @@ def test_a_refusal_for_a_replica_that_has_ended_changes_nothing():
     ("event", "why"),
     [
         (e.ReplicaExited(MAIN, 2, code=137, reason="evicted"), "evicted"),
-        (e.ReplicaExited(MAIN, 2, code=137), "what held its room has ended"),
-        (e.ReplicaRunning(MAIN, 2), "what held its room did not wait"),
+        (e.ReplicaExited(MAIN, 2, code=137), "its reservation has ended"),
+        (e.ReplicaRunning(MAIN, 2), "its reservation did not wait for the checkpoint"),
         (e.NodeChanged(replace(node("b"), up=False)), "node b was lost"),
     ],
 )

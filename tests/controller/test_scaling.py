@@ -38,7 +38,7 @@ def size(x):
 
 
 def requested(x):
-    return [(r.wish, r.task, r.count) for r in x.controller.news.requests]
+    return [(r.wish, r.task, r.count) for r in x.controller.outbox.requests]
 
 
 # -- sizes that users ask for ----------------------------------------------------------------------
@@ -174,15 +174,15 @@ def names(x):
 
 def test_an_independent_worker_that_was_killed_is_started_again_alone():
     x = independent()
-    x.controller.take_news(0.0)
+    x.controller.take_outbox(0.0)
     x.last(c.Start)
     x.exit("worker-1", 137, reason="killed by SIGKILL")
     assert (x.phase, x.job.failures, x.stopped) == (Phase.RUNNING, 1, [])
     (start,) = x.last(c.Start)
     assert [(a.replica, a.attempt, a.node) for a in start.replicas] == [(worker(1), 2, "a")]
-    news = x.controller.news
-    why = "worker-1 is started again: killed by SIGKILL"
-    assert (news.notices[worker(0)], list(news.disturbed)) == (why, ["a"])
+    outbox = x.controller.outbox
+    why = "worker-1 is restarted: killed by SIGKILL"
+    assert (outbox.notices[worker(0)], list(outbox.to_measure)) == (why, ["a"])
     x.runs("worker-1")
     assert x["worker-1"].phase is Phase.RUNNING
     assert names(x) == ["ps-0", "worker-0", "worker-1", "worker-2"]
@@ -201,15 +201,15 @@ def test_a_job_continues_without_an_independent_worker_whose_node_is_lost():
     x.exit("worker-1", 137, disrupted=True, reason="node lost")
     assert (x.phase, x.job.failures) == (Phase.RUNNING, 0)
     assert names(x) == ["ps-0", "worker-0", "worker-2"]
-    said = x.controller.news.notices[worker(0)]
+    said = x.controller.outbox.notices[worker(0)]
     assert said == "the job continues without worker-1: node lost"
     assert grow(x, 1) == "", "and gets another one"
 
 
 def replaced(x):
     """What the policy is asked for, since the last call."""
-    found = [(r.task, r.count) for r in x.controller.take_news(x.now).requests]
-    assert all(r.wish == "replace" for r in x.controller.news.requests)
+    found = [(r.task, r.count) for r in x.controller.take_outbox(x.now).requests]
+    assert all(r.wish == "replace" for r in x.controller.outbox.requests)
     return found
 
 
@@ -327,7 +327,7 @@ def test_an_independent_worker_that_cannot_start_does_not_harm_the_job():
     x.event(e.CommandFailed(start, "EAGAIN", disrupted=True))
     assert (x.phase, x.job.failures) == (Phase.RUNNING, 0)
     assert names(x) == ["ps-0", "worker-0", "worker-1", "worker-2"]
-    said = x.controller.news.notices[worker(0)]
+    said = x.controller.outbox.notices[worker(0)]
     assert said == "the job continues without worker-3: could not be started: EAGAIN"
 
 
@@ -338,7 +338,7 @@ def test_an_independent_worker_that_never_joins_is_given_up_in_time():
     assert (x.phase, x.stopped, x["worker-3"].phase) == (
         Phase.RUNNING, ["worker-3"], Phase.STOPPING,
     )  # fmt: skip
-    said = x.controller.news.notices[worker(0)]
+    said = x.controller.outbox.notices[worker(0)]
     assert said == "the job continues without worker-3: did not start: not running after 100 s"
     x.exit("worker-3", 143)
     assert names(x) == ["ps-0", "worker-0", "worker-1", "worker-2"]

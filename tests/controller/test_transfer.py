@@ -81,7 +81,7 @@ def test_a_replica_that_does_not_save_in_time_keeps_running():
     x = moving()
     x.tick(10.0)
     assert (x.phase, x.stopped, len(x.last(c.CancelCheckpoint))) == (Phase.RUNNING, [], 1)
-    assert "no new checkpoint within 10 s" in x.controller.news.notices[MAIN]
+    assert "no new checkpoint within 10 s" in x.controller.outbox.notices[MAIN]
 
 
 def test_a_request_for_a_checkpoint_that_fails_ends_the_move():

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 from patience import PATIENCE, end_of
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 
 SCRIPTS = {
     "trains": """

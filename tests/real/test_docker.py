@@ -13,8 +13,8 @@ from containers import DockerHands
 from local import headway, workload
 
 from contract import BackendContract
+from headway.backend import procfs
 from headway.backend.docker import operations, stats
-from headway.backend.local.enforcement import procfs
 from headway.core.model.decision import Applied, Move, Place, SetShare, Started, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId

@@ -29,10 +29,10 @@ from patience import end_of, wait_for
 
 from contract import BackendContract
 from headway import failpoint
+from headway.backend import procfs
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.local import launcher
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
 from headway.core.model.decision import Place

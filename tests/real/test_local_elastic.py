@@ -11,11 +11,10 @@ from elastic import Training, digests, running, spec, undisturbed, words
 from live_hands import LiveHands
 from local import processes, workload
 
-from headway.backend import inbox
+from headway.backend import inbox, procfs
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
 from headway.backend.job_store import JobStore
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
 from headway.core.model.decision import Move, Place, Scale, Started

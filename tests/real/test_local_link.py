@@ -7,8 +7,7 @@ from elastic import Training, digests, running, spec, undisturbed, words
 from local import processes, result, workload
 from patience import wait_for
 
-from headway.backend import inbox
-from headway.backend.local.enforcement import procfs
+from headway.backend import inbox, procfs
 from headway.core.model.snapshot import Request
 
 STEPS = 12

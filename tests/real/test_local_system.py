@@ -12,7 +12,7 @@ from local import job, note, workload
 from machine_users import ANN, BEN, SCHEDULER
 from patience import wait_for
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.client import Client
 
 SHOW = """

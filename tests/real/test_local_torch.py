@@ -11,7 +11,7 @@ from elastic import EPOCH, Training, running
 from local import processes, result, workload
 from patience import wait_for
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 
 STEPS = 4 * EPOCH
 SOURCE = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}

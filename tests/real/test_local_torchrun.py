@@ -10,7 +10,7 @@ from elastic import Training, running
 from local import processes, workload
 from patience import wait_for
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 
 undisturbed = ddp.undisturbed
 AGENT = ["-m", "torch.distributed.run", "--monitor_interval", "1"]

@@ -16,7 +16,7 @@ from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
 from headway.policy.registry import POLICIES, build
 from headway.runtime.job_facts import STEPS, Samples, job_facts, share_reasons
-from headway.runtime.usage_sampler import Now
+from headway.runtime.usage_sampler import ReplicaSample
 from making import history, job, node, replica
 
 
@@ -71,7 +71,7 @@ def test_a_job_that_runs_has_an_eta_by_its_rate():
     facts = job_facts(*decided(world(sized("x", 100))))
     assert facts["x"].eta_s == pytest.approx(100), "no rate is known yet: its guarantee"
     state, policy, memory = decided(world(sized("x", 100)))
-    fast = Samples(at=5.0, now={"x/main-0": Now(cpu=4.0)})
+    fast = Samples(at=5.0, latest={"x/main-0": ReplicaSample(cpu=4.0)})
     assert job_facts(state, policy, memory, fast)["x"].eta_s == pytest.approx(25)
 
 
@@ -107,10 +107,12 @@ def test_an_unknown_size_has_no_eta_and_says_what_to_set():
 
 def test_under_any_policy_the_steps_seen_give_a_size_and_an_eta():
     state, policy, memory = decided(world(job("x", total_steps=100)), "fair")
-    seen = Samples(at=9.0, now={"x/main-0": Now(cpu=0.5, step=10.0, left=5.0, found="loss in f")})
+    seen = Samples(
+        at=9.0, latest={"x/main-0": ReplicaSample(cpu=0.5, step=10.0, left=5.0, found="loss in f")}
+    )
     x = job_facts(state, policy, memory, seen)["x"]
     assert (x.eta_s, x.size_from, x.found, x.guarantee_s) == (19.0, STEPS, "loss in f", None)
-    idle = Samples(at=9.0, now={"x/main-0": Now(left=5.0)})
+    idle = Samples(at=9.0, latest={"x/main-0": ReplicaSample(left=5.0)})
     assert job_facts(state, policy, memory, idle)["x"].eta_s == 14.0, "alone on its node"
 
 
@@ -179,8 +181,11 @@ def test_the_facts_of_a_distributed_job_are_those_of_the_replica_that_reports():
     tasks = (Task(name="ps"), Task(name="worker"))
     placed = [replica("x", task="ps"), replica("x", task="worker")]
     state = history(nodes=(node(),), jobs=[job("x", tasks=tasks)], replicas=placed)
-    now = {"x/ps-0": Now(cpu=0.1), "x/worker-0": Now(cpu=0.5, value=0.25, step=12.0, found="here")}
-    (facts,) = job_facts(*decided(state, "fifo"), Samples(at=1.0, now=now)).values()
+    now = {
+        "x/ps-0": ReplicaSample(cpu=0.1),
+        "x/worker-0": ReplicaSample(cpu=0.5, value=0.25, step=12.0, found="here"),
+    }
+    (facts,) = job_facts(*decided(state, "fifo"), Samples(at=1.0, latest=now)).values()
     assert (facts.value, facts.step, facts.found) == (0.25, 12.0, "here")
 
 

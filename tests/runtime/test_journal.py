@@ -236,7 +236,7 @@ def test_a_long_run_is_resumed_from_the_last_file_alone(tmp_path):
     assert 0 < len(lines) < 150
     assert sum(p.stat().st_size for p in tmp_path.iterdir()) < 80_000
     again = Loop(world, build("@fair"), Journal())
-    again.take_up(lines)
+    again.restore(lines)
     assert again.state.jobs == world.loop.state.jobs
     assert again.state.replicas == world.loop.state.replicas
     assert again.state.replicas["x/main-0"].history.windows
@@ -263,7 +263,7 @@ def test_a_crash_while_a_new_file_is_started_loses_nothing(tmp_path, begun):
     lines = read_to_resume(path)
     assert lines[-1]["cycle"] == 76
     again = Loop(world, build("@fair"), FileJournal(path, cycle=76, lines=lines))
-    again.take_up(lines)
+    again.restore(lines)
     world.loop, world.at = again, 77.0
     again.step(Trigger.TICK)
     again.journal.close()

@@ -28,7 +28,7 @@ def busy(tmp_path, monkeypatch):
     made.submissions.add([Submission(entry=entry, directory="/") for entry in entries])
     yield made
     made.run.backend.close()
-    made.run.book.close()
+    made.run.journal.close()
     made.submissions.close()
     made.run.folder.unlock()
 

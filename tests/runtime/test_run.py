@@ -147,7 +147,7 @@ def test_the_journal_of_a_run_gives_back_its_memory(tmp_path, data):
     loops = []
     for cut in (lines, list(journal.read(path))):
         loop = Loop(None, build("@headway"), journal.Journal())
-        loop.take_up(cut)
+        loop.restore(cut)
         loops.append(loop)
     assert loops[0].memory == loops[1].memory
     assert not loops[0].state.jobs

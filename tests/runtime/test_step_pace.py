@@ -12,7 +12,7 @@ from headway.core.model.snapshot import Trigger
 from headway.policy.registry import build
 from headway.runtime.job_facts import NOT_CPU, Samples, job_facts
 from headway.runtime.step_pace import KEPT, StepPace
-from headway.runtime.usage_sampler import Now
+from headway.runtime.usage_sampler import ReplicaSample
 from making import history, job, node, replica
 from serving import listed, submit
 
@@ -80,13 +80,15 @@ def known(now, *, policy="headway", others=()):
     state = history(nodes=(node(),), jobs=sized, replicas=[replica(j.id) for j in sized])
     made = build(policy)
     _, memory = made.decide(assemble(state, Trigger.STARTED), made.begin())
-    return job_facts(state, made, memory, Samples(at=0.5, now={"x/main-0": now}))["x"]
+    return job_facts(state, made, memory, Samples(at=0.5, latest={"x/main-0": now}))["x"]
 
 
 @pytest.mark.parametrize("policy", ["headway", "fair"])
 def test_a_job_that_waits_finishes_by_its_steps_and_not_by_the_cpu_that_it_needs(policy):
     """It uses nearly no CPU, so that neither another share nor a guarantee makes it faster."""
-    sleeps = known(Now(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.005), policy=policy)
+    sleeps = known(
+        ReplicaSample(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.005), policy=policy
+    )
     assert sleeps.eta_s == pytest.approx(0.5 + 90 / 0.5)
     assert sleeps.guarantee_s is None, "it is about CPU, and earlier than the job can be"
     if policy == "headway":
@@ -94,14 +96,14 @@ def test_a_job_that_waits_finishes_by_its_steps_and_not_by_the_cpu_that_it_needs
 
 
 def test_a_job_that_its_share_delays_finishes_by_its_guarantee():
-    slow = Now(cpu=0.5, step=10.0, left=0.9, rate=0.1, rate_cpu=0.5)
+    slow = ReplicaSample(cpu=0.5, step=10.0, left=0.9, rate=0.1, rate_cpu=0.5)
     delayed = known(slow, others=("y",))
     assert delayed.guarantee_s is not None
     assert delayed.eta_s == delayed.guarantee_s
 
 
 def test_a_job_that_computes_finishes_by_its_steps_if_that_is_before_its_guarantee():
-    fast = Now(cpu=1.0, step=10.0, left=0.4, rate=225.0, rate_cpu=1.0)
+    fast = ReplicaSample(cpu=1.0, step=10.0, left=0.4, rate=225.0, rate_cpu=1.0)
     assert known(fast).eta_s == pytest.approx(0.5 + 90 / 225)
 
 

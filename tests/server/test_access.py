@@ -140,7 +140,7 @@ def test_a_job_of_a_server_with_one_user_has_no_owner(tmp_path, monkeypatch):
         client.submit([job()], directory="/")
         [found] = run_status(server.run.folder)
     server.run.backend.close()
-    server.run.book.close()
+    server.run.journal.close()
     server.submissions.close()
     server.run.folder.unlock()
     assert (found.uid, found.user) == (None, "")

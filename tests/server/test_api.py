@@ -56,7 +56,7 @@ def listener(tmp_path, monkeypatch):
     with Listener(server) as made:
         yield made
     server.run.backend.close()
-    server.run.book.close()
+    server.run.journal.close()
     server.submissions.close()
     server.run.folder.unlock()
 

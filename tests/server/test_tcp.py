@@ -52,7 +52,7 @@ def serving(data, network):
             yield int(made.url.rpartition(":")[2])
     finally:
         server.run.backend.close()
-        server.run.book.close()
+        server.run.journal.close()
         server.submissions.close()
         server.run.folder.unlock()
 

@@ -1,1 +1,1 @@
-"""The doors: one file a platform, each of which observes and acts."""
+"""Backends that the loop observes and acts on: a controller with a platform."""

@@ -1,4 +1,4 @@
-"""Two seams: a `Backend` as the loop sees it, and the `Platform` that a live backend drives."""
+"""Two protocols: the `Backend` of a loop, and the `Platform` of a live backend."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Protocol
@@ -11,75 +11,79 @@ from headway.core.model.capabilities import Capabilities
 from headway.core.model.decision import Decision, Outcome
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Observation
-from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds, Where
 from headway.metrics.reader import ReplicaMetrics
 
 
 class Backend(Protocol):
     def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
-        """What changed since the last observation. The first is complete, and so is any after a
-        doubt. `look` names nodes whose replicas are measured now, changed or not.
+        """Return what changed since the last observation. The first observation is complete.
+        `look`: nodes whose replicas are measured in any case.
         """
         ...
 
     def act(self, decision: Decision) -> Outcome:
-        """Carry out one decision, or refuse it. Returns within 50 ms; what takes longer is
-        `Started` and shows as a phase in later observations.
+        """Carry out a decision, or refuse it. Returns within 50 ms. An action that takes longer is
+        `Started`; the phase in later observations shows its progress.
         """
         ...
 
 
 class Platform(Protocol):
-    """What runs replicas: processes, containers or pods. It executes commands and reports events;
-    lifecycle, retries and timeouts are the controller's.
+    """Runs replicas as processes, containers or pods. A platform executes commands and reports
+    events. The controller is responsible for lifecycle, retries and timeouts.
     """
 
     kind: ClassVar[str]
-    """Its name in results and `run.json`."""
+    """Name in results and in `run.json`."""
     events: EventQueue
-    """What happens beside the loop; `poll` waits for it."""
+    """Events from other threads and file descriptors, for which `poll` waits."""
 
     @property
     def capabilities(self) -> Capabilities: ...
 
     @property
     def enforcement(self) -> tuple[str, str]:
-        """How shares are enforced: a name, and a description."""
+        """How shares are enforced: name and description."""
         ...
 
     def nodes(self) -> Sequence[Node]:
-        """Those that exist at the start; changes are reported as events."""
+        """Return the nodes at the start. Changes are reported as events."""
         ...
 
     def load(self) -> Loaded:
-        """Persisted states and existing replicas of an earlier process. Called once, first."""
+        """Return persisted states and existing replicas of an earlier process. Called
+        once, first.
+        """
         ...
 
-    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
-        """Why these replicas cannot start there now; "": they can."""
+    def refusal(self, job: JobId, where: Where) -> str:
+        """Return why these replicas cannot start on these nodes now; "": they can."""
         ...
 
     def execute(self, command: Command) -> Sequence[Event]:
-        """Begin a command; never blocks. Returns events known at once; others follow by `poll`."""
+        """Begin a command without blocking. Return immediate events; `poll` returns later ones."""
         ...
 
     def poll(self, timeout: Seconds) -> Sequence[Event]:
-        """What happened; waits at most `timeout` for the first event."""
+        """Return events. Wait at most `timeout` for the first one."""
         ...
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
-        """What a running replica has used; None: unknown. `before`: read only the CPU anew."""
+        """Return the usage of a running replica; None: unknown. `before`: read only CPU, and take
+        everything else from this sample.
+        """
         ...
 
     def metrics(self, replica: ReplicaId, attempt: int) -> ReplicaMetrics | None:
-        """What this attempt reports; None: it is read from the files in its folder."""
+        """Return the metrics of an attempt; None: read them from the files in its folder."""
         ...
 
     def close(self) -> None: ...
 
 
 class MetricsInFiles:
-    """A platform whose replicas have folders here."""
+    """Mixin of platforms whose replicas write to folders of this machine."""
 
     def metrics(self, replica: ReplicaId, attempt: int) -> None:
-        """In files."""
+        """Return None: metrics are read from files."""

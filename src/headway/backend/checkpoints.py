@@ -1,4 +1,4 @@
-"""Checkpoints in a replica's folder: which is the newest complete one, and asking for another."""
+"""Checkpoints in the folder of a replica: find the newest complete one, and request a new one."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,13 +13,15 @@ from headway.core.model.units import ReplicaId, Seconds
 from headway.metrics import job_files
 
 LOOK: Seconds = 0.05
-"""Between two looks for a checkpoint that was requested."""
+"""Interval between two checks for a requested checkpoint."""
 MAX_NOTE = 4096
-"""Bytes of `LATEST`."""
+"""Maximum size of `LATEST` in bytes."""
 
 
 def newest(folder: Path, mode: Mode) -> Checkpoint:
-    """What `LATEST` names, which is complete; else, in other modes than `sdk`, the newest file."""
+    """Return the checkpoint that `LATEST` names. Without it, in other modes than `sdk`, the newest
+    file identifies the checkpoint.
+    """
     with suppress(OSError):
         note = job_files.read_file(folder, "checkpoint/LATEST", MAX_NOTE)
         return Checkpoint(note.decode(errors="replace"), verified=True)
@@ -40,7 +42,7 @@ class _Requested:
 
 @dataclass(slots=True)
 class CheckpointWatch:
-    """Requested checkpoints, looked for until they appear or are cancelled."""
+    """Requested checkpoints, checked until they appear or are cancelled."""
 
     _requested: dict[ReplicaId, _Requested] = field(default_factory=dict)
 
@@ -53,12 +55,12 @@ class CheckpointWatch:
         return CheckpointRead(command.replica, command.attempt, now)
 
     def cancel(self, replica: ReplicaId, folder: Path) -> None:
-        """It is withdrawn, or the replica has exited."""
+        """Cancel a request."""
         self._requested.pop(replica, None)
         job_files.remove_file(folder, "ask")
 
     def timeout(self, timeout: Seconds) -> Seconds:
-        """How long a poll may wait."""
+        """Return how long a poll may wait."""
         return min(timeout, LOOK) if self._requested else timeout
 
     def changed(self) -> list[CheckpointRead]:

@@ -1,8 +1,8 @@
-"""What at most one Headway process on this machine uses: CPUs and blocks of ports.
+"""Claim CPUs and blocks of ports, so that Headway processes of this machine use different ones.
 
-A claim is an abstract socket. It needs no folder and no privilege, holds between users, and ends
-with its process, however that ends. Any local user can make one, so that a claim is a preference:
-CPUs and ports that seem to be claimed are used if there are no others.
+A claim is an abstract socket. It needs no folder and no privilege, is visible to all users, and
+ends with its process. Any local user can create one. Therefore a claim is only a preference:
+claimed CPUs and ports are used if there are no others.
 """
 
 import json
@@ -19,9 +19,9 @@ from headway.core.model.units import JobId
 from headway.spec.runnable import RunnableJob
 
 FIRST, LAST = 20000, 30000
-"""Ports for distributed jobs: below those that the kernel gives to connections."""
+"""Range of ports for distributed jobs, below the ephemeral ports of the kernel."""
 BLOCK = 16
-"""Ports that are claimed together."""
+"""Number of ports that are claimed together."""
 
 
 class Claims:
@@ -29,7 +29,7 @@ class Claims:
         self._held: dict[str, socket.socket] = {}
 
     def take(self, name: str) -> bool:
-        """False: another process has it."""
+        """Claim a name. Return False if another process has claimed it."""
         if name in self._held:
             return True
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -51,13 +51,15 @@ class Claims:
 
 
 class Ports:
-    """A block of ports for each distributed job that runs, the same until the job has ended."""
+    """Blocks of ports for the distributed jobs of a run. A job keeps its block until it
+    has ended.
+    """
 
     def __init__(self, run: Path, claims: Claims) -> None:
         self._run, self._claims = run.name, claims
         self._path = run / "ports.json"
         self._blocks: dict[JobId, tuple[int, int]] = {}
-        """The first port of each job, and their number."""
+        """First port and number of ports of each job."""
         with suppress(OSError, ValueError, TypeError):
             stored = json.loads(self._path.read_text())
             self._blocks = {JobId(job): (int(a), int(n)) for job, (a, n) in stored.items()}
@@ -66,9 +68,10 @@ class Ports:
                 claims.take(name)
 
     def of(self, job: JobId, count: int, running: Collection[JobId]) -> int:
-        """The first of so many ports. `running`: jobs whose ports are in use; others' are freed.
+        """Return the first of `count` ports. `running`: jobs whose ports are in use; the ports of
+        other jobs are released.
 
-        A job that starts as a whole gets other ports if a program has taken one of them.
+        A job that is not running gets other ports if a program has taken one of its ports.
         """
         if job in self._blocks and self._blocks[job][1] >= count:
             first = self._blocks[job][0]
@@ -88,7 +91,7 @@ class Ports:
         raise OSError(f"no {count} free ports between {FIRST} and {LAST}")
 
     def _claim(self, first: int, count: int, *, alone: bool) -> bool:
-        """`alone`: only if no other process has claimed them."""
+        """Claim these ports. `alone`: only if no other process has claimed one of them."""
         names = _names(first, count)
         ours = {name for block in self._blocks.values() for name in _names(*block)}
         if ours & set(names):
@@ -102,7 +105,9 @@ class Ports:
 
 
 def ports_of(ports: Ports, job: RunnableJob, running: Collection[JobId], times: int = 1) -> int:
-    """For all its replicas; a single replica needs none. `times`: 2 if there is a relay."""
+    """Return the first port for all replicas of a job; 0 if it has one replica. `times`: 2 with a
+    relay.
+    """
     if not is_distributed(job.spec):
         return 0
     return ports.of(job.id, times * port_count(job.spec), running)

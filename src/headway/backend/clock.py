@@ -1,7 +1,7 @@
-"""Seconds since the start of a run, also in a later process that resumes it.
+"""Seconds since the start of a run, also in a later process that resumes the run.
 
-Durations are measured by the clock of the machine since its boot, which also runs while the machine
-is suspended and cannot be set. Only the start is a time of day: it counts after a reboot.
+Durations are measured by CLOCK_BOOTTIME, which also runs while the machine is suspended and cannot
+be set. The start is also stored as time of day, which is used after a reboot.
 """
 
 import logging
@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from time import CLOCK_BOOTTIME, clock_gettime, time
 from typing import Any
 
-from headway.backend.local.enforcement.procfs import boot_id
+from headway.backend.procfs import boot_id
 from headway.core.model.units import Seconds
 
 JUMP: Seconds = 5.0
-"""Smallest change of the time of day against the machine's clock that is reported."""
+"""Smallest jump of the time of day that is reported."""
 log = logging.getLogger("headway")
 
 
 class Clock:
-    """It never runs backward, whatever happens to the time of day."""
+    """A clock that never runs backward, even if the time of day is set."""
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class Clock:
         boot: Mapping[str, Any] | None = None,
         at_least: Seconds = 0.0,
     ) -> None:
-        """Of a run that is resumed: its start as time of day, the `boot` of its clock, and the
-        latest time that is known of it.
+        """Arguments for a resumed run: its start as time of day, the `boot` of its earlier clock,
+        and the latest known time of the run.
         """
         wall, since_boot = time(), clock_gettime(CLOCK_BOOTTIME)
         self.began = wall if began is None else began
@@ -45,18 +45,18 @@ class Clock:
 
     @property
     def boot(self) -> dict[str, Any]:
-        """What a later process needs if the machine was not rebooted meanwhile."""
+        """Boot id and zero of this clock, for a later process since the same boot."""
         return {"id": boot_id(), "at": self._zero}
 
     def __call__(self) -> Seconds:
         return clock_gettime(CLOCK_BOOTTIME) - self._zero
 
     def at(self, wall: float) -> Seconds:
-        """When it was this time of day: within the run, and not in the future."""
+        """Convert a time of day to seconds of the run: not negative, and not in the future."""
         return max(0.0, min(0.0, wall - time()) + self())
 
     def check(self) -> None:
-        """Report that the time of day was changed."""
+        """Log a warning if the time of day was changed."""
         ahead = time() - clock_gettime(CLOCK_BOOTTIME)
         if abs(ahead - self._ahead) > JUMP:
             change = ahead - self._ahead

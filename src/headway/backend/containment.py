@@ -1,7 +1,8 @@
-"""Errors that one job causes are contained to that job.
+"""Contain errors that are caused by one job.
 
-An error in the code that handles a job's output, files, spec or platform object says nothing about
-the other jobs. It is logged and counted; at the second error of the same cause the job has failed.
+An unexpected error while Headway handles the output, files, spec or platform object of a job must
+not affect other jobs. It is logged and counted. At the second error of the same cause, the job
+fails.
 """
 
 import logging
@@ -10,14 +11,14 @@ from dataclasses import dataclass
 from headway.core.model.units import JobId
 
 MOST = 2
-"""Errors of one cause at which a job is given up."""
+"""Number of errors of one cause at which a job fails."""
 log = logging.getLogger("headway")
 
 
 class Containment:
     def __init__(self) -> None:
         self.errors: dict[tuple[JobId, str], int] = {}
-        """How often each job caused an error, by what was done and what went wrong."""
+        """Number of errors by job and cause."""
         self._rejected: dict[JobId, str] = {}
 
     def of(self, job: JobId, doing: str) -> "_Guard":
@@ -25,7 +26,7 @@ class Containment:
         return _Guard(self, job, doing)
 
     def note(self, job: JobId, doing: str, error: Exception) -> str:
-        """Count an error; return what happened, in words."""
+        """Count an error. Return its description."""
         reason = f"{doing}: unexpected {type(error).__name__}: {error}"
         key = job, f"{doing}: {type(error).__name__}"
         self.errors[key] = count = self.errors.get(key, 0) + 1
@@ -35,14 +36,16 @@ class Containment:
         return reason
 
     def take_rejected(self) -> dict[JobId, str]:
-        """The jobs to give up, with the reason; each once."""
+        """Return the jobs that fail, with the reason. Each job is returned once."""
         taken, self._rejected = self._rejected, {}
         return taken
 
 
 @dataclass(slots=True)
 class _Guard:
-    """The outermost guard of a job. A class, because every event enters one."""
+    """Context manager that notes and suppresses errors. A class, because one is created
+    per event.
+    """
 
     contained: Containment
     job: JobId

@@ -12,21 +12,21 @@ MACHINE = NodeId("machine")
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The part of the machine that is a node."""
+    """A node as a part of the machine."""
 
     node: Node
     cpus: tuple[int, ...] | None = None
-    """Where its jobs run; None: anywhere."""
+    """CPUs of its jobs; None: all."""
     ceiling: float | None = None
-    """Limit in cores, if that is less than its CPUs."""
+    """Limit in cores, if it is less than the number of CPUs."""
 
 
 def cut(nodes: tuple[Node, ...], cpus: Sequence[int], taken: Collection[int] = ()) -> list[Cut]:
-    """Lay the nodes side by side over the machine's CPUs, from the last one down; over those that
-    other runs have taken only if there are no others.
+    """Assign CPUs to the nodes, from the last CPU down. CPUs in `taken`, which other runs use, are
+    assigned last.
 
-    Each node gets CPUs of its own where possible. Under a limit alone weights would not hold: a
-    process on an idle CPU would use up the limit.
+    Nodes get separate CPUs where possible. With a limit alone, weights would have no effect: a
+    process on an idle CPU could use up the limit.
 
     >>> a, b = (Node(id=NodeId(n), capacity=Resources(cpu=0.5)) for n in "ab")
     >>> [(c.cpus, c.ceiling) for c in cut((a, b), [0, 1])]
@@ -48,7 +48,9 @@ def cut(nodes: tuple[Node, ...], cpus: Sequence[int], taken: Collection[int] = (
 def fit_nodes(
     nodes: tuple[Node, ...] | None, cores: float, memory: Bytes
 ) -> tuple[tuple[Node, ...], float]:
-    """Fit nodes (None: one) to this machine; also the factor by which their CPU is scaled down."""
+    """Fit nodes (None: one node) to this machine. Return also the factor that scales their CPU
+    down.
+    """
     if nodes is None:
         return (Node(id=MACHINE, capacity=Resources(cpu=cores, memory=memory)),), 1.0
     asked = sum(n.capacity.cpu for n in nodes)

@@ -1,4 +1,4 @@
-"""Nodes that a user has drained: no replica is started there. Stored in the folder of the run."""
+"""Nodes that a user has drained: no replica starts there. Stored in the run directory."""
 
 import json
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def read(folder: Path) -> list[NodeId]:
 def change(
     folder: Path, controller: "Controller", node: NodeId, now: Seconds, *, drain: bool
 ) -> "Commands":
-    """Drain a node, or end that. It is durable when this returns."""
+    """Drain or undrain a node. The change is durable when this returns."""
     others = [name for name in controller.records.drained if name != node]
     nodes = [*others, node] if drain else others
     durable.write(folder / FILE, json.dumps(nodes))
@@ -35,14 +35,14 @@ def change(
 
 
 def use(controller: "Controller", nodes: Iterable[NodeId], now: Seconds) -> "Commands":
-    """Start no replicas on these nodes from now on, and on all others again. Jobs that can move
-    leave them, as they leave nodes that a cluster has cordoned.
+    """Set the drained nodes. Jobs that can move leave them, as they leave cordoned nodes of a
+    cluster.
     """
     from headway.controller.events import NodeChanged  # noqa: PLC0415 - slow, see above
 
     before, controller.records.drained = controller.records.drained, dict.fromkeys(nodes)
     arrived = {job.id: None for job in controller.jobs.values() if job.arrived}
-    controller.news.jobs |= arrived  # each may use other nodes now
+    controller.outbox.jobs |= arrived  # their usable nodes have changed
     commands: Commands = []
     for name in {**before, **controller.records.drained}:
         if node := controller.nodes.get(name):

@@ -1,4 +1,4 @@
-"""Private files that survive a power cut: the data and the directory entry are synced."""
+"""Write private files that survive a power cut: file and directory entry are synced."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ from headway import failpoint, private_files
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file as a whole. It is durable when this returns."""
+    """Replace a file atomically. The content is durable when this returns."""
     part = path.with_name(f"{path.name}.part")
     failpoint.hit("file.write")
     with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
@@ -21,7 +21,7 @@ def write(path: Path, text: str) -> None:
 
 
 def make(folder: Path) -> None:
-    """Create a folder and those above it that do not exist; their entries are durable."""
+    """Create a folder and its missing parents durably."""
     if folder.is_dir():
         return
     make(folder.parent)

@@ -1,4 +1,4 @@
-"""Why a replica failed, in words, from its exit code and its log."""
+"""Describe why a replica failed, by its exit code and its log."""
 
 import signal
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 from headway.metrics.reader import last_line
 
 NOT_STARTABLE = (126, 127)
-"""Exit codes of a command that cannot be started."""
+"""Exit codes of a shell for a command that cannot be started."""
 INCOMPLETE = ("ModuleNotFoundError: ", ": can't open file ")
-"""What Python prints last if a module or the script itself is missing."""
+"""Parts of Python's last line if a module or the script itself is missing."""
 SIGNALLED = 128
 KILLED = SIGNALLED + signal.SIGKILL
 STOPPED = SIGNALLED + signal.SIGTERM

@@ -1,8 +1,8 @@
 """CPU that processes outside Headway use on this machine, measured and smoothed.
 
-It is the busy time of the machine, minus that of our replicas and of this process. Time that the
-hypervisor gives to other virtual machines (steal) counts as used. Another run of Headway counts as
-foreign.
+The foreign load is the busy time of the machine minus that of the replicas of this run and of this
+process. Steal time (the hypervisor runs other virtual machines) counts as busy. Other runs of
+Headway count as foreign.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -10,23 +10,24 @@ from math import exp
 from time import process_time
 from typing import Any
 
-from headway.backend.local.enforcement.procfs import busy_time
+from headway.backend.procfs import busy_time
 from headway.core.model.units import Cores, CoreSeconds, NodeId, Seconds
 
 EVERY: Seconds = 2.0
-"""Between two measurements."""
+"""Interval between two measurements."""
 SMOOTH: Seconds = 5.0
 """Time constant of the exponential smoothing."""
 NOTICEABLE = 0.05
-"""Smallest change that is reported, as a part of a core or of the node, whichever is larger."""
+"""Smallest change that is reported, as a fraction of a core or of the node (the larger one)."""
 
 Accounts = Mapping[Any, CoreSeconds]
 """CPU time by replica."""
 
 
 class ForeignLoad:
-    """The nodes of one machine lose CPU in proportion to their cores. Cores of the machine that
-    belong to no node are used by other processes first.
+    """Foreign load of the nodes of this machine. Other processes are assumed to use cores that
+    belong to no node first. The rest of the load is divided in proportion to the cores of the
+    nodes.
     """
 
     def __init__(
@@ -36,14 +37,14 @@ class ForeignLoad:
         ours: Callable[[], Accounts | None],
         machine: Callable[[Collection[int]], CoreSeconds] = busy_time,
     ) -> None:
-        """`ours`: what our replicas have used; None: it cannot be measured now."""
+        """`ours`: returns the CPU time of the replicas of this run; None: unknown now."""
         self._nodes, self._cpus, self._ours, self._machine = nodes, cpus, ours, machine
         self._reported = dict.fromkeys(nodes, 0.0)
         self._smoothed: Cores | None = None
         self._last: tuple[Seconds, CoreSeconds, Accounts] | None = None
 
     def changes(self, now: Seconds) -> dict[NodeId, Cores]:
-        """Measure if it is due; return the load of the nodes on which it changed noticeably."""
+        """Measure if it is due. Return the load of the nodes on which it has changed noticeably."""
         if self._last is not None and now < self._last[0] + EVERY:
             return {}
         ours = self._ours()
@@ -51,7 +52,7 @@ class ForeignLoad:
             return {}
         before, self._last = self._last, (now, self._machine(self._cpus) - process_time(), ours)
         if before is None or before[2].keys() != ours.keys():
-            return {}  # of a replica that has started or ended, a part would be missing
+            return {}  # usage of a replica that has started or ended is incomplete
         at, machine, accounts = before
         used = self._last[1] - machine - sum(ours[k] - accounts[k] for k in ours)
         self._smooth(used / (now - at), now - at)

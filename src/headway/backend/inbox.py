@@ -1,8 +1,9 @@
-"""Requests of users to a live run: files in its folder, handled in order.
+"""Requests of users to a live run: files in the run directory, handled in order.
 
-A request is written as a whole. It is removed when the cycle that observed it is in the journal and
-the state of its job is stored, so that none is lost and the client knows that it was handled. A
-request that has no effect is answered beside it.
+A request is written atomically. Headway removes it when the cycle that observed it is in the
+journal and the state of the job is stored. So no request is lost, and the client sees that it was
+handled. A request that is refused at once is answered by a file with the same name and the ending
+`.answer`.
 """
 
 import json
@@ -20,11 +21,11 @@ from headway.core.model.units import JobId
 
 ANSWER = ".answer"
 MAX_REQUEST = 65536
-"""Bytes of a request."""
+"""Maximum size of a request in bytes."""
 
 
 def put(run: Path, request: Request) -> Path:
-    """Write a request; the returned file disappears when it was handled."""
+    """Write a request. The returned file is removed when the request was handled."""
     folder = run / "requests"
     folder.mkdir(mode=0o700, exist_ok=True)
     there = folder / f"{time_ns()}-{os.getpid()}.json"
@@ -39,17 +40,17 @@ def put(run: Path, request: Request) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Why a request is refused."""
+    """Answer to a request that is refused."""
 
     why: str = ""
     unknown: str = ""
-    """`job`, `node` or `task`: it names one that does not exist."""
+    """`job`, `node` or `task` if the request names one that does not exist."""
     known: tuple[str, ...] = ()
-    """Those that exist, the first ones."""
+    """The first existing names."""
 
 
 def take_answer(request: Path) -> Answer | None:
-    """The answer to a request that was handled; None: it was not refused at once."""
+    """Read and remove the answer to a handled request; None: it was not refused at once."""
     path = request.with_suffix(ANSWER)
     with suppress(OSError, ValueError, TypeError):
         plain = json.loads(path.read_text())
@@ -62,17 +63,17 @@ class Inbox:
     def __init__(
         self, run: Path, refusal: Callable[[Request], Answer | None] = lambda request: None
     ) -> None:
-        """`refusal`: why a request has no effect; None: it has one."""
+        """`refusal`: returns the answer to a request that is refused, otherwise None."""
         self._folder, self._refusal = run / "requests", refusal
         for old in self._folder.glob(f"*{ANSWER}"):
             old.unlink(missing_ok=True)
         self._changed = 0
         self._seen: dict[Path, JobId | None] = {}
         self._given: dict[Path, JobId | None] = {}
-        """Requests that were observed, by the job; None: not a request."""
+        """Observed requests and their jobs; None: the file is not a request."""
 
     def new(self) -> list[Request]:
-        """New requests. Reads only if the folder has changed."""
+        """Return new requests. The folder is read only if it has changed."""
         try:
             changed = self._folder.stat().st_mtime_ns
         except FileNotFoundError:
@@ -97,13 +98,13 @@ class Inbox:
         return request
 
     def give(self) -> None:
-        """All new requests are part of an observation now."""
+        """Note that all new requests are part of an observation."""
         self._given |= self._seen
         self._seen = {}
 
     def acknowledge(self, stored: Callable[[JobId], bool] = lambda job: True) -> None:
-        """The observed requests are in the journal, where the client finds the outcome. `stored`:
-        whether the state of a job, which a request may have changed, is durable.
+        """Remove the observed requests: the journal has their outcome. `stored`: returns whether
+        the state of a job, which the request may have changed, is durable.
         """
         for path, job in list(self._given.items()):
             if job is None or stored(job):
@@ -113,7 +114,7 @@ class Inbox:
 
 
 def _read(path: Path) -> Request | None:
-    """None: not a request; any program may write such a file."""
+    """Read a request; None: the file is not a request. Any program can write such a file."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         with path.open("rb") as file:
             found = from_plain(json.loads(file.read(MAX_REQUEST)))

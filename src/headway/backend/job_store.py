@@ -1,7 +1,7 @@
-"""Job states as files: `jobs/NAME/state.json` in a run's folder, replaced as a whole.
+"""Job states as files: `jobs/NAME/state.json` in the run directory, replaced atomically.
 
-What a platform must know of an attempt is in `records/NAME/REPLICA`: jobs can write to the folder
-`jobs/NAME/REPLICA`, which is mounted into containers, so that nothing in it is a fact.
+Records of Headway about attempts are in `records/NAME/REPLICA`. The folder `jobs/NAME/REPLICA`
+belongs to the job, which can write anything there: Headway does not trust its content.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headway import failpoint
 from headway.backend import durable
-from headway.backend.local.enforcement.procfs import boot_id
+from headway.backend.procfs import boot_id
 from headway.backend.worker import Worker
 from headway.controller import commands, events
 from headway.controller.job_state import JobState, from_plain, to_plain
@@ -33,15 +33,15 @@ class JobStore:
         """The data folder."""
 
     def replica(self, replica: ReplicaId) -> Path:
-        """The folder of a replica."""
+        """Return the folder of a replica."""
         return self._jobs / replica.job / replica.name
 
     def records(self, replica: ReplicaId) -> Path:
-        """Headway's records of its attempts."""
+        """Return the folder of Headway's records of a replica."""
         return self._records / replica.job / replica.name
 
     def rebooted(self) -> bool:
-        """Whether the machine was booted since this was last called for the run."""
+        """Return whether the machine was booted since the last call for this run."""
         now = boot_id()
         before = self._boot.read_text() if self._boot.exists() else ""
         if before != now:
@@ -50,13 +50,15 @@ class JobStore:
         return before not in ("", now)
 
     def attempts(self, job: JobId) -> list[tuple[ReplicaId, int]]:
-        """Attempts of a job that were started, as far as there are records of them."""
+        """Return the attempts of a job of which there are records."""
         claims = sorted((self._records / job).glob("*/claim.*"))
         found = ((p.parent.name, p.name.partition(".")[2]) for p in claims)
         return [(ReplicaId.named(job, r), int(n)) for r, n in found if n.isdecimal()]
 
     def execute(self, command: commands.JobCommand, disk: Worker) -> list[events.Event]:
-        """States are saved in another thread: a disk can block longer than the loop may wait."""
+        """Execute a command about a job. States are saved in another thread, because a disk can
+        block.
+        """
         match command:
             case commands.Admit(job=job):
                 return [events.Admitted(job)]
@@ -71,7 +73,7 @@ class JobStore:
         return []
 
     def save(self, job: JobId, state: JobState) -> None:
-        """Durable when this returns: file and directory are synced."""
+        """Save a state. It is durable when this returns."""
         folder = self._jobs / job
         try:
             durable.make(folder)
@@ -81,7 +83,7 @@ class JobStore:
             raise BackendError(why) from None
 
     def load(self, jobs: Iterable[JobId], *, repair: bool = False) -> dict[JobId, JobState]:
-        """A job whose state cannot be read has failed; `repair`: store that."""
+        """Load states. A job whose state cannot be read has failed. `repair`: store this state."""
         found = {}
         for job in jobs:
             try:
@@ -100,7 +102,7 @@ class JobStore:
 
 
 def prepare(folder: Path, attempt: int) -> None:
-    """The folder of a replica before an attempt starts."""
+    """Prepare the folder of a replica for an attempt."""
     folder.mkdir(parents=True, exist_ok=True)
     job_files.make_folder(folder, "checkpoint")
     failpoint.hit("replica.attempt")

@@ -1,4 +1,4 @@
-"""A live backend: a controller and a platform. The same for every platform."""
+"""The live backend: composes a controller and a platform. It is the same for every platform."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -27,22 +27,22 @@ from headway.core.model.units import JobId, NodeId, Seconds
 from headway.spec.runnable import RunnableJob
 
 INBOX: Seconds = 0.5
-"""Between two looks for user requests."""
+"""Interval between two checks for user requests."""
 STOP, DETACH = "stop", "detach"
-"""Requests to the process itself: they name no job."""
+"""Requests to the process itself. They name no job."""
 GONE = NodeId("")
-"""Node of a replica that has exited."""
+"""Placeholder for the node of a replica that has exited."""
 SHOWN = 100
-"""Names that a message lists at most."""
+"""Maximum number of names in a message."""
 ARRIVAL: Seconds = 0.05
-"""Between two looks for the first report of a restarted replica."""
+"""Interval between two checks for the first report of a restarted replica."""
 NEEDS = {
     decisions.SetShare: ("shares", "change shares"),
     decisions.Move: ("migrate", "move replicas"),
     decisions.Scale: ("scale", "scale running jobs"),
     decisions.Suspend: ("suspend", "suspend jobs"),
 }
-"""The capability that each kind of decision needs, and what it does."""
+"""Capability that each kind of decision needs, and a description for messages."""
 URGENCY = (Trigger.FINISHED, Trigger.ASKED, Trigger.ARRIVED, Trigger.STARTED, Trigger.NODE)
 
 
@@ -57,7 +57,9 @@ class LiveBackend:
         endless: bool = False,
         config: Config = DEFAULTS,
     ) -> None:
-        """`jobs` is shared with the platform. `endless`: it adds jobs, and the run never ends."""
+        """`jobs` is shared with the platform. `endless`: the platform adds jobs; the run never
+        ends.
+        """
         self.platform, self.clock, self.endless = platform, clock, endless
         can = platform.capabilities
         config = replace(config, can_suspend=can.suspend, can_scale=can.scale)
@@ -66,13 +68,13 @@ class LiveBackend:
         self.inbox, self.contained = Inbox(folder, self._refusal), Containment()
         self._complete, self._stopped = False, False
         self.on_end: Callable[[JobRecord, Totals], None] = lambda job, totals: None
-        """Called in an endless run before an ended job is forgotten."""
+        """Called before an ended job of an endless run is forgotten."""
         self.take_new: Callable[[Request], None] = lambda request: None
-        """Called before a request is refused because its job is not known: it may be new."""
+        """Called before a request about an unknown job is refused: the job may be new."""
         self.on_stop: Callable[[bool], None] = lambda jobs: self.stop()
-        """Called when a user ends the process; `jobs`: the jobs too."""
+        """Called when a user ends the process. `jobs`: whether the jobs are stopped too."""
         self.unplaced: dict[JobId, str] = {}
-        """Why the last placement of each pending job was refused: for people."""
+        """Why the last placement of each pending job was refused, for `explain`."""
         self._folder = folder
         if drained := drained_nodes.read(folder):
             drained_nodes.use(self.controller, drained, clock())
@@ -85,7 +87,7 @@ class LiveBackend:
             else:
                 self._run(self.controller.handle(events.JobSeen(new), now))
         for found in loaded.replicas:
-            if found.exited is not None:  # while no Headway ran: read what it reported last
+            if found.exited is not None:  # while no Headway ran: read its last report
                 self.monitor.open(found.replica, found.attempt, GONE, now, resumed=True)
                 self.monitor.close(found.replica, found.attempt)
         self._run(self.controller.load(loaded, now))
@@ -95,14 +97,14 @@ class LiveBackend:
                     self.monitor.open(r.id, r.attempt, r.node, now, resumed=True)
 
     def submit(self, job: RunnableJob) -> None:
-        """Add a job; it joins the queue when it is due."""
+        """Add a job. It joins the queue when it is due."""
         self.jobs[job.id] = job
         self.controller.add(new_job(job))
 
     # -- commands and events ---------------------------------------------------------------------
 
     def _run(self, commands: Iterable[Command]) -> list[events.CommandFailed]:
-        """Execute commands and those that follow; the failures that are known at once."""
+        """Execute commands and those that follow from them. Return immediate failures."""
         queue, failures = deque(commands), list[events.CommandFailed]()
         while queue:
             failpoint.hit("platform.execute")
@@ -140,7 +142,7 @@ class LiveBackend:
         return commands
 
     def _give_up(self) -> None:
-        """Jobs that caused the same error twice have failed."""
+        """Reject jobs that caused the same error twice."""
         for job, reason in self.contained.take_rejected().items():
             self._run(self._handle(events.JobRejected(job, reason)))
 
@@ -149,20 +151,24 @@ class LiveBackend:
     def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
         now, controller = self.clock(), self.controller
         self._learn_totals()
-        news = controller.take_news(now)
+        outbox = controller.take_outbox(now)
         self.inbox.give()
-        jobs, replicas, nodes = list(news.jobs), list(news.replicas.values()), list(news.nodes)
+        jobs, replicas, nodes = (
+            list(outbox.jobs),
+            list(outbox.replicas.values()),
+            list(outbox.nodes),
+        )
         complete, self._complete = not self._complete, True
         if complete:
             jobs = [name for name, job in controller.jobs.items() if job.arrived]
             replicas = [r for job in controller.jobs.values() for r in job.replicas.values()]
             nodes = list(controller.nodes)
-        measured = {*news.disturbed, *look}
+        measured = {*outbox.to_measure, *look}
         reports = []
         for w in [w for w in self.monitor.replicas.values() if w.node in measured]:
             if controller.records.replica(w.id) is not None:
                 with self.contained.of(w.id.job, "report"):
-                    report = self.monitor.report(w, now, news.notices.get(w.id, ""))
+                    report = self.monitor.report(w, now, outbox.notices.get(w.id, ""))
                     reports += [] if report is None else [report]
         seen = Observation(
             at=now,
@@ -171,7 +177,7 @@ class LiveBackend:
             jobs=tuple(controller.records.to_core(j) for j in jobs),
             replicas=tuple(r.to_core() for r in replicas),
             reports=tuple(reports),
-            requests=tuple(news.requests),
+            requests=tuple(outbox.requests),
             capabilities=self.platform.capabilities if complete else None,
         )
         if self.endless:
@@ -210,17 +216,17 @@ class LiveBackend:
             self.unplaced.pop(job, None)
 
     def _learn_totals(self) -> None:
-        """A script that announces its number of steps need not have it declared."""
+        """Use the number of steps that a script announces, if none is declared."""
         for w in [w for w in self.monitor.replicas.values() if w.reader.total]:
             job = self.controller.jobs.get(w.id.job)
             if job and w.reader.total and job.spec.total_steps is None and w.id == job.chief():
                 self.controller.learn_total(job.id, w.reader.total)
 
     def _forget_ended(self, now: Seconds) -> None:
-        """Jobs whose end is durable and has been reported: others may have their names."""
+        """Forget jobs whose end is durable and was reported. New jobs can use their names."""
         ended = [j for j in self.controller.jobs.values() if j.phase.ended]
         for job in ended:
-            if job.id in self.controller.news.jobs:
+            if job.id in self.controller.outbox.jobs:
                 continue
             if job.persisted == job.version and (job.new.ttl is None or job.deleted):
                 self.unplaced.pop(job.id, None)
@@ -228,7 +234,7 @@ class LiveBackend:
                 self._run(self.controller.forget(job.id, now))
 
     def totals(self, job: JobId) -> Totals:
-        """What its ended replicas have used and reached."""
+        """Return the totals of the ended replicas of a job."""
         return self.monitor.totals.get(job, Totals())
 
     # -- the driver's side -------------------------------------------------------------------------
@@ -238,14 +244,16 @@ class LiveBackend:
         return self._stopped or (not self.endless and self.controller.finished)
 
     def stop(self) -> None:
-        """Stop driving; jobs continue."""
+        """End the run of this process. The jobs continue."""
         self._stopped = True
 
     def wait(self, timeout: Seconds) -> Trigger | None:
-        """Sleep until something happens, and say what; None: nothing did."""
+        """Wait until something happens, at most `timeout`. Return the trigger; None: nothing
+        happened.
+        """
         self.inbox.acknowledge(self._stored)
-        news = self.controller.news
-        if not news.triggers:
+        outbox = self.controller.outbox
+        if not outbox.triggers:
             for event in self.platform.poll(min(timeout, self._due() - self.clock())):
                 self._run(self._handle(event))
         self._run(self.controller.tick(self.clock()))
@@ -256,7 +264,7 @@ class LiveBackend:
         self._find_arrivals()
         self.monitor.bound_logs(self.clock())
         self._give_up()
-        triggers, news.triggers = news.triggers, []
+        triggers, outbox.triggers = outbox.triggers, []
         return min(triggers, key=URGENCY.index, default=None)
 
     def _stored(self, job: JobId) -> bool:
@@ -264,7 +272,7 @@ class LiveBackend:
         return found is None or found.persisted == found.version
 
     def _refusal(self, request: Request) -> Answer | None:
-        """Why a request of a user has no effect."""
+        """Return the answer if a request of a user is refused, otherwise None."""
         if not request.job:
             return self._of_process(request)
         if request.job not in self.controller.jobs:
@@ -289,7 +297,7 @@ class LiveBackend:
         return Answer(why=why) if why else None
 
     def _of_process(self, request: Request) -> Answer:
-        """Carry out a request that is not about a job."""
+        """Carry out a request to the process, which is not about a job."""
         nodes = self.controller.nodes
         if request.wish in (STOP, DETACH):
             self.on_stop(request.wish == STOP)
@@ -318,7 +326,7 @@ class LiveBackend:
                 self._run(self._handle(events.ReplicaReported(w.id, w.attempt)))
 
     def wake_by(self, descriptor: int, then: Callable[[], None]) -> None:
-        """Wake up, and call this, when the descriptor is readable."""
+        """Wake up and call a function when the descriptor is readable."""
 
         def call() -> list[events.Event]:
             then()
@@ -333,7 +341,7 @@ class LiveBackend:
         self._run(self.controller.cancel(reason, self.clock(), force=force))
 
     def close(self) -> None:
-        """Wait until what ended replicas left is removed; then close the platform."""
+        """Wait until the remains of ended replicas are removed. Then close the platform."""
         self.inbox.acknowledge()
         while not self.endless and not self.controller.finished:
             self.wait(ARRIVAL)
@@ -353,7 +361,7 @@ def _job_of(event: events.Event) -> JobId:
 
 
 def not_scalable(job: JobRecord, request: Request, can: Capabilities) -> str:
-    """Why a task cannot have the number of replicas that a user requests; "": it can."""
+    """Return why a task cannot have the requested number of replicas; "": it can."""
     task = job.spec.task(request.task)
     if not (can.scale and job.to_core().capabilities is None):
         return undeclared(decisions.Scale(job=job.id, task=task.name), replace(can, scale=False))
@@ -371,6 +379,8 @@ def not_scalable(job: JobRecord, request: Request, can: Capabilities) -> str:
 
 
 def undeclared(decision: decisions.Decision, can: Capabilities) -> str:
-    """Why a platform with these capabilities refuses this kind of decision; "": it does not."""
+    """Return why a platform with these capabilities refuses this kind of decision; "":
+    it does not.
+    """
     capability, what = NEEDS.get(type(decision), ("", ""))
     return f"this platform cannot {what}" if capability and not getattr(can, capability) else ""

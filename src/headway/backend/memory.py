@@ -1,6 +1,7 @@
-"""A platform of records alone: replicas do what they are told, and what a test makes happen.
+"""A platform in memory, for tests: replicas are records, which follow commands and the test.
 
-Everything but persistence takes effect at the next `poll`, so that what is under way can be seen.
+Everything but persistence takes effect at the next `poll`, so that tests can see actions in
+progress.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +17,7 @@ from headway.controller.job_state import Checkpoint, JobState, ReplicaState
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Phase
 from headway.core.model.node import Node
-from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds, Where
 
 EXIT_CODES = {commands.Stop: 143, commands.Kill: 137, commands.Release: 0}
 
@@ -37,7 +38,7 @@ class _Process:
 
 @dataclass(slots=True)
 class MemoryPlatform(MetricsInFiles):
-    """Its fields are its world: a second one made from them is what survives a crash."""
+    """A second platform with the same fields is what survives a crash."""
 
     machines: dict[NodeId, Node]
     states: dict[JobId, JobState] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class MemoryPlatform(MetricsInFiles):
         found = (_found(name, n, p) for (name, n), p in self.processes.items())
         return events.Loaded(dict(self.states), tuple(found))
 
-    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
+    def refusal(self, job: JobId, where: Where) -> str:
         del job, where
         return ""
 
@@ -97,7 +98,7 @@ class MemoryPlatform(MetricsInFiles):
         return pending or self.events.wait(timeout)
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
-        """Nothing runs: what it uses is not known."""
+        """Return None: records use nothing."""
         del replica, before
         return None
 
@@ -106,11 +107,11 @@ class MemoryPlatform(MetricsInFiles):
 
     @property
     def settled(self) -> bool:
-        """Nothing is under way."""
+        """Whether no event is pending."""
         return not self._pending
 
     def host(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> None:
-        """A job that runs already when Headway starts."""
+        """Add a job that runs already when Headway starts."""
         replicas = [ReplicaState(replica=name, node=node, attempt=1) for name, node in where]
         gang = tuple(name for name, _ in where)
         self.states[job] = JobState(
@@ -119,7 +120,7 @@ class MemoryPlatform(MetricsInFiles):
         self.processes |= {(name, 1): _Process(node) for name, node in where}
 
     def exit(self, replica: ReplicaId) -> None:
-        """It ends by itself."""
+        """Let a replica exit with code 0."""
         for attempt in range(1, self.states[replica.job].attempt + 1):
             self._exit(replica, attempt, 0)
 

@@ -1,4 +1,4 @@
-"""Memory: which replicas may start, and how much each may hold, so that no other is evicted."""
+"""Decide which replicas may start, and their memory limits, so that no replica is evicted."""
 
 from collections.abc import Iterable
 
@@ -7,13 +7,14 @@ from headway.core.model.node import Node
 from headway.core.model.units import Bytes
 
 SPARE: Bytes = 256 * 2.0**20
-"""What a replica that requests no memory must find free."""
+"""Free memory that a replica without a memory request needs to start."""
 
 
 def refusal(tasks: Iterable[Task], running: Iterable[tuple[Bytes, Bytes]], available: Bytes) -> str:
-    """Why these may not start now. Memory that others requested and do not hold yet is reserved.
+    """Return why replicas of these tasks may not start now; "": they may.
 
-    `running`: what each other replica has requested, and what it holds.
+    `running`: requested and held memory of each running replica. Requested memory that a replica
+    does not hold yet is reserved.
     """
     reserved = sum(max(0.0, requested - held) for requested, held in running)
     free = max(0.0, available - reserved)
@@ -24,5 +25,5 @@ def refusal(tasks: Iterable[Task], running: Iterable[tuple[Bytes, Bytes]], avail
 
 
 def memory_limit(declared: Bytes | None, node: Node, others: Iterable[Bytes]) -> Bytes:
-    """What it declares; else what is left of the node when all others hold their requests."""
+    """Return the declared limit, else the memory of the node without the requests of the others."""
     return declared or max(SPARE, node.capacity.memory - sum(others))

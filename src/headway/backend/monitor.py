@@ -1,4 +1,4 @@
-"""What running replicas report and use: metrics files and usage, joined into reports."""
+"""Join metrics and usage of running replicas into reports."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,9 +14,9 @@ from headway.metrics.reader import MetricsReader, ReplicaMetrics
 from headway.spec.runnable import RunnableJob
 
 REREAD = 64 * 2**10
-"""Bytes of earlier output that are read again after a restart; the rest is in the journal."""
+"""Bytes of earlier output that are read again after a restart. The journal has the rest."""
 BOUND: Seconds = 1.0
-"""Between two looks for logs that are too long, if there are at most a thousand replicas."""
+"""Interval between two checks for logs that are too long, for up to a thousand replicas."""
 NONE_YET = UsageSample()
 
 
@@ -27,22 +27,22 @@ class Watched:
     node: NodeId
     reader: ReplicaMetrics
     since: Seconds
-    """When it was first seen."""
+    """Time at which the attempt was first seen."""
     reported_at: Seconds
     first: UsageSample = NONE_YET
     last: UsageSample = NONE_YET
     reported: UsageSample = NONE_YET
     """Usage at the last report."""
     known: bool = True
-    """Whether its platform can say what it uses."""
+    """Whether the platform can measure its usage."""
     restarted: bool = True
-    """Whether its first report is due: it may have begun at any step, and its CPU until then
-    includes its start."""
+    """Whether the next report is the first one. It may begin at any step, and includes the CPU that
+    the start of the process used."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """Of a job, from replicas that have ended."""
+    """Totals of a job over its ended replicas."""
 
     used: CoreSeconds = 0.0
     peak: Bytes = 0.0
@@ -59,13 +59,13 @@ class Monitor:
         self._expected: dict[ReplicaId, tuple[int, ReplicaMetrics]] = {}
 
     def expect(self, replica: ReplicaId, attempt: int) -> None:
-        """It is about to start: what is written from now on belongs to this attempt."""
+        """Note that an attempt is about to start: output from now on belongs to it."""
         self._expected[replica] = attempt, self._reader(replica, attempt, 0)
 
     def open(
         self, replica: ReplicaId, attempt: int, node: NodeId, now: Seconds, *, resumed: bool
     ) -> None:
-        """It runs; `resumed`: it was started by an earlier process."""
+        """Watch a running attempt. `resumed`: an earlier process has started it."""
         known = self.replicas.get(replica)
         if known is not None and known.attempt == attempt:
             return
@@ -87,17 +87,17 @@ class Monitor:
         return MetricsReader(folder, job.metric, job.pattern, job.log, back=back)
 
     def continue_reports(self, reported: Mapping[ReplicaId, tuple[Seconds, CoreSeconds]]) -> None:
-        """Continue the reports of an earlier process, so that what replicas did in between is
-        reported. `reported`: when each replica reported last, and the CPU it had reported by then.
+        """Continue the reports of an earlier process, so that the next reports include the time in
+        between. `reported`: time of the last report of each replica, and its CPU until then.
         """
         for w in self.replicas.values():
             at, cpu = reported.get(w.id, (w.since, inf))
-            if cpu <= w.last.cpu:  # otherwise that was another attempt
+            if cpu <= w.last.cpu:  # otherwise it is of another attempt
                 w.reported_at, w.reported = at, replace(w.last, cpu=cpu)
                 w.restarted = False
 
     def close(self, replica: ReplicaId, attempt: int) -> None:
-        """It has exited: read what it reported and used last."""
+        """End watching an exited attempt: read its last metrics and usage."""
         w = self.replicas.get(replica)
         if w is None or w.attempt != attempt:
             return
@@ -109,7 +109,7 @@ class Monitor:
         w.reader.close()
 
     def bound_logs(self, now: Seconds) -> None:
-        """Keep logs short also while nothing is decided and the samples are far apart."""
+        """Truncate long logs, also while there are no cycles and samples."""
         if now >= self._bounded_at + max(BOUND, BOUND * len(self.replicas) / 1000):
             self._bounded_at = now
             for w in self.replicas.values():
@@ -117,7 +117,7 @@ class Monitor:
                     w.reader.listen()
 
     def measure(self, w: Watched, *, cpu_only: bool = False) -> UsageSample:
-        with suppress(OSError):  # its cgroup may be gone: the last sample stays
+        with suppress(OSError):  # its cgroup may be removed: keep the last sample
             sample = self._platform.read(w.id, w.last if cpu_only else None)
             w.known = sample is not None
             if w.last is NONE_YET and sample is not None:
@@ -128,14 +128,14 @@ class Monitor:
         return w.last
 
     def report(self, w: Watched, now: Seconds, notice: str) -> Report | None:
-        """The mean of what it reported since the last time, and what it used; None: unknown."""
+        """Return the mean metrics and the usage since the last report; None: unknown."""
         if now <= w.reported_at:
             return None
         w.reader.listen()
         before, since, after = w.reported, w.reported_at, self.measure(w)
         if not (w.known or w.reader.heard.count):
             return None
-        measured = w.known and before is not NONE_YET  # otherwise since when is unknown
+        measured = w.known and before is not NONE_YET  # otherwise the interval is unknown
         w.reported, w.reported_at = after, now
         heard, elapsed = w.reader.report(), now - since
         restarted, w.restarted = w.restarted, False

@@ -1,4 +1,4 @@
-"""A job as the controller first learns of it."""
+"""Convert a runnable job for the controller."""
 
 from headway.controller.events import NewJob
 from headway.spec.runnable import RunnableJob
@@ -9,7 +9,7 @@ def new_job(job: RunnableJob) -> NewJob:
         id=job.id,
         spec=job.spec,
         submitted_at=job.at,
-        foreign=job.adopted is not None,
+        adopted=job.adopted is not None,
         node=job.node,
         time_limit=job.time_limit,
         ttl=job.ttl,

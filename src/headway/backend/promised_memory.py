@@ -1,7 +1,7 @@
-"""Memory that the runs on this machine have promised to their jobs, and that is not held yet.
+"""Memory that the runs on this machine have promised to their jobs and that is not in use yet.
 
-Each run publishes its sum in a file of a common folder. What others hold already is missing from
-the memory that the kernel reports as available.
+Each run publishes the sum in a file of a common folder. Memory in use is already excluded from the
+available memory that the kernel reports.
 """
 
 import json
@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import gettempdir
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.core.model.units import Bytes
 from headway.metrics import job_files
 
@@ -25,12 +25,12 @@ class PromisedMemory:
         self._name, self._published = f"{os.getuid()}-{run}.json", 0.0
 
     def publish(self, promised: Bytes) -> None:
-        """Only changes that others would notice are written."""
+        """Publish the promised memory of this run. Small changes are not written."""
         if abs(promised - self._published) < NOTICEABLE or self._folder.is_symlink():
             return  # any user can put a link there, and Headway may run as root
         pid = os.getpid()
         line = {"pid": pid, "began": procfs.start_time(pid), "promised": promised}
-        with suppress(OSError):  # without the folder, runs do not know of each other
+        with suppress(OSError):  # without the folder, runs ignore each other
             if not self._folder.is_dir():
                 self._folder.mkdir(exist_ok=True)
                 self._folder.chmod(0o1777)
@@ -38,7 +38,7 @@ class PromisedMemory:
             self._published = promised
 
     def of_others(self) -> Bytes:
-        """What the other live runs have promised, of any user."""
+        """Return the promised memory of all other live runs, of any user."""
         try:
             names = [p.name for p in self._folder.iterdir() if p.suffix == ".json"]
         except OSError:
@@ -51,7 +51,7 @@ class PromisedMemory:
             pid, owner = int(line["pid"]), os.lstat(self._folder / name).st_uid
             lives = procfs.start_time(pid) == line["began"]
             if not lives or Path(f"/proc/{pid}").stat().st_uid != owner:
-                job_files.remove_file(self._folder, name)  # if it is ours
+                job_files.remove_file(self._folder, name)  # succeeds only if it is ours
                 return 0.0
             return min(max(0.0, float(line["promised"])), float(procfs.machine_memory()))
         return 0.0

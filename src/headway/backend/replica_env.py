@@ -1,4 +1,4 @@
-"""The environment of a replica, on every platform: what SDK, PyTorch and TensorFlow read."""
+"""Environment variables of replicas on every platform, for the SDK, PyTorch and TensorFlow."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,11 +9,11 @@ from headway.core.model.units import ReplicaId
 
 LOCALHOST = "127.0.0.1"
 LAST_CALL_S = 5
-"""Seconds that torchrun waits for further agents when there are enough of them; its own: 30."""
+"""Seconds that torchrun waits for further agents when there are enough. Its default is 30."""
 RESTARTS = 10
-"""How often torchrun restarts the training after a failure; an agent that leaves counts as one."""
+"""Number of restarts of the training by torchrun. An agent that leaves counts as a failure."""
 Address = Callable[[ReplicaId], tuple[str, int]]
-"""Host and port at which a replica of a gang can listen."""
+"""Returns the host and port on which a replica of a gang can listen."""
 
 
 def replica_env(
@@ -26,8 +26,8 @@ def replica_env(
     address: Address,
     spec: JobSpec | None = None,
 ) -> dict[str, str]:
-    """`gang` by rank; `rendezvous`: where rank 0 of a PyTorch job listens. `spec`: of a job that
-    may have other replicas, also if it has none now.
+    """Return the variables. `gang`: the replicas by rank. `rendezvous`: address of rank 0 of a
+    PyTorch job. `spec`: given if the job may have several replicas at some time.
     """
     env = {
         "HEADWAY_DIR": folder,
@@ -41,7 +41,7 @@ def replica_env(
         hosts: dict[str, list[str]] = {}
         for each in gang:
             hosts.setdefault(each.task, []).append(":".join(map(str, address(each))))
-        # A task that was scaled may lack an index, so that the position in the list counts.
+        # Indices of a scaled task may have gaps: TensorFlow needs the position in the list.
         index = [each for each in gang if each.task == replica.task].index(replica)
         task = {"type": replica.task, "index": index}
         env |= {
@@ -59,8 +59,8 @@ def replica_env(
 def _torchrun_env(
     replica: ReplicaId, gang: Sequence[ReplicaId], rendezvous: tuple[str, int], task: Task
 ) -> dict[str, str]:
-    """What torchrun takes for its options, unless they are in its command line. The agent of rank 0
-    hosts the rendezvous.
+    """Return variables that set defaults of torchrun's options. The agent of rank 0 hosts the
+    rendezvous.
     """
     hosts = str(replica == gang[0]).lower()
     return {
@@ -74,12 +74,12 @@ def _torchrun_env(
 
 
 def is_distributed(spec: JobSpec) -> bool:
-    """Whether a job may ever have several replicas."""
+    """Return whether a job may have several replicas at some time."""
     return sum(task.most for task in spec.tasks) > 1
 
 
 def port_count(spec: JobSpec) -> int:
-    """Return the number of ports for a rendezvous and each replica that a job may ever have."""
+    """Return the number of ports for a rendezvous and the largest number of replicas."""
     return 1 + sum(task.most for task in spec.tasks)
 
 
@@ -94,9 +94,10 @@ def port_env(  # noqa: PLR0913 - each is part of an address
     hosts: Mapping[ReplicaId, str] | None = None,
     relayed: Collection[ReplicaId] = (),
 ) -> dict[str, str]:
-    """For replicas that listen on ports of their machines; `first`: of the ports of their job. Each
-    replica has the same port in every size of the job. `hosts`: by default this machine. `relayed`:
-    those that are reached through a relay, whose ports follow.
+    """Return the variables of a replica that listens on a port of its machine. `first`: first port
+    of the job. A replica has the same port in every size of the job. `hosts`: by default this
+    machine. `relayed`: replicas that are reached through a relay, whose ports follow those of the
+    job.
     """
 
     def host(of: ReplicaId) -> str:
@@ -117,6 +118,6 @@ def port_env(  # noqa: PLR0913 - each is part of an address
 
 
 def _slot(spec: JobSpec, replica: ReplicaId) -> int:
-    """Return the number of a replica among all that its job may have."""
+    """Return the index of a replica among all replicas that its job may have."""
     before = takewhile(lambda task: task.name != replica.task, spec.tasks)
     return sum(task.most for task in before) + replica.index

@@ -1,12 +1,11 @@
-"""How a job on this machine reports over HTTP: an address, and a token of its own.
+"""Reports over HTTP from jobs on this machine: the address, and a token for each replica.
 
-The token names the replica and is signed with a key of the run, so that nothing is stored for each
-job, and the next server knows the tokens of jobs that run. It allows reports of this replica only.
+The token names the replica and is signed with a key of the run. So no tokens are stored, and the
+next server accepts those of running jobs. A token allows only reports of its replica.
 """
 
 import hmac
 import json
-import os
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as BadEncoding
 from contextlib import suppress
@@ -14,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_bytes
 
-from headway import private_files
+from headway.backend import durable
 from headway.core.model.units import JobId, ReplicaId
 from headway.metrics import http_reports, job_files
 
 FILE = "reports.json"
-"""Port and key, in the folder of the run."""
+"""File in the run directory with port and key."""
 TOKEN_FILE = "report-token"  # noqa: S105 - the name of a file
-"""In the folder of the replica."""
+"""File in the folder of the replica."""
 DIGEST = "sha256"
 
 
@@ -37,23 +36,20 @@ class Reporter:
 class ReportChannel:
     key: bytes
     port: int = 0
-    """0: none yet."""
+    """0: not set yet."""
 
     @classmethod
     def of(cls, run: Path) -> "ReportChannel":
-        """That of an earlier server of the run: its jobs know the port and have tokens."""
+        """Load the channel of an earlier server of the run, whose jobs use it; otherwise create
+        one.
+        """
         with suppress(OSError, ValueError, KeyError, TypeError):
             stored = json.loads((run / FILE).read_text(encoding="ascii"))
             return cls(bytes.fromhex(stored["key"]), int(stored["port"]))
         return cls(token_bytes(32))
 
     def store(self, run: Path) -> None:
-        fresh = run / f"{FILE}.part"
-        with open(fresh, "w", encoding="ascii", opener=private_files.opener) as file:
-            json.dump({"port": self.port, "key": self.key.hex()}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(run / FILE)
+        durable.write(run / FILE, json.dumps({"port": self.port, "key": self.key.hex()}))
 
     def token(self, reporter: Reporter) -> str:
         told = [reporter.replica.job, reporter.replica.name, reporter.metric]
@@ -61,7 +57,7 @@ class ReportChannel:
         return f"{payload.decode()}.{self._sign(payload)}"
 
     def reporter(self, token: str) -> Reporter | None:
-        """None: the token is not one of this run."""
+        """Return the replica of a token; None: the token is not valid."""
         payload, _, signature = token.encode(errors="replace").partition(b".")
         if not hmac.compare_digest(self._sign(payload).encode(), signature):
             return None
@@ -74,7 +70,7 @@ class ReportChannel:
         return hmac.new(self.key, payload, DIGEST).hexdigest()
 
     def open_for(self, folder: Path, reporter: Reporter) -> dict[str, str]:
-        """Write the token of a replica to its folder; return its variables."""
+        """Write the token of a replica to its folder. Return its environment variables."""
         folder.mkdir(parents=True, exist_ok=True)
         job_files.replace_file(folder, TOKEN_FILE, self.token(reporter), 0o600)
         return http_reports.variables(f"http://127.0.0.1:{self.port}", str(folder / TOKEN_FILE))

@@ -1,11 +1,11 @@
-"""Usage of a replica, the same on every platform."""
+"""Usage of a replica, in the same form on every platform."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class UsageSample:
-    """Usage since the start of a replica, and memory that it holds now."""
+    """Usage since the start of a replica, and its present memory."""
 
     cpu: float = 0.0
     """Core-seconds."""
@@ -14,7 +14,7 @@ class UsageSample:
     block_io: int = 0
     """Bytes read and written."""
     network_io: int | None = None
-    """Bytes received and sent; None: not counted, as on one machine."""
+    """Bytes received and sent; None: not measured, for example for processes."""
     periods: int = 0
     throttled: int = 0
-    """Periods in which its limit throttled it."""
+    """Number of periods in which the limit throttled the replica."""

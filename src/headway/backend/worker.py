@@ -1,4 +1,4 @@
-"""The loop's thread and other threads: events for the loop, and calls that would block it."""
+"""Threads beside the loop: a queue of events for the loop, and a worker for blocking calls."""
 
 import os
 import selectors
@@ -15,11 +15,11 @@ from headway.errors import BackendError
 
 T = TypeVar("T")
 Then = Callable[[], Iterable[Event]]
-"""Runs in the loop's thread, and returns events."""
+"""Function that runs in the thread of the loop and returns events."""
 
 
 class EventQueue:
-    """Events for the loop's thread, from other threads and from file descriptors."""
+    """Events for the thread of the loop, from other threads and from file descriptors."""
 
     def __init__(self) -> None:
         self._items: deque[Then] = deque()
@@ -29,21 +29,23 @@ class EventQueue:
         self.watch(self._wake, self._read)
 
     def put(self, then: Then) -> None:
-        """From any thread: run this in the loop's thread. Ignored once the queue is closed."""
+        """Run a function in the thread of the loop. Callable from any thread. Ignored after
+        `close`.
+        """
         with self._closing:
             if self._open:
                 self._items.append(then)
                 os.eventfd_write(self._wake, 1)
 
     def watch(self, descriptor: int, then: Then) -> None:
-        """Run this in the loop's thread when the descriptor is readable."""
+        """Run a function in the thread of the loop when the descriptor is readable."""
         self._selector.register(descriptor, selectors.EVENT_READ, then)
 
     def unwatch(self, descriptor: int) -> None:
         self._selector.unregister(descriptor)
 
     def wait(self, timeout: Seconds) -> list[Event]:
-        """Wait for the first of them, at most so long."""
+        """Return events. Wait at most `timeout` for the first one."""
         ready = self._selector.select(max(0.0, timeout))
         return [event for key, _ in ready for event in key.data()]
 
@@ -63,12 +65,14 @@ class EventQueue:
 
 
 class Worker:
-    """A thread that makes blocking calls, one after the other. Results go to the loop's thread."""
+    """A thread that makes blocking calls in sequence. Results go to the thread of the loop."""
 
     def __init__(
         self, name: str, queue: EventQueue, crashed: Callable[[Exception], object] | None = None
     ) -> None:
-        """`crashed`: called in this thread with an exception that is not a `BackendError`."""
+        """`crashed`: called in the worker's thread with an exception that is not a
+        `BackendError`.
+        """
         self._queue, self._crashed = queue, crashed
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
@@ -80,7 +84,7 @@ class Worker:
         then: Callable[[T], Iterable[Event]] = lambda result: (),
         failed: Callable[[BackendError], Iterable[Event]] = lambda error: (),
     ) -> None:
-        """Call in turn; `then` or `failed` follows in the loop's thread."""
+        """Queue a call. `then` or `failed` runs in the thread of the loop afterwards."""
 
         def work() -> None:
             try:
@@ -102,6 +106,6 @@ class Worker:
             work()
 
     def close(self, timeout: Seconds = 5.0) -> None:
-        """Calls that were submitted are still made."""
+        """Stop the thread after the queued calls."""
         self._calls.put(None)
         self._thread.join(timeout)

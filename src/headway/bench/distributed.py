@@ -196,7 +196,7 @@ def _first_step(alone: Workload, path: Path) -> tuple[Seconds, Result]:
     def look(meter: UsageSampler, now: Seconds) -> None:
         if not seen:
             meter.due = now + 0.05
-            seen.extend(now for each in meter.now.values() if each.step)
+            seen.extend(now for each in meter.latest.values() if each.step)
 
     with tempfile.TemporaryDirectory() as data:
         run = begin(alone, path, "gang", data=Path(data))

@@ -14,8 +14,8 @@ from statistics import median
 from time import monotonic, sleep, time
 from typing import Any, TypeVar
 
+from headway.backend import procfs
 from headway.backend.local import launcher
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import Enforcement, Group, choose
 from headway.bench.figure import Figure
 from headway.core.cycle.validate import Verdict

@@ -85,7 +85,7 @@ def bench_server(
 def _make_history(data: Path, count: int) -> None:
     server = start_server(data, "headway")
     server.run.backend.close()
-    server.run.book.close()
+    server.run.journal.close()
     store, path = server.submissions, server.run.folder.path
     names = store.add([Submission(entry=_job(f"old-{i}"), directory="/") for i in range(count)])
     with store.together():

@@ -17,7 +17,7 @@ from statistics import fmean, median
 from time import sleep, time
 from typing import Any
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.backend.local.enforcement.cgroupfs import sweep
 from headway.bench.figure import Figure
 from headway.bench.soak_process import SAMPLES

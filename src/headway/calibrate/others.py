@@ -3,7 +3,7 @@
 import os
 from time import monotonic, process_time
 
-from headway.backend.local.enforcement.procfs import busy_time
+from headway.backend.procfs import busy_time
 from headway.core.model.units import Cores, CoreSeconds
 
 

@@ -224,7 +224,7 @@ class _Steps:
 
     def look(self, meter: UsageSampler, now: Seconds) -> None:
         meter.due = now + POLL
-        steps = [now_of.step for now_of in meter.now.values() if now_of.step is not None]
+        steps = [now_of.step for now_of in meter.latest.values() if now_of.step is not None]
         if not steps:
             return
         self.first = now if self.first is None else self.first

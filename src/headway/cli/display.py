@@ -19,7 +19,7 @@ from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.runtime.foreign_use import describe_foreign
 from headway.runtime.job_facts import JobFacts
 from headway.runtime.run import Run
-from headway.runtime.usage_sampler import Now, UsageSampler
+from headway.runtime.usage_sampler import ReplicaSample, UsageSampler
 
 if TYPE_CHECKING:
     from headway.core.model.report import MetricHistory
@@ -181,7 +181,7 @@ class Display:
         if not work.replicas:
             return (work.id, work.phase, work.reason[:60])
         m = work.replicas.get(work.chief()) or next(iter(work.replicas.values()))
-        seen = meter.now.get(m.id, Now())
+        seen = meter.latest.get(m.id, ReplicaSample())
         share = f"{m.weight / total:.0%}" if m.limit is None else f"≤{m.limit:.2f}"
         job = self.run.loop.state.jobs.get(work.id)
         return (
@@ -193,7 +193,7 @@ class Display:
             f"{seen.memory / 2**20:.0f} MiB",
             steps(seen.step, work.spec.total_steps or seen.total),
             "" if seen.value is None else f"{seen.value:.4g}",
-            sparkline(meter.said.get(m.id, [])),
+            sparkline(meter.values.get(m.id, [])),
             eta(facts),
         )
 

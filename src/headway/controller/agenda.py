@@ -1,4 +1,6 @@
-"""Which jobs are due and what is under way, so that a wake-up costs what it touches."""
+"""Index of the jobs by deadline and state: a wake-up costs in proportion to the jobs that
+changed.
+"""
 
 from heapq import heappop, heappush
 from math import inf
@@ -15,14 +17,14 @@ class Agenda:
         self._records = records
         self._at: dict[JobId, Seconds] = {}
         self._heap: list[tuple[Seconds, JobId]] = []
-        """Entries that differ from `_at` are outdated; they are dropped when they come up."""
+        """Entries that differ from `_at` are stale. They are dropped when they are due."""
         self.pending: set[JobId] = set()
         self.unfinished: set[JobId] = set()
         self.arriving: set[JobId] = set()
         """Jobs with a restarted replica that has not reported yet."""
 
     def current(self) -> Self:
-        """Brought up to date with the jobs that were touched since the last call."""
+        """Update the index by the jobs that were touched since the last call; return it."""
         while self._records.touched:
             name = self._records.touched.pop()
             job = self._records.jobs.get(name)
@@ -46,13 +48,13 @@ class Agenda:
         return self
 
     def next(self) -> Seconds:
-        """When the first job is due."""
+        """Return when the first job is due."""
         while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else inf
 
     def take_due(self, now: Seconds) -> list[JobRecord]:
-        """The jobs that are due, in the order in which they were added."""
+        """Remove and return the jobs that are due, in the order in which they were added."""
         due: list[JobRecord] = []
         while self.next() <= now:
             _, name = heappop(self._heap)

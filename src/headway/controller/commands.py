@@ -1,7 +1,7 @@
-"""What the controller tells a platform to do.
+"""Commands of the controller to a platform.
 
-A platform executes the commands of one replica in the order it gets them, and reports the result
-as an event. Commands are idempotent: after a crash the same command may arrive again.
+A platform executes the commands for a replica in their order, and reports the result as an event.
+Commands are idempotent: after a crash, a command may be repeated.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 
 @dataclass(frozen=True, slots=True)
 class OfJob:
-    """A job: what a command or an event is about."""
+    """Base of commands and events about a job."""
 
     job: JobId
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One start of a replica: what a command or an event is about."""
+    """Base of commands and events about one attempt of a replica."""
 
     replica: ReplicaId
     attempt: int
@@ -31,12 +31,12 @@ class Attempt:
 
 
 class Admit(OfJob):
-    """A job is due. Answered by `Admitted`."""
+    """Accept a job that is due. Answered by `Admitted`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Persist(OfJob):
-    """Store a job's state durably. Answered by `Persisted`."""
+    """Store the state of a job durably. Answered by `Persisted`."""
 
     version: int
     state: JobState
@@ -44,7 +44,7 @@ class Persist(OfJob):
 
 @dataclass(frozen=True, slots=True)
 class Assignment(Attempt):
-    """One replica of a gang: where it starts, and its rank."""
+    """Node and rank of a replica of a gang."""
 
     node: NodeId
     rank: int
@@ -54,8 +54,8 @@ class Assignment(Attempt):
 class Start(OfJob):
     """Start these replicas. Answered by `ReplicaRunning` for each, or `CommandFailed`.
 
-    `gang` names every replica of the job by rank, also those that run already. An attempt that was
-    started before is not started a second time.
+    `gang` lists all replicas of the job by rank, including those that already run. An attempt that
+    was started before is not started again.
     """
 
     replicas: tuple[Assignment, ...]
@@ -64,8 +64,9 @@ class Start(OfJob):
 
 @dataclass(frozen=True, slots=True)
 class Proceed(OfJob):
-    """Each replica of the gang holds its node: let the training begin. Sent only to platforms that
-    report `ReplicaPrepared`. Answered by `ReplicaRunning` for each, or `CommandFailed`.
+    """Start the training: each replica of the gang holds capacity on its node. Sent only to
+    platforms that report `ReplicaPrepared`. Answered by `ReplicaRunning` for each replica, or
+    `CommandFailed`.
     """
 
     replicas: tuple[Assignment, ...]
@@ -73,9 +74,8 @@ class Proceed(OfJob):
 
 @dataclass(frozen=True, slots=True)
 class Reserve(OfJob):
-    """Hold the room for the next attempt of a replica that is to move: it waits on its node until
-    it is started. Sent only to platforms that can do this (`Config.reserves`). Answered by
-    `ReplicaPrepared`, or `CommandFailed`.
+    """Reserve capacity for the next attempt of a replica that will move. Sent only to platforms
+    that can do this (`Config.reserves`). Answered by `ReplicaPrepared`, or `CommandFailed`.
     """
 
     replicas: tuple[Assignment, ...]
@@ -84,7 +84,7 @@ class Reserve(OfJob):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Attempt):
-    """Ask a replica to exit (SIGTERM). Answered, in time, by `ReplicaExited`."""
+    """Ask a replica to exit (SIGTERM). `ReplicaExited` follows."""
 
     grace: Seconds
 
@@ -94,37 +94,41 @@ class Kill(Attempt):
 
 
 class Release(Attempt):
-    """Restore a foreign replica's limits; it continues. Answered by `ReplicaExited`, code 0."""
+    """Restore the original limits of an adopted replica, which continues. Answered by
+    `ReplicaExited` with code 0.
+    """
 
 
 class Remove(Attempt):
-    """Remove what an attempt left: processes, cgroup, container, pod. Answered by `Removed`."""
+    """Remove the remains of an attempt: processes, cgroup, container or pod. Answered
+    by `Removed`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RequestCheckpoint(Attempt):
-    """Report the newest complete checkpoint now and, until cancelled, whenever it changes.
+    """Report the newest complete checkpoint, now and whenever it changes, until cancelled.
 
-    With `ask`, also ask the training script for a new one. Answered by `CheckpointRead`.
+    `ask`: also ask the training script for a new one. Answered by `CheckpointRead`.
     """
 
     ask: bool
 
 
 class CancelCheckpoint(Attempt):
-    """Withdraw `RequestCheckpoint`."""
+    """Cancel `RequestCheckpoint`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyShare(Attempt):
-    """Set a replica's limit and weight. Answered by `ShareInEffect`."""
+    """Set limit and weight of a replica. Answered by `ShareInEffect`."""
 
     limit: Cores | None
     weight: float
 
 
 class DeleteJob(OfJob):
-    """Delete a finished job from the platform: its TTL has expired. Answered by `JobDeleted`."""
+    """Delete a finished job whose TTL has expired from the platform. Answered by `JobDeleted`."""
 
 
 ReplicaCommand: TypeAlias = (

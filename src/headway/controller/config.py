@@ -7,32 +7,34 @@ from headway.core.model.units import Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """Timeouts and delays of the controller, and what it must know of its platform."""
+    """Timeouts and delays of the controller, and properties of its platform."""
 
     can_suspend: bool = True
-    """Whether the platform can suspend running jobs; otherwise they cannot be paused."""
+    """Whether the platform can suspend running jobs. Otherwise they cannot be paused."""
     can_scale: bool = True
     """Whether the platform can start single replicas of a running job."""
     reserves: bool = False
-    """Whether the platform holds room on the target of a move before the replica is stopped."""
+    """Whether the platform reserves capacity on the target of a move before it stops the
+    replica."""
     reserve_timeout: Seconds = 120.0
-    """For that room; less if the platform says that there is none."""
+    """Time to get this reservation. The next two timeouts apply if the platform reports a
+    reason."""
     start_timeout: Seconds = 900.0
-    """For a replica to run after its start; large images take their time."""
+    """Time from the start of a replica until it runs, including the pull of a large image."""
     stuck_timeout: Seconds = 30.0
-    """For a replica to run after the platform has said why it cannot."""
+    """Time until it runs, after the platform has reported why it does not."""
     unschedulable_timeout: Seconds = 10.0
-    """For a replica to get its node after the platform has said that it does not."""
+    """Time until it gets its node, after the platform has reported that it is unschedulable."""
     avoid_node: Seconds = 60.0
-    """A node on which a replica was unschedulable is not used for its job for this time."""
+    """Time in which a job does not use a node on which one of its replicas was unschedulable."""
     kill_interval: Seconds = 1.0
-    """Between two kills of a replica that has not exited within its grace period."""
+    """Interval between two kills of a replica that has not exited within its grace period."""
     first_backoff: Seconds = 1.0
     longest_backoff: Seconds = 300.0
     retry_command: Seconds = 1.0
-    """Until an `Admit`, `Persist`, `Stop` or `DeleteJob` that failed is tried again."""
+    """Delay until a failed `Admit`, `Persist`, `Stop` or `DeleteJob` is repeated."""
     retry_removal: Seconds = 0.02
     removal_timeout: Seconds = 10.0
-    """Until what an ended replica left is given up."""
+    """Time after which a failing removal is given up."""
     review_pending: Seconds = 30.0
-    """Pending jobs are reconsidered after this time even if nothing happened."""
+    """Interval at which pending jobs are reconsidered if nothing else happens."""

@@ -1,8 +1,8 @@
 """The job lifecycle on every live platform: decisions, events and deadlines in, commands out.
 
-It performs no IO and reads no clock. `apply`, `handle` and `tick` change the records and return
-commands for the platform; `next_deadline` says when to call `tick`. What a command depends on is
-persisted first: the command is returned by the `handle` that gets the `Persisted`.
+The controller performs no IO and reads no clock. `apply`, `handle` and `tick` change the records
+and return commands for the platform. `next_deadline` returns when to call `tick`. A command that
+depends on a state is returned after this state is persisted: by the `handle` of `Persisted`.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from headway.controller.commands import Attempt, Commands
 from headway.controller.config import Config
 from headway.controller.cordons import Cordons
 from headway.controller.phases import Cause
-from headway.controller.records import JobRecord, News, Records, ReplicaRecord
+from headway.controller.records import JobRecord, Outbox, Records, ReplicaRecord
 from headway.controller.recovery import restore
 from headway.core.model.decision import Decision
 from headway.core.model.job import Phase
@@ -31,23 +31,27 @@ DEFAULTS = Config()
 class Controller:
     def __init__(self, config: Config = DEFAULTS) -> None:
         self.config, self.records = config, Records()
-        self.jobs, self.nodes, self.news = self.records.jobs, self.records.nodes, self.records.news
+        self.jobs, self.nodes, self.outbox = (
+            self.records.jobs,
+            self.records.nodes,
+            self.records.outbox,
+        )
         self._agenda, self._numbers = Agenda(self.records), count()
         self._cordons = Cordons(self.records, config.review_pending)
         self.observed_at: Seconds = 0.0
         self._removals: dict[tuple[ReplicaId, int], tuple[Seconds, Seconds]] = {}
-        """Attempts that are being removed: when to try again, and when to give up."""
+        """Attempts that are being removed: the time of the next try, and the time to give up."""
         self._successors: dict[JobId, events.JobSeen] = {}
-        """Jobs that have the name of a deleted one that has not ended yet."""
+        """New jobs with the name of a deleted job that has not ended yet."""
 
     def add(self, new: events.NewJob) -> JobRecord:
-        job = JobRecord(new, self.news, self.config, next(self._numbers))
+        job = JobRecord(new, self.outbox, self.config, next(self._numbers))
         self.jobs[job.id] = job
         self.records.touched.add(job.id)
         return job
 
     def load(self, loaded: events.Loaded, now: Seconds) -> Commands:
-        """Continue what an earlier process left of the jobs that were added."""
+        """Restore the added jobs from what an earlier process left."""
         found = {(f.replica, f.attempt): f for f in loaded.replicas}
         commands: Commands = []
         exits: list[events.ReplicaExited] = []
@@ -63,23 +67,23 @@ class Controller:
 
     @property
     def finished(self) -> bool:
-        """Every job has ended durably, and nothing is left of it."""
+        """Whether every job has ended durably and its remains are removed."""
         return not self._removals and not self._agenda.current().unfinished
 
     @property
     def arriving(self) -> bool:
-        """Some restarted replica has not reported yet."""
+        """Whether a restarted replica has not reported yet."""
         return bool(self._agenda.current().arriving)
 
     def forget(self, name: JobId, now: Seconds) -> Commands:
-        """An ended job was reported for the last time: a new one may have its name."""
+        """Forget an ended job, which was reported for the last time. A new job can use its name."""
         del self.jobs[name]
         self.records.touched.add(name)
         successor = self._successors.pop(name, None)
         return self.handle(successor, now) if successor else []
 
     def learn_total(self, name: JobId, total_steps: float) -> None:
-        """The script has announced how many steps it will take."""
+        """Store the number of steps that a training script has announced."""
         job = self.jobs[name]
         job.spec = replace(job.spec, total_steps=total_steps)
         job.mark_dirty()
@@ -92,7 +96,7 @@ class Controller:
 
     def cancel(self, reason: str, now: Seconds, *, force: bool = False) -> Commands:
         """Cancel every job. `force`: kill at once, and abandon replicas on nodes that are down."""
-        self.news.triggers.append(Trigger.ASKED)
+        self.outbox.triggers.append(Trigger.ASKED)
         commands: Commands = []
         for job in self.jobs.values():
             self.records.touched.add(job.id)
@@ -142,7 +146,7 @@ class Controller:
                 if not job.replicas:
                     job.spec = spec
                     job.mark_dirty()
-                    self.news.triggers.append(Trigger.ARRIVED)
+                    self.outbox.triggers.append(Trigger.ARRIVED)
                 return []
             case events.JobRejected(reason=reason):
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, reason, now)
@@ -171,11 +175,11 @@ class Controller:
             return [*commands, *self._ended(exits, now)]
         if event.job.node is None:
             return []
-        lifecycle.arrive(job)  # it runs already: no decision is needed to start it
+        lifecycle.arrive(job)  # an adopted job runs already and needs no decision
         return lifecycle.place(job, ((job.chief(), event.job.node),), now, Cause.PLACE)
 
     def _ended(self, exits: list[events.ReplicaExited], now: Seconds) -> Commands:
-        """A job whose chief has succeeded has succeeded, whatever became of the others."""
+        """Handle exits, successful ones first: a job whose chief has succeeded has succeeded."""
         successes_first = sorted(exits, key=lambda e: e.code != 0)
         return [command for event in successes_first for command in self.handle(event, now)]
 
@@ -203,8 +207,8 @@ class Controller:
             case events.ShareInEffect(limit=limit, weight=weight):
                 lifecycle.share_in_effect(job, r, limit, weight)
             case events.ReplicaNotice(notice=notice):
-                self.news.notices[r.id] = notice
-                self.news.disturbed[r.node] = None
+                self.outbox.notices[r.id] = notice
+                self.outbox.to_measure[r.node] = None
             case _:
                 assert_never(event)
         return []
@@ -223,7 +227,7 @@ class Controller:
         return commands
 
     def _failed(self, event: events.CommandFailed, now: Seconds) -> Commands:
-        """Only what must become true is repeated; the next decision may differ."""
+        """Handle a failed command. Only commands that are always needed are repeated."""
         command, retry_at = event.command, now + self.config.retry_command
         job = self.records.job(command.job)
         if job is None:
@@ -232,7 +236,7 @@ class Controller:
             case cmd.Persist():
                 job.persist_at = retry_at
             case cmd.Admit() if job.arrived:
-                pass  # cancelled meanwhile
+                pass  # the job was cancelled meanwhile
             case cmd.Admit() if event.permanent:
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, event.reason, now)
             case cmd.Admit():
@@ -254,25 +258,27 @@ class Controller:
     def _replica_command_failed(
         self, r: ReplicaRecord, command: cmd.ReplicaCommand, reason: str, now: Seconds
     ) -> None:
-        """Other commands are repeated at a deadline."""
+        """Handle a failed command to a replica. `Kill` and others are repeated at a deadline."""
         match command:
             case cmd.Stop():
                 r.stop_failed, r.deadline = True, now + self.config.retry_command
             case cmd.ApplyShare():
                 r.limit, r.weight = r.in_effect
-                self.news.replicas[r.id] = r
-                self.news.notices[r.id] = f"its share was not set: {reason}"
+                self.outbox.replicas[r.id] = r
+                self.outbox.notices[r.id] = f"its share was not set: {reason}"
             case cmd.RequestCheckpoint() if r.transfer is not None:
                 r.deadline = now
 
     def _node_changed(self, node: Node, now: Seconds) -> Commands:
-        """Gangs that were about to start on a lost node return to the queue."""
+        """Store the state of a node. Gangs that were starting on a lost node return to
+        the queue.
+        """
         if node.id in self.records.drained:
             node = replace(node, cordoned=True)
         self.nodes[node.id] = node
         self._cordons.changed(node, now)
-        self.news.nodes[node.id] = self.news.disturbed[node.id] = None
-        self.news.triggers.append(Trigger.NODE)
+        self.outbox.nodes[node.id] = self.outbox.to_measure[node.id] = None
+        self.outbox.triggers.append(Trigger.NODE)
         commands: Commands = []
         for job in self.jobs.values() if not node.up else ():
             here = [r for r in job.replicas.values() if r.node == node.id and not r.running]
@@ -303,7 +309,7 @@ class Controller:
             elif at <= now:
                 commands.append(cmd.Remove(*key))
         if self._agenda.current().pending and self.observed_at + self.config.review_pending <= now:
-            self.news.triggers.append(Trigger.NODE)
+            self.outbox.triggers.append(Trigger.NODE)
         return self._track(commands, now)
 
     def _due(self, job: JobRecord, now: Seconds) -> Commands:
@@ -318,7 +324,7 @@ class Controller:
         return commands
 
     def _track(self, commands: Commands, now: Seconds) -> Commands:
-        """Removals are repeated until they are confirmed."""
+        """Note removals among the commands: they are repeated until they are confirmed."""
         for c in commands:
             if isinstance(c, cmd.Remove):
                 _, until = self._removals.get(
@@ -327,7 +333,7 @@ class Controller:
                 self._removals[c.replica, c.attempt] = now + self.config.retry_removal, until
         return commands
 
-    def take_news(self, now: Seconds) -> News:
-        """What changed since the last call."""
+    def take_outbox(self, now: Seconds) -> Outbox:
+        """Return what changed since the last call."""
         self.observed_at = now
-        return self.news.take()
+        return self.outbox.take()

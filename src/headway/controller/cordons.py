@@ -1,7 +1,7 @@
-"""Nodes that are about to go: replicas that can continue elsewhere leave them.
+"""Cordoned nodes: request that replicas which can continue on other nodes leave them.
 
-The policy decides where to, as about a request of a user. It is asked again while replicas remain:
-there may have been no room, or no checkpoint in time.
+The policy decides the target, as for a request of a user. The request is repeated while replicas
+remain, for example because no other node had enough capacity.
 """
 
 from math import inf
@@ -17,7 +17,7 @@ class Cordons:
     def __init__(self, records: Records, interval: Seconds) -> None:
         self._records, self._interval = records, interval
         self._at: dict[NodeId, Seconds] = {}
-        """When to ask for each of them."""
+        """Time of the next request for each cordoned node."""
 
     def changed(self, node: Node, now: Seconds) -> None:
         if node.up and node.cordoned:
@@ -33,7 +33,7 @@ class Cordons:
             self._at[node] = now + self._interval
             for job in self._records.jobs.values():
                 here = any(r.node == node and r.running for r in job.replicas.values())
-                if here and job.checkpoints and job.phase is Phase.RUNNING:
+                if here and job.can_checkpoint and job.phase is Phase.RUNNING:
                     wish = Request(job=job.id, wish="leave", to=node)
-                    self._records.news.requests.append(wish)
-                    self._records.news.triggers.append(Trigger.ASKED)
+                    self._records.outbox.requests.append(wish)
+                    self._records.outbox.triggers.append(Trigger.ASKED)

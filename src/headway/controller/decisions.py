@@ -1,7 +1,7 @@
-"""Decisions of a policy and requests of users as commands.
+"""Convert decisions of a policy and requests of users to commands.
 
-A decision that the records do not allow is refused, in words. To suspend, move or scale a running
-job is for the policy to decide, which gets the request with the next observation.
+A decision that the records do not allow is refused with a reason. Requests to suspend, move or
+scale a running job are decided by the policy, which gets them with the next observation.
 """
 
 from typing import assert_never
@@ -16,7 +16,7 @@ from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import NodeId, Seconds
 
 Answer = tuple[str, Commands]
-"""Why a decision is refused ("": it is not), and what to do."""
+"""Why a decision is refused ("": it is accepted), and the commands that follow."""
 
 
 def apply(records: Records, decision: Decision, now: Seconds) -> Answer:
@@ -44,7 +44,7 @@ def _set_share(records: Records, d: SetShare) -> Answer:
     if (r.limit, r.weight) == (d.limit, d.weight):
         return "", []
     r.limit, r.weight = d.limit, d.weight
-    records.news.replicas[r.id] = r
+    records.outbox.replicas[r.id] = r
     return "", [ApplyShare(r.id, r.attempt, d.limit, d.weight)]
 
 
@@ -53,7 +53,7 @@ def _place(records: Records, d: Place, now: Seconds) -> Answer:
     if job is None or not job.arrived or not allows(job.phase, Cause.PLACE):
         return f"{d.job} is not pending", []
     if d.partial:
-        return "gangs start whole on this platform", []
+        return "this platform starts gangs as a whole", []
     down = next((node for _, node in d.where if not records.is_up(node)), None)
     if down is not None:
         return f"node {down} is down or unknown", []
@@ -81,14 +81,14 @@ def _not_movable(records: Records, job: JobRecord, r: ReplicaRecord, to: NodeId)
         return f"node {to} is down or unknown"
     if not allows(job.phase, Cause.MOVE) or transfer.waits_for_move(job, r):
         return f"{job.id} is {job.phase}"
-    return "" if job.checkpoints else f"{job.id} cannot save checkpoints"
+    return "" if job.can_checkpoint else f"{job.id} cannot save checkpoints"
 
 
 def _suspend(records: Records, d: Suspend, now: Seconds) -> Answer:
     job = records.job(d.job)
     if job is None or not allows(job.phase, Cause.SUSPEND):
         return f"{d.job} is not running", []
-    if not job.checkpoints:
+    if not job.can_checkpoint:
         job.paused = False
         return f"{job.id} cannot save checkpoints", job.persist()
     return "", transfer.suspend(job, now)
@@ -126,8 +126,8 @@ def request(records: Records, asked: Request, now: Seconds) -> Commands:
     job = records.job(asked.job)
     if job is None:
         return []
-    records.news.requests.append(asked)
-    records.news.triggers.append(Trigger.ASKED)
+    records.outbox.requests.append(asked)
+    records.outbox.triggers.append(Trigger.ASKED)
     if asked.wish == "cancel":
         return lifecycle.cancel(job, "cancelled by a user", now)
     if asked.wish in ("pause", "resume") and not job.phase.ended:
@@ -140,7 +140,9 @@ def request(records: Records, asked: Request, now: Seconds) -> Commands:
 
 
 def _resize(job: JobRecord, task: str, count: int) -> Commands:
-    """A job without replicas starts in its new size; any other is for the policy to decide."""
+    """Resize a job without replicas: it will start in the new size. The policy decides about
+    others.
+    """
     bounds = next((t for t in job.spec.tasks if t.name == task), None)
     if bounds is None or not bounds.least <= count <= bounds.most or job.phase.ended:
         return []
@@ -152,20 +154,20 @@ def _resize(job: JobRecord, task: str, count: int) -> Commands:
 
 
 def _pause(job: JobRecord, paused: bool) -> Commands:
-    """A paused job stays out of the queue until it is resumed."""
+    """Pause or resume a job. A paused job is not in the queue."""
     if paused == job.paused:
         return []
     job.paused = paused
     if paused and job.arrived and allows(job.phase, Cause.PAUSE):
-        job.go(Cause.PAUSE, Phase.PAUSED)
+        job.transition(Cause.PAUSE, Phase.PAUSED)
     elif not paused and allows(job.phase, Cause.RESUME):
-        job.go(Cause.RESUME, Phase.PENDING)
-        job.news.triggers.append(Trigger.ARRIVED)
+        job.transition(Cause.RESUME, Phase.PENDING)
+        job.outbox.triggers.append(Trigger.ARRIVED)
     return job.persist()
 
 
 def suspend_by_spec(job: JobRecord, suspended: bool, now: Seconds) -> Commands:
-    """Replicas that run are stopped, with their grace period."""
+    """Follow `suspend` of the spec. Running replicas are stopped, with their grace period."""
     if suspended and not job.paused and job.replicas and allows(job.phase, Cause.REQUEUE):
         job.paused = True
         return lifecycle.end(job, Cause.REQUEUE, Phase.BACKOFF, "suspended", now)
@@ -173,6 +175,6 @@ def suspend_by_spec(job: JobRecord, suspended: bool, now: Seconds) -> Commands:
 
 
 def _can_pause(job: JobRecord) -> bool:
-    """Without replicas any job can wait; with replicas it must be suspended."""
-    can_suspend = job.checkpoints and job.config.can_suspend
+    """Return whether a job can be paused. With replicas, it must be suspended first."""
+    can_suspend = job.can_checkpoint and job.config.can_suspend
     return not job.replicas or (job.phase is Phase.RUNNING and can_suspend)

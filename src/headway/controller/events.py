@@ -1,7 +1,7 @@
-"""What a platform reports to the controller.
+"""Events that a platform reports to the controller.
 
-Events are idempotent: each says what is, not what to do. An event of an attempt that the
-controller no longer tracks changes nothing, except that a running one is removed as an orphan.
+Events are idempotent: each describes a state. An event of an attempt that the controller does not
+track has no effect, except that a running attempt is removed as an orphan.
 """
 
 from dataclasses import dataclass
@@ -18,25 +18,25 @@ from headway.core.model.units import Cores, JobId, NodeId, Seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """A job as the controller first learns of it."""
+    """A job that the controller does not know yet."""
 
     id: JobId
     spec: JobSpec
     submitted_at: Seconds
-    foreign: bool = False
-    """Its replicas are foreign: they are never stopped and never restarted, and the
-    end of one means nothing for the others. The job ends with its last replica."""
+    adopted: bool = False
+    """Whether its replicas were running already. Headway never stops or restarts them. The end of
+    one does not affect the others; the job ends with its last replica."""
     node: NodeId | None = None
-    """A foreign job that already runs: where."""
+    """Node of an adopted job."""
     time_limit: Seconds | None = None
-    """For the job from its first start to its end."""
+    """Maximum time from the first start of the job to its end."""
     ttl: Seconds | None = None
-    """How long it is kept after it has ended."""
+    """Time for which the job is kept after it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobSeen:
-    """A job exists on the platform, with the state that was persisted for it, if any."""
+    """A job exists on the platform. `state`: its persisted state, if any."""
 
     job: NewJob
     state: JobState | None = None
@@ -48,44 +48,42 @@ class Admitted(OfJob):
 
 @dataclass(frozen=True, slots=True)
 class JobChanged(OfJob):
-    """Its spec was changed. That counts while the job has no replicas."""
+    """The spec of a job was changed. It is ignored if the job has replicas."""
 
     spec: JobSpec
 
 
 @dataclass(frozen=True, slots=True)
 class JobRejected(OfJob):
-    """The platform cannot run it, whatever happens."""
+    """The platform can never run the job."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class JobDeleted(OfJob):
-    """It was deleted on the platform."""
+    """The job was deleted on the platform."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class JobSuspended(OfJob):
-    """Its spec says that it is not to run, or is to run again. Unlike a request to pause, that
-    needs no checkpoint: the user has decided.
-    """
+    """`suspend` of the spec was set or reset. Unlike a request to pause, it needs no checkpoint."""
 
     suspended: bool
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequested(OfJob):
-    """A user has asked for something by changing its spec."""
+    """A user has changed the spec of a job in a way that is a request."""
 
     request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class JobRestricted(OfJob):
-    """What the platform can do with this job; None: whatever it can do with any."""
+    """The capabilities for a job have changed; None: those of the platform."""
 
     capabilities: Capabilities | None
 
@@ -103,25 +101,25 @@ class Persisted(OfJob):
 
 
 class ReplicaPrepared(Attempt):
-    """It holds its node, and waits for `Proceed`."""
+    """The replica holds capacity on its node and waits for `Proceed`."""
 
 
 class ReplicaRunning(Attempt):
-    """It runs."""
+    """The replica runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaWaiting(Attempt):
-    """The platform cannot start it yet, and says why; "": that has passed."""
+    """The platform cannot start the replica yet. `reason`: why; "": it can now."""
 
     reason: str
     unschedulable: bool = False
-    """Its node has no room for it, or does not accept it: not the job's own fault."""
+    """Whether its node lacks capacity or does not accept it, which is not the fault of the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaNotice(Attempt):
-    """A fact about a running replica that a user should read in `explain`."""
+    """A message about a running replica, shown by `headway explain`."""
 
     notice: str
 
@@ -130,15 +128,15 @@ class ReplicaNotice(Attempt):
 class ReplicaExited(Attempt):
     code: int
     reason: str = ""
-    """Why, in the platform's words; "": the exit code says all."""
+    """Reason as given by the platform; "": the exit code is the reason."""
     permanent: bool = False
     """A retry would fail in the same way."""
     disrupted: bool = False
-    """Not its own fault (lost node, preemption): not counted as a failure."""
+    """Whether the cluster caused the exit (lost node, preemption). Not counted as a failure."""
     checkpoint: Checkpoint = NO_CHECKPOINT
-    """The newest complete one after the exit."""
+    """The newest complete checkpoint after the exit."""
     at: Seconds | None = None
-    """When, if that was earlier than now."""
+    """Time of the exit; None: now."""
 
 
 class ReplicaReported(Attempt):
@@ -147,29 +145,27 @@ class ReplicaReported(Attempt):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRead(Attempt):
-    """The newest complete checkpoint, while one is requested."""
+    """The newest complete checkpoint, reported while `RequestCheckpoint` is active."""
 
     checkpoint: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
 class ShareInEffect(Attempt):
-    """Limit and weight of a replica, whether or not they were decided. Before it runs: those that
-    it starts with.
-    """
+    """Present limit and weight of a replica. Before it runs: those at its start."""
 
     limit: Cores | None
     weight: float
 
 
 class Removed(Attempt):
-    """Nothing is left of it."""
+    """Everything that an attempt left is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandFailed:
-    """A command was not carried out and left nothing behind; a failed `Start` may have started
-    some of its replicas, which are reported as any other.
+    """A command failed without any effect. Exception: a failed `Start` may have started some of its
+    replicas, which are reported as usual.
     """
 
     command: Command
@@ -177,23 +173,23 @@ class CommandFailed:
     permanent: bool = False
     """A retry would fail in the same way."""
     disrupted: bool = False
-    """Not the job's own fault: not counted as a failure."""
+    """Whether the job is not at fault. Not counted as a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFound(Attempt):
-    """What the platform holds of one attempt when Headway starts."""
+    """State of one attempt on the platform when Headway starts."""
 
     running: bool
     exited: ReplicaExited | None = None
-    """None and not running: created, but not started yet."""
+    """None if not running: the attempt was created but not started."""
     limit: Cores | None = None
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """All that an earlier process left."""
+    """Everything that an earlier process left: persisted states and existing replicas."""
 
     states: dict[JobId, JobState]
     replicas: tuple[ReplicaFound, ...]

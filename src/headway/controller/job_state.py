@@ -1,20 +1,21 @@
-"""What is persisted of a job, so that the next process continues where this one stopped."""
+"""The persisted state of a job, from which the next Headway process continues."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from headway.core.model.job import Phase
-from headway.core.model.units import NodeId, ReplicaId, Seconds
+from headway.core.model.units import NodeId, ReplicaId, Seconds, Where
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Names the newest complete checkpoint of a replica."""
+    """The newest complete checkpoint of a replica."""
 
     mark: str = ""
-    """Changes with each new checkpoint; "": there is none."""
+    """Identifies the checkpoint; "": there is none."""
     verified: bool = False
-    """`LATEST` names it. Otherwise only the exit code tells whether its files are complete."""
+    """Whether `LATEST` names it. Otherwise only the exit code shows whether its files are
+    complete."""
 
 
 NO_CHECKPOINT = Checkpoint()
@@ -27,48 +28,48 @@ class ReplicaState:
     attempt: int
     came_from: NodeId | None = None
     starting: bool = False
-    """It was not running yet: if it is absent after a crash, it is started."""
+    """Whether it was not running yet. If it is missing after a crash, it is started."""
     leaving: bool = False
-    """It is being stopped for good."""
+    """Whether it is being stopped and will not be restarted."""
     stopping: bool = False
-    """It is being stopped as part of a transfer: to `to`, or into the queue (None)."""
+    """Whether it is being stopped for a transfer: to the node `to`, or to the queue (None)."""
     to: NodeId | None = None
     baseline: Checkpoint = NO_CHECKPOINT
-    """Its newest checkpoint before the transfer."""
+    """Newest checkpoint before the transfer."""
     reserved: int = 0
-    """The attempt that holds its room on the node that it moves to; 0: none."""
+    """Attempt that reserves capacity on the target node; 0: none."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class JobFields:
-    """What is persisted of a job as its record has it."""
+    """The persisted fields that a `JobRecord` has too."""
 
     phase: Phase = Phase.PENDING
     target: Phase | None = None
-    """What a job that is being stopped becomes."""
+    """Next phase of a job that is being stopped."""
     reason: str = ""
     attempt: int = 0
-    """The last number given to a start; each start of a replica gets a new one."""
+    """Number of the last start. Each start of a replica gets a new number."""
     failures: int = 0
     paused: bool = False
     move_to: NodeId | None = None
-    """The node to which a user asked to move it, until that is done or has failed."""
+    """Node to which a user has requested to move the job, until the move is done or has failed."""
     sizes: tuple[tuple[str, int], ...] = ()
-    """Numbers of replicas that a user asked for, by task; the job starts with them from then on."""
+    """Numbers of replicas, by task, that a user has requested. The next start uses them too."""
     scale_to: tuple[str, int] | None = None
-    """What a user asked for last, until it is done or has failed."""
+    """Task and number of replicas of the last request, until it is done or has failed."""
     short_of: tuple[str, int] | None = None
-    """A task and the number of replicas that it had before the cluster took some of them, until it
-    has them again."""
+    """Task that has lost replicas to the cluster, and the number that it had before, until it has
+    this number again."""
     moves: int = 0
     started_at: Seconds | None = None
     finished_at: Seconds | None = None
     gang: tuple[ReplicaId, ...] = ()
     """All replicas of the last start, by rank."""
-    restart_as: tuple[tuple[ReplicaId, NodeId], ...] = ()
-    """A job that is being scaled by a restart: the gang it becomes."""
+    restart_as: Where = ()
+    """Next gang of a job that restarts to be scaled or moved."""
     not_moved: str = ""
-    """Why it was not moved, suspended or restarted when that was last decided."""
+    """Why the last move, suspension or restart did not happen."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -82,7 +83,7 @@ def to_plain(state: JobState) -> dict[str, Any]:
 
 
 def from_plain(plain: dict[str, Any]) -> JobState:
-    """The inverse of `to_plain`, also after a trip through JSON."""
+    """Invert `to_plain`, also after a conversion to JSON and back."""
     fields = dict(plain)
     fields["phase"] = Phase(fields["phase"])
     fields["target"] = None if fields["target"] is None else Phase(fields["target"])

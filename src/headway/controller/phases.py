@@ -1,28 +1,13 @@
-"""The only phase table: which causes lead from one phase of a job to another.
+"""The phase table: which causes lead from one phase of a job to another.
 
-A cause that a phase does not list is refused (a decision or request) or ignored (an event that
-arrives late). `docs/lifecycle.md` is generated from this table.
+A cause that a phase does not list is refused (decisions and requests) or ignored (late events).
+`docs/lifecycle.md` is generated from this table.
 """
 
 from collections.abc import Mapping
 from enum import StrEnum
 
 from headway.core.model.job import Phase
-
-MEANINGS: Mapping[Phase, str] = {
-    Phase.PENDING: "In the queue. It holds no capacity and may be placed.",
-    Phase.STARTING: "Placed. Its capacity is held; not all replicas run yet.",
-    Phase.RUNNING: "All replicas run.",
-    Phase.MIGRATING: "Checkpoint, stop, start again: on another node or in another size.",
-    Phase.SUSPENDING: "Checkpoint, stop, return to the queue.",
-    Phase.PAUSED: "Stopped by a user until the user resumes it. It holds no capacity.",
-    Phase.BACKOFF: "Waits before it is tried again. It holds no capacity.",
-    Phase.STOPPING: "Its replicas are being stopped. What follows is decided, but it is not tried "
-    "again if its chief completes meanwhile.",
-    Phase.SUCCEEDED: "The chief exited with code 0.",
-    Phase.FAILED: "Failed, and not tried again.",
-    Phase.CANCELLED: "Ended by a user.",
-}
 
 
 class Cause(StrEnum):
@@ -34,7 +19,7 @@ class Cause(StrEnum):
     MOVE = "move, or restart to scale"
     SUSPEND = "suspend"
     SAVE_FAILED = "no checkpoint in time"
-    NO_ROOM = "no room on the target"
+    NO_ROOM = "no capacity on the target"
     ARRIVE = "restarted"
     RELEASE = "checkpointed and stopped"
     SUCCEED = "chief exited with code 0"
@@ -54,7 +39,7 @@ _DISTURBED: Mapping[Cause, tuple[Phase, ...]] = {
     Cause.REQUEUE: (Phase.STOPPING,),
     Cause.CANCEL: (Phase.STOPPING,),
 }
-"""What may happen to a job that has replicas, whatever else is under way."""
+"""Transitions of every job that has replicas."""
 
 TABLE: Mapping[Phase, Mapping[Cause, tuple[Phase, ...]]] = {
     Phase.PENDING: {
@@ -108,7 +93,7 @@ def allows(phase: Phase, cause: Cause) -> bool:
     return cause in TABLE[phase]
 
 
-def check(phase: Phase, cause: Cause, to: Phase) -> None:
-    """A transition outside the table is a programming error."""
+def check_transition(phase: Phase, cause: Cause, to: Phase) -> None:
+    """Raise `ValueError` for a transition outside the table: a programming error."""
     if to not in TABLE[phase].get(cause, ()):
         raise ValueError(f"no transition from {phase} to {to} by {cause.name}")

@@ -1,4 +1,4 @@
-"""What the controller keeps of each job and replica."""
+"""The records of the controller: one for each job and replica."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -25,38 +25,38 @@ from headway.controller.job_state import (
     JobState,
     ReplicaState,
 )
-from headway.controller.phases import Cause, check
+from headway.controller.phases import Cause, check_transition
 from headway.core.estimate.step_rate import SERVER
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import Job, JobSpec, Mode, Phase, Replica, Task
 from headway.core.model.snapshot import Request, Trigger
-from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds, Where
 
 if TYPE_CHECKING:
     from headway.core.model.node import Node
 
 
 PERSISTED = tuple(f.name for f in fields(JobFields))
-FOREIGN = Capabilities(migrate=False, suspend=False, scale=False)
-"""What can be done with foreign replicas."""
+ADOPTED = Capabilities(migrate=False, suspend=False, scale=False)
+"""Capabilities for adopted jobs."""
 
 
 @dataclass(slots=True)
-class News:
-    """What changed since the last observation, and why the loop should run."""
+class Outbox:
+    """What the next observation reports, and why the loop must run."""
 
     jobs: dict[JobId, None] = field(default_factory=dict)
     replicas: dict[ReplicaId, "ReplicaRecord"] = field(default_factory=dict)
     nodes: dict[NodeId, None] = field(default_factory=dict)
-    disturbed: dict[NodeId, None] = field(default_factory=dict)
-    """Nodes whose replicas should be measured at the next observation."""
+    to_measure: dict[NodeId, None] = field(default_factory=dict)
+    """Nodes whose replicas the next observation measures."""
     notices: dict[ReplicaId, str] = field(default_factory=dict)
-    """Facts about a replica for `explain`."""
+    """Facts about a replica, for `explain`."""
     requests: list[Request] = field(default_factory=list)
     triggers: list[Trigger] = field(default_factory=list)
 
-    def take(self) -> "News":
-        """All of it; what comes later is new again."""
+    def take(self) -> "Outbox":
+        """Return the content, and empty the outbox."""
         taken = replace(self)
         for each in fields(self):
             setattr(self, each.name, type(getattr(self, each.name))())
@@ -65,37 +65,38 @@ class News:
 
 class Stage(Enum):
     WAITING = auto()
-    """For the chief of its gang to save."""
+    """Waits until the chief of its gang has saved a checkpoint."""
     RESERVING = auto()
-    """For room on the node that it moves to."""
+    """Waits until capacity on the target node is reserved."""
     REQUESTED = auto()
-    """For the checkpoint that it has now."""
+    """Waits until its present checkpoint is read."""
     SAVING = auto()
-    """For a newer one."""
+    """Waits for a newer checkpoint."""
     STOPPING = auto()
+    """Waits until the process has exited."""
     ARRIVING = auto()
-    """Started again; for its first report."""
+    """Restarted; waits for the first report."""
 
 
 @dataclass(slots=True)
 class Transfer:
-    """How far a replica is with being moved, suspended or restarted."""
+    """Progress of a replica that is moved, suspended or restarted."""
 
     to: NodeId | None
-    """None: it is not started again by itself; its job is."""
+    """Target node; None: the replica restarts with its job."""
     stage: Stage = Stage.REQUESTED
     baseline: Checkpoint = NO_CHECKPOINT
-    """Its newest checkpoint when the transfer began."""
+    """Newest checkpoint at the begin of the transfer."""
     reserved: int = 0
-    """The attempt that holds its room on the target; 0: none."""
+    """Attempt that reserves capacity on the target node; 0: none."""
     waiting_for: str = ""
-    """Why that attempt has no room yet."""
+    """Why this attempt has no capacity yet."""
     unschedulable: bool = False
-    """`waiting_for` is about the target."""
+    """Whether `waiting_for` is a reason of the target node."""
 
     @property
     def leaves(self) -> bool:
-        """It runs where it was, and has not been asked to stop."""
+        """Whether the replica still runs on its node and has not been asked to stop."""
         return self.stage is Stage.RESERVING or self.saving
 
     @property
@@ -122,25 +123,25 @@ class ReplicaRecord:
     in_effect: tuple[Cores | None, float] = (None, 1.0)
     """The share that the platform has confirmed."""
     started: bool = False
-    """`Start` was sent."""
+    """Whether `Start` was sent."""
     prepared: bool = False
-    """It holds its node and waits for the others of its gang."""
+    """Whether it holds capacity on its node and waits for the others of its gang."""
     running: bool = False
     stop_failed: bool = False
-    """`Stop` was not carried out; it is sent again at the deadline."""
+    """Whether `Stop` failed. It is sent again at the deadline."""
     transfer: Transfer | None = None
     came_from: NodeId | None = None
-    """Where its room stays reserved until it has reported here."""
+    """Previous node. Its capacity is held until the replica has reported on the new node."""
     deadline: Seconds = inf
-    """When to act if nothing happens; what to do follows from `phase` and `transfer`."""
+    """When to act if nothing happens. The action depends on `phase` and `transfer`."""
     waiting_for: str = ""
     """Why the platform cannot run it yet."""
     unschedulable: bool = False
-    """`waiting_for` is about its node."""
+    """Whether `waiting_for` is a reason of its node."""
 
     @property
     def arriving(self) -> bool:
-        """It was restarted and runs, but has not reported yet."""
+        """Whether it was restarted and runs, but has not reported yet."""
         return self.running and self.transfer is not None and self.transfer.arriving
 
     def to_core(self) -> Replica:
@@ -177,31 +178,31 @@ class ReplicaRecord:
 
 
 class JobRecord(JobFields):
-    def __init__(self, new: NewJob, news: News, config: Config, number: int) -> None:
+    def __init__(self, new: NewJob, outbox: Outbox, config: Config, number: int) -> None:
         super().__init__()
-        self.new, self.spec, self.news, self.config = new, new.spec, news, config
+        self.new, self.spec, self.outbox, self.config = new, new.spec, outbox, config
         self.id, self.number = new.id, number
         self.asked_to: NodeId | None = None
-        """The node of a requested move that is not decided yet."""
+        """Target of a requested move that the policy has not decided yet."""
         self.asked_size: tuple[str, int] | None = None
-        """Task and number of a requested change of size that is not decided yet."""
+        """Task and number of a requested scaling that the policy has not decided yet."""
         self.arrived = False
-        """It is in the queue, or beyond."""
+        """Whether it was admitted to the queue."""
         self.admit_at: Seconds = new.submitted_at
         """When to send `Admit`."""
         self.requeues = 0
-        """Interruptions in a row that were not its own fault."""
+        """Number of consecutive interruptions by the cluster."""
         self.retry_at: Seconds = inf
         self.replace_at: Seconds = inf
-        """When to ask for replicas in place of those that the cluster took."""
+        """When to request replacements of replicas that were lost to the cluster."""
         self.delete_at: Seconds = inf
         """When to send `DeleteJob`."""
         self.deleted = False
-        """The platform no longer has it."""
-        self.capabilities = FOREIGN if new.foreign else None
-        """What can be done with it; None: whatever the platform can do."""
+        """Whether it was deleted on the platform."""
+        self.capabilities = ADOPTED if new.adopted else None
+        """Capabilities for this job; None: those of the platform."""
         self.avoided: dict[NodeId, Seconds] = {}
-        """Nodes that it does not use, and until when."""
+        """Nodes that the job does not use, and the time until then."""
         self.replicas: dict[ReplicaId, ReplicaRecord] = {}
         self.version = self.persisted = 0
         self.persist_at: Seconds = inf
@@ -209,24 +210,24 @@ class JobRecord(JobFields):
         self._waiting: list[tuple[int, Command]] = []
 
     @property
-    def queued(self) -> Phase:
-        """The phase of this job while it has no replicas and nothing is under way."""
+    def idle_phase(self) -> Phase:
+        """Phase of this job while it has no replicas."""
         return Phase.PAUSED if self.paused else Phase.PENDING
 
     @property
     def outcome(self) -> str:
-        """Its phase; a foreign job is released, never cancelled."""
-        released = self.new.foreign and self.phase is Phase.CANCELLED
+        """Phase in results. An adopted job is released, not cancelled."""
+        released = self.new.adopted and self.phase is Phase.CANCELLED
         return "released" if released else self.phase.value
 
     @property
-    def checkpoints(self) -> bool:
-        """It can be stopped without losing its progress."""
-        return self.spec.checkpoint is not Mode.NONE and not self.new.foreign
+    def can_checkpoint(self) -> bool:
+        """Whether it can be stopped without losing its progress."""
+        return self.spec.checkpoint is not Mode.NONE and not self.new.adopted
 
     @property
     def finished(self) -> bool:
-        """It has ended, and that is durable."""
+        """Whether it has ended durably."""
         return self.finished_at is not None and self.persisted == self.version
 
     def finish(self, at: Seconds | None) -> None:
@@ -234,8 +235,8 @@ class JobRecord(JobFields):
         if at is not None and self.new.ttl is not None and not self.deleted:
             self.delete_at = at + self.new.ttl
 
-    def go(self, cause: Cause, to: Phase) -> None:
-        check(self.phase, cause, to)
+    def transition(self, cause: Cause, to: Phase) -> None:
+        check_transition(self.phase, cause, to)
         self.phase = to
         if to not in (Phase.RUNNING, Phase.MIGRATING):
             self.move_to = self.scale_to = None
@@ -243,15 +244,15 @@ class JobRecord(JobFields):
         self.mark_dirty()
 
     def mark_dirty(self) -> None:
-        self.news.jobs[self.id] = None
+        self.outbox.jobs[self.id] = None
 
     def set_replica(self, r: ReplicaRecord, phase: Phase) -> None:
         r.phase = phase
-        self.news.replicas[r.id] = r
-        self.news.disturbed[r.node] = None
+        self.outbox.replicas[r.id] = r
+        self.outbox.to_measure[r.node] = None
 
     def persist(self, *then: Command) -> Commands:
-        """Store the state; `then` follows when it is durable."""
+        """Persist the state. The commands `then` follow when it is durable."""
         self.version += 1
         self._waiting += [(self.version, command) for command in then]
         return [Persist(self.id, self.version, self.state())]
@@ -265,8 +266,8 @@ class JobRecord(JobFields):
                 self.replicas[each.replica].started = True
         return ready
 
-    def stop_waits(self, replica: ReplicaId) -> bool:
-        """It has not been asked to stop yet: that is not durable."""
+    def stop_is_unsent(self, replica: ReplicaId) -> bool:
+        """Whether the `Stop` of a replica waits until the state is durable."""
         stops = [c for _, c in self._waiting if isinstance(c, Stop | Release)]
         return any(c.replica == replica for c in stops)
 
@@ -285,7 +286,7 @@ class JobRecord(JobFields):
         )
 
     def restore(self, state: JobState) -> None:
-        """Its inverse, except for the replicas."""
+        """Restore everything but the replicas from a persisted state."""
         for name in PERSISTED:
             setattr(self, name, getattr(state, name))
         for task, count in self.sizes:
@@ -296,13 +297,13 @@ class JobRecord(JobFields):
         if not state.movable:
             self.not_movable()
         self.mark_dirty()
-        self.news.triggers.append(Trigger.ARRIVED)
+        self.outbox.triggers.append(Trigger.ARRIVED)
 
     def chief(self) -> ReplicaId:
         return chief(self.id, [t.name for t in self.spec.tasks])
 
     def by_rank(self, gang: Iterable[ReplicaId]) -> tuple[ReplicaId, ...]:
-        """Parameter servers first, then the chief, then in the order of the job's tasks."""
+        """Sort by rank: parameter servers, then the chief, then in the order of the tasks."""
         chief, tasks = self.chief(), [t.name for t in self.spec.tasks]
 
         def rank(name: ReplicaId) -> tuple[bool, bool, int, int]:
@@ -310,11 +311,9 @@ class JobRecord(JobFields):
 
         return tuple(sorted(gang, key=rank))
 
-    def start(
-        self, where: Iterable[tuple[ReplicaId, NodeId]], now: Seconds, reserved: int = 0
-    ) -> Start:
-        """Records for replicas that start now, under one attempt number: a new one, or that which
-        holds their room.
+    def start(self, where: Where, now: Seconds, reserved: int = 0) -> Start:
+        """Add records of replicas that start now, with one attempt number: a new one, or
+        `reserved`, the attempt that holds their capacity. Return the command.
         """
         self.attempt += not reserved
         added = []
@@ -333,19 +332,19 @@ class JobRecord(JobFields):
         return Start(self.id, tuple(assigned), self.gang)
 
     def resize(self, task: str, count: int) -> None:
-        """From now on it starts with this number of replicas."""
+        """Set the number of replicas with which the job starts."""
         self.sizes = (*(size for size in self.sizes if size[0] != task), (task, count))
         tasks = (replace(t, replicas=count) if t.name == task else t for t in self.spec.tasks)
         self.spec = replace(self.spec, tasks=tuple(tasks))
         self.mark_dirty()
 
     def not_movable(self) -> None:
-        """It stopped without a new checkpoint: it is not moved or suspended again."""
+        """Note that the job cannot save checkpoints: it is not moved or suspended again."""
         self.spec = replace(self.spec, checkpoint=Mode.NONE)
         self.mark_dirty()
 
     def to_core(self, nodes: Iterable[NodeId] = (), drained: Iterable[NodeId] = ()) -> Job:
-        """`nodes`: those that exist; `drained`: those that no job uses."""
+        """Convert for the loop. `nodes`: all nodes; `drained`: nodes that no job uses."""
         avoided = {*self.avoided, *drained}
         return Job(
             id=self.id,
@@ -358,7 +357,7 @@ class JobRecord(JobFields):
 
 
 def _without(spec: JobSpec, nodes: Iterable[NodeId], avoided: Collection[NodeId]) -> JobSpec:
-    """With only those nodes for its tasks that it does not avoid."""
+    """Return the spec without the avoided nodes."""
     known = tuple(nodes)
 
     def usable(task: Task) -> Task:
@@ -373,13 +372,13 @@ class Records:
         self.jobs: dict[JobId, JobRecord] = {}
         self.nodes: dict[NodeId, Node] = {}
         self.drained: dict[NodeId, None] = {}
-        """Nodes on which a user wants no new replicas."""
-        self.news = News()
+        """Nodes that a user has drained."""
+        self.outbox = Outbox()
         self.touched: set[JobId] = set()
-        """Jobs that may have changed since the agenda was brought up to date."""
+        """Jobs that may have changed since the last update of the agenda."""
 
     def job(self, name: JobId) -> JobRecord | None:
-        """A job that is about to change."""
+        """Return a job that may be changed by the caller."""
         self.touched.add(name)
         return self.jobs.get(name)
 
@@ -395,6 +394,6 @@ class Records:
 
 
 def chief(job: JobId, names: Sequence[str]) -> ReplicaId:
-    """The success of this replica is the job's: `chief`, else `main`, else `worker` 0."""
+    """Return the replica whose success ends the job: `chief`, else `main`, else `worker` 0."""
     lead = next((n for n in ("chief", "main", "worker") if n in names), names[0])
     return ReplicaId.of(job, lead, 0)

@@ -1,4 +1,4 @@
-"""Continue what an earlier process left: persisted states, compared with what is observed."""
+"""Restore jobs after a restart of Headway: compare persisted states with existing replicas."""
 
 from headway.controller.commands import Commands, Stop
 from headway.controller.events import ReplicaExited, ReplicaFound
@@ -17,9 +17,9 @@ Found = dict[tuple[ReplicaId, int], ReplicaFound]
 def restore(
     job: JobRecord, state: JobState, found: Found, now: Seconds
 ) -> tuple[Commands, list[ReplicaExited]]:
-    """The record as it was, and what follows: commands, and exits that happened meanwhile.
+    """Restore a record. Return the commands that follow, and the exits that happened meanwhile.
 
-    Entries of `found` that belong to this job's present attempts are taken out of it.
+    Entries of `found` for present attempts of the job are removed.
     """
     job.restore(state)
     if job.phase is Phase.BACKOFF:
@@ -69,8 +69,8 @@ def _replica(job: JobRecord, state: ReplicaState, found: ReplicaFound | None) ->
 
 
 def _keep_room(r: ReplicaRecord, found: Found) -> None:
-    """A replica that is being stopped moves to the room that is held for it, if it still is. What
-    holds room for any other is an orphan.
+    """Keep the reservation of a replica that is being stopped, if it still exists. Reservations of
+    other replicas are orphans.
     """
     if r.transfer is None or not r.transfer.reserved:
         return
@@ -82,7 +82,7 @@ def _keep_room(r: ReplicaRecord, found: Found) -> None:
 
 
 def _continue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
-    """It runs: is it to stop, or to report?"""
+    """Continue a running replica: stop it, or wait for its report, as before the restart."""
     if r.transfer is not None:
         r.deadline = now + job.spec.grace
         if r.transfer.stopping:
@@ -93,20 +93,20 @@ def _continue(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Commands:
 
 
 def _phase(job: JobRecord) -> Commands:
-    """The job's phase, where a crash came between two steps."""
+    """Correct the phase after a crash between two steps."""
     if job.phase in (Phase.MIGRATING, Phase.SUSPENDING) and not under_way(job):
         return resume(job, Cause.ARRIVE)
     if job.phase is Phase.STARTING and all(r.running for r in job.replicas.values()):
-        job.go(Cause.RUN, Phase.RUNNING)
+        job.transition(Cause.RUN, Phase.RUNNING)
         return job.persist()
     if job.phase is Phase.RUNNING and (again := _begun(job)):
-        job.news.requests.append(again)
-        job.news.triggers.append(Trigger.ASKED)
+        job.outbox.requests.append(again)
+        job.outbox.triggers.append(Trigger.ASKED)
     return []
 
 
 def _begun(job: JobRecord) -> Request | None:
-    """What a user has requested, and what had only begun."""
+    """Return a request of a user that was not completed."""
     job.asked_to, job.asked_size = job.move_to, job.scale_to
     if job.paused:
         return Request(job=job.id, wish="pause")

@@ -1,16 +1,16 @@
 """Checkpoint, stop, start again: moves between nodes, suspension, scaling by restart.
 
-    reserving ──room──▶ requested ─▶ saving ──newer checkpoint──▶ stopping ──exit──▶ arriving
-        └────no room, or no checkpoint in time: it keeps running      │    first report: running
-                                          nothing saved: restarted where it was
+  reserving ─reserved─▶ requested ─▶ saving ──newer checkpoint──▶ stopping ──exit──▶ arriving
+      └──no capacity, or no checkpoint in time: it keeps running     │     first report: running
+                                        nothing saved: restarted on the same node
 
-A platform that reserves holds the room of a replica that moves: the next attempt waits on the
-target until this one has exited, and is removed if the transfer ends in another way. Other
-platforms begin with the checkpoint.
+Platforms that can reserve (`Config.reserves`) reserve capacity for a replica that moves: the next
+attempt waits on the target node until the present one has exited. It is removed if the transfer is
+given up. On other platforms, a move begins with the checkpoint.
 
-Only the chief of a job with `checkpoint: sdk` is asked to save; mode `sigterm` goes to stopping at
-once. When a whole gang is stopped, the others wait until the chief has saved. A gang is moved as a
-whole: its replicas know each other by address, and a replica that moves has another one.
+Only the chief of a job with `checkpoint: sdk` is asked to save. With `sigterm`, the replica is
+stopped at once. When a whole gang is stopped, the others wait until the chief has saved. A gang is
+moved as a whole, because its replicas know each other by address.
 """
 
 from dataclasses import replace
@@ -39,24 +39,22 @@ from headway.controller.phases import Cause
 from headway.controller.records import JobRecord, ReplicaRecord, Stage, Transfer
 from headway.core.model.job import Elastic, Mode, Phase
 from headway.core.model.snapshot import Trigger
-from headway.core.model.units import NodeId, ReplicaId, Seconds
+from headway.core.model.units import NodeId, ReplicaId, Seconds, Where
 
 STOPPED_AS_ASKED = (0, 143)
 """Exit codes of a script that handles SIGTERM and has had time to save."""
 
-Where = tuple[tuple[ReplicaId, NodeId], ...]
-
 
 def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> Commands:
-    """An independent replica moves alone; any other with its gang."""
+    """Move a replica. An independent replica moves alone, any other one with its gang."""
     joins = joins_move(job, r)
     alone = not joins and _moves_alone(job, r)
-    job.go(Cause.MOVE, Phase.MIGRATING)
+    job.transition(Cause.MOVE, Phase.MIGRATING)
     if not alone:
         where = job.restart_as or tuple((x.id, x.node) for x in job.replicas.values())
         job.restart_as = tuple((name, to if name == r.id else node) for name, node in where)
         stops = [] if joins else _stop_gang(job, Phase.MIGRATING, now)
-        r.transfer = replace(r.transfer or Transfer(to), to=to)  # it holds room there
+        r.transfer = replace(r.transfer or Transfer(to), to=to)  # capacity is held there
         job.set_replica(r, Phase.MIGRATING)
         return stops or job.persist()
     if not job.config.reserves:
@@ -71,13 +69,13 @@ def move(job: JobRecord, r: ReplicaRecord, to: NodeId, now: Seconds) -> Commands
 
 
 def joins_move(job: JobRecord, r: ReplicaRecord) -> bool:
-    """Whether its gang is about to be restarted anyway, because another replica of it moves."""
+    """Return whether its gang restarts in any case, because another replica of it moves."""
     moves = any(x.transfer and x.transfer.to for x in job.replicas.values())
     return moves and r.id in dict(job.restart_as)
 
 
 def waits_for_move(job: JobRecord, r: ReplicaRecord) -> bool:
-    """Whether its gang cannot be restarted yet, because an independent replica of it moves."""
+    """Return whether its gang cannot restart yet, because an independent replica of it moves."""
     return under_way(job) and not joins_move(job, r) and not _moves_alone(job, r)
 
 
@@ -87,23 +85,23 @@ def _moves_alone(job: JobRecord, r: ReplicaRecord) -> bool:
 
 
 def _is_whole(job: JobRecord) -> bool:
-    """Whether the gang is being stopped as a whole, not a replica of it moved."""
+    """Return whether the whole gang is being stopped, and not only one replica moved."""
     return job.phase is Phase.SUSPENDING or bool(job.restart_as)
 
 
 def reservation(
     job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaEvent, now: Seconds
 ) -> Commands:
-    """Something happened to the attempt that holds its room on the target."""
+    """Handle an event of the attempt that reserves capacity on the target."""
     match event:
         case ReplicaPrepared() if t.stage is Stage.RESERVING:
             return _begin(job, r, t, Phase.MIGRATING, now)
         case ReplicaWaiting(reason=reason, unschedulable=unschedulable):
             _waits(job, r, t, now, reason, unschedulable=unschedulable)
         case ReplicaExited(reason=reason):
-            return no_room(job, r, t, reason or "what held its room has ended")
+            return no_room(job, r, t, reason or "its reservation has ended")
         case ReplicaRunning():
-            return no_room(job, r, t, "what held its room did not wait")
+            return no_room(job, r, t, "its reservation did not wait for the checkpoint")
         case _:
             pass
     return []
@@ -120,7 +118,7 @@ def _waits(
 
 
 def not_reserved(job: JobRecord, there: Assignment, why: str) -> Commands:
-    """The platform refuses to hold its room."""
+    """Handle a failed `Reserve`."""
     r = job.replicas.get(there.replica)
     t = r.transfer if r is not None else None
     if r is None or t is None or t.reserved != there.attempt:
@@ -129,8 +127,8 @@ def not_reserved(job: JobRecord, there: Assignment, why: str) -> Commands:
 
 
 def no_room(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str) -> Commands:
-    """Its room on the target is refused or lost. A replica that is being stopped already starts
-    there without it.
+    """Handle a reservation that is refused or lost. The move is given up, unless the replica is
+    being stopped already: then it starts on the target without a reservation.
     """
     if t.leaves:
         return _give_up(job, r, t, f"not moved to {t.to}: {why}", Cause.NO_ROOM)
@@ -140,25 +138,25 @@ def no_room(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str) -> Commands
 
 
 def suspend(job: JobRecord, now: Seconds) -> Commands:
-    job.go(Cause.SUSPEND, Phase.SUSPENDING)
+    job.transition(Cause.SUSPEND, Phase.SUSPENDING)
     return _stop_gang(job, Phase.SUSPENDING, now)
 
 
 def scale(job: JobRecord, add: Where, remove: tuple[ReplicaId, ...], now: Seconds) -> Commands:
-    """By adding and stopping single replicas where the task allows it, else by a restart."""
+    """Scale a job: start and stop single replicas if the task allows it, else restart the gang."""
     job.short_of, job.replace_at = None, inf
     tasks = {name.task for name, _ in add} | {name.task for name in remove}
     if all(job.spec.task(t).elastic.one_by_one for t in tasks):
         return _join_and_leave(job, add, remove, now)
     stay = tuple((r.id, r.node) for r in job.replicas.values() if r.id not in remove)
     job.restart_as = (*stay, *add)
-    job.go(Cause.MOVE, Phase.MIGRATING)
+    job.transition(Cause.MOVE, Phase.MIGRATING)
     return _stop_gang(job, Phase.MIGRATING, now)
 
 
 def can_scale(job: JobRecord, task: str) -> bool:
-    """A restart needs a checkpoint, also if torchrun restarts the training."""
-    return job.checkpoints or job.spec.task(task).elastic is Elastic.INDEPENDENT
+    """Return whether a task can be scaled. A restart, also one by torchrun, needs a checkpoint."""
+    return job.can_checkpoint or job.spec.task(task).elastic is Elastic.INDEPENDENT
 
 
 def _join_and_leave(
@@ -183,7 +181,7 @@ def _stop_gang(job: JobRecord, phase: Phase, now: Seconds) -> Commands:
 
 
 def _begin(job: JobRecord, r: ReplicaRecord, t: Transfer, phase: Phase, now: Seconds) -> Commands:
-    """Ask for its checkpoint."""
+    """Request the checkpoint of a replica."""
     job.not_moved = ""
     r.transfer, t.stage = t, Stage.REQUESTED
     r.deadline = now + job.spec.grace
@@ -192,7 +190,7 @@ def _begin(job: JobRecord, r: ReplicaRecord, t: Transfer, phase: Phase, now: Sec
 
 
 def _normal_weight(r: ReplicaRecord) -> Commands:
-    """With a small weight it would take long to save, and hold its node meanwhile."""
+    """Raise a small weight to 1, so that the checkpoint is saved soon."""
     if r.weight >= 1:
         return []
     r.weight = 1.0
@@ -219,7 +217,7 @@ def checkpoint_read(
 
 
 def _stop(job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds) -> Commands:
-    """It has saved, or will when it is told to stop; so do those that wait for it."""
+    """Stop a replica that has saved, or will save on SIGTERM, and those that wait for it."""
     stops = []
     for x, its in ((r, t), *_waiting_for(job)):
         its.stage = Stage.STOPPING
@@ -229,51 +227,51 @@ def _stop(job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds) -> Comman
 
 
 def _waiting_for(job: JobRecord) -> list[tuple[ReplicaRecord, Transfer]]:
-    """The rest of a gang that is stopped as a whole."""
+    """Return the replicas of a gang that wait until its chief has saved."""
     others = [(x, x.transfer) for x in job.replicas.values() if _is_whole(job)]
     return [(x, its) for x, its in others if its and its.stage is Stage.WAITING]
 
 
 def overdue(job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds) -> Commands:
-    """It has no room, has not saved in time, or has not reported since its restart."""
+    """Handle the deadline of a replica without capacity, new checkpoint or first report."""
     if t.arriving:
         return arrived(job, r)
     if t.stage is Stage.RESERVING:
         if t.unschedulable and t.to is not None:
             job.avoided[t.to] = now + job.config.avoid_node
-        why = t.waiting_for or f"no room within {job.config.reserve_timeout:g} s"
+        why = t.waiting_for or f"no capacity within {job.config.reserve_timeout:g} s"
         return no_room(job, r, t, why)
     why = f"no new checkpoint within {job.spec.grace:g} s; it keeps running where it is"
     return _give_up(job, r, t, why, Cause.SAVE_FAILED)
 
 
 def _give_up(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str, cause: Cause) -> Commands:
-    """It keeps running where it is."""
+    """End a transfer. The replica keeps running on its node."""
     withdrawn: Commands = [CancelCheckpoint(r.id, r.attempt)] if t.saving else []
     removal = lifecycle.unreserve(r)
     for x, _ in ((r, t), *_waiting_for(job)):
         _settle(job, x)
-    job.news.notices[r.id] = job.not_moved = why
+    job.outbox.notices[r.id] = job.not_moved = why
     job.restart_as = ()
     return [*withdrawn, *resume(job, cause, *removal)]
 
 
 def target_lost(job: JobRecord, node: NodeId) -> Commands:
-    """Replicas that were about to move to this node stay where they are."""
+    """Give up moves to a lost node."""
     moving = [(r, t) for r in job.replicas.values() if (t := r.transfer)]
     there = [(r, t) for r, t in moving if t.to == node]
     if there and job.restart_as:
-        there = moving  # a whole gang; the one that saves gives up for all
+        there = moving  # a whole gang: giving up the saving replica ends it for all
     why = f"not moved to {node}: node {node} was lost"
     return [c for r, t in there if t.leaves for c in _give_up(job, r, t, why, Cause.NO_ROOM)]
 
 
 def arrived(job: JobRecord, r: ReplicaRecord) -> Commands:
-    """It has reported where it was restarted: the room it came from is free."""
+    """Handle the first report after a restart: the capacity on the previous node is free."""
     if r.transfer is None or not r.transfer.arriving:
         return []
     if r.came_from is not None:
-        job.news.disturbed[r.came_from] = None
+        job.outbox.to_measure[r.came_from] = None
         r.came_from = None
         job.moves += 1
     _settle(job, r)
@@ -286,12 +284,12 @@ def _settle(job: JobRecord, r: ReplicaRecord) -> None:
 
 
 def resume(job: JobRecord, cause: Cause, *then: Command) -> Commands:
-    """The job runs again when the last of its transfers is over."""
-    job.news.triggers.append(Trigger.STARTED)
+    """Change to running if no transfer of the job remains."""
+    job.outbox.triggers.append(Trigger.STARTED)
     if not under_way(job):
-        # If it did not succeed, it is over.
+        # Requests that have not succeeded have failed.
         job.paused, job.move_to, job.scale_to = False, None, None
-        job.go(cause, Phase.RUNNING)
+        job.transition(cause, Phase.RUNNING)
     return job.persist(*then)
 
 
@@ -302,7 +300,7 @@ def under_way(job: JobRecord) -> bool:
 def exited(
     job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaExited, now: Seconds
 ) -> Commands:
-    """A replica that was stopped for a transfer has exited."""
+    """Handle the exit of a replica that was stopped for a transfer."""
     chief, whole, to = r.id == job.chief(), _is_whole(job), t.to or r.node
     saved = not chief or _saved(job, t, event)
     finished = event.code == 0 and (not saved or job.spec.checkpoint is Mode.SDK)
@@ -329,15 +327,15 @@ def exited(
 
 
 def can_follow(job: JobRecord, t: Transfer) -> bool:
-    """Room is held for it, and it has no others that would have to start again with it."""
+    """Return whether a replica can continue in its reservation: only if it is the whole gang."""
     return bool(t.reserved) and t.leaves and len(job.gang) == 1
 
 
 def follow(
     job: JobRecord, r: ReplicaRecord, t: Transfer, event: ReplicaExited, now: Seconds
 ) -> Commands:
-    """The cluster has ended it before it was asked to stop: it continues in the room that is held
-    for it, from its newest checkpoint.
+    """Continue a replica in its reservation, from the newest checkpoint: the cluster has ended it
+    before it was asked to stop.
     """
     reserved, t.reserved = t.reserved, 0
     remove = lifecycle.drop(job, r, event)
@@ -346,8 +344,8 @@ def follow(
 
 
 def _saved(job: JobRecord, t: Transfer, event: ReplicaExited) -> bool:
-    """Without the SDK only the exit code tells whether a newer checkpoint is complete. With the
-    SDK, a chief is stopped when it has saved.
+    """Return whether a chief has saved a new checkpoint. With the SDK, a chief is stopped after it
+    has saved. Without it, only the exit code shows whether a newer checkpoint is complete.
     """
     newest, sdk = event.checkpoint, job.spec.checkpoint is Mode.SDK
     if sdk and t.stopping:
@@ -358,11 +356,11 @@ def _saved(job: JobRecord, t: Transfer, event: ReplicaExited) -> bool:
 
 
 def _released(job: JobRecord, remove: Commands, now: Seconds) -> Commands:
-    """The whole gang has saved and stopped: start it in its new size, or queue it."""
+    """Start a stopped gang in its new size or place, or return it to the queue."""
     if job.restart_as:
         where, job.restart_as = job.restart_as, ()
         return lifecycle.place(job, where, now, Cause.RELEASE, *remove)
-    job.go(Cause.RELEASE, job.queued)
+    job.transition(Cause.RELEASE, job.idle_phase)
     return job.persist(*remove)
 
 

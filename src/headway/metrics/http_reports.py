@@ -1,23 +1,23 @@
-"""Reports that arrive over HTTP: those of the SDK, and Kubeflow's status protocol.
+"""Reports over HTTP, by the SDK and by Kubeflow's status protocol.
 
-The operator and `headway serve` take the same bodies at the same paths.
+The operator and `headway serve` accept the same bodies at the same paths.
 """
 
 from typing import Any
 
 SDK, KUBEFLOW = "/v1/reports", "/kubeflow"
-"""Paths, below the address of the server."""
+"""Paths below the address of the server."""
 LARGEST_BODY = 2**20
 MOST_REPORTS = 1000
 MOST_METRICS = 256
-"""Of Kubeflow's protocol."""
+"""Maximum number of metrics in a status of Kubeflow's protocol."""
 MALFORMED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, IndexError)
-"""What a body raises that says something else."""
+"""Exceptions that an invalid body causes."""
 
 
 def variables(url: str, token: str) -> dict[str, str]:
-    """The environment of clients of Kubeflow's status protocol, such as Hugging Face's trainer.
-    `token`: a file.
+    """Return environment variables for clients of Kubeflow's status protocol, such as Hugging
+    Face's trainer. `token`: path of the file with the token.
     """
     return {
         "KUBEFLOW_TRAINER_SERVER_URL": f"{url}{KUBEFLOW}",
@@ -26,7 +26,7 @@ def variables(url: str, token: str) -> dict[str, str]:
 
 
 def from_sdk(body: Any) -> list[Any]:
-    """The reports of a body."""
+    """Return the reports of a body."""
     reports = body.get("reports") if isinstance(body, dict) else None
     if not isinstance(reports, list) or len(reports) > MOST_REPORTS:
         raise ValueError(f"reports: a list of at most {MOST_REPORTS}")
@@ -34,7 +34,9 @@ def from_sdk(body: Any) -> list[Any]:
 
 
 def from_kubeflow(body: Any, metric: str) -> dict[str, Any]:
-    """Kubeflow's `trainerStatus` as a report of the SDK. Without steps, progress is in percent."""
+    """Convert Kubeflow's `trainerStatus` to a report of the SDK. Without steps, its progress is in
+    percent.
+    """
     status = body.get("trainerStatus") if isinstance(body, dict) else None
     if not isinstance(status, dict):
         raise TypeError("trainerStatus is required")

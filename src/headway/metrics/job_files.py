@@ -1,8 +1,7 @@
-"""Files in the folder of a replica, which its job can replace by anything.
+"""Access files in the folder of a replica, in which its job can write anything.
 
-Links are never followed, pipes never block, and only regular files are opened: Headway may run as
-root, and the job may not. What is in these files is information, never a fact: Headway's own
-records are elsewhere.
+Links are not followed, pipes do not block, and only regular files are opened, because Headway may
+run as root. Headway does not trust the content of these files: its own records are elsewhere.
 """
 
 import os
@@ -14,12 +13,12 @@ from stat import S_ISREG
 
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 MOST_FILES = 10_000
-"""Files of a folder that are looked at."""
+"""Maximum number of files of a folder that are examined."""
 
 
 @contextmanager
 def directory(folder: Path | str, inner: str = "") -> Iterator[int]:
-    """A folder of Headway, or one below it that is no link, as a descriptor."""
+    """Open a folder of Headway, or a folder below it that is reached without links."""
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in filter(None, inner.split("/")):
@@ -32,7 +31,7 @@ def directory(folder: Path | str, inner: str = "") -> Iterator[int]:
 
 
 def open_file(folder: Path | str, name: str, flags: int) -> int:
-    """Open a regular file; an OSError if it is anything else. `name`: relative to the folder."""
+    """Open a regular file. Raise OSError for anything else. `name`: path relative to the folder."""
     inner, _, last = name.rpartition("/")
     with directory(folder, inner) as at:
         file = os.open(last, flags | _SAFE, 0o666, dir_fd=at)
@@ -43,7 +42,7 @@ def open_file(folder: Path | str, name: str, flags: int) -> int:
 
 
 def read_file(folder: Path | str, name: str, most: int) -> bytes:
-    """The first bytes of a file."""
+    """Return the first `most` bytes of a file."""
     file = open_file(folder, name, os.O_RDONLY)
     try:
         return os.read(file, most)
@@ -52,7 +51,7 @@ def read_file(folder: Path | str, name: str, most: int) -> bytes:
 
 
 def size(folder: Path | str, name: str) -> int:
-    """0 if it is no regular file."""
+    """Return the size of a file; 0 if it is not a regular file."""
     try:
         found = os.lstat(f"{folder}/{name}")
     except OSError:
@@ -61,7 +60,7 @@ def size(folder: Path | str, name: str) -> int:
 
 
 def replace_file(folder: Path | str, name: str, text: str, mode: int | None = None) -> None:
-    """Write a file in place of whatever has its name. `mode`: whatever the umask is."""
+    """Replace whatever has this name by a file. `mode`: does not depend on the umask."""
     with directory(folder) as at:
         part = f"{name}.part"
         with suppress(FileNotFoundError):
@@ -77,13 +76,13 @@ def replace_file(folder: Path | str, name: str, text: str, mode: int | None = No
 
 
 def remove_file(folder: Path | str, name: str) -> None:
-    """If there is one; a folder of that name stays."""
+    """Remove a file if it exists. A folder of this name is kept."""
     with suppress(OSError), directory(folder) as at:
         os.unlink(name, dir_fd=at)
 
 
 def make_folder(folder: Path | str, name: str) -> None:
-    """Create a folder in a folder; an OSError if something else has its name."""
+    """Create a folder in a folder. Raise OSError if something else has its name."""
     with directory(folder) as at:
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=at)
@@ -92,7 +91,7 @@ def make_folder(folder: Path | str, name: str) -> None:
 
 
 def files(folder: Path | str, inner: str) -> Iterator[os.stat_result]:
-    """The regular files below a folder, the first ten thousand."""
+    """Yield the status of the first regular files below a folder."""
     seen = 0
     with suppress(OSError), directory(folder, inner) as at:
         for _, _, names, here in os.fwalk(dir_fd=at, follow_symlinks=False):
@@ -107,7 +106,7 @@ def files(folder: Path | str, inner: str) -> Iterator[os.stat_result]:
 
 
 def chown_all(folder: Path | str, inner: str, owner: int, group: int) -> None:
-    """A folder and all below it; links themselves, not what they lead to."""
+    """Change the owner of a folder and of everything below it. Links are not followed."""
     with directory(folder, inner) as at:
         os.fchown(at, owner, group)
         for _, folders, names, here in os.fwalk(dir_fd=at, follow_symlinks=False):

@@ -1,7 +1,8 @@
 """Read the metrics of a replica from its log and its `reports.jsonl` as they grow.
 
-Both are bounded. A log above 64 MiB is truncated to its last part (it is open for appending, so the
-script continues at the new end); of the bytes between two reads, only the last are parsed.
+Both are bounded. A log above 64 MiB is truncated to its last part. (It is opened for appending, so
+that the script continues at the new end.) Of the bytes between two reads, only the last ones are
+parsed.
 """
 
 import json
@@ -21,23 +22,25 @@ MAX_LOG = 64 * 2**20
 KEPT = 2**20
 """Bytes that a truncated log keeps."""
 TRIES = 10
-"""How often the end of a log that is being written is read again before it is truncated."""
+"""Maximum number of reads of the end of a growing log before it is truncated."""
 MAX_READ = 256 * 2**10
-"""Bytes that one read parses at most."""
+"""Maximum number of bytes that are parsed per read."""
 MAX_LINE = 64 * 2**10
-"""Bytes of a line of `reports.jsonl`."""
+"""Maximum length of a line of `reports.jsonl` in bytes."""
 MAX_MESSAGE = 200
-"""Characters of a message from a job."""
+"""Maximum length of a message from a job in characters."""
 MAX_EXAMPLE = 60
-"""Characters of a line that is shown as an example."""
+"""Maximum length of a line that is shown as an example."""
 INVALID = "invalid line in reports.jsonl"
 
 
 class Tail:
-    """Reads the new bytes of a file that grows."""
+    """Reads the new bytes of a growing file."""
 
     def __init__(self, folder: Path, name: str, *, back: int = 0, truncates: bool = True) -> None:
-        """Start at the end of the file, or `back` bytes before it. `truncates`: keep it short."""
+        """Start at the end of the file, or `back` bytes before it. `truncates`: truncate a long
+        file.
+        """
         self._folder, self._name, self._file, self._truncates = folder, name, -1, truncates
         self._at = max(0, job_files.size(folder, name) - back)
         self.flooded = False
@@ -48,7 +51,7 @@ class Tail:
             try:
                 mode = os.O_RDWR | os.O_APPEND if self._truncates else os.O_RDONLY
                 self._file = job_files.open_file(self._folder, self._name, mode)
-            except PermissionError:  # a file that only its user writes is not kept short
+            except PermissionError:  # without write permission, the file is not truncated
                 self._truncates, readable = False, self._truncates
                 return self.read() if readable else b""
             except OSError:
@@ -70,8 +73,8 @@ class Tail:
         return self._truncates and job_files.size(self._folder, self._name) > MAX_LOG
 
     def _truncate(self) -> bytes:
-        """Keep the end of the file; return what the job has written to it since the last read."""
-        for _ in range(TRIES):  # what is written between here and the cut would be lost
+        """Truncate the file to its end. Return what the job has written since the last read."""
+        for _ in range(TRIES):  # bytes that are written before the cut would be lost
             size = os.fstat(self._file).st_size
             kept = os.pread(self._file, KEPT, size - KEPT)
             if os.fstat(self._file).st_size == size:
@@ -119,7 +122,7 @@ class Heard:
 
 
 class ReplicaMetrics:
-    """Metrics of a replica, as they arrive."""
+    """Metrics that a replica has reported."""
 
     def __init__(self, metric: str = "loss") -> None:
         self.metric = metric
@@ -131,7 +134,7 @@ class ReplicaMetrics:
         self.spoke = False
         """Whether it has reported anything yet."""
         self.sdk = False
-        """Whether it reports by itself: what it prints is then not parsed."""
+        """Whether the replica uses the SDK. Then its output is not parsed."""
 
     @property
     def found(self) -> str:
@@ -140,7 +143,7 @@ class ReplicaMetrics:
 
     @property
     def too_long(self) -> bool:
-        """Whether a file must be truncated, also if its reports are not needed now."""
+        """Whether a file must be truncated, even if its reports are not needed now."""
         return False
 
     @property
@@ -149,7 +152,7 @@ class ReplicaMetrics:
         return False
 
     def listen(self) -> None:
-        """Take in what is new."""
+        """Read new reports."""
 
     def report(self) -> Heard:
         """Return the metrics since the last call."""
@@ -160,7 +163,7 @@ class ReplicaMetrics:
         """Release files."""
 
     def read_report(self, fields: Any) -> None:
-        """A report of the SDK; a job may write anything."""
+        """Read a report of the SDK. A job can write anything."""
         try:
             fields = dict(fields)
             step, total = fields.pop("step", None), fields.pop("total_steps", None)
@@ -215,7 +218,7 @@ class MetricsReader(ReplicaMetrics):
         self._parser = LogParser(metric, pattern)
 
     def listen(self) -> None:
-        """Read what is new. The log of a replica that uses the SDK is not parsed."""
+        """Read new reports and output. The output of a replica that uses the SDK is not parsed."""
         *lines, rest = (self._rest + self._reports.read()).split(b"\n")
         self._rest = rest[-MAX_LINE:]  # a longer line is invalid in any case
         for line in lines:
@@ -252,13 +255,13 @@ class MetricsReader(ReplicaMetrics):
 
 
 def example(metric: str, where: str, line: str) -> str:
-    """Say where a metric was found, by the first line that had it; empty: nowhere yet."""
+    """Describe where a metric was found, by the first line that has it; empty: nowhere yet."""
     words = "".join(c for c in " ".join(line.split()) if c.isprintable())[:MAX_EXAMPLE]
     return f'{metric} in {where}, line "{words}"' if line else ""
 
 
 def _printable(text: object) -> str:
-    """Return the text as valid UTF-8 of limited length; a job may write anything."""
+    """Return the text as valid UTF-8 of limited length. A job can write anything."""
     return str(text)[:MAX_MESSAGE].encode(errors="replace").decode()
 
 

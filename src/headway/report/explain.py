@@ -18,7 +18,7 @@ from headway.runtime.foreign_use import describe_foreign
 from headway.runtime.job_facts import JobFacts, Samples, job_facts
 from headway.runtime.replay import fold
 from headway.runtime.run_directory import RunDirectory
-from headway.runtime.usage_sampler import Now, samples
+from headway.runtime.usage_sampler import ReplicaSample, samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def _facts(
 def _samples(folder: RunDirectory, job: JobId, until: Seconds | None) -> Samples | None:
     """The last sample of each of its replicas."""
     found: dict[str, str] = {}
-    now: dict[str, Now] = {}
+    latest: dict[str, ReplicaSample] = {}
     at = None
     for sample in samples(folder.usage):
         if until is not None and sample["at_s"] > until:
@@ -121,8 +121,8 @@ def _samples(folder: RunDirectory, job: JobId, until: Seconds | None) -> Samples
         at = sample["at_s"]
         found |= sample.get("found", {})
         last = {n: s for n, s in sample["replicas"].items() if ReplicaId(n).job == job}
-        now |= {n: Now(**s, found=found.get(n, "")) for n, s in last.items()}
-    return None if at is None else Samples(at=at, now=now)
+        latest |= {n: ReplicaSample(**s, found=found.get(n, "")) for n, s in last.items()}
+    return None if at is None else Samples(at=at, latest=latest)
 
 
 def _foreign(cycles: list[dict[str, Any]], job: str) -> Iterator[Event]:

@@ -1,1 +1,1 @@
-"""The loop and what keeps it alive."""
+"""Run the loop: driver, journal, run directories, server, operator, and status for users."""

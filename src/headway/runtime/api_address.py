@@ -1,5 +1,5 @@
-"""Where commands find a server that is not in the user's own data directory: the server of the
-machine, which all of its users share (`headway serve --system`), or one behind a URL.
+"""Find a server outside the data directory of the user: the server of the machine, which all users
+share (`headway serve --system`), or a server with a URL.
 """
 
 import os
@@ -15,9 +15,9 @@ from headway.runtime.run_directory import RunDirectory, data_folder
 SOCKET = Path("/run/headway/headway.sock")
 DATA = Path("/var/lib/headway")
 VARIABLE = "HEADWAY_SYSTEM"
-"""The path of its socket, for a command that is to use it in any case."""
+"""Path of the socket of the machine's server, for commands that must use it."""
 URL, TOKEN, TOKEN_FILE = "HEADWAY_SERVER", "HEADWAY_TOKEN", "HEADWAY_TOKEN_FILE"
-"""Of a server behind a URL."""
+"""Variables for a server with a URL."""
 CA_FILE, INSECURE = "HEADWAY_CA_FILE", "HEADWAY_INSECURE"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -31,14 +31,14 @@ class Remote:
     token: str = field(repr=False)
     tls: bool = True
     ca: str = ""
-    """File with the certificates that are trusted; "": those of the system."""
+    """File with trusted certificates; "": those of the system."""
 
     def __str__(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
 
     @classmethod
     def of_environment(cls, url: str) -> Self:
-        """From `HEADWAY_SERVER` and the other variables."""
+        """Return the server of `HEADWAY_SERVER` and the other variables."""
         from urllib.parse import urlsplit  # noqa: PLC0415 - 5 ms that other commands do not need
 
         parts = urlsplit(url)
@@ -60,13 +60,13 @@ class Remote:
 
 
 Address = Path | Remote
-"""The folder of the run of a server, the socket of the machine's server, or one behind a URL."""
+"""Run directory of a server, socket of the machine's server, or URL of a server."""
 
 
 def api_address(data: Path | None) -> Address | None:
-    """The server that a command uses through its API; `data`: `--data` of the command.
-    None: the command uses the user's own runs. An active run or server of the user goes before the
-    machine's.
+    """Return the server that a command uses through its API; None: the command uses the runs of the
+    user. `data`: option `--data` of the command. An active run or server of the user has precedence
+    over the machine's server.
     """
     if url := os.environ.get(URL):
         return Remote.of_environment(url)
@@ -79,7 +79,7 @@ def api_address(data: Path | None) -> Address | None:
 
 
 def _token() -> str:
-    """Never from a command line, which other users can see."""
+    """Return the token. It is never read from a command line, which other users can see."""
     if given := os.environ.get(TOKEN):
         return given.strip()
     named = os.environ.get(TOKEN_FILE)

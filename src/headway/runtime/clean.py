@@ -1,6 +1,4 @@
-"""Remove the directories of runs, and of jobs of a server, that have ended. By default all are
-kept.
-"""
+"""Remove the directories of ended runs and of ended jobs of a server."""
 
 import os
 from contextlib import suppress
@@ -23,7 +21,7 @@ class EndedRun:
     id: str
     path: Path
     age: Seconds
-    """Since it ended."""
+    """Time since the end."""
     size: int
     """Bytes on disk."""
 
@@ -35,7 +33,7 @@ class EndedJob:
     folder: RunDirectory
     job: str
     age: Seconds
-    """Since it ended."""
+    """Time since the end."""
 
     @property
     def id(self) -> str:
@@ -51,7 +49,7 @@ class EndedJob:
 
 
 def ended_jobs(data: Path) -> list[EndedJob]:
-    """The jobs of the server that have ended, the last to end first."""
+    """Return the ended jobs of the server, the last to end first."""
     folder = find_server(data)
     if folder is None:
         return []
@@ -63,8 +61,8 @@ def ended_jobs(data: Path) -> list[EndedJob]:
 
 
 def remove_job(job: EndedJob) -> bool:
-    """Remove its output, checkpoints and records, then what is stored of it. No other job gets its
-    id: the journal still has the decisions about it.
+    """Remove output, checkpoints and records of a job, then its submission. Return whether this has
+    succeeded. No other job gets its id, because the journal has decisions about it.
     """
     for path in job.paths:
         rmtree(path, ignore_errors=True)
@@ -76,7 +74,7 @@ def remove_job(job: EndedJob) -> bool:
 
 
 def ended_runs(data: Path) -> list[EndedRun]:
-    """The runs that have ended, the last to end first. Others can be resumed and are never here."""
+    """Return the ended runs, the last to end first. Other runs can be resumed."""
     found = []
     for path in (data / "runs").glob("*/result.json"):
         if not path.parent.is_symlink():
@@ -86,12 +84,12 @@ def ended_runs(data: Path) -> list[EndedRun]:
 
 
 def select(runs: list[T], *, older_than: Seconds = 0.0, keep: int = 0) -> list[T]:
-    """Those that ended at least so long ago, but none of the last `keep`."""
+    """Return those that ended at least so long ago, without the last `keep`."""
     return [run for run in runs[keep:] if run.age >= older_than]
 
 
 def remove(run: EndedRun) -> bool:
-    """False: a Headway process uses it."""
+    """Remove a run directory. Return False if a Headway process uses it."""
     folder = RunDirectory(run.path)
     try:
         folder.lock()

@@ -1,22 +1,22 @@
-"""Measure the demand of jobs: what one of their replicas uses while its node has idle CPU."""
+"""Measure the demand of jobs: the CPU that a replica uses while its node has idle CPU."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.core.model.node import Node
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 
 IDLE = 0.1
-"""If at least this fraction of a node is idle, no replica on it lacks CPU."""
+"""Idle fraction of a node from which no replica on it lacks CPU."""
 WINDOW: Seconds = 3.0
-"""Shortest time over which the usage of a replica shows its demand."""
+"""Shortest time in which the usage of a replica shows its demand."""
 
 
 @dataclass(slots=True)
 class IdleMeter:
-    """Idle cores of this machine: what neither Headway nor other programs use."""
+    """Measures the idle cores of this machine, which no program uses."""
 
     _at: Seconds = inf
     _before: float = 0.0
@@ -32,7 +32,7 @@ class IdleMeter:
 @dataclass(slots=True)
 class DemandMeter:
     demand: dict[JobId, Cores] = field(default_factory=dict)
-    """Largest demand that a replica of the job has shown."""
+    """Largest measured demand of a replica of each job."""
     _at: Seconds = inf
     _windows: dict[ReplicaId, tuple[Seconds, float]] = field(default_factory=dict)
     """Time and core-seconds since the CPU of its node became idle."""
@@ -45,8 +45,8 @@ class DemandMeter:
         limited: Container[ReplicaId] = (),
         spare: Cores = inf,
     ) -> None:
-        """`used`: the node of each replica, and what it used since the last call. `limited`: those
-        with a limit, which do not show their demand. `spare`: cores of the machine that were idle.
+        """Add a sample. `used`: node of each replica, and its usage since the last call. `limited`:
+        replicas with a limit, which do not show their demand. `spare`: idle cores of the machine.
         """
         elapsed, self._at = max(0.0, now - self._at), now
         totals: dict[NodeId, Cores] = {}

@@ -1,4 +1,4 @@
-"""What Headway finds on this machine, what is missing, and what to do about it."""
+"""Examine this machine: what Headway can use, what is missing, and what to do about it."""
 
 import os
 import shutil
@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from headway.backend import procfs
 from headway.backend.docker.discovery import connect, engine_targets
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
 from headway.core.model.units import Seconds
 from headway.errors import HeadwayError
@@ -19,11 +19,11 @@ from headway.runtime.run_status import active_runs
 from headway.runtime.targets import api
 
 FREE = 2**30
-"""Bytes of disk below which journals and checkpoints are at risk."""
+"""Free bytes of disk below which journals and checkpoints are at risk."""
 LOAD = 0.5
 """Load average per core above which measurements on this machine are unreliable."""
 PATIENCE: Seconds = 5.0
-"""For an answer of the cluster."""
+"""Timeout for an answer of the cluster."""
 SCOPE = "systemd-run --user --scope -p Delegate=yes headway …"
 
 
@@ -31,7 +31,8 @@ SCOPE = "systemd-run --user --scope -p Delegate=yes headway …"
 class Finding:
     what: str
     state: str
-    """ok, limited (it works, with a restriction) or missing (an optional part is not available)."""
+    """`ok`, `limited` (works with a restriction) or `missing` (an optional part is not
+    available)."""
     found: str
     hint: str = ""
 
@@ -40,7 +41,7 @@ class Finding:
 
 
 def examine(data: Path) -> Iterator[Finding]:
-    """Each part of Headway; the cluster and the engine are asked whether they answer."""
+    """Yield a finding for each part of Headway. Cluster and engine are contacted."""
     yield _machine()
     yield _shares()
     yield _disk(data)
@@ -120,7 +121,7 @@ def _kubernetes() -> Finding:
 
 
 def _logout() -> Finding:
-    """Whether processes started here outlive a logout."""
+    """Return whether processes of this user outlive a logout."""
     with suppress(OSError, StopIteration):
         text = Path("/etc/systemd/logind.conf").read_text(encoding="utf-8")
         line = next(x for x in text.splitlines() if x.startswith("KillUserProcesses="))

@@ -1,4 +1,4 @@
-"""Drive a loop in real time: wait for an event, or for the time at which the policy wakes."""
+"""Drive a loop in real time: wait for an event, or until the policy must run."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from headway.runtime.loop import Loop
 
 
 class Periodic(Protocol):
-    """Something that looks at the loop at its own interval, and decides nothing."""
+    """An observer with its own interval. It decides nothing."""
 
     @property
     def due(self) -> Seconds: ...
@@ -28,8 +28,8 @@ def drive(
     sampler: Periodic | None = None,
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the loop until the run is over. The sampler has its own interval and decides nothing.
-    `then` is called each time that it has woken, at least twice a second.
+    """Run the loop until the run is over. `then` is called after each wait, at least twice a
+    second.
     """
     wake = 0.0  # the first cycle runs at once
     while not backend.over:
@@ -46,8 +46,8 @@ def drive(
 
 @contextmanager
 def signal_pipe(handle: Callable[[], None] = lambda: None) -> Iterator[int]:
-    """Yield a file that becomes readable at SIGINT and SIGTERM, which then do not end the process
-    but call `handle`.
+    """Yield a descriptor that becomes readable at SIGINT and SIGTERM. In this context, these
+    signals call `handle` and do not end the process.
     """
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

@@ -1,4 +1,4 @@
-"""What earlier runs showed of each kind of job: size, cost of a step, demand and peak memory.
+"""Measurements of earlier runs for each kind of job: size, cost of a step, demand and peak memory.
 
 Jobs are of the same kind if they have the same command, arguments, working directory and image, and
 if the files among the arguments (the script, a configuration) have the same content. The file
@@ -20,7 +20,8 @@ from stat import S_ISREG
 from time import time
 from typing import Any
 
-from headway import failpoint, private_files
+from headway import private_files
+from headway.backend import durable
 from headway.core.estimate.job_size import Known, from_kind, learn
 from headway.core.model.job import Estimate, Expected, holding
 from headway.core.model.units import Bytes, Cores, CoreSeconds, JobId, Seconds
@@ -28,16 +29,16 @@ from headway.spec.runnable import Command, RunnableJob
 
 VERSION = 1
 MOST = 1000
-"""Kinds to keep; the ones that have not run for longest are dropped."""
+"""Maximum number of kinds. The kinds that have not run for the longest time are dropped."""
 HASHED = 2**20
-"""Bytes of the largest file whose content identifies a kind. Interpreters and data are larger."""
+"""Maximum size of a file whose content identifies a kind. Interpreters and data are larger."""
 
 log = logging.getLogger("headway")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What one run showed of a job; 0: nothing."""
+    """Measurements of a job in one run; 0: unknown."""
 
     work: CoreSeconds = 0.0
     steps: float = 0.0
@@ -49,7 +50,7 @@ class Seen:
 class Kind:
     command: str
     at: Seconds = 0.0
-    """When it ran last, in seconds since 1970."""
+    """Time of the last run, in seconds since 1970."""
     runs: int = 0
     work: CoreSeconds = 0.0
     least: CoreSeconds = 0.0
@@ -99,16 +100,16 @@ class EarlierRuns:
             return {}
 
     def fill_in(self, jobs: Iterable[RunnableJob]) -> list[RunnableJob]:
-        """Add what is known to the jobs. What is declared or calibrated is kept."""
+        """Return the jobs with the known properties. Declared and calibrated ones are kept."""
         return list(map(self.recall(), jobs))
 
     def recall(self) -> Callable[[RunnableJob], RunnableJob]:
-        """Read what is known now; return what adds it to a job."""
+        """Read the file. Return a function that adds the known properties to a job."""
         kinds, content = self.read(), cache(_content)
         return lambda job: _fill_in(job, kinds.get(key(job.commands, content)))
 
     def learn(self, seen: Iterable[tuple[str, str, Seen]]) -> None:
-        """Add the jobs of a run: the key and command of each, and what it showed."""
+        """Add the measurements of a run: key and command of each job, and what it showed."""
         with self._locked():
             kinds = self.read()
             for name, command, shown in seen:
@@ -128,7 +129,7 @@ class EarlierRuns:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time: runs that end together add to each other."""
+        """Lock the file, because several runs may end at the same time."""
         lock = self.path.with_suffix(".lock")
         with open(lock, "w", encoding="utf-8", opener=private_files.opener) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -137,14 +138,7 @@ class EarlierRuns:
     def _write(self, kinds: Mapping[str, Kind]) -> None:
         newest = sorted(kinds, key=lambda name: kinds[name].at)[-MOST:]
         content = {"version": VERSION, "kinds": {name: asdict(kinds[name]) for name in newest}}
-        part = self.path.with_suffix(".part")
-        failpoint.hit("earlier.write")
-        with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
-            json.dump(content, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        failpoint.hit("earlier.replace")
-        part.replace(self.path)
+        durable.write(self.path, json.dumps(content, indent=1))
 
 
 def _kinds(text: bytes) -> dict[str, Kind]:

@@ -5,13 +5,12 @@ from pathlib import Path
 from headway.errors import ConfigError
 
 FORMAT = 2
-"""Of the journal and of the run directory. Format 1 (Headway 0.1) has no number, and has other
-class names and phases.
-"""
+"""Format of the journal and of the run directory. Format 1 (Headway 0.1) has no number, and other
+class names and phases."""
 
 
 def refuse_format(what: str, path: Path, number: int) -> None:
-    """Raise an error unless it is the format of this version."""
+    """Raise an error if a file has another format than that of this version."""
     if number == FORMAT:
         return
     raise ConfigError(

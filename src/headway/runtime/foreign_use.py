@@ -7,16 +7,16 @@ from typing import Any
 from headway.core.model.units import Cores, NodeId, Seconds
 
 Change = tuple[Seconds, NodeId, Cores]
-"""From this time on, so many cores of this node are used by others."""
+"""Time, node, and the cores of this node that others use from this time on."""
 
 
 def node_changes(cycles: Iterable[dict[str, Any]]) -> Iterator[Change]:
-    """The changes in the cycles of a journal."""
+    """Yield the changes in the cycles of a journal."""
     return ((c["at_s"], n.id, n.foreign) for c in cycles for n in c["seen"].nodes)
 
 
 def foreign_line(changes: Iterable[Change]) -> list[tuple[Seconds, Cores]]:
-    """The cores of all nodes as a step function.
+    """Return the cores of all nodes as a step function of time.
 
     >>> foreign_line([(0.0, NodeId("a"), 0.0), (5.0, NodeId("b"), 0.5), (9.0, NodeId("a"), 1.0)])
     [(0.0, 0.0), (5.0, 0.5), (9.0, 1.5)]
@@ -32,7 +32,7 @@ def foreign_line(changes: Iterable[Change]) -> list[tuple[Seconds, Cores]]:
 
 
 def mean_until(line: Sequence[tuple[Seconds, Cores]], end: Seconds) -> Cores:
-    """The mean from time 0 to the end.
+    """Return the mean from time 0 to the end.
 
     >>> mean_until([(5.0, 0.5), (9.0, 1.5)], 10.0)
     0.35
@@ -42,7 +42,7 @@ def mean_until(line: Sequence[tuple[Seconds, Cores]], end: Seconds) -> Cores:
 
 
 def describe_foreign(foreign: Cores, cores: Cores) -> str:
-    """Return it in words.
+    """Describe the foreign use in words.
 
     >>> describe_foreign(1.31, 2.0)
     '1.3 of 2 cores used by others'

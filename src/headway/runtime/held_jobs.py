@@ -1,4 +1,4 @@
-"""Jobs that wait because their user has used up its quota: the loop does not know them yet."""
+"""Jobs that wait for the quota of their user. The loop does not know them yet."""
 
 from dataclasses import dataclass, field
 
@@ -13,9 +13,9 @@ from headway.spec.runnable import RunnableJob
 class HeldJobs:
     quotas: Quotas
     waiting: dict[JobId, tuple[Submitted, RunnableJob]] = field(default_factory=dict)
-    """In the order of their submission."""
+    """Waiting jobs in the order of their submission."""
     running: dict[int, dict[JobId, tuple[Cores, Bytes]]] = field(default_factory=dict)
-    """What the jobs of each user request that the loop knows."""
+    """Requests of the jobs of each user that the loop knows."""
     reasons: dict[JobId, str] = field(default_factory=dict)
     """Why each job waits."""
 
@@ -23,7 +23,9 @@ class HeldJobs:
         self.waiting[job.id] = submitted, job
 
     def take(self) -> list[RunnableJob]:
-        """Jobs for which there is room now. The jobs of a user stay in order."""
+        """Remove and return the jobs that fit into the quotas now. The jobs of a user stay in
+        order.
+        """
         found, full = [], dict[int, str]()
         self.reasons = {}
         for name, (submitted, job) in list(self.waiting.items()):
@@ -37,7 +39,7 @@ class HeldJobs:
         return found
 
     def release(self, name: JobId) -> RunnableJob:
-        """Hand over a job, whether there is room or not."""
+        """Remove and return a job, whether it fits or not."""
         submitted, job = self.waiting.pop(name)
         self.reasons.pop(name, None)
         self.add(job, submitted.owner)

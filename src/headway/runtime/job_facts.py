@@ -1,6 +1,6 @@
-"""What is known of each job, for people: its progress, size, guarantee and ETA, and the reason of
-its share. Read from the loop's state and the policy's memory, in a live run, a simulation, and the
-journal of either.
+"""Facts about each job for users: progress, size, guarantee, ETA, and the reason of its share. They
+are derived from the state of the loop and the memory of the policy, in a live run or simulation, or
+from its journal.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,22 +22,24 @@ from headway.core.model.snapshot import Changes, Snapshot, Trigger
 from headway.core.model.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 from headway.policy.share.headway import HeadwayMemory
-from headway.runtime.usage_sampler import Now
+from headway.runtime.usage_sampler import ReplicaSample
 from headway.runtime.waiting import waiting_reasons
 
 IDLE: Cores = 0.01
-"""A job that uses less does not show when it will finish."""
+"""Usage below which no ETA is derived from the usage."""
 EXPLAINED = 1000
-"""Jobs in the queue of which it is told what is known."""
+"""Maximum number of jobs in the queue for which facts are computed."""
 WAITS = 0.5
-"""A job that uses less than this part of its share waits for something else than CPU."""
+"""A job that uses less than this fraction of its share waits for something other than CPU."""
 UNSET = 1e9
 """A weight that no policy sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
-    """None or empty: unknown. Times are seconds of the run, amounts of work core-seconds."""
+    """Facts about one job. None or empty: unknown. Times are seconds of the run, work is in
+    core-seconds.
+    """
 
     at_s: Seconds
     phase: str
@@ -51,17 +53,17 @@ class JobFacts:
     size_error: float | None = None
     size_from: str = ""
     demand: Cores | None = None
-    """Cores that it can use, declared or measured."""
+    """Cores that the job can use, declared or measured."""
     growth: dict[str, float] = field(default_factory=dict)
-    """Growth efficiency by resource, of its first replica; empty: unknown."""
+    """Growth efficiency of the first replica by resource; empty: unknown."""
     guarantee_s: Seconds | None = None
-    """When it finishes at the latest."""
+    """Guarantee: latest time at which the job finishes."""
     eta_s: Seconds | None = None
-    """When it finishes: by the steps per second at its present share, else by the CPU that it uses
-    (if it hardly runs, by an equal share); or by its guarantee if that is earlier and its share is
-    what delays it."""
+    """Expected time at which the job finishes: by the steps per second at its present share, else
+    by its CPU usage (an equal share if it hardly runs). The guarantee, if it is earlier and the
+    share delays the job."""
     reason: str = ""
-    """Why it waits, or has its present share,"""
+    """Why the job waits or has its present share,"""
     decided_s: Seconds = 0.0
     """by the decision at this time."""
 
@@ -71,13 +73,13 @@ class JobFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Size:
-    """The size of one replica,  of which the rest is still to do."""
+    """Remaining work of a replica."""
 
     left: CoreSeconds
     error: float
     source: str
     fresh: bool = False
-    """Whether it is from the last sample, not from the last cycle."""
+    """Whether it is derived from the last sample instead of the last cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,7 @@ class Samples:
     """Usage and metrics of the replicas, newer than the state of the loop."""
 
     at: Seconds
-    now: Mapping[str, Now] = field(default_factory=dict)
+    latest: Mapping[str, ReplicaSample] = field(default_factory=dict)
 
 
 def job_facts(
@@ -95,8 +97,8 @@ def job_facts(
     samples: Samples | None = None,
     reasons: Mapping[ReplicaId, str] | None = None,
 ) -> dict[JobId, JobFacts]:
-    """Return what is known of each unfinished job; of those in the queue, only of the first.
-    `reasons`: of the shares, if they have been computed.
+    """Return the facts about each unfinished job; of jobs in the queue, only about the first ones.
+    `reasons`: the reasons of shares, if they are already computed.
     """
     samples = samples or Samples(at=state.at)
     reasons = share_reasons(state, policy, memory) if reasons is None else reasons
@@ -114,14 +116,14 @@ def job_facts(
 
 
 def _both(before: str, why: str) -> str:
-    """Why a job waits again, and why it waits now."""
+    """Join the reason for which a job waits again and the reason for which it waits now."""
     return f"{before}; {why}" if before else why
 
 
 def share_reasons(state: ClusterState, policy: Policy[Any], memory: Any) -> dict[ReplicaId, str]:
-    """Return the reason of each replica's present share: that of the decision which the policy
-    would take if all shares were unset. A decision in the journal may be older: it is taken only
-    when a share changes.
+    """Return the reason of the present share of each replica: the reason of the decision that the
+    policy would make if all shares were unset. The last decision in the journal may be older,
+    because policies decide only about shares that change.
     """
     changed = Changes(nodes=tuple(state.nodes))
     snapshot = Snapshot(state, Trigger.STARTED, changed)
@@ -129,7 +131,7 @@ def share_reasons(state: ClusterState, policy: Policy[Any], memory: Any) -> dict
         SetShare(replica=r.id, limit=r.limit, weight=UNSET) for r in state.replicas.values()
     )
     blank = project(Plan(decisions=unset), snapshot)
-    blank.queue = {}  # no share depends on it, and it may be long
+    blank.queue = {}  # shares do not depend on it, and it may be long
     plan, _ = policy.decide(blank, deepcopy(memory))
     return {d.replica: d.reason for d in plan.decisions if isinstance(d, SetShare)}
 
@@ -156,7 +158,10 @@ def _facts(
     reasons: Mapping[ReplicaId, str],
 ) -> JobFacts:
     replicas = [state.replicas[name] for name in state.of_job.get(job.id, ())]
-    seen = {r.id: samples.now.get(r.id, Now(cpu=r.usage.cpu if r.usage else 0.0)) for r in replicas}
+    seen = {
+        r.id: samples.latest.get(r.id, ReplicaSample(cpu=r.usage.cpu if r.usage else 0.0))
+        for r in replicas
+    }
     ways = {r.id: _size(job, r, nodes.get(r.id), seen[r.id].left) for r in replicas}
     sizes = {name: size for name, size in ways.items() if size}
     known = list(sizes.values())
@@ -180,15 +185,15 @@ def _facts(
         if waits and due is not None and due < finish:
             due, reason = None, NOT_CPU  # a guarantee is about CPU
     first = _reporting(replicas, seen)
-    said = seen[first.id] if first else Now()
+    sample = seen[first.id] if first else ReplicaSample()
     return JobFacts(
         at_s=samples.at,
         decided_s=state.at,
         phase=job.phase.value,
-        value=said.value if said.value is not None else _last_value(first),
-        found=said.found,
-        step=said.step if said.step is not None else (first.history.step if first else None),
-        total_steps=job.spec.total_steps or said.total,
+        value=sample.value if sample.value is not None else _last_value(first),
+        found=sample.found,
+        step=sample.step if sample.step is not None else (first.history.step if first else None),
+        total_steps=job.spec.total_steps or sample.total,
         attained=attained,
         size=attained + sum(s.left for s in known) if known else None,
         size_error=max(s.error for s in known) if known else None,
@@ -201,7 +206,9 @@ def _facts(
     )
 
 
-def _reporting(replicas: Sequence[Replica], seen: Mapping[ReplicaId, Now]) -> Replica | None:
+def _reporting(
+    replicas: Sequence[Replica], seen: Mapping[ReplicaId, ReplicaSample]
+) -> Replica | None:
     """Return the first replica that has reported: a parameter server never does."""
     silent = [r.id for r in replicas if seen[r.id].step is None and r.history.step is None]
     return next((r for r in replicas if r.id not in silent), replicas[0] if replicas else None)
@@ -213,9 +220,11 @@ def _growth(job: Job, first: Replica | None) -> dict[str, float]:
     return efficiencies(first.history, first.usage, sign=job.spec.direction.sign)
 
 
-def _pace(state: ClusterState, job: Job, r: Replica, seen: Now) -> tuple[Seconds, bool] | None:
-    """Return the time left by the steps per second of a replica, and whether it waits for something
-    else than CPU: then no other share makes it faster. None: unknown.
+def _pace(
+    state: ClusterState, job: Job, r: Replica, seen: ReplicaSample
+) -> tuple[Seconds, bool] | None:
+    """Return the remaining time by the steps per second of a replica, and whether it waits for
+    something other than CPU, so that a larger share has no effect. None: unknown.
     """
     total = seen.total or job.spec.total_steps
     if not (seen.rate and seen.step is not None and total and r.node in state.nodes):
@@ -229,8 +238,8 @@ def _pace(state: ClusterState, job: Job, r: Replica, seen: Now) -> tuple[Seconds
 
 
 def _rate(state: ClusterState, r: Replica, used: Cores, *, guaranteed: bool) -> Cores:
-    """Return the cores that it will use. If it hardly runs now, only its guarantee says when it
-    finishes; without one, an equal share of its node is assumed.
+    """Return the cores that a replica will use. If it hardly runs now and has no guarantee, an
+    equal share of its node is assumed.
     """
     if used >= IDLE:
         return used
@@ -242,7 +251,7 @@ def _rate(state: ClusterState, r: Replica, used: Cores, *, guaranteed: bool) -> 
 def _size(
     job: Job, r: Replica, of_node: HeadwayMemory | None, left: CoreSeconds | None
 ) -> _Size | None:
-    """Return the work left of a replica, as the policy estimates it, else by its steps."""
+    """Return the remaining work of a replica, as estimated by the policy, else by its steps."""
     estimate: SizeEstimate | None = of_node.estimates.get(r.id) if of_node else None
     if of_node is not None and estimate is not None and estimate.size < inf:
         source = _source(job, r, of_node.kinds.get(job.spec.kind))
@@ -255,13 +264,13 @@ def _size(
     return _Size(left=job.remaining.value, error=job.remaining.error, source=_source(job, r, None))
 
 
-NOT_CPU = "waits for something else than CPU; a larger share would not make it faster"
+NOT_CPU = "waits for something other than CPU; a larger share would not make it faster"
 STEPS = "measured from its steps"
 EARLIER = "an earlier run of this kind"
 
 
 def _source(job: Job, r: Replica, kind: Known | None) -> str:
-    """Return which of the estimates of the size is the best one (as `estimate_size` does)."""
+    """Return the source of the best estimate of the size, as `estimate_size` selects it."""
     spec = per_replica(job.spec)
     known = known_per_replica(kind, working_replicas(job.spec))
     given = spec.expected.work if spec.expected else None

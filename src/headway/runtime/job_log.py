@@ -1,4 +1,4 @@
-"""The output of a replica, from its `out.log`."""
+"""Read the output of a replica from its `out.log`."""
 
 import os
 import re
@@ -14,18 +14,20 @@ from headway.metrics import job_files
 from headway.runtime.run_directory import RunDirectory
 
 AGAIN = 0.2
-"""Seconds between two looks for new output."""
+"""Seconds between two checks for new output."""
 BLOCK = 2**16
 _ENDS = re.compile(rb"\r\n|\n|\r(?!\Z)")
-"""Of lines. A carriage return at the very end may be followed by a newline."""
+"""Line ends. A carriage return at the end of the data may be followed by a newline."""
 MAX_LINE = 2**20
-"""Bytes after which a line is printed although it has not ended."""
+"""Length in bytes at which an unfinished line is printed."""
 
 
 def read_log(
     folder: RunDirectory, job: str, replica: str = "", *, last: int | None = None, follow: bool
 ) -> Iterator[str]:
-    """Yield the lines of a replica's output: all or the last; `follow`: until its job ends."""
+    """Yield the lines of the output of a replica: all, or the `last` ones. `follow`: until its job
+    ends.
+    """
     path = JobStore(folder.path).replica(_replica(folder, JobId(job), replica))
     file = _opened(path, folder, job, follow=follow)
     if file is None:
@@ -56,12 +58,12 @@ def read_log(
 
 
 def _lines(text: bytes) -> list[str]:
-    """The lines of a text; a progress bar that overwrites itself has many."""
+    """Split a text into lines. A progress bar that overwrites itself has many."""
     return [line.decode(errors="replace") for line in _ENDS.split(text)]
 
 
 def _replica(folder: RunDirectory, job: JobId, name: str) -> ReplicaId:
-    """The replica of this name; without one, the first that has started."""
+    """Return the replica of this name; without a name, the chief."""
     there = sorted(p.name for p in (folder.path / "jobs" / job).glob("*") if p.is_dir())
     if not there:
         return ReplicaId.named(job, name or "main-0")
@@ -94,7 +96,7 @@ def _over(folder: RunDirectory, job: JobId) -> bool:
 
 
 def _start_of(log: IO[bytes], last: int) -> int:
-    """Where the last lines begin. The newline at the very end begins none."""
+    """Return where the last lines begin. A newline at the end of the file begins no line."""
     end = at = log.seek(0, os.SEEK_END)
     begun = end
     while at > 0 and last > 0:

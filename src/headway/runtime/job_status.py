@@ -1,7 +1,7 @@
-"""The jobs of a run as its process sees them now, in a file of the run: `status.json`.
+"""Status of the jobs of a run, in the file `status.json` of the run directory.
 
-The process replaces it after each change, so that the cost of reading it depends only on the number
-of jobs. This module imports little: `headway ps` must start fast.
+The process of the run replaces the file after each change. The cost of reading it depends only on
+the number of jobs. This module imports little, because `headway ps` must start fast.
 """
 
 import json
@@ -15,7 +15,7 @@ from headway.core.model.units import Cores, NodeId, Seconds
 
 FILE = "status.json"
 LISTED = 1000
-"""Jobs without replicas that the process of a server knows at most; the others are pending."""
+"""Maximum number of jobs without replicas in the file of a server. Other jobs are pending."""
 FAR = f"more than {LISTED} jobs are ahead in the queue"
 ENDED = frozenset({"succeeded", "failed", "cancelled", "released"})
 """Phases and outcomes of jobs that have ended."""
@@ -23,9 +23,7 @@ ENDED = frozenset({"succeeded", "failed", "cancelled", "released"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """Times are seconds since the start of the run; None or empty: unknown. What is left of them is
-    the difference to `at_s`.
-    """
+    """Status of a job. Times are seconds since the start of the run. None or empty: unknown."""
 
     run: str
     job: str
@@ -35,30 +33,30 @@ class JobStatus:
     total_steps: float | None = None
     value: float | None = None
     cores: Cores | None = None
-    """Used at the last sample."""
+    """Usage at the last sample."""
     share: float | None = None
-    """Its part of the weights of all jobs: what it gets if all use what they can."""
+    """Fraction of the weights of all jobs: what the job gets if all use what they can."""
     limit: Cores | None = None
-    """Its ceiling; None: it has none."""
+    """Limit of its replicas; None: no limit."""
     eta_s: Seconds | None = None
-    """When it is expected to finish."""
+    """Expected time of the end."""
     guarantee_s: Seconds | None = None
-    """When it finishes at the latest."""
+    """Guaranteed latest time of the end."""
     submitted_s: Seconds = 0.0
     started_s: Seconds | None = None
     finished_s: Seconds | None = None
     reason: str = ""
-    """Why it waits, has its share, or has ended,"""
+    """Why the job waits, has its share, or has ended,"""
     decided_s: Seconds | None = None
     """by a decision at this time."""
     at_s: Seconds = 0.0
-    """When this was known."""
+    """Time of this status."""
     began: float = 0.0
     """Time of day at 0 s."""
     uid: int | None = None
-    """Of the user that has submitted it; None: the server has one user."""
+    """User that has submitted the job; None: the server has one user."""
     user: str = ""
-    """Its name, or its number."""
+    """Name of this user, or its uid."""
 
     @property
     def ended(self) -> bool:
@@ -72,7 +70,7 @@ NAMES = tuple(field.name for field in fields(JobStatus))
 
 
 def write(run: Path, jobs: Iterable[JobStatus]) -> None:
-    """Replace the file as a whole. It need not survive a power cut: it is written again."""
+    """Replace the file atomically. It need not survive a power cut, because it is written again."""
     part = run / f"{FILE}.part"
     with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
         file.write(json.dumps([job.plain() for job in jobs]))  # much faster than `dump`
@@ -80,7 +78,7 @@ def write(run: Path, jobs: Iterable[JobStatus]) -> None:
 
 
 def read(run: Path) -> list[JobStatus] | None:
-    """What the process of a run wrote last; None: nothing that can be read."""
+    """Read the file; None: it cannot be read."""
     try:
         return [from_plain(job) for job in json.loads((run / FILE).read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError, AttributeError):
@@ -88,6 +86,6 @@ def read(run: Path) -> list[JobStatus] | None:
 
 
 def from_plain(plain: dict[str, Any]) -> JobStatus:
-    """A job as JSON. Fields of a later version are ignored."""
+    """Convert a job from JSON. Fields of a later version are ignored."""
     found = {name: plain[name] for name in NAMES if name in plain}
     return JobStatus(**{**found, "nodes": tuple(found.get("nodes", ()))})

@@ -1,7 +1,7 @@
-"""The journal: one line per cycle, written before acting.
+"""The journal: one line per cycle.
 
-A line is started and made durable before the first action (`intend`), and completed after the last
-(`settle`). If the last line of a file is incomplete, it shows which actions are in doubt.
+`intend` writes the first part of a line and makes it durable before the first action. `settle`
+completes the line after the last action. An incomplete last line shows which actions are in doubt.
 
     {"cycle": 7, "at_s": 40.0, "trigger": "arrived", "seen": {…}, "plan": {…}, "outcomes": […]}
 
@@ -9,10 +9,10 @@ The first line of a file starts with the number of the format: {"format": 2, "cy
 of another format is refused unchanged.
 
 Every 100 cycles, a line also contains a digest of the policy's memory, and every ten minutes the
-memory itself: a restart reads the last one and folds the later lines again.
+memory itself. A restart reads the last memory and folds the later lines again.
 
-A file that has become long is kept as `journal.1.jsonl`, and a new one is started. Its first line
-also contains the state of the cluster after its observation: a restart needs only this file.
+A long file is renamed to `journal.1.jsonl`, and a new file is started. Its first line also contains
+the state of the cluster after its observation, so that a restart needs only this file.
 """
 
 import hashlib
@@ -42,17 +42,17 @@ BLOCK = 65536
 DIGEST_EVERY = 100
 MEMORY_EVERY: Seconds = 600.0
 LONG = 16 * 2**20
-"""Bytes at which the journal of a run is continued in a new file; it is read in two seconds."""
+"""Size in bytes at which the journal of a run continues in a new file. Reading it takes 2 s."""
 
 Reported = dict[ReplicaId, tuple[Seconds, CoreSeconds]]
-"""When each running replica reported last, and the CPU that its process had used."""
+"""Time of the last report of each running replica, and the CPU that its process had used."""
 
 
 class Journal:
-    """Discards everything, for example in a simulation without `--journal`."""
+    """A journal that discards everything, for example in a simulation without `--journal`."""
 
     state: Callable[[], FoldedState] | None = None
-    """The state of the loop that writes it."""
+    """Returns the state of the loop that writes the journal."""
 
     def intend(
         self, trigger: Trigger, seen: Observation, plan: Plan, verdict: Verdict, memory: Any
@@ -64,7 +64,7 @@ class Journal:
 
 
 class FileJournal(Journal):
-    """Writes to a file. `durable`: each half of a line survives a crash of the machine."""
+    """A journal in a file. `durable`: each part of a line survives a crash of the machine."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class FileJournal(Journal):
         most: int | None = None,
         lines: Iterable[dict[str, Any]] = (),
     ) -> None:
-        """`cycle`: the last one in the file. `policy`: its name. `most`: size in bytes at which a
-        new file is started; one earlier file is kept. `lines`: what was read of the file.
+        """`cycle`: the last cycle in the file. `policy`: its name. `most`: size in bytes at which a
+        new file is started; one earlier file is kept. `lines`: the lines that the file contains.
         """
         self._path, self._policy, self._most = path, policy, most
         self._durable = durable
@@ -165,7 +165,7 @@ class FileJournal(Journal):
             raise BackendError(
                 f"the journal cannot be written: {error.strerror}",
                 where=str(self._path),
-                hint="make room; jobs continue, and headway run --resume takes them up again",
+                hint="free disk space; jobs continue, and headway run --resume continues the run",
             ) from None
 
 
@@ -174,12 +174,12 @@ def digest(memory: Any) -> str:
 
 
 def exists(path: Path) -> bool:
-    """Whether anything was written; a new file may not have been started yet."""
+    """Return whether anything was written. After a rotation, only the earlier file may exist."""
     return path.exists() or _earlier(path).exists()
 
 
 def check_format(path: Path) -> None:
-    """Refuse a journal of another format. A file that is too short to tell is accepted."""
+    """Raise an error for a journal of another format. A file without a whole number is accepted."""
     with path.open("rb") as file:
         head = file.read(64)
     numbered = _NUMBERED.match(head)
@@ -189,9 +189,9 @@ def check_format(path: Path) -> None:
 
 
 def read(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the cycles of a journal, decoded; the last one without `outcomes` if it is in doubt.
+    """Yield the decoded cycles of a journal. The last one has no `outcomes` if they are in doubt.
 
-    If its beginning was discarded, the first cycle shows all that was known then.
+    If the beginning was discarded, the observation of the first cycle is the complete state.
     """
     files = [p for p in (_earlier(path), path) if p.exists()] or [path]
     for i, line in enumerate(line for file in files for line in _read(file)):
@@ -220,7 +220,7 @@ def read_after(path: Path, size: int) -> Iterator[dict[str, Any]]:
 
 
 def _earlier(path: Path) -> Path:
-    """journal.jsonl: journal.1.jsonl"""
+    """Return the path of the earlier file: journal.1.jsonl for journal.jsonl."""
     return path.with_suffix(f".1{path.suffix}")
 
 
@@ -261,7 +261,7 @@ def _decode(line: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def intact(where: str) -> Iterator[None]:
-    """A journal that was changed can contradict itself in every way: report it as a bad file."""
+    """Context in which errors by inconsistent content are reported as a damaged journal."""
     try:
         yield
     except (
@@ -276,7 +276,9 @@ def intact(where: str) -> Iterator[None]:
 
 
 def reported(lines: Iterable[dict[str, Any]]) -> Reported:
-    """Return when each running replica reported last, and the CPU that its process had used."""
+    """Return the time of the last report of each running replica, and the CPU of its process until
+    then.
+    """
     found: Reported = {}
     for line in lines:
         if "reported" in line:
@@ -289,7 +291,7 @@ def reported(lines: Iterable[dict[str, Any]]) -> Reported:
 def _add_reports(found: Reported, seen: Observation) -> None:
     for replica in seen.replicas:
         if replica.phase is not Phase.RUNNING:
-            found.pop(replica.id, None)  # its next report is that of another process
+            found.pop(replica.id, None)  # its next report is of another process
     for r in seen.reports:
         before = 0.0 if r.restarted else found.get(r.replica, (r.since, 0.0))[1]
         used = r.usage.cpu * (r.at - r.since) if r.usage else 0.0
@@ -297,11 +299,11 @@ def _add_reports(found: Reported, seen: Observation) -> None:
 
 
 def mend(path: Path) -> None:
-    """Complete the last line if the process died while writing it: `outcomes` null means that they
-    are unknown. A line without a plan is removed, because nothing has been done.
+    """Complete the last line if the process died while writing it: `outcomes` is null, which means
+    unknown. A line without a plan is removed, because nothing was executed.
     """
     if not path.exists():
-        return  # the process died when it started a new file
+        return  # the process died before it started a new file
     check_format(path)
     with path.open("rb+") as file:
         begin = _last_line(file)

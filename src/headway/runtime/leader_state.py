@@ -1,5 +1,5 @@
-"""What the next leader of an operator needs: the policy's memory, and the state of the cluster with
-the histories of its replicas. The encoding is that of the journal.
+"""State for the next leader of an operator: the policy's memory, and the state of the cluster with
+the histories of the replicas. It is encoded as in the journal.
 """
 
 import json
@@ -16,7 +16,7 @@ from headway.errors import BackendError
 from headway.runtime.loop import Loop
 
 EVERY: Seconds = 10.0
-"""Between two writes, and so what the death of a leader costs at most."""
+"""Interval between two writes. The next leader has lost at most this time."""
 MALFORMED = (
     ArithmeticError,
     AttributeError,
@@ -32,7 +32,7 @@ log = logging.getLogger("headway")
 class LeaderState:
     policy: str
     began: float
-    """Time of day at which the clock of the loop was 0: the next leader continues it."""
+    """Time of day at which the clock of the loop was 0. The next leader continues this clock."""
     memory: Any
     state: FoldedState
 
@@ -41,14 +41,14 @@ class LeaderState:
         return self.state.seen.at
 
     def put_into(self, loop: Loop[Any], policy: str) -> None:
-        """Continue there. The memory of another policy is of no use."""
+        """Set the state of a loop. The memory is set only if the policy is the same."""
         loop.state = unfold_state(self.state)
         if policy == self.policy:
             loop.memory = self.memory
 
 
 def load(store: StateObject) -> LeaderState | None:
-    """None: there is none that can be read; the policy then begins anew."""
+    """Read the state of the earlier leader; None: it cannot be read. The policy then starts new."""
     try:
         data = store.load()
         found = None if data is None else from_plain(json.loads(data))
@@ -61,12 +61,12 @@ def load(store: StateObject) -> LeaderState | None:
 
 
 class StateSaver:
-    """Writes the state if it has changed, at most every ten seconds, in the worker's thread."""
+    """Writes a changed state in the thread of the worker, at most every ten seconds."""
 
     def __init__(
         self, store: StateObject, worker: Worker, loop: Loop[Any], about: tuple[str, float]
     ) -> None:
-        """`about`: the policy's name, and when the clock of the loop began."""
+        """`about`: name of the policy, and start of the clock of the loop."""
         self._store, self._worker, self._loop = store, worker, loop
         self._policy, self._began = about
         self._written, self._logged = "", ""

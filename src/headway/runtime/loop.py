@@ -1,4 +1,4 @@
-"""`Loop.step`, the map of the system."""
+"""The loop. Start reading here: `Loop.step` calls every part of the system."""
 
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
@@ -16,8 +16,8 @@ M = TypeVar("M")
 
 
 class Loop(Generic[M]):
-    """Observe, decide, validate, write to the journal, act. `run`, `operator` and `simulate` all
-    call `step`; they differ in what wakes them and in the backend that they pass.
+    """Observe, decide, validate, write to the journal, act. `run`, `serve`, `operator` and
+    `simulate` all call `step`. They differ in the backend and in what wakes the loop.
     """
 
     def __init__(self, backend: Backend, policy: Policy[M], journal: Journal) -> None:
@@ -39,9 +39,9 @@ class Loop(Generic[M]):
         self.look = plan.look
         return plan.wake_after
 
-    def take_up(self, lines: Sequence[dict[str, Any]]) -> None:
-        """Restore the state of an earlier process from its journal, by folding its observations
-        again. Its last decisions are not repeated; the next observation shows their outcome.
+    def restore(self, lines: Sequence[dict[str, Any]]) -> None:
+        """Restore the state of an earlier process by folding the observations of its journal again.
+        Decisions are not repeated: the next observation shows their outcome.
         """
         known = max((i for i, line in enumerate(lines) if "memory" in line), default=-1)
         for i, line in enumerate(lines):

@@ -1,4 +1,4 @@
-"""A submission before it is stored: what a client sends, and how the server checks it."""
+"""Submissions before they are stored: what a client sends, and how the server checks it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +22,9 @@ from headway.spec.workload import JobEntry, Workload, make_workload
 
 
 def entries(workload: Workload, path: Path) -> list[dict[str, Any]]:
-    """The jobs of a workload, each without it. `path`: its file. Raise if one cannot run."""
+    """Return the jobs of a workload as separate submissions. `path`: file of the workload. Raise an
+    error if a job cannot run.
+    """
     listed = expand(workload, where=str(path))
     to_jobs(listed, path, supported=LIVE_FEATURES)  # names the file in its message
     return [_plain(job, listed) for job in listed.jobs]
@@ -42,8 +44,8 @@ def check(
     owner: Owner | None = None,
     quota: Quota | None = None,
 ) -> list[Submission]:
-    """The submissions of these jobs. Raise `ConfigError` if one cannot run on these nodes, `Denied`
-    if it never fits into the quota. `owner`: of a server of several users.
+    """Return the submissions of these jobs. Raise `ConfigError` if a job cannot run on these nodes,
+    `Denied` if it can never fit into the quota. `owner`: for a server of several users.
     """
     made = []
     for number, job in enumerate(jobs):
@@ -70,8 +72,8 @@ def check(
 
 
 def without_files(jobs: Sequence[Mapping[str, Any]], directory: str) -> list[dict[str, Any]]:
-    """The jobs with the specs of their manifests, for a server that reads no files of its users.
-    Relative paths in a manifest begin in its directory.
+    """Return the jobs with the specs of their manifests inline, for a server that reads no files of
+    its users. Relative paths in a manifest are relative to its directory.
     """
     made = []
     for job in jobs:
@@ -84,7 +86,7 @@ def without_files(jobs: Sequence[Mapping[str, Any]], directory: str) -> list[dic
 
 
 def _refuse_for_others(job: Mapping[str, Any], where: str) -> None:
-    """The server reads no file for a user, and its jobs run as that user."""
+    """Raise an error for fields that a server of several users does not accept."""
     spec = job.get("spec")
     if job.get("manifest"):
         raise ConfigError(
@@ -95,8 +97,8 @@ def _refuse_for_others(job: Mapping[str, Any], where: str) -> None:
 
 
 def _read_in(job: Mapping[str, Any], directory: str) -> tuple[dict[str, Any], str]:
-    """The job with the spec of its manifest, and the directory of the manifest: what is stored
-    does not depend on a file, which may have changed when the next server starts.
+    """Return the job with the spec of its manifest inline, and the directory of the manifest. So
+    what is stored does not depend on a file that may change.
     """
     if not job.get("manifest"):
         return dict(job), directory

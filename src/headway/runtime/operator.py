@@ -45,22 +45,22 @@ class Operator:
     policy: str
     data: Path
     namespace: str = ""
-    """Only its jobs; "": those of every namespace."""
+    """Namespace of the jobs; "": all namespaces."""
     home: str = "default"
     """Namespace of the lease."""
     port: int = 0
-    """Of probes and metrics; 0: none."""
+    """Port of probes and metrics; 0: none."""
     observe_only: bool = False
     """Start jobs, record all other decisions, and restore the shares that were changed before."""
     report_port: int = 0
-    """Where pods report, over HTTPS; 0: nowhere."""
+    """Port for reports of pods over HTTPS; 0: none."""
     agents: str = ""
-    """Namespace of the node agents; "": there are none."""
+    """Namespace of the node agents; "": no agents."""
     stop: Event = field(default_factory=Event)
     metrics: Metrics = field(default_factory=Metrics)
 
     def go(self, there: Api) -> None:
-        """Wait to become the leader; then lead, until stopped. Jobs continue."""
+        """Wait to become the leader, then lead until stopped. The jobs continue afterwards."""
         build(self.policy)
         self.metrics.api = lambda: dict(there.calls)
         probes = serve(self.metrics, self.port) if self.port else None
@@ -84,7 +84,7 @@ class Operator:
             reports.stand_by()
         identity = f"{os.environ.get('POD_NAME') or gethostname()}_{uuid4().hex[:8]}"
         lease = LeaderElection(there, self.home, LEASE, identity)
-        with signal_pipe(self.stop.set) as heard:  # they end the operator, not the jobs
+        with signal_pipe(self.stop.set) as heard:  # these signals end the operator, not the jobs
             log.info("%s waits for the lease %s/%s", identity, self.home, LEASE)
             lease.stands_by = partial(setattr, self.metrics, "ready", True)
             if not lease.acquire(self.stop):
@@ -120,8 +120,8 @@ class Operator:
             platform.shares.restore_declared()
         self.metrics.beat, self.metrics.leads = monotonic(), True
         policy = f"@{self.policy}"
-        book = FileJournal(folder.journal, policy=policy, most=JOURNAL)
-        loop = Loop(ObserveOnly(backend) if self.observe_only else backend, build(policy), book)
+        journal = FileJournal(folder.journal, policy=policy, most=JOURNAL)
+        loop = Loop(ObserveOnly(backend) if self.observe_only else backend, build(policy), journal)
         if kept:
             kept.put_into(loop, policy)
         saver = StateSaver(store, platform.cluster.worker, loop, (policy, clock.began))
@@ -136,12 +136,14 @@ class Operator:
             if reports is not None:
                 reports.close()
             backend.close()
-            book.close()
+            journal.close()
             folder.unlock()
 
 
 def _sweep(data: Path) -> None:
-    """Delete the folders of earlier operators but the last, which `explain` may read."""
+    """Delete the run directories of earlier operators, except the last one, which
+    `explain` reads.
+    """
     ended = []
     for path in sorted((data / "runs").glob("*")):
         run = RunDirectory(path)

@@ -1,7 +1,7 @@
-"""What an operator tells its cluster: probes and metrics over HTTP.
+"""Probes and metrics of an operator over HTTP.
 
 /healthz   the loop runs; 503: it has been stuck for a minute
-/readyz    it leads, or stands by
+/readyz    the process leads or stands by
 /metrics   counters in the text format of Prometheus
 """
 
@@ -29,7 +29,7 @@ STUCK: Seconds = 60.0
 
 
 class Metrics:
-    """Written by the loop's thread, read by those of the server."""
+    """Written by the thread of the loop, read by the threads of the server."""
 
     def __init__(self) -> None:
         self.ready = self.leads = False
@@ -37,7 +37,7 @@ class Metrics:
         self.decisions: Counter[tuple[str, str]] = Counter()
         self.cycles, self.seconds = 0, 0.0
         self.durations: Counter[float] = Counter()
-        """Cycles by the first of the buckets that each fits."""
+        """Number of cycles by their smallest bucket."""
         self.jobs: Counter[str] = Counter()
         self.reports: Counter[str] = Counter()
         """Reports of jobs by source."""
@@ -79,7 +79,7 @@ class Metrics:
         return "\n".join(lines) + "\n"
 
     def took(self, seconds: Seconds) -> None:
-        """A cycle."""
+        """Count a cycle."""
         self.cycles, self.seconds = self.cycles + 1, self.seconds + seconds
         self.durations[next((b for b in BUCKETS if seconds <= b), inf)] += 1
 
@@ -110,7 +110,7 @@ def family(name: str, kind: str, about: str, values: dict[Labels, float]) -> lis
 
 
 class Measured:
-    """A live backend whose cycles and decisions are counted."""
+    """A live backend that counts cycles and decisions."""
 
     def __init__(self, backend: LiveBackend, metrics: Metrics) -> None:
         self._backend, self._metrics, self._began = backend, metrics, 0.0
@@ -140,7 +140,7 @@ class Measured:
 
 
 def serve(metrics: Metrics, port: int) -> ThreadingHTTPServer:
-    """Answer in threads of its own, until it is shut down."""
+    """Start a server that answers in its own threads until it is shut down."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -162,7 +162,7 @@ def serve(metrics: Metrics, port: int) -> ThreadingHTTPServer:
             self.wfile.write(data)
 
         def log_message(self, *args: object) -> None:
-            """Probes are no news."""
+            """Do not log probes."""
 
     server = ThreadingHTTPServer(("", port), Handler)
     server.daemon_threads = True

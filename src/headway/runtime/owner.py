@@ -10,7 +10,7 @@ class Owner:
     uid: int
     gid: int
     name: str = ""
-    """Empty: a number without an account."""
+    """Name of the account; empty: there is none."""
 
     @classmethod
     def find(cls, uid: int, gid: int) -> Self:
@@ -25,12 +25,12 @@ class Owner:
 
     @property
     def text(self) -> str:
-        """As in the spec of a job and in the journal."""
+        """Text form for the spec of a job and the journal."""
         return f"{self.uid}:{self.name}"
 
 
 def parse(text: str) -> tuple[int | None, str]:
-    """The uid and the name to show of an `Owner.text`.
+    """Return the uid and the displayed name of an `Owner.text`.
 
     >>> parse("1000:ann"), parse("1000:"), parse("")
     ((1000, 'ann'), (1000, '1000'), (None, ''))

@@ -1,7 +1,7 @@
-"""Decide a journal again: the same loop over a backend that reads the file.
+"""Replay a journal: run the same loop with a backend that reads the observations from the file.
 
-With the policy that wrote the journal there is no difference, or deciding is not pure. With another
-policy, the differences show what that policy would have done.
+With the policy that wrote the journal, there must be no difference, because deciding is pure. With
+another policy, the differences show what it would have decided.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from headway.runtime.loop import Loop
 from headway.runtime.run_directory import RunDirectory
 
 TIMING = "when to wake"
-"""The difference of a cycle that decides the same and asks to be woken at another time."""
+"""Difference of a cycle with the same decisions and another time to wake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,14 @@ class Difference:
     cycle: int
     at_s: Seconds
     then: tuple[Decision, ...]
-    """Decisions in the journal that this policy does not take."""
+    """Decisions in the journal that the policy does not make."""
     now: tuple[Decision, ...]
-    """Decisions of this policy that are not in the journal."""
+    """Decisions of the policy that are not in the journal."""
     what: str = "plan"
 
     @property
     def only_reasons(self) -> bool:
-        """Whether the decisions are the same but for their reasons."""
+        """Whether the decisions differ only in their reasons."""
         then, now = ([replace(d, reason="") for d in each] for each in (self.then, self.now))
         return self.what == "plan" and then == now
 
@@ -59,7 +59,7 @@ class Replay:
 
 
 class _Tape(Journal):
-    """Backend and journal in one: returns recorded observations, compares decisions."""
+    """Backend and journal: returns recorded observations and compares decisions."""
 
     def __init__(self) -> None:
         self.line: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def replay(lines: Iterable[dict[str, Any]], policy: Policy[Any]) -> tuple[int, l
     loop = Loop(tape, policy, tape)
     for line in lines:
         if "state" in line and not cycles:  # the beginning was discarded
-            loop.take_up([line])
+            loop.restore([line])
             cycles += 1
             continue
         tape.line = line
@@ -110,7 +110,7 @@ def fold(lines: Sequence[dict[str, Any]], policy: Policy[Any]) -> Loop[Any]:
     """Return a loop with the state and the memory after the last of these cycles."""
     tape = _Tape()
     loop = Loop(tape, policy, tape)
-    loop.take_up(lines)
+    loop.restore(lines)
     return loop
 
 

@@ -1,7 +1,7 @@
 """Send a request to a live run, and read its outcome.
 
-The run refuses what has no effect by an answer beside the request. The outcome of what it accepts
-is in the journal, in a line that is written after the request: the lines before are not read.
+A request that is refused at once has an answer file. The outcome of an accepted request is in the
+journal, in a line that is written after the request. Earlier lines are not read.
 """
 
 from time import monotonic, sleep
@@ -20,7 +20,7 @@ PATIENCE = 10.0
 
 
 def ask(folder: RunDirectory, request: Request) -> str:
-    """Why it was refused; "": it was accepted."""
+    """Send a request. Return why it was refused; "": it was accepted."""
     if folder.ended:
         raise NoServer(f"run {folder.id} has ended", hint="headway ps lists the active runs")
     if not folder.locked:
@@ -35,7 +35,7 @@ def ask(folder: RunDirectory, request: Request) -> str:
         if monotonic() > until:
             raise Unreachable(
                 f"run {folder.id} does not answer",
-                hint="its Headway process may be stopped; it handles the request when it goes on",
+                hint="its Headway process may be stopped: it handles the request when it continues",
             )
         sleep(0.05)
     answer = inbox.take_answer(there)

@@ -16,12 +16,12 @@ from headway.core.model.decision import Decision, Outcome, Place, Refused
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Observation
 from headway.core.model.units import JobId, NodeId, Seconds
-from headway.runtime import journal
 from headway.runtime.demand import DemandMeter, IdleMeter
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, Seen
 from headway.runtime.foreign_use import foreign_line, mean_until, node_changes
 from headway.runtime.journal import FileJournal
+from headway.runtime.journal import read as read_journal
 from headway.runtime.loop import Loop
 from headway.runtime.result import JobResult, Result, summarise, to_json
 from headway.runtime.run_directory import RunDirectory
@@ -53,7 +53,7 @@ class Run:
     folder: RunDirectory
     backend: LiveBackend
     loop: Loop[Any]
-    book: FileJournal
+    journal: FileJournal
     policy: str
     cores: float
     factor: float
@@ -71,33 +71,35 @@ class Run:
     idle: IdleMeter = field(default_factory=IdleMeter)
     known: KnownFacts = field(default_factory=KnownFacts)
 
-    def go(self, then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None) -> Result:
+    def go(
+        self, then: Callable[[UsageSampler, Seconds], None] = lambda sampler, now: None
+    ) -> Result:
         """Run to the end; `then` is called after each sample. Raise `Detached` if the user left."""
 
-        def sampled(meter: UsageSampler, now: Seconds) -> None:
-            self.measure(meter, now)
-            then(meter, now)
+        def sampled(sampler: UsageSampler, now: Seconds) -> None:
+            self.measure(sampler, now)
+            then(sampler, now)
 
-        meter = UsageSampler(self.backend, self.folder.usage, sampled)
+        sampler = UsageSampler(self.backend, self.folder.usage, sampled)
         board = StatusBoard(self)
         self.backend.on_stop = lambda jobs: self.answer("stop" if jobs else "detach")
         with signal_pipe() as reader:
             self.backend.wake_by(reader, lambda: self._interrupt(reader))
             try:
-                drive(self.backend, self.loop, meter, lambda: board.update(meter))
+                drive(self.backend, self.loop, sampler, lambda: board.update(sampler))
             finally:
                 self.backend.stop_waking(reader)
-        board.update(meter, last=True)
+        board.update(sampler, last=True)
         if self.detached:
             self.backend.platform.close()
-            self.book.close()
+            self.journal.close()
             self.folder.unlock()
             raise Detached
         result = self._result()
         for job in self.backend.controller.jobs.values():
             self.learn(job, self.backend.monitor.totals.get(job.id), self.kinds.get(job.id))
         self.backend.close()
-        self.book.close()
+        self.journal.close()
         # Comes last: a run with a result is not resumed.
         self.folder.write("result.json", json.dumps([self.plain(result)], indent=2))
         self.folder.unlock()
@@ -116,7 +118,7 @@ class Run:
     def _result(self) -> Result:
         totals = self.backend.monitor.totals
         jobs = tuple(_job(j, totals.get(j.id)) for j in self.backend.controller.jobs.values())
-        line = foreign_line(node_changes(journal.read(self.folder.journal)))
+        line = foreign_line(node_changes(read_journal(self.folder.journal)))
         return summarise(
             jobs,
             policy=self.policy,
@@ -127,13 +129,13 @@ class Run:
             foreign=mean_until(line, max(j.finished_s for j in jobs)),
         )
 
-    def measure(self, meter: UsageSampler, now: Seconds) -> None:
+    def measure(self, sampler: UsageSampler, now: Seconds) -> None:
         """Take what a sample shows: how much each job can use, and whether the clock was set."""
         self.clock.check()
-        there = [w for w in self.backend.monitor.replicas.values() if w.id in meter.now]
+        there = [w for w in self.backend.monitor.replicas.values() if w.id in sampler.latest]
         record = self.backend.controller.records.replica
         limited = {w.id for w in there if (r := record(w.id)) and r.in_effect[0] is not None}
-        used = {w.id: (w.node, meter.now[w.id].cpu) for w in there}
+        used = {w.id: (w.node, sampler.latest[w.id].cpu) for w in there}
         spare = self.idle.cores(now) if self.backend.platform.kind == "local" else inf
         self.demand.add(now, self.backend.controller.nodes, used, limited, spare)
 
@@ -150,7 +152,7 @@ class Run:
             demand=self.demand.demand.get(job.id, 0.0),
             memory=totals.peak,
         )
-        EarlierRuns(self.folder.path.parent.parent).learn([(*kind, shown)])
+        EarlierRuns(self.folder.data).learn([(*kind, shown)])
 
     def _interrupt(self, reader: int) -> None:
         """Ask, if there is a user to ask; otherwise cancel the jobs. The next Ctrl-C cancels

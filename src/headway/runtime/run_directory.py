@@ -63,6 +63,11 @@ class RunDirectory:
     def id(self) -> str:
         return self.path.name
 
+    @property
+    def data(self) -> Path:
+        """The data folder, which contains `runs/`."""
+        return self.path.parent.parent
+
     @classmethod
     def new(cls, data: Path, about: dict[str, Any]) -> "RunDirectory":
         """A fresh one, named by the time and by chance: its control groups bear its name too, and

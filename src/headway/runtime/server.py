@@ -197,13 +197,13 @@ class Server:
     _ends: dict[JobId, End] = field(default_factory=dict)
     """Ends that are not stored yet."""
     _ended: Callable[[JobRecord], None] = lambda job: None
-    _meter: UsageSampler | None = None
+    _sampler: UsageSampler | None = None
     _stopping: bool = False
     """It ends when its jobs have ended, and takes no others."""
 
     def go(
         self,
-        then: Callable[[UsageSampler, Seconds], None] = lambda meter, now: None,
+        then: Callable[[UsageSampler, Seconds], None] = lambda sampler, now: None,
         ended: Callable[[JobRecord], None] = lambda job: None,
     ) -> int:
         """Serve until SIGTERM or SIGINT; return the number of jobs that continue. `then` is called
@@ -215,13 +215,13 @@ class Server:
         backend.on_stop = lambda jobs: self.stop_jobs() if jobs else backend.stop()
         self._kinds = keys(backend.jobs.values())
 
-        def sampled(meter: UsageSampler, now: Seconds) -> None:
-            run.measure(meter, now)
+        def sampled(sampler: UsageSampler, now: Seconds) -> None:
+            run.measure(sampler, now)
             self._store_ends()
             self._take()  # a client may have been killed before it woke us
-            then(meter, now)
+            then(sampler, now)
 
-        meter = self._meter = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
+        sampler = self._sampler = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
         board = StatusBoard(run, lambda jobs: self.changed((*jobs, *self._held_jobs())))
 
         manager = ServiceManager(os.environ)
@@ -229,7 +229,7 @@ class Server:
         def woken() -> None:
             self.beat = monotonic()
             manager.at_work()
-            board.update(meter)
+            board.update(sampler)
             if self._stopping and not backend.controller.jobs:
                 backend.stop()
 
@@ -239,15 +239,15 @@ class Server:
             backend.wake_by(wake, lambda: self._woken(wake))
             try:
                 manager.ready()
-                drive(backend, run.loop, meter, woken)
+                drive(backend, run.loop, sampler, woken)
                 manager.stopping()
-                board.update(meter, last=True)
+                board.update(sampler, last=True)
             finally:
                 backend.stop_waking(wake)
                 backend.stop_waking(heard)
                 os.close(wake)
                 backend.close()
-                run.book.close()
+                run.journal.close()
                 self.submissions.close()
                 run.folder.unlock()
                 os.close(self.lock)
@@ -264,10 +264,6 @@ class Server:
             log.warning("job %s %s", job, why)
             self._ends[job] = End(outcome="failed", reason=why, finished=self.run.clock())
         self._store_ends()
-
-    @property
-    def _data(self) -> Path:
-        return self.run.folder.path.parent.parent
 
     def _woken(self, wake: int) -> None:
         os.read(wake, 4096)
@@ -292,7 +288,7 @@ class Server:
                 return
 
     def _add(self, new: Sequence[Submitted]) -> None:
-        recall = EarlierRuns(self._data).recall()
+        recall = EarlierRuns(self.run.folder.data).recall()
         for job in new:
             self.last = job.number
             if job.outcome is not None or job.id in self.run.backend.jobs:
@@ -357,8 +353,8 @@ class Server:
         self.run.backend.jobs.pop(job, None)
         self.held.forget(job)
         self.run.demand.demand.pop(job, None)
-        if self._meter is not None:
-            self._meter.forget(job)
+        if self._sampler is not None:
+            self._sampler.forget(job)
 
     def _store_ends(self) -> None:
         """If that fails, for example because the disk is full, it is tried again."""

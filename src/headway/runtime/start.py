@@ -263,15 +263,15 @@ def put_together(
         how = backend.platform.enforcement[0]
         folder.write("run.json", json.dumps({**folder.about, "enforcement": how}, indent=2))
     policy = f"@{about['policy']}"
-    book = journal.FileJournal(
+    file_journal = journal.FileJournal(
         folder.journal, cycle=cycle, policy=policy, most=journal.LONG, lines=lines
     )
     observed = about["observe_only"]
-    loop = Loop(ObserveOnly(backend) if observed else backend, build(policy), book)
+    loop = Loop(ObserveOnly(backend) if observed else backend, build(policy), file_journal)
     with journal.intact(str(folder.journal)):
-        loop.take_up(lines)
+        loop.restore(lines)
     total = sum(n.capacity.cpu for n in backend.controller.nodes.values())
     return Run(
-        folder, backend, loop, book, about["policy"], total, target.factor, observed,
+        folder, backend, loop, file_journal, about["policy"], total, target.factor, observed,
         kinds=keys(jobs), clock=clock,
     )  # fmt: skip

@@ -43,14 +43,14 @@ class KnownFacts:
         self._reasons: dict[ReplicaId, str] = {}
         """The reasons of the shares."""
 
-    def facts(self, loop: Loop[Any], meter: UsageSampler, now: Seconds) -> dict[JobId, JobFacts]:
-        state, at = loop.state, (loop.state.at, meter.due)
+    def facts(self, loop: Loop[Any], sampler: UsageSampler, now: Seconds) -> dict[JobId, JobFacts]:
+        state, at = loop.state, (loop.state.at, sampler.due)
         if at == self._at:
             return self._facts
         if self._at is None or state.at != self._at[0]:
             few = len(state.replicas) <= EXPLAINED
             self._reasons = share_reasons(state, loop.policy, loop.memory) if few else {}
-        seen = Samples(at=now, now=meter.now)
+        seen = Samples(at=now, latest=sampler.latest)
         self._facts = job_facts(state, loop.policy, loop.memory, seen, self._reasons)
         self._at = at
         return self._facts
@@ -73,14 +73,14 @@ class StatusBoard:
         self._due = self._look_due = 0.0
         self._told = ""
 
-    def update(self, meter: UsageSampler, *, last: bool = False) -> None:
+    def update(self, sampler: UsageSampler, *, last: bool = False) -> None:
         """Show what has changed since the last update. `last`: at once; there is no next one."""
         if not last and not self._due_now():
             return
         jobs = self._listed()
         seen = (
             self._run.loop.state.at,
-            meter.due,
+            sampler.due,
             [(job.id, job.phase, job.reason, job.arrived) for job in jobs],
         )
         if seen == self._seen:
@@ -88,7 +88,7 @@ class StatusBoard:
         self._seen, began = seen, thread_time()
         self._phases = [(job.id, job.phase) for job in jobs]
         try:
-            self.jobs = self._look(meter)
+            self.jobs = self._look(sampler)
             job_status.write(self._run.folder.path, self.jobs)
             self._told = ""
         except Exception as error:  # noqa: BLE001 - it is for people, and ends no run: a full disk
@@ -120,24 +120,24 @@ class StatusBoard:
         listed = {job.id for job in waiting}
         return [job for job in jobs if job.replicas or job.id in listed]
 
-    def _look(self, meter: UsageSampler) -> tuple[JobStatus, ...]:
+    def _look(self, sampler: UsageSampler) -> tuple[JobStatus, ...]:
         run, now = self._run, self._run.clock()
-        facts = run.known.facts(run.loop, meter, now)
+        facts = run.known.facts(run.loop, sampler, now)
         jobs = self._listed()
         total = sum(r.weight for job in jobs for r in job.replicas.values())
-        return tuple(self._status(job, facts.get(job.id), meter, now, total) for job in jobs)
+        return tuple(self._status(job, facts.get(job.id), sampler, now, total) for job in jobs)
 
     def _status(
         self,
         job: JobRecord,
         facts: JobFacts | None,
-        meter: UsageSampler,
+        sampler: UsageSampler,
         now: Seconds,
         total: float,
     ) -> JobStatus:
         run, ended, replicas = self._run, job.phase.ended, job.replicas.values()
         known = None if ended else facts
-        used = [meter.now[r.id].cpu for r in replicas if r.id in meter.now]
+        used = [sampler.latest[r.id].cpu for r in replicas if r.id in sampler.latest]
         limits = [r.limit for r in replicas if r.limit is not None]
         reason = job.reason or (known.reason if known else "")
         if job.phase is Phase.PENDING and known:

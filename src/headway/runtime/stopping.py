@@ -82,12 +82,11 @@ def _stop_here(folder: RunDirectory, *, server: bool) -> None:
     from headway.runtime.server import start_server  # noqa: PLC0415 - slow
     from headway.runtime.start import resume  # noqa: PLC0415 - slow
 
-    data = folder.path.parent.parent
     if server:
-        started = start_server(data, folder.about["policy"])
+        started = start_server(folder.data, folder.about["policy"])
         started.stop_jobs()
         started.go()
     else:
-        run = resume(data, folder.id)
+        run = resume(folder.data, folder.id)
         run.answer("stop")
         run.go()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from headway.backend import procfs
 from headway.backend.claims import Claims
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import cut, fit_nodes
@@ -19,7 +20,6 @@ from headway.backend.docker.engine import Engine
 from headway.backend.docker.platform import DockerPlatform
 from headway.backend.foreign_load import ForeignLoad
 from headway.backend.live import LiveBackend
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
 from headway.backend.local.process_control import ProcessControl

@@ -34,7 +34,7 @@ COARSER: Seconds = 600.0
 
 
 @dataclass(slots=True)
-class Now:
+class ReplicaSample:
     """One replica at one sample."""
 
     cpu: float = 0.0
@@ -75,13 +75,13 @@ class Now:
 class UsageSampler:
     backend: LiveBackend
     path: Path
-    then: Callable[["UsageSampler", Seconds], None] = lambda meter, now: None
+    then: Callable[["UsageSampler", Seconds], None] = lambda sampler, now: None
     """Called after each sample: the display."""
     slowest: Seconds = inf
     """Longest interval between two samples; of a run that never ends the file is bounded too."""
     due: Seconds = 0.0
-    now: dict[str, Now] = field(default_factory=dict)
-    said: dict[str, list[float]] = field(default_factory=dict)
+    latest: dict[str, ReplicaSample] = field(default_factory=dict)
+    values: dict[str, list[float]] = field(default_factory=dict)
     """Values of each replica, oldest first; every second one is dropped when there are many."""
     _looks: int = 0
     _full: bool = False
@@ -97,19 +97,22 @@ class UsageSampler:
         self.due = now + max(often, min(self.slowest, now * EVERY / COARSER))
         self._looks += 1
         watched = list(self.backend.monitor.replicas.values())
-        self.now, shares = {}, self._shares()
+        self.latest, shares = {}, self._shares()
         for w in watched:
             with self.backend.contained.of(w.id.job, "metrics"):
-                self.now[w.id] = self._one(w, now, shares.get(w.id, 0.0))
+                self.latest[w.id] = self._sample(w, now, shares.get(w.id, 0.0))
         running = {(w.id, w.attempt) for w in watched}
         self._before = {k: v for k, v in self._before.items() if k in running}
         self._begun = {k: v for k, v in self._begun.items() if k in running}
         self._paces = {k: v for k, v in self._paces.items() if k in running}
         if any(w.reader.flooded for w in watched):
             self.due = now + FLOOD
-        if self.now:
-            line = {"at_s": round(now, 3), "replicas": {k: n.plain() for k, n in self.now.items()}}
-            new = {k: n.found for k, n in self.now.items() if n.found != self._found.get(k, "")}
+        if self.latest:
+            line = {
+                "at_s": round(now, 3),
+                "replicas": {k: n.plain() for k, n in self.latest.items()},
+            }
+            new = {k: n.found for k, n in self.latest.items() if n.found != self._found.get(k, "")}
             if new:
                 self._found |= new
                 line["found"] = new
@@ -122,7 +125,7 @@ class UsageSampler:
             failpoint.hit("usage.append")
             if self.slowest < inf and self.path.exists() and self.path.stat().st_size > MOST:
                 self.path.unlink()
-                self._found = {k: n.found for k, n in self.now.items()}
+                self._found = {k: n.found for k, n in self.latest.items()}
                 line["found"] = self._found
             with open(self.path, "a", encoding="utf-8", opener=private_files.opener) as file:
                 file.write(json.dumps(line) + "\n")
@@ -135,7 +138,7 @@ class UsageSampler:
 
     def forget(self, job: JobId) -> None:
         """Keep nothing of a job that has ended."""
-        for kept in (self.said, self._found):
+        for kept in (self.values, self._found):
             for name in [name for name in kept if ReplicaId(name).job == job]:
                 del kept[name]
 
@@ -156,7 +159,7 @@ class UsageSampler:
             for r in replicas
         }
 
-    def _one(self, w: Watched, now: Seconds, share: Cores) -> Now:
+    def _sample(self, w: Watched, now: Seconds, share: Cores) -> ReplicaSample:
         w.reader.listen()
         used = self.backend.monitor.measure(w, cpu_only=bool(self._looks % SELDOM))
         at, last = self._before.get((w.id, w.attempt), (w.since, w.first))
@@ -165,7 +168,7 @@ class UsageSampler:
         if w.reader.value is not None:
             self._keep(w.id, w.reader.value)
         rate, rate_cpu = self._pace(w, now, used.cpu, share) or (None, 0.0)
-        return Now(
+        return ReplicaSample(
             cpu=max(0.0, used.cpu - last.cpu) / (now - at) if now > at else 0.0,
             memory=used.memory,
             throttled=(used.throttled - last.throttled) / passed if passed > 0 else 0.0,
@@ -196,10 +199,10 @@ class UsageSampler:
         return (used - before) / (step - first) * max(0.0, total - step) if step > first else None
 
     def _keep(self, name: str, value: float) -> None:
-        said = self.said.setdefault(name, [])
-        said.append(value)
-        if len(said) > 128:
-            del said[1::2]
+        values = self.values.setdefault(name, [])
+        values.append(value)
+        if len(values) > 128:
+            del values[1::2]
 
 
 def samples(path: Path) -> Iterator[dict[str, Any]]:

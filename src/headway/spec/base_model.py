@@ -109,7 +109,7 @@ def docstrings(of: type[Any]) -> dict[str, str]:
     for field, text in zip(body.body, body.body[1:], strict=False):
         match field, text:
             case (
-                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
                 ast.Expr(value=ast.Constant(value=str(docstring))),
             ):
                 texts[name] = " ".join(docstring.split())

@@ -1,1 +1,1 @@
-"""Jobs as containers of Docker engines: each engine is a node."""
+"""The Docker platform: replicas are containers, and each engine is a node or several."""

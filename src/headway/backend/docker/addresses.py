@@ -1,4 +1,4 @@
-"""Where containers of a distributed job reach each other: they use the network of their machine."""
+"""Addresses of the containers of a distributed job, which use the network of their machines."""
 
 import socket
 from collections.abc import Iterable, Mapping
@@ -12,12 +12,12 @@ from headway.controller.commands import Start
 from headway.core.model.units import NodeId, ReplicaId
 
 ANY_PORT = 9
-"""The port makes no difference to the interface; nothing is sent."""
+"""Any port will do to find the interface: nothing is sent."""
 
 
 def addresses(engines: Iterable[Engine]) -> dict[NodeId, str]:
-    """Return the host name or address of the machine of each engine. As long as all of them are on
-    this machine, that is the loopback device.
+    """Return the host name or address of the machine of each engine: the loopback address if all
+    engines are on this machine.
     """
     hosts = {engine.name: _host(engine.client.url) for engine in engines}
     remote = next((host for host in hosts.values() if host != LOCALHOST), None)
@@ -39,7 +39,7 @@ def _host(url: str) -> str:
 
 
 def _own_address(remote: str) -> str:
-    """Return the address of this machine on the way to another one."""
+    """Return the address of this machine on the route to another one."""
     with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((remote, ANY_PORT))
         return str(probe.getsockname()[0])

@@ -1,4 +1,4 @@
-"""Foreign containers as jobs."""
+"""Adopt containers as jobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -19,7 +19,7 @@ def by_name(engines: Sequence[Engine], names: Sequence[str]) -> list[RunnableJob
 
 
 def by_label(engines: Sequence[Engine], label: str) -> list[RunnableJob]:
-    """Running containers with this label: KEY or KEY=VALUE."""
+    """Return jobs for the running containers with this label: KEY or KEY=VALUE."""
     found = [(engine, seen) for engine in engines for seen in _with_label(engine, label)]
     if not found:
         raise ConfigError(
@@ -31,7 +31,7 @@ def by_label(engines: Sequence[Engine], label: str) -> list[RunnableJob]:
 
 
 def _with_label(engine: Engine, label: str) -> list[ContainerState]:
-    """Running containers that belong to no run of Headway."""
+    """Return the running containers with a label that belong to no run of Headway."""
     return [seen for seen in engine.containers(label) if RUN not in seen.labels]
 
 
@@ -60,7 +60,9 @@ def _jobs(found: Iterable[tuple[Engine, ContainerState]]) -> list[RunnableJob]:
 def to_job(
     node: NodeId, seen: ContainerState, taken: Iterable[str], at: Seconds = 0.0
 ) -> RunnableJob:
-    """Named by its label, else like the container."""
+    """Return a job for a container. Its name is that of the label `headway.dev/job` or the
+    container.
+    """
     name = _clean(seen.labels.get(JOB) or seen.name)
     if name in taken:
         name = _clean(seen.name)
@@ -71,19 +73,19 @@ def to_job(
 
 
 def _clean(name: str) -> str:
-    """As a name of a job."""
+    """Convert a name to a valid name of a job."""
     kept = "".join(c if c.isascii() and c.isalnum() else "-" for c in name.lower()).strip("-")
     return kept[:63] or "container"
 
 
 class LabelWatch:
-    """Adopts foreign containers with a label when they start."""
+    """Adopts containers with a label when they start."""
 
     def __init__(self, label: str, jobs: dict[JobId, RunnableJob], clock: Clock) -> None:
         """`label`: KEY or KEY=VALUE; "" matches none."""
         self._label, self._jobs, self._clock = label, jobs, clock
         self.released: set[str] = set()
-        """Containers that were jobs and are no longer."""
+        """Containers that were released."""
 
     def matches(self, attributes: Mapping[str, str]) -> bool:
         key, equals, value = self._label.partition("=")
@@ -91,7 +93,7 @@ class LabelWatch:
         return here is not None and (not equals or here == value)
 
     def compare(self, engine: Engine) -> None:
-        """Adopt those that started while no events arrived."""
+        """Adopt containers that started while there was no connection to the engine."""
         if self._label:
             call = partial(_with_label, engine, self._label)
             engine.worker.do(call, lambda all_: [e for x in all_ for e in self.started(engine, x)])

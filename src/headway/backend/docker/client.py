@@ -1,7 +1,8 @@
-"""A thin client of the engine's HTTP API, over its socket or TCP. Standard library only.
+"""A small client of the engine's HTTP API, over a Unix socket or TCP. Uses only the standard
+library.
 
-One connection per call: a unix socket opens in a tenth of a millisecond, and calls do not wait for
-each other. An error response raises `Declined` with the engine's message; no response raises
+Each call opens a connection. This takes 0.1 ms on a Unix socket, and calls do not wait for each
+other. An error response raises `Declined` with the engine's message; no response raises
 `Unreachable`.
 """
 
@@ -21,10 +22,10 @@ from urllib.parse import urlencode, urlsplit
 from headway.errors import BackendError, ConfigError, Declined, Denied, Unreachable
 
 OLDEST = (1, 41)
-"""API version of Docker 20.10, the oldest that is supported."""
+"""Oldest supported API version: that of Docker 20.10."""
 USUAL = "unix:///var/run/docker.sock"
 PATIENCE = 30.0
-"""Timeout for a response, in seconds; streams have none."""
+"""Timeout for a response, in seconds. Streams have none."""
 BUSY = tuple(0.01 * 2**n for n in range(9))
 """Delays, in seconds, between attempts to connect to a socket whose backlog is full."""
 HEADER = "X-Docker-Container-Path-Stat"
@@ -50,14 +51,14 @@ Answer = tuple[HTTPConnection, socket.socket, HTTPResponse]
 
 
 class Stream:
-    """A streaming response: chunks of bytes until the engine or `close` ends it."""
+    """A streaming response: chunks of bytes, until the engine or `close` ends it."""
 
     def __init__(self, ask: Callable[[], Answer]) -> None:
         self._ask, self._closed = ask, False
         self._answer: Answer | None = None
 
     def open(self) -> Answer:
-        """Request it; reading does so too."""
+        """Send the request, unless it was sent. Iterating does this too."""
         if self._answer is None:
             self._answer = self._ask()
             self._answer[1].settimeout(None)
@@ -77,7 +78,7 @@ class Stream:
             connection.close()
 
     def close(self) -> None:
-        """From another thread: the reader finds the end, also if it opens the stream later."""
+        """End the stream, from any thread, also if it is opened later."""
         self._closed = True
         if self._answer is not None:
             with suppress(OSError):
@@ -97,7 +98,7 @@ class Client:
         self._parts = parts
 
     def hello(self) -> dict[str, Any]:
-        """Negotiate the API version; returns the engine's `/version`."""
+        """Negotiate the API version. Return the engine's `/version`."""
         self._prefix = ""
         try:
             said = dict(self.get("/version"))
@@ -117,7 +118,7 @@ class Client:
         return self.call("GET", path, query)
 
     def find(self, path: str) -> Any:
-        """As `get`; None: it does not exist."""
+        """Like `get`; None: the object does not exist."""
         try:
             return self.get(path)
         except Declined as error:
@@ -132,7 +133,7 @@ class Client:
         self.call("DELETE", path, query)
 
     def call(self, method: str, path: str, query: Mapping[str, Any], body: object = None) -> Any:
-        """The response as plain data; None: it is empty."""
+        """Make a call. Return the response as plain data; None: it is empty."""
         with self._open(method, path, query, body) as response:
             text = response.read()
         kind = response.headers.get("Content-Type", "")
@@ -142,7 +143,7 @@ class Client:
         return Stream(lambda: self._ask("GET", path, query, None))
 
     def stat(self, container: str, path: str) -> str:
-        """Metadata of a file in a container; changes when the file does; "": not found."""
+        """Return metadata of a file in a container, which change with the file; "": not found."""
         where = f"/containers/{container}/archive"
         try:
             with self._open("HEAD", where, {"path": path}, None) as response:
@@ -153,7 +154,7 @@ class Client:
             return ""
 
     def fetch(self, container: str, path: str) -> AbstractContextManager[HTTPResponse]:
-        """A file or folder of a container as a tar stream."""
+        """Return a file or folder of a container as a tar stream."""
         return self._open("GET", f"/containers/{container}/archive", {"path": path}, None)
 
     def put(self, container: str, data: bytes, path: str) -> None:
@@ -205,7 +206,7 @@ class Client:
         return HTTPConnection(host, parts.port or 2375, timeout=timeout)
 
     def _silent(self, error: Exception) -> BackendError:
-        """Why there was no response."""
+        """Return an error that describes why there was no response."""
         if isinstance(error, PermissionError):
             return Denied(
                 f"permission denied: {self.url}",
@@ -222,7 +223,7 @@ class Client:
 
 
 def lines(stream: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of a stream, each with its end; the last may have none."""
+    """Yield the lines of a stream with their line ends. The last line may have none."""
     rest = b""
     for chunk in stream:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -232,12 +233,12 @@ def lines(stream: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def objects(stream: Stream) -> Iterator[dict[str, Any]]:
-    """The objects of a stream, one per line; an incomplete line is dropped."""
+    """Return the objects of a stream, one per line. An incomplete line is dropped."""
     return (json.loads(x) for x in lines(stream) if x.strip() and x.endswith(b"\n"))
 
 
 def _trust() -> ssl.SSLContext:
-    """Certificates, found as by the `docker` command."""
+    """Load the certificates from where the `docker` command looks for them."""
     folder = Path(os.environ.get("DOCKER_CERT_PATH") or Path.home() / ".docker")
     try:
         trust = ssl.create_default_context(cafile=str(folder / "ca.pem"))

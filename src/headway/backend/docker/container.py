@@ -13,7 +13,7 @@ GANG = f"{LABEL}/gang"
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """A container as the engine describes it."""
+    """A container as described by the engine."""
 
     id: str
     name: str
@@ -24,13 +24,13 @@ class ContainerState:
     code: int
     oom: bool
     finished: float | None
-    """When it exited, as time of day on the engine's machine."""
+    """Time of the exit, as time of day of the engine's machine."""
     user: str
     image: str
     host: Mapping[str, Any]
     """Its `HostConfig`: limits, among others."""
     shared: frozenset[str]
-    """Folders of the engine's machine that it sees under the same path."""
+    """Folders of the engine's machine that are mounted under the same path."""
 
     @property
     def running(self) -> bool:
@@ -38,7 +38,7 @@ class ContainerState:
 
 
 def to_state(inspected: Mapping[str, Any]) -> ContainerState:
-    """From the response of `inspect`."""
+    """Convert a response of `inspect`."""
     state, config, host = inspected["State"], inspected["Config"], inspected["HostConfig"]
     mounts: Sequence[Mapping[str, Any]] = inspected.get("Mounts") or ()
     return ContainerState(
@@ -58,7 +58,7 @@ def to_state(inspected: Mapping[str, Any]) -> ContainerState:
 
 
 def _time(stamp: str) -> float | None:
-    """Time of day from RFC 3339; year 1 means never.
+    """Convert an RFC 3339 time to time of day; year 1 means never.
 
     >>> _time("1970-01-01T00:01:00.250000000Z"), _time("0001-01-01T00:00:00Z")
     (60.0, None)

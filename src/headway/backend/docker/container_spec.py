@@ -1,4 +1,4 @@
-"""What to create for an attempt of a replica: name, labels, limits, environment, folder."""
+"""Specify the container of an attempt: name, labels, limits, environment, folder."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,8 +20,8 @@ ROOT = ("", "0", "root", "0:0")
 
 
 def container_name(run: str, replica: ReplicaId, attempt: int) -> str:
-    """Unique for each attempt: the engine refuses to create it twice. The names of jobs and tasks
-    contain no underscore.
+    """Return a name that is unique for each attempt, so that the engine refuses to create the
+    container twice. Names of jobs and tasks contain no underscore.
     """
     return f"headway-{run}-{replica.replace('/', '_')}-{attempt}"
 
@@ -34,8 +34,8 @@ def create_body(
     others: Iterable[Bytes],
     ours: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The request that creates it. `others`: memory that containers on its node have requested.
-    `ours`: Headway's variables in its environment.
+    """Return the body of the request that creates a container. `others`: requested memory of the
+    containers on its node. `ours`: environment variables of Headway.
     """
     node, task = c.engine.node(), job.spec.task(a.replica.task)
     command = job.commands[a.replica.task]
@@ -80,7 +80,7 @@ def create_body(
 
 
 def _privileges(capabilities: Sequence[str]) -> dict[str, Any]:
-    """None but these, and no way to gain others."""
+    """Return options that allow only these capabilities and no new privileges."""
     if DEFAULT_CAPABILITIES in capabilities:
         return {}
     return {
@@ -91,7 +91,7 @@ def _privileges(capabilities: Sequence[str]) -> dict[str, Any]:
 
 
 def grant_access(user: str, folder: Path) -> None:
-    """Let a container's user write into a replica's folder."""
+    """Allow the user of a container to write to the folder of its replica."""
     if os.getuid() or user in ROOT:
         return
     owner, _, group = user.partition(":")

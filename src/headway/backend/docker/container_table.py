@@ -1,4 +1,4 @@
-"""The containers of a run as the platform keeps track of them."""
+"""The containers of a run, as tracked by the platform."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -25,8 +25,8 @@ from headway.core.model.units import Bytes, Cores, CoreSeconds, NodeId, ReplicaI
 class ContainerRecord:
     """One attempt of a replica as a container.
 
-    `id`, `original`, `gauge`, `log` and `sync` are set in the engine's worker, everything else in
-    the loop's thread.
+    The engine's worker sets `id`, `original`, `gauge`, `log` and `sync`. The thread of the loop
+    sets all other fields.
     """
 
     replica: ReplicaId
@@ -35,26 +35,26 @@ class ContainerRecord:
     folder: Path
     records: Path
     name: str
-    """Its name or id: the engine takes either."""
+    """Name or id: the engine accepts both."""
     mode: Mode = Mode.NONE
-    """How it saves checkpoints."""
-    foreign: bool = False
+    """How the job saves checkpoints."""
+    adopted: bool = False
     start: commands.Start | None = None
-    """The command that starts it, until it is known to run."""
+    """Command that starts it; None: it runs."""
     id: str = ""
     original: Mapping[str, Any] = field(default_factory=dict)
-    """Its limits (`HostConfig`) when it was first seen."""
+    """Its limits (`HostConfig`) at the start or at its adoption."""
     gauge: Gauge | None = None
     log: LogFollower | None = None
     sync: FileSync | None = None
-    """For a container that cannot see our folder."""
+    """For containers that cannot access the folder of the replica."""
     requested_memory: Bytes = 0.0
     declared_memory: Bytes | None = None
     memory_limit: Bytes = 0.0
     sample: UsageSample = field(default_factory=UsageSample)
-    """The last one that was read."""
+    """Last sample of its usage."""
     stopping: bool = False
-    """`Stop` or `Kill` was sent."""
+    """Whether `Stop` or `Kill` was sent."""
     inspecting: bool = False
     syncing: bool = False
     removing: bool = False
@@ -64,7 +64,7 @@ class ContainerRecord:
         return self.engine.name
 
     def share(self, seen: ContainerState) -> tuple[Cores | None, float]:
-        """Its present limit and weight."""
+        """Return the present limit and weight."""
         return cpu_limits.share(seen.host, self.engine.capacity.cpu)
 
     @property
@@ -74,7 +74,9 @@ class ContainerRecord:
     def exited(
         self, seen: ContainerState | None, *, disrupted: bool = False, at: Seconds | None = None
     ) -> events.ReplicaExited:
-        """`seen`: None if it was removed. `disrupted`: its engine was down meanwhile."""
+        """Return the event of its exit. `seen`: None if it was removed. `disrupted`: whether its
+        engine was down meanwhile.
+        """
         if seen is None or seen.state == "created":
             code, reason, disrupted = KILLED, "container was removed", False
         elif disrupted and seen.code:
@@ -84,7 +86,7 @@ class ContainerRecord:
             code, disrupted = seen.code, False
             reason = exit_reason(code, self.folder, oom_killed=seen.oom)
             if code == KILLED and not seen.oom and seen.host.get("Memory"):
-                # An engine can miss that a container ran out of memory.
+                # An engine may not notice that a container ran out of memory.
                 reason += ", perhaps because it exceeded its memory limit"
         return events.ReplicaExited(
             replica=self.replica,
@@ -98,7 +100,7 @@ class ContainerRecord:
         )
 
     def unfollow(self) -> None:
-        """Stop reading its output; it is read on from there when it is followed again."""
+        """Stop copying the output. It continues at the same position when it is followed again."""
         if self.log is not None:
             self.log.close()
             self.log = None
@@ -106,7 +108,7 @@ class ContainerRecord:
     def close(self) -> None:
         self.unfollow()
         if self.gauge is not None:
-            with suppress(OSError):  # its cgroup may be gone: the last sample stays
+            with suppress(OSError):  # its cgroup may be removed: keep the last sample
                 self.sample = self.gauge.read(None)
             self.gauge.close()
             self.gauge = None
@@ -116,9 +118,9 @@ class ContainerTable:
     def __init__(self, run: str) -> None:
         self._run = run
         self.current: dict[ReplicaId, ContainerRecord] = {}
-        """The attempt of each replica that runs or is being started."""
+        """Running or starting attempt of each replica."""
         self.ended: dict[tuple[ReplicaId, int], ContainerRecord] = {}
-        """Attempts that are to be removed."""
+        """Attempts to be removed."""
 
     def add(self, c: ContainerRecord) -> None:
         self.ended.pop((c.replica, c.attempt), None)
@@ -129,7 +131,7 @@ class ContainerTable:
         return c if c is not None and c.attempt == attempt else None
 
     def newest(self, replica: ReplicaId) -> ContainerRecord | None:
-        """The current attempt, else the last that ended."""
+        """Return the current attempt, else the last ended one."""
         ended = (c for c in reversed(self.ended.values()) if c.replica == replica)
         return self.current.get(replica) or next(ended, None)
 
@@ -137,10 +139,10 @@ class ContainerTable:
         return self.current.get(c.replica) is c
 
     def end(self, c: ContainerRecord) -> None:
-        """It has exited or is to be removed."""
+        """Note that a container has exited or will be removed."""
         if self.is_current(c):
             del self.current[c.replica]
-        if not c.foreign:
+        if not c.adopted:
             self.ended[c.replica, c.attempt] = c
         c.close()
 
@@ -148,18 +150,18 @@ class ContainerTable:
         return [c for c in self.current.values() if c.engine is engine]
 
     def about(self, engine: Engine, actor: Mapping[str, Any]) -> ContainerRecord | None:
-        """The container that an engine's event is about."""
+        """Return the container of an event of the engine."""
         attributes = actor["Attributes"]
         if attributes.get(RUN) == self._run:
-            attempt = str(attributes.get(ATTEMPT, ""))  # any container may have our labels
+            attempt = str(attributes.get(ATTEMPT, ""))  # other containers can have these labels
             replica = ReplicaId(attributes.get(REPLICA, ""))
             return self.get(replica, int(attempt)) if attempt.isdecimal() else None
         return next((c for c in self.of(engine) if c.id == actor["ID"]), None)
 
     def enlarged(self, engine: Engine) -> Iterator[tuple[ContainerRecord, Bytes]]:
-        """Containers without a memory limit of their own that may hold more now."""
+        """Yield containers without a declared memory limit whose limit can be raised now."""
         for c in self.of(engine):
-            if c.foreign or c.declared_memory or c.start is not None:
+            if c.adopted or c.declared_memory or c.start is not None:
                 continue
             others = (x.requested_memory for x in self.of(engine) if x is not c)
             limit = memory_admission.memory_limit(None, engine.node(), others)
@@ -167,7 +169,7 @@ class ContainerTable:
                 yield c, limit
 
     def used(self, engines: Collection[Engine]) -> dict[tuple[ReplicaId, int], CoreSeconds] | None:
-        """CPU time of each container of these engines; None: not all cgroups are readable here."""
+        """Return the CPU time of each container of these engines; None: a cgroup cannot be read."""
         found = {}
         for c in self.current.values():
             if c.engine in engines:

@@ -1,8 +1,9 @@
-"""Limit and weight of a container as fields of the engine's API, and back.
+"""Convert limit and weight to fields of the engine's API, and back.
 
 The engine has two forms of a CPU limit that exclude each other: a number of CPUs (`--cpus`) and a
-quota (`--cpu-quota`). A container keeps the form in which it was created; one without a limit gets
-the first. A limit cannot be removed, because zero means "unchanged": no limit is set as all CPUs.
+quota (`--cpu-quota`). A container keeps the form in which it was created. A container without a
+limit gets the first form. A limit cannot be removed, because 0 means "unchanged": it is set to all
+CPUs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,17 +13,18 @@ from headway.core.model.units import Bytes, Cores
 
 NANO = 1_000_000_000
 PERIOD = 100_000
-"""Microseconds, where a container has no period of its own."""
+"""Period in microseconds of a container that has none."""
 LEAST_QUOTA = 1000
 LEAST_CPUS: Cores = 0.01
 NORMAL = 1024
-"""`CpuShares` of a container that was created without."""
+"""`CpuShares` for weight 1."""
 
 
 def share_body(
     host: Mapping[str, Any], cores: Cores, limit: Cores | None, weight: float
 ) -> dict[str, int]:
-    """An update of limit and weight. `host`: the container's `HostConfig`; `cores`: of the engine.
+    """Return an update of limit and weight. `host`: `HostConfig` of the container. `cores`: of the
+    engine.
 
     >>> share_body({"CpuQuota": 50000}, 2, None, 1.0)
     {'CpuShares': 1024, 'CpuPeriod': 100000, 'CpuQuota': 200000}
@@ -40,7 +42,7 @@ def share_body(
 def create_body(
     cpus: Sequence[int] | None, cores: Cores, limit: Cores | None, memory: Bytes
 ) -> dict[str, int | str]:
-    """Limits of a new container.
+    """Return the limits of a new container.
 
     >>> create_body((0, 1), 4, None, 2**30)
     {'CpuShares': 1024, 'CpusetCpus': '0,1', 'Memory': 1073741824, 'MemorySwap': 1073741824}
@@ -51,7 +53,7 @@ def create_body(
 
 
 def share(host: Mapping[str, Any], cores: Cores) -> tuple[Cores | None, float]:
-    """Limit and weight of a container."""
+    """Return limit and weight of a container."""
     if _by_quota(host):
         quota = host.get("CpuQuota") or 0
         limit = quota / (host.get("CpuPeriod") or PERIOD) if quota > 0 else None
@@ -64,8 +66,8 @@ def share(host: Mapping[str, Any], cores: Cores) -> tuple[Cores | None, float]:
 
 
 def memory_body(host: Mapping[str, Any], limit: Bytes) -> dict[str, int]:
-    """An update of the memory limit, always with swap: the engine refuses a limit above the swap
-    limit it has, and given both it writes them in the order that the kernel accepts.
+    """Return an update of the memory limit, always with the swap limit: the engine refuses a limit
+    above the present swap limit. It writes both in the order that the kernel accepts.
 
     >>> memory_body({"Memory": 100, "MemorySwap": 150}, 400)
     {'Memory': 400, 'MemorySwap': 450}

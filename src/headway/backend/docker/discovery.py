@@ -1,4 +1,4 @@
-"""Finds the engines of a run, and divides each into nodes."""
+"""Find the engines of a run, and divide them into nodes."""
 
 import os
 import re
@@ -16,23 +16,23 @@ from headway.spec.runnable import RunnableJob
 from headway.spec.workload import Workload
 
 DOCKER = NodeId("docker")
-"""Default name of the only engine."""
+"""Default name of a single engine."""
 WORKLOADS = "headway-workloads"
-"""Image of the built-in trainings, and of tasks that name none."""
+"""Image of the built-in trainings, and default image of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTarget:
-    """A node: an engine, or a part of one."""
+    """A node: an engine or a part of it."""
 
     url: str
     name: NodeId
     node: Node | None = None
-    """As the workload describes it; None: the whole engine."""
+    """Node as described in the workload; None: the whole engine."""
 
 
 def engine_targets(given: Sequence[str], workload: Workload | None) -> list[EngineTarget]:
-    """`given`: NAME=URL, or a URL alone."""
+    """Return the nodes and their engines. `given`: NAME=URL or URL."""
     engines = dict(_named(word, i) for i, word in enumerate(given))
     default = os.environ.get("DOCKER_HOST") or USUAL
     if workload is None or "nodes" not in workload.model_fields_set:
@@ -73,7 +73,9 @@ def _written(workload: Workload) -> Iterable[tuple[NodeId, str]]:
 
 
 def connect(found: Sequence[EngineTarget]) -> tuple[list[Engine], float]:
-    """Connect; nodes of one engine get separate CPUs. Also the factor that scales their CPU."""
+    """Connect to the engines. Nodes of one engine get separate CPUs. Return also the factor that
+    scales their CPU down.
+    """
     made = {target.name: Engine(target.name, Client(target.url)) for target in found}
     least = 1.0
     for url in dict.fromkeys(target.url for target in found):
@@ -89,7 +91,7 @@ def connect(found: Sequence[EngineTarget]) -> tuple[list[Engine], float]:
 
 
 def check_images(engines: Sequence[Engine], jobs: Sequence[RunnableJob]) -> None:
-    """Report a missing image before anything is started."""
+    """Raise an error if an engine lacks an image."""
     images = dict.fromkeys(c.image for job in jobs for c in job.commands.values() if c.image)
     for engine in engines:
         for image in images:

@@ -1,6 +1,6 @@
-"""A Docker engine as a node: a worker that makes its calls, and a thread that reads its events.
+"""A Docker engine as a node: a worker makes calls to it, and a thread reads its events.
 
-Both hand closures to the loop's thread; nothing else is changed from here.
+Both pass closures to the thread of the loop, which makes all changes.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,9 +18,9 @@ from headway.core.model.units import Cores, NodeId, Resources, Seconds
 from headway.errors import BackendError, Unreachable
 
 PING: Seconds = 5.0
-"""Between two checks whether a connection without events still exists."""
+"""Interval between two checks of an idle connection."""
 RECONNECT: Seconds = 0.5
-"""Between two attempts to reach an engine that does not answer."""
+"""Interval between two attempts to reach an engine that does not answer."""
 FILTERS = {"type": ["container"], "event": ["start", "die", "destroy"]}
 
 
@@ -30,14 +30,14 @@ class Engine:
         version, info = client.hello(), client.get("/info")
         self.capacity = Resources(cpu=float(info["NCPU"]), memory=float(info["MemTotal"]))
         self.cpus: tuple[int, ...] | None = None
-        """Where its containers run; None: anywhere."""
+        """CPUs of its containers; None: all."""
         self.version = str(version.get("Version", ""))
         self.foreign: Cores = 0.0
-        """CPU used by others, if the engine is on this machine."""
+        """CPU used by other processes, if the engine is on this machine."""
         self.up = True
-        """Whether it answers; changed in the loop's thread."""
+        """Whether the engine answers. Changed in the thread of the loop."""
         self.apart = False
-        """Its containers cannot see our folders: files travel as archives."""
+        """Whether its containers cannot access folders of this machine. Files are then copied."""
         self.worker: Worker
         self._stopped = Flag()
         self._stream = client.stream("/events", filters=FILTERS)
@@ -53,12 +53,12 @@ class Engine:
         return Node(id=self.name, capacity=self.capacity, up=self.up, foreign=self.foreign)
 
     def container(self, name: str) -> ContainerState | None:
-        """By name or id; None: it does not exist."""
+        """Return a container by name or id; None: it does not exist."""
         found = self.client.find(f"/containers/{name}/json")
         return None if found is None else to_state(found)
 
     def containers(self, label: str, *, stopped: bool = False) -> list[ContainerState]:
-        """Running ones with this label, KEY or KEY=VALUE; `stopped`: others too."""
+        """Return running containers with this label, KEY or KEY=VALUE. `stopped`: also others."""
         filters = {"label": [label]}
         listed = self.client.get("/containers/json", filters=filters, all=stopped or None)
         return [seen for each in listed if (seen := self.container(each["Id"])) is not None]
@@ -71,7 +71,7 @@ class Engine:
         lost: Callable[[BackendError], Iterable[Event]],
         event: Callable[[dict[str, Any]], Iterable[Event]],
     ) -> None:
-        """Make calls and read events from now on; the functions run in the loop's thread."""
+        """Start making calls and reading events. The functions run in the thread of the loop."""
         self.worker = Worker(f"engine {self.name}", queue)
 
         def listen() -> None:
@@ -102,11 +102,13 @@ class Engine:
         self._thread.start()
 
     def reconnect(self) -> None:
-        """A call was not answered: drop the connection, and compare everything when it is back."""
+        """Drop the connection after a call was not answered. Containers are compared after
+        reconnection.
+        """
         self._stream.close()
 
     def ping(self, now: Seconds) -> None:
-        """A connection that broke without notice would be read for ever."""
+        """Check the connection: the reader does not notice that it is broken."""
         if self.up and now >= self._ping_at:
             self._ping_at = now + PING
             self.worker.do(partial(self.client.get, "/_ping"), failed=self._no_pong)

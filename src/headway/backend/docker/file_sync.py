@@ -1,8 +1,8 @@
-"""Copies files between a replica's folder and a container that cannot see it.
+"""Copy files between the folder of a replica and a container that cannot access it.
 
-Reports and checkpoints are downloaded as they appear, requests for a checkpoint are uploaded. So
-the folder has the same content as on other platforms. A checkpoint is complete here before
-`LATEST` names it, as with the SDK.
+Reports and checkpoints are downloaded as they appear. Requests for a checkpoint are uploaded. So
+the folder has the same content as on other platforms. A checkpoint is complete before `LATEST`
+names it, as with the SDK.
 """
 
 import io
@@ -22,31 +22,32 @@ from headway.metrics.reader import MAX_READ
 
 LATEST = "LATEST"
 MOST_NEW = MAX_READ
-"""Bytes of new reports that one copy appends at most; more would not be parsed."""
+"""Maximum number of bytes of new reports per copy. More would not be parsed."""
 
 
 class FileSync:
-    """Used in the engine's worker only."""
+    """Used only in the engine's worker."""
 
     def __init__(
         self, client: Client, container: str, folder: Path, user: str, position: Path
     ) -> None:
         self.client, self.container, self.folder = client, container, folder
         self._position = position
-        """A record: how much of its `reports.jsonl` was copied, and how long ours was then."""
+        """Record with the number of copied bytes of `reports.jsonl`, and the size of our copy
+        then."""
         owner, _, group = user.partition(":")
         self._owner = (int(owner), int(group or owner)) if owner.isdigit() else (0, 0)
         self._known: dict[str, str] = {}
         self._asked = False
 
     def upload(self) -> None:
-        """Before it starts: the folder, and the checkpoint to continue from."""
+        """Before the start: upload the folder with the checkpoint to continue from."""
         there = self.folder / "checkpoint"
         paths = [self.folder, self.folder / "attempt", there, *sorted(there.rglob("*"))]
         self._send({str(path): path for path in paths}, "/")
 
     def sync(self) -> None:
-        with suppress(Declined):  # it is being removed
+        with suppress(Declined):  # the container is being removed
             self._fetch_reports()
             if self._changed(f"checkpoint/{LATEST}"):
                 self._fetch_checkpoint()
@@ -56,7 +57,7 @@ class FileSync:
             self._asked = asked
 
     def download(self) -> None:
-        """Everything, after it has exited."""
+        """After the exit: download reports and checkpoint."""
         with suppress(Declined):
             self._fetch_reports()
             self._fetch_checkpoint()
@@ -73,7 +74,7 @@ class FileSync:
         return bool(seen) and seen != before
 
     def upload_file(self, name: str) -> None:
-        """One file of its folder."""
+        """Upload a file of the folder."""
         self._send({name: self.folder / name}, str(self.folder))
 
     def _send(self, files: Mapping[str, Path], to: str) -> None:
@@ -85,7 +86,7 @@ class FileSync:
 
     @contextmanager
     def _archive(self, name: str) -> Iterator[tarfile.TarFile]:
-        """A file or folder of its folder."""
+        """Open a file or folder of the container's folder."""
         with (
             self.client.fetch(self.container, str(self.folder / name)) as answer,
             tarfile.open(fileobj=answer, mode="r|") as tar,
@@ -93,7 +94,7 @@ class FileSync:
             yield tar
 
     def _fetch_reports(self) -> None:
-        """Append its new lines to ours."""
+        """Append new lines to our copy of the reports."""
         name = "reports.jsonl"
         if not self._changed(name):
             return
@@ -108,8 +109,8 @@ class FileSync:
         self._note(copied)
 
     def _copied(self) -> int:
-        """How much of its reports we have. What was appended after the last note counts too; if
-        ours is shorter now, it was truncated meanwhile.
+        """Return the number of copied bytes of the reports, including bytes that were appended
+        after the record was written. If our copy has become shorter, it was truncated meanwhile.
         """
         size = job_files.size(self.folder, "reports.jsonl")
         try:
@@ -131,7 +132,7 @@ class FileSync:
             _extract(tar, part)
         came = part / "checkpoint"
         if not _complete(came):
-            self._known.clear()  # it changed while it was read; the next sync repeats it
+            self._known.clear()  # it changed during the copy; the next sync repeats it
             return
         entries = sorted(came.iterdir(), key=lambda p: p.name == LATEST)  # LATEST comes last
         for path in entries:
@@ -147,7 +148,7 @@ class FileSync:
 
 
 def _rest(file: IO[bytes], copied: int) -> tuple[int, bytes]:
-    """The size of a file, and its end: what comes after `copied` bytes, of that the last part."""
+    """Return the size of a file, and the last part of the bytes after the first `copied` ones."""
     size, data = 0, b""
     while chunk := file.read(MOST_NEW):
         fresh = chunk[max(0, copied - size) :]
@@ -157,7 +158,7 @@ def _rest(file: IO[bytes], copied: int) -> tuple[int, bytes]:
 
 
 def _complete(folder: Path) -> bool:
-    """Whether the checkpoint that `LATEST` names is there; without the SDK there is none."""
+    """Return whether the checkpoint that `LATEST` names exists. Without the SDK, there is none."""
     try:
         return (folder / str(json.loads((folder / LATEST).read_text())["name"])).exists()
     except FileNotFoundError:
@@ -167,8 +168,8 @@ def _complete(folder: Path) -> bool:
 
 
 def _extract(tar: tarfile.TarFile, to: Path) -> None:
-    """Files, folders and links below `to`; a container may send anything. `filter="data"` does
-    the same, but not before Python 3.11.4.
+    """Extract files, folders and links below `to`, and nothing else: a container can send anything.
+    `filter="data"` does the same from Python 3.11.4 on.
     """
     for member in tar:
         there = to / member.name
@@ -186,5 +187,5 @@ def _extract(tar: tarfile.TarFile, to: Path) -> None:
 
 
 def _is_below(folder: Path, path: Path) -> bool:
-    """Where links that were extracted before lead counts, too."""
+    """Return whether a path is below a folder, after links are resolved."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

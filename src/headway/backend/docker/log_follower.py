@@ -1,8 +1,8 @@
-"""The output of a container, copied into its `out.log`.
+"""Copy the output of a container to `out.log`.
 
-From there it is read like any other log (`metrics/reader.py`). The engine stamps each line with
-the time; the last stamp is kept in the record `log.ATTEMPT`, so that a later process continues
-after it.
+From there it is read like any other log (`metrics/reader.py`). The engine adds a timestamp to each
+line. The last timestamp is kept in the record `log.ATTEMPT`, so that a later process continues
+there.
 """
 
 import os
@@ -16,11 +16,11 @@ from headway.errors import BackendError
 from headway.metrics import job_files
 
 HEAD = 8
-"""Bytes before each frame: the stream, and the length."""
+"""Length of the header of a frame: stream and size."""
 
 
 class LogFollower:
-    """A thread that copies until the container exits or the connection ends."""
+    """A thread that copies the output until the container exits or the connection ends."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class LogFollower:
         *,
         new_only: bool = False,
     ) -> None:
-        """`position`: the record. `new_only`: skip earlier output."""
+        """`position`: file of the record. `new_only`: skip earlier output."""
         self.client, self.container = client, container
         self._folder, self._position = folder, position
         self._last = self._position.read_text() if self._position.exists() else ""
@@ -43,7 +43,7 @@ class LogFollower:
         self.over = Event()
         self.error = ""
         self.reported = False
-        """Whether a user was told of the error."""
+        """Whether the error was reported to users."""
         Thread(target=self._run, name=f"log {container[:12]}", daemon=True).start()
 
     def _run(self) -> None:
@@ -51,7 +51,7 @@ class LogFollower:
             inspected = self.client.get(f"/containers/{self.container}/json")
             raw = inspected["Config"].get("Tty")  # the output of a terminal is not framed
             self._copy(lines(self._stream) if raw else frames(self._stream))
-        except (BackendError, OSError) as error:  # our disk may be full: the job continues
+        except (BackendError, OSError) as error:  # the disk may be full: the job continues
             self.error = str(error)
         finally:
             self.over.set()
@@ -73,7 +73,7 @@ class LogFollower:
 
 
 def frames(stream: Iterable[bytes]) -> Iterator[bytes]:
-    """The content of each frame of a multiplexed stream."""
+    """Yield the content of each frame of a multiplexed stream."""
     rest = b""
     for chunk in stream:
         rest += chunk
@@ -86,7 +86,7 @@ def frames(stream: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def since(stamp: str) -> str | None:
-    """A stamp of the engine as its query parameter.
+    """Convert a timestamp of the engine to its query parameter `since`.
 
     >>> since("1970-01-01T00:01:00.250000000Z")
     '60.250000000'

@@ -1,4 +1,4 @@
-"""Calls to an engine about one container. They block, so they run in the engine's worker."""
+"""Calls to an engine about one container. They block and run in the engine's worker."""
 
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -17,13 +17,13 @@ from headway.core.model.units import Bytes, Cores, Seconds
 from headway.errors import Declined
 
 LOOKS = 5
-"""How often a container that was killed is looked at, to see why."""
+"""Number of times that a killed container is inspected to find the reason."""
 REMOVAL: Seconds = 0.2
-"""Until a container that is removed by force is gone, once it has been killed."""
+"""Time from the kill of a container by a forced removal until it is removed."""
 LAST_OUTPUT: Seconds = 1.0
-"""For the last output of a container that has exited."""
+"""Time to wait for the last output of an exited container."""
 REFRESH: Seconds = 0.5
-"""Between two copies of files of a container that cannot see our folder."""
+"""Interval between two copies of files of a container that cannot access our folder."""
 
 
 def inspect(c: ContainerRecord) -> ContainerState:
@@ -31,7 +31,9 @@ def inspect(c: ContainerRecord) -> ContainerState:
 
 
 def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
-    """Create it, upload files that it cannot see, start it. What is done is not repeated."""
+    """Create and start a container, and upload files that it cannot access. Steps are
+    not repeated.
+    """
     failpoint.hit("docker.create")
     try:
         c.engine.client.post("/containers/create", body, name=c.name)
@@ -54,14 +56,14 @@ def launch(c: ContainerRecord, body: dict[str, Any]) -> ContainerState:
 
 
 def attach(c: ContainerRecord) -> ContainerState:
-    """For a container that runs already."""
+    """Follow a container that runs already."""
     seen = inspect(c)
     follow(c, seen)
     return seen
 
 
 def follow(c: ContainerRecord, seen: ContainerState) -> None:
-    """Read its output and usage from now on."""
+    """Start reading output and usage of a container."""
     c.close()
     _follow_log(c, seen)
     follow_usage(c, seen.pid)
@@ -73,14 +75,14 @@ def follow_usage(c: ContainerRecord, pid: int = 0) -> None:
 
 def _follow_log(c: ContainerRecord, seen: ContainerState) -> None:
     c.id, c.original = seen.id, c.original or seen.host
-    if c.sync is None and not c.foreign and str(c.folder) not in seen.shared:
+    if c.sync is None and not c.adopted and str(c.folder) not in seen.shared:
         _sync(c, seen)
     c.log = log_follower(c)
 
 
 def log_follower(c: ContainerRecord) -> LogFollower:
     position = c.records / f"log.{c.attempt}"
-    return LogFollower(c.engine.client, c.id, c.folder, position, new_only=c.foreign)
+    return LogFollower(c.engine.client, c.id, c.folder, position, new_only=c.adopted)
 
 
 def _sync(c: ContainerRecord, seen: ContainerState) -> FileSync:
@@ -90,7 +92,9 @@ def _sync(c: ContainerRecord, seen: ContainerState) -> FileSync:
 
 
 def examine(c: ContainerRecord) -> ContainerState | None:
-    """Its state; if it has exited, its last output and files are fetched. None: it was removed."""
+    """Return the state of a container; None: it was removed. If it has exited, fetch its last
+    output and files.
+    """
     seen = c.engine.container(c.name)
     if seen is None or seen.state == "created":
         return seen
@@ -99,7 +103,7 @@ def examine(c: ContainerRecord) -> ContainerState | None:
             follow(c, seen)
         return seen
     fetch_rest(c, seen)
-    for _ in range(LOOKS):  # the engine may say only later that it was removed, or out of memory
+    for _ in range(LOOKS):  # the engine may report a removal or lack of memory later
         if seen is None or seen.code != KILLED or c.stopping or seen.oom:
             break
         sleep(REMOVAL)  # `docker rm --force` kills first
@@ -108,7 +112,7 @@ def examine(c: ContainerRecord) -> ContainerState | None:
 
 
 def fetch_rest(c: ContainerRecord, seen: ContainerState) -> None:
-    """Last output and files of a container that has exited."""
+    """Fetch the last output and files of an exited container."""
     if c.log is None:
         _follow_log(c, seen)
     if c.sync is not None:
@@ -122,7 +126,7 @@ def set_share(c: ContainerRecord, limit: Cores | None, weight: float) -> None:
 
 
 def restore_share(c: ContainerRecord) -> None:
-    """As it was found."""
+    """Restore the original limits."""
     set_share(c, *cpu_limits.share(c.original, c.engine.capacity.cpu))
 
 
@@ -136,29 +140,29 @@ def update(c: ContainerRecord, body: dict[str, int]) -> None:
 
 
 def kill(c: ContainerRecord, signal: str) -> None:
-    """Never a foreign container."""
-    if not c.foreign:
+    """Signal a container, unless it was adopted."""
+    if not c.adopted:
         failpoint.hit("docker.kill")
         c.engine.client.post(f"/containers/{c.name}/kill", signal=signal)
 
 
 def remove(c: ContainerRecord) -> None:
-    """Never a foreign container."""
-    if c.foreign:
+    """Remove a container, unless it was adopted."""
+    if c.adopted:
         return
     failpoint.hit("docker.remove")
     try:
         c.engine.client.delete(f"/containers/{c.name}", force=True, v=True)
     except Declined as error:
         if error.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-            raise  # else it is gone, or being removed
+            raise  # otherwise it is removed, or being removed
 
 
 # -- in the loop's thread --------------------------------------------------------------------------
 
 
 def refresh(c: ContainerRecord) -> list[events.Event]:
-    """Copy its files, and follow its output and usage again where a connection was cut."""
+    """Copy files, and follow output and usage again after a lost connection."""
 
     def synced(_: object) -> Iterable[events.Event]:
         c.syncing = False

@@ -1,8 +1,8 @@
-"""Docker engines as a platform: each engine is a node, each attempt of a replica a container.
+"""The Docker platform: each engine is a node, each attempt of a replica a container.
 
-Calls to an engine run in its worker, and their results return to the loop's thread as closures.
-Containers carry run, replica and attempt as labels and in their name, so that the next process
-finds them and no attempt is started twice.
+Calls to an engine run in its worker. Their results return to the thread of the loop as closures.
+Names and labels of containers contain run, replica and attempt. So the next process finds them, and
+no attempt is started twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,20 +29,20 @@ from headway.backend.worker import EventQueue, Worker
 from headway.controller import commands, events
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
-from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds, Where
 from headway.errors import BackendError, Declined, Unreachable
 from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob
 
 PERMANENT = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
-"""A container that the engine declines for one of these is declined again."""
+"""Status of an engine that declines a container permanently."""
 
 
 class DockerPlatform(MetricsInFiles):
     kind: ClassVar = "docker"
     capabilities: ClassVar = Capabilities(adopt=True)
     foreign: ForeignLoad | None = None
-    """Of engines on this machine."""
+    """Foreign load of the engines on this machine."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class DockerPlatform(MetricsInFiles):
         clock: Clock,
         label: str = "",
     ) -> None:
-        """`label`: foreign containers with it are adopted when they start."""
+        """`label`: containers with it are adopted when they start."""
         self.run, self.jobs, self.clock = folder.name, jobs, clock
         self.events, self.store = EventQueue(), JobStore(folder)
         self._disk = Worker("job store", self.events)
@@ -103,7 +103,9 @@ class DockerPlatform(MetricsInFiles):
         return events.Loaded(states, tuple(found))
 
     def _left(self) -> Iterable[tuple[ContainerRecord, container.ContainerState]]:
-        """Containers of an earlier process, each once: several nodes may be parts of one engine."""
+        """Return the containers of an earlier process. Nodes that share an engine find them only
+        once.
+        """
         left: dict[str, tuple[ContainerRecord, container.ContainerState]] = {}
         for engine in self.engines.values():
             for seen in engine.containers(f"{container.RUN}={self.run}", stopped=True):
@@ -115,7 +117,7 @@ class DockerPlatform(MetricsInFiles):
                     left[seen.id] = self._record(replica, int(attempt), host), seen
         return left.values()
 
-    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
+    def refusal(self, job: JobId, where: Where) -> str:
         del job
         down = [n for _, n in where if n in self.engines and not self.engines[n].up]
         return f"the engine of node {down[0]} does not answer" if down else ""
@@ -162,7 +164,7 @@ class DockerPlatform(MetricsInFiles):
         self, c: ContainerRecord, command: commands.Stop | commands.Kill, signal: str
     ) -> None:
         def failed(error: BackendError) -> Iterable[events.Event]:
-            if isinstance(error, Declined):  # not running: its exit was missed
+            if isinstance(error, Declined):  # not running: the event of its exit was missed
                 self._examine(c)
             return [events.CommandFailed(command, error.message)]
 
@@ -219,7 +221,7 @@ class DockerPlatform(MetricsInFiles):
             prepare(c.folder, a.attempt)
         except OSError as error:
             return [events.CommandFailed(command, str(error))]
-        if c.foreign:
+        if c.adopted:
             launch = partial(operations.attach, c)
         else:
             job = self.jobs[a.replica.job]
@@ -249,7 +251,7 @@ class DockerPlatform(MetricsInFiles):
             return c
         c.mode = job.spec.checkpoint
         if job.adopted is not None:
-            c.name, c.foreign = str(job.adopted), True
+            c.name, c.adopted = str(job.adopted), True
         else:
             c.requested_memory = job.spec.task(replica.task).request.memory
             c.declared_memory = job.commands[replica.task].memory
@@ -261,7 +263,7 @@ class DockerPlatform(MetricsInFiles):
         c.start = None
         if not seen.running:
             self._examine(c)
-        if not c.foreign:
+        if not c.adopted:
             return [c.running]
         return [events.ShareInEffect(c.replica, c.attempt, *c.share(seen)), c.running]
 
@@ -270,7 +272,7 @@ class DockerPlatform(MetricsInFiles):
     ) -> list[events.Event]:
         if not self.containers.is_current(c):
             return []
-        if isinstance(error, Unreachable):  # it is looked for when the engine answers again
+        if isinstance(error, Unreachable):  # it is examined when the engine answers again
             c.engine.reconnect()
             return []
         self._end(c)
@@ -278,7 +280,7 @@ class DockerPlatform(MetricsInFiles):
         return [events.CommandFailed(command, error.message, permanent=permanent)]
 
     def _examine(self, c: ContainerRecord, *, disrupted: bool = False) -> None:
-        """Report whether it runs or how it has exited."""
+        """Inspect a container, and report that it runs or has exited."""
         if c.inspecting:
             return
 
@@ -311,14 +313,14 @@ class DockerPlatform(MetricsInFiles):
     def _end(self, c: ContainerRecord) -> None:
         self.checkpoints.cancel(c.replica, c.folder)
         self.containers.end(c)
-        if c.foreign:
+        if c.adopted:
             self.label_watch.released.add(c.name)
         for other, limit in self.containers.enlarged(c.engine):
             other.memory_limit = limit
             other.engine.worker.do(partial(operations.set_memory, other, limit))
 
     def _connected(self, engine: Engine) -> list[events.Event]:
-        """Events may have been missed: compare everything."""
+        """Compare all containers after a connection: events may have been missed."""
         was_up, engine.up = engine.up, True
         self.label_watch.compare(engine)
         for c in self.containers.of(engine):
@@ -352,18 +354,18 @@ class DockerPlatform(MetricsInFiles):
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
         wait = self.checkpoints.timeout(min(timeout, operations.REFRESH))
-        news = self.events.wait(wait)
+        found = self.events.wait(wait)
         now = monotonic()
         if now >= self._refresh_at:
             self._refresh_at = now + operations.REFRESH
             for engine in self.engines.values():
                 engine.ping(now)
             for c in self.containers.current.values():
-                news += operations.refresh(c)
+                found += operations.refresh(c)
         for name, load in (self.foreign.changes(self.clock()) if self.foreign else {}).items():
             self.engines[name].foreign = load
-            news.append(events.NodeChanged(self.engines[name].node()))
-        return [*news, *self.checkpoints.changed()]
+            found.append(events.NodeChanged(self.engines[name].node()))
+        return [*found, *self.checkpoints.changed()]
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
         c = self.containers.newest(replica)

@@ -1,7 +1,7 @@
-"""Usage of a container: from its cgroup if that is on this machine, else from the engine.
+"""Usage of a container: from its cgroup if it is on this machine, else from the engine.
 
-Reading a cgroup takes thirty microseconds, a request to the engine milliseconds of its CPU (see
-`docs/decisions/0019-own-docker-client.md`).
+Reading a cgroup takes 30 µs; a request takes milliseconds of the engine's CPU
+(`docs/decisions/0019-own-docker-client.md`).
 """
 
 import os
@@ -19,7 +19,7 @@ from headway.errors import BackendError
 
 
 class ByGroup:
-    """Reads the engine's cgroup, and never changes it."""
+    """Reads the cgroup of a container, and never changes it."""
 
     over = False
 
@@ -35,13 +35,13 @@ class ByGroup:
 
 
 class ByEngine:
-    """The newest of a stream of samples, one a second. A single request takes that second too."""
+    """Reads a stream of samples, one a second. A single request would take a second too."""
 
     def __init__(self, client: Client, container: str) -> None:
         self._last = UsageSample()
         self._stream = client.stream(f"/containers/{container}/stats")
         self.over = False
-        """Whether it has stopped measuring."""
+        """Whether the stream has ended."""
         Thread(target=self._run, name=f"usage {container[:12]}", daemon=True).start()
 
     def _run(self) -> None:
@@ -65,7 +65,7 @@ Gauge: TypeAlias = ByGroup | ByEngine
 
 
 def group_of(pid: int, container: str) -> ByGroup | None:
-    """The cgroup of a container with this first process; None: it is not on this machine."""
+    """Return the cgroup of a container with this first process; None: it is on another machine."""
     with suppress(OSError, ValueError):
         found = [h for h in hierarchies(pid) if container in h.folder and os.path.isdir(h.folder)]
         bases = {c: h.folder for h in found for c in h.controllers if h.version == 1}
@@ -81,8 +81,8 @@ def group_of(pid: int, container: str) -> ByGroup | None:
 
 
 def network_io(pid: int) -> int | None:
-    """Bytes received and sent in the network namespace of a process; None: the namespace is
-    Headway's own (`--network host`), or the process has exited.
+    """Return the bytes received and sent in the network namespace of a process; None: it is the
+    namespace of Headway (`--network host`), or the process has exited.
     """
     with suppress(OSError):
         own, its = (os.stat(f"/proc/{who}/ns/net").st_ino for who in ("self", pid))
@@ -93,8 +93,8 @@ def network_io(pid: int) -> int | None:
 
 
 def interface_bytes(lines: Iterable[str]) -> int | None:
-    """Bytes received and sent, from lines of `/proc/PID/net/dev`, without the loopback; None: there
-    is no other interface.
+    """Return the bytes received and sent, from lines of `/proc/PID/net/dev`, without the loopback
+    device; None: there is no other interface.
     """
     named = [line.split(":") for line in lines if ":" in line]
     counts = [text.split() for name, text in named if name.strip() != "lo"]
@@ -102,7 +102,7 @@ def interface_bytes(lines: Iterable[str]) -> int | None:
 
 
 def to_sample(said: Mapping[str, Any]) -> UsageSample:
-    """The engine's statistics as a sample; missing fields are 0."""
+    """Convert statistics of the engine to a sample. Missing fields are 0."""
     cpu, memory = said.get("cpu_stats") or {}, said.get("memory_stats") or {}
     throttling = cpu.get("throttling_data") or {}
     own = memory.get("stats") or {}

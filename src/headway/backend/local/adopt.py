@@ -1,11 +1,11 @@
-"""Foreign processes as jobs."""
+"""Adopt processes as jobs."""
 
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.core.model.job import JobSpec
 from headway.core.model.units import JobId
 from headway.errors import ConfigError, Denied
@@ -41,20 +41,20 @@ def _job(pid: int) -> RunnableJob:
 
 
 def _protected(pid: int) -> str:
-    """Why Headway must not limit this process; "": it may."""
+    """Return why Headway must not limit this process; "": it may."""
     if pid == 1:
         return "it is the init process"
     if procfs.is_kernel_thread(pid):
         return "it is a thread of the kernel"
     if pid == os.getpid():
-        return "it is this Headway"
+        return "it is this Headway process"
     if pid in procfs.ancestors(os.getpid()):
-        return "this Headway runs below it"
+        return "this Headway process is a descendant of it"
     return ""
 
 
 def _log(pid: int) -> Path | None:
-    """The file that its output is redirected to, if any."""
+    """Return the file to which its output is redirected; None: it is not redirected."""
     with suppress(OSError):
         there = Path(f"/proc/{pid}/fd/1").resolve(strict=True)
         return there if there.is_file() else None

@@ -1,4 +1,4 @@
-"""Messages between the scheduler and the launcher: length-prefixed JSON, and descriptors."""
+"""Messages between scheduler and launcher: length-prefixed JSON, and file descriptors."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 LENGTH = struct.Struct("!I")
 MOST = 16 * 2**20
-"""Bytes of a message: the kernel accepts at most 2 MiB of arguments and environment."""
+"""Maximum size of a message in bytes. The kernel accepts 2 MiB of arguments and environment."""
 DESCRIPTORS = 1
 
 
@@ -32,7 +32,9 @@ class Channel:
         self.connection.sendall(data)
 
     def receive(self) -> tuple[dict[str, Any], list[int]]:
-        """Raise `Ended` if the other side has ended, `ValueError` if it sends something else."""
+        """Receive a message. Raise `Ended` if the other side has ended, `ValueError` if it is
+        invalid.
+        """
         head, found, _, _ = socket.recv_fds(self.connection, LENGTH.size, DESCRIPTORS)
         try:
             return self._message(head), list(found)

@@ -1,4 +1,4 @@
-"""A control group that root hands over to another user: that user can divide it further."""
+"""Delegate a control group to another user, who can then create groups in it."""
 
 import os
 from contextlib import suppress
@@ -9,24 +9,24 @@ from headway.backend.local.enforcement import cgroupfs
 from headway.errors import Denied
 
 FILES = ("cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_control")
-"""What the new owner may write in the group itself; its limits stay root's."""
+"""Files of the group that the user may write. The limits of the group remain with root."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delegated:
     folders: tuple[str, ...]
-    """The group, in each hierarchy."""
+    """Folder of the group in each hierarchy."""
     entrances: tuple[str, ...]
-    """Files; a process that writes `0` into each is in the group."""
+    """Files. A process that writes `0` to each of them is in the group."""
 
     def holds(self, folder: str) -> bool:
-        """Whether this is a group below it."""
+        """Return whether a folder is a group below the delegated one."""
         plain = os.path.normpath(folder)
         above = any(plain.startswith(f"{top}/") for top in self.folders)
         return plain == folder and above and Path(folder).is_dir()
 
     def remove(self) -> None:
-        """Remove what has no processes."""
+        """Remove all groups without processes."""
         for top in self.folders:
             for inner, _, _ in os.walk(top, topdown=False):
                 cgroupfs.remove(inner)

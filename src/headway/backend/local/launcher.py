@@ -1,11 +1,12 @@
-"""Start a replica so that it survives Headway and no attempt is started twice.
+"""Start a replica so that it outlives Headway and no attempt is started twice.
 
-A shell of a dozen lines runs between Headway and the training. It claims the attempt by renaming
-`free.ATTEMPT` to `claim.ATTEMPT`, which succeeds only once, notes there which process it is, enters
-the cgroups, and notes in `exit.ATTEMPT` how the training has exited. The next Headway reads both.
+A short shell script runs between Headway and the training. It claims the attempt by renaming
+`free.ATTEMPT` to `claim.ATTEMPT`, which succeeds only once. It writes its pid to this file, enters
+the cgroups, starts the training, and writes the exit code to `exit.ATTEMPT`. The next Headway
+process reads both files.
 
-The files exist before the shell starts, and it overwrites them in place: a full disk loses no exit
-code. They are not in the folder of the replica, which the job can write.
+The files exist before the shell starts, and it overwrites them in place. So no exit code is lost on
+a full disk. The files are not in the folder of the replica, because the job can write there.
 """
 
 import os
@@ -17,9 +18,8 @@ from pathlib import Path
 from time import sleep, time
 
 from headway import failpoint
-from headway.backend import durable
+from headway.backend import durable, procfs
 from headway.backend.job_store import prepare
-from headway.backend.local.enforcement import procfs
 from headway.metrics import job_files
 
 SHIM = """
@@ -48,19 +48,21 @@ echo $code . 1<>"$records/exit.$attempt"
 sync "$records/exit.$attempt" 2>/dev/null
 """
 PATIENCE = 400
-"""Reads of a claim whose process is not written yet."""
+"""Maximum number of reads of a claim that is still blank."""
 INTERVAL = 0.005
-"""Seconds between them."""
+"""Seconds between two reads."""
 BLANK = " " * 99 + "\n"
 MOST_RECORD = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The shell of an attempt. Pids are reused, and start times repeat after a reboot."""
+    """Identity of the shell of an attempt. Pids are reused, and start times repeat
+    after a reboot.
+    """
 
     pid: int = 0
-    """0: it ended before it noted its pid."""
+    """0: the shell ended before it wrote its pid."""
     began: int = 0
     boot: str = ""
 
@@ -73,7 +75,7 @@ class Claim:
         return self.boot == procfs.boot_id()
 
     def left(self, sessions: Mapping[int, Sequence[int]]) -> Sequence[int]:
-        """Processes of its session, which outlive it if it is killed. `sessions`: all there are."""
+        """Return the processes of its session, which may outlive it. `sessions`: all sessions."""
         if not self.of_this_boot or (procfs.start_time(self.pid) not in (0, self.began)):
             return ()  # another process has its pid now
         return sessions.get(self.pid, ())
@@ -81,7 +83,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where an attempt writes: the job to its folder, the shell to Headway's records."""
+    """Files of an attempt. The job writes to `folder`, the shell to `records`."""
 
     folder: Path
     records: Path
@@ -97,7 +99,7 @@ def start(
     where: str,
     entrances: Sequence[str],
 ) -> subprocess.Popen[bytes]:
-    """Start a replica. Its output goes to `out.log`: a pipe would break when Headway dies."""
+    """Start a replica. Its output goes to `out.log`, because a pipe would break if Headway dies."""
     prepare(files.folder, files.attempt)
     allocate(files.records, files.attempt)
     words = [str(files.records), str(files.attempt), where, *entrances, "--", *argv]
@@ -119,7 +121,7 @@ def start(
 
 
 def allocate(records: Path, attempt: int) -> None:
-    """Room for the records. An attempt that was claimed before has it already."""
+    """Create the record files, unless the attempt was claimed before."""
     durable.make(records)
     if (records / f"claim.{attempt}").exists():
         return
@@ -132,14 +134,14 @@ def _open_log(folder: Path) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
         return job_files.open_file(folder, "out.log", flags)
-    except OSError:  # an earlier attempt has put something else there
+    except OSError:  # an earlier attempt has replaced the file
         job_files.remove_file(folder, "out.log")
         return job_files.open_file(folder, "out.log", flags)
 
 
 @contextmanager
 def on_cpus(cpus: Sequence[int] | None) -> Iterator[None]:
-    """Processes started in this context inherit these CPUs."""
+    """Context in which started processes inherit these CPUs."""
     if cpus is None:
         yield
         return
@@ -152,9 +154,10 @@ def on_cpus(cpus: Sequence[int] | None) -> Iterator[None]:
 
 
 def claim_of(records: Path, attempt: int) -> Claim | None:
-    """The shell that claimed this attempt; its pid follows the claim. None: not started.
+    """Return the shell that claimed this attempt; None: it was not started.
 
-    A claim that stays blank, as after a power cut, is waited for only while it is young.
+    The pid is written shortly after the claim. A blank claim is read again while it is young; after
+    a power cut it may stay blank.
     """
     path = records / f"claim.{attempt}"
     for _ in range(PATIENCE):
@@ -172,7 +175,7 @@ def claim_of(records: Path, attempt: int) -> Claim | None:
 
 
 def exit_code(records: Path, attempt: int) -> int | None:
-    """What the shell noted before it exited; None: it was killed, or the machine stopped."""
+    """Return the recorded exit code; None: the shell was killed, or the machine stopped."""
     with suppress(OSError, ValueError):
         code, _ = _read(records / f"exit.{attempt}")
         return int(code)
@@ -180,13 +183,13 @@ def exit_code(records: Path, attempt: int) -> int | None:
 
 
 def ended_at(records: Path, attempt: int) -> float:
-    """When it exited, as time of day; without an exit code, when it started."""
+    """Return the time of day of the exit; without an exit code, that of the start."""
     exited = exit_code(records, attempt) is not None
     return (records / f"{'exit' if exited else 'claim'}.{attempt}").stat().st_mtime
 
 
 def _read(path: Path) -> list[str]:
-    """The words of a record; the last one is a dot if it is complete."""
+    """Return the words of a complete record (its last word is a dot), otherwise nothing."""
     with path.open("rb") as file:
         words = file.read(MOST_RECORD).decode(errors="replace").split()
     return words if words[-1:] == ["."] else []

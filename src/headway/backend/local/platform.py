@@ -1,7 +1,7 @@
-"""The machine as a platform: replicas are process trees, limited by the kernel.
+"""The local platform: replicas are process trees on this machine, limited by the kernel.
 
 The shell that starts a replica (`launcher.py`) records its pid and exit code, so that the next
-Headway finds them.
+Headway process finds them.
 """
 
 import os
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from headway.backend import memory_admission
+from headway.backend import memory_admission, procfs
 from headway.backend.base import MetricsInFiles
 from headway.backend.checkpoints import CheckpointWatch, newest
 from headway.backend.claims import Claims, Ports, ports_of
@@ -25,7 +25,7 @@ from headway.backend.exit_reason import KILLED, exit_reason, is_permanent
 from headway.backend.foreign_load import ForeignLoad
 from headway.backend.job_store import JobStore
 from headway.backend.local import launcher
-from headway.backend.local.enforcement import homes, procfs
+from headway.backend.local.enforcement import homes
 from headway.backend.local.enforcement.select import ABOUT, Enforcement, Group
 from headway.backend.local.process_control import DirectControl, ProcessControl, StartRequest
 from headway.backend.local.run_as import find_user
@@ -37,7 +37,7 @@ from headway.backend.worker import EventQueue, Worker
 from headway.controller import commands, events
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
-from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds
+from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds, Where
 from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob, environment, threads
 
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
     from headway.backend.local.relays import Relays
 
 NOT_ITS_FAULT = (EAGAIN, EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS)
-"""Errors at a start that say nothing about the job."""
+"""Errors at a start that the job has not caused."""
 PATH = "/usr/local/bin:/usr/bin:/bin"
-"""Of a job of another user whose submission names none."""
+"""PATH of a job of another user, if its submission has none."""
 
 
 @dataclass(slots=True)
 class Process:
-    """One attempt of a replica: a shell, the training below it, and the group that limits both."""
+    """One attempt of a replica: the shell, the training, and the group that limits both."""
 
     replica: ReplicaId
     attempt: int
@@ -66,7 +66,7 @@ class Process:
     """Readable when the process has exited."""
     child: subprocess.Popen[bytes] | None = None
     at_exit: UsageSample | None = None
-    """What it had used when it exited."""
+    """Usage at the exit."""
 
     def reap(self) -> None:
         if self.child is not None:
@@ -91,13 +91,14 @@ class LocalPlatform(MetricsInFiles):
         foreign: ForeignLoad | None = None,
         claims: Claims | None = None,
     ) -> None:
-        """`claims`: of the CPUs of its nodes; released when the platform is closed."""
+        """`claims`: claims of the CPUs of its nodes, which `close` releases."""
         self.control: ProcessControl = DirectControl()
-        """What starts, signals and kills processes; replaced if this process may not."""
+        """Starts, signals and kills processes. Replaced if this process has no permission to do
+        so."""
         self.relays: Relays | None = None
-        """Between its nodes, if a link is declared."""
+        """Relays between its nodes, if a link is declared."""
         self.channel: ReportChannel | None = None
-        """How its jobs report over HTTP, if they can."""
+        """Channel for reports over HTTP, if enabled."""
         self.events, self.clock, self._run = EventQueue(), clock, folder
         self.jobs, self.limits, self._foreign = jobs, enforcement, foreign
         self.store, self._disk = JobStore(folder), Worker("job store", self.events)
@@ -125,12 +126,12 @@ class LocalPlatform(MetricsInFiles):
             records = self.store.records(r.replica)
             claim = launcher.claim_of(records, r.attempt)
             if claim is None:
-                continue  # it was not started
+                continue  # not started
             p = self._process(r.replica, r.node, r.attempt)
             job_files.remove_file(p.folder, "ask")
             if claim.alive:
                 self._watch(p, claim.pid)
-                self.control.signal(p.group, signal.SIGCONT)  # its pacer may have been killed
+                self.control.signal(p.group, signal.SIGCONT)  # the pacer may have been killed
                 left = events.ReplicaFound(r.replica, r.attempt, True, None, *p.group.share())
             else:
                 at = self.clock.at(launcher.ended_at(records, r.attempt))
@@ -146,7 +147,7 @@ class LocalPlatform(MetricsInFiles):
                 found.append(events.ReplicaFound(name, attempt, running=False))
         return events.Loaded(states, tuple(found))
 
-    def refusal(self, job: JobId, where: Sequence[tuple[ReplicaId, NodeId]]) -> str:
+    def refusal(self, job: JobId, where: Where) -> str:
         if self.jobs[job].adopted is not None:
             return ""
         tasks = [self.jobs[job].spec.task(name.task) for name, _ in where]
@@ -155,7 +156,7 @@ class LocalPlatform(MetricsInFiles):
         return memory_admission.refusal(tasks, running, available)
 
     def _publish(self) -> None:
-        """Tell other runs what is promised and not held yet."""
+        """Publish the promised memory that is not in use yet, for other runs."""
         both = ((p.requested_memory, p.held_memory) for p in self.processes.values())
         self._promised.publish(sum(max(0.0, asked - held) for asked, held in both))
 
@@ -177,7 +178,7 @@ class LocalPlatform(MetricsInFiles):
         match command:
             case commands.Stop():
                 if not self.control.signal(p.group, signal.SIGTERM, p.pid):
-                    return [events.CommandFailed(command, "has not begun yet: asked again soon")]
+                    return [events.CommandFailed(command, "the training has not begun yet")]
             case commands.Kill():
                 self.control.signal(p.group, signal.SIGKILL)
             case commands.Release():
@@ -197,19 +198,19 @@ class LocalPlatform(MetricsInFiles):
         return []
 
     def _start_all(self, command: commands.Start) -> list[events.Event]:
-        news: list[events.Event] = []
+        done: list[events.Event] = []
         for assigned in command.replicas:
             try:
                 self._start(assigned, command)
             except OSError as error:
                 lacking, never = error.errno in NOT_ITS_FAULT, error.errno == E2BIG
                 failed = events.CommandFailed(command, str(error), never, lacking)
-                return [*news, failed]
+                return [*done, failed]
             except (ValueError, KeyError) as error:  # a NUL in its command, an unknown user
-                return [*news, events.CommandFailed(command, str(error), permanent=True)]
-            news.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
+                return [*done, events.CommandFailed(command, str(error), permanent=True)]
+            done.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
         self._publish()
-        return news
+        return done
 
     def _start(self, a: commands.Assignment, command: commands.Start) -> None:
         job, cut = self.jobs[a.replica.job], self.cuts[a.node]
@@ -236,7 +237,7 @@ class LocalPlatform(MetricsInFiles):
             reporting = self.channel.open_for(p.folder, Reporter(a.replica, job.metric))
             ours |= {name: v for name, v in reporting.items() if name not in made.env}
         user = find_user(made.user) if made.user else None
-        # Of an owner the environment comes with the submission, and nothing of it from the server.
+        # A job of a user gets the environment of its submission, and nothing from the server.
         base = {"PATH": PATH} if job.spec.owner else os.environ
         inherited = dict(base) if user is None else user.environment(base)
         started = self.control.start(
@@ -259,7 +260,7 @@ class LocalPlatform(MetricsInFiles):
     def _ports_of(
         self, job: RunnableJob, a: commands.Assignment, command: commands.Start
     ) -> tuple[int, Sequence[ReplicaId]]:
-        """Return the first port of the job, and the replicas to which a relay leads."""
+        """Return the first port of the job, and the replicas that are reached through a relay."""
         running = {r.job for r in self.processes}
         if not self.relays or not is_distributed(job.spec):
             return ports_of(self._ports, job, running), ()
@@ -287,7 +288,7 @@ class LocalPlatform(MetricsInFiles):
         return Process(replica, attempt, here, self.store.replica(replica), group, request)
 
     def _watch(self, p: Process, pid: int, pidfd: int = -1) -> None:
-        """Report its end."""
+        """Watch a process, and report its end."""
         p.group.lead(pid)
         self.processes[p.replica] = p
         p.pid, p.pidfd = pid, pidfd if pidfd >= 0 else os.pidfd_open(pid)
@@ -297,7 +298,7 @@ class LocalPlatform(MetricsInFiles):
         self.events.unwatch(p.pidfd)
         owner = launcher.claim_of(self.store.records(p.replica), p.attempt)
         if owner is not None and owner.pid != p.pid and owner.alive:
-            p.reap()  # an earlier Headway had started this attempt: that process counts
+            p.reap()  # an earlier Headway process has started this attempt: watch that process
             self._watch(p, owner.pid)
             return []
         with suppress(OSError):
@@ -306,7 +307,7 @@ class LocalPlatform(MetricsInFiles):
             p.at_exit = replace(used, cpu=max(used.cpu, total))
         p.reap()
         if self.jobs[p.replica.job].adopted is not None:
-            p.group.release()  # what it started and left runs on
+            p.group.release()  # processes that it started and left continue
             p.group.close()
         self.checkpoints.cancel(p.replica, p.folder)
         self.ended[p.replica, p.attempt] = self.processes.pop(p.replica)
@@ -321,7 +322,7 @@ class LocalPlatform(MetricsInFiles):
         if code is None:
             code, claim = KILLED, launcher.claim_of(records, p.attempt)
             if claim is None or not claim.pid:
-                lost = "it was interrupted while it was started"
+                lost = "its start was interrupted"
             elif not claim.of_this_boot:
                 lost = "the machine was rebooted"
         reason = lost or exit_reason(code, p.folder, oom_killed=oom)
@@ -337,7 +338,7 @@ class LocalPlatform(MetricsInFiles):
         )
 
     def _remove(self, command: commands.Remove) -> events.Event:
-        """Also processes that have left their cgroup. Adopted ones were released before."""
+        """Remove what an attempt left, including processes that have left its cgroup."""
         name, attempt = command.replica, command.attempt
         if self.jobs[name.job].adopted is not None:
             return events.Removed(name, attempt)
@@ -352,9 +353,9 @@ class LocalPlatform(MetricsInFiles):
         return events.Removed(name, attempt)
 
     def poll(self, timeout: Seconds) -> list[events.Event]:
-        news = self.events.wait(self.checkpoints.timeout(timeout))
+        found = self.events.wait(self.checkpoints.timeout(timeout))
         self._publish()
-        return [*news, *self.checkpoints.changed(), *self._foreign_changes()]
+        return [*found, *self.checkpoints.changed(), *self._foreign_changes()]
 
     def _foreign_changes(self) -> list[events.Event]:
         found: list[events.Event] = []

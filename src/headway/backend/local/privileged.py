@@ -1,9 +1,9 @@
-"""The launcher of a server of several users: the only process of it that is root.
+"""The launcher: the only process with root privileges of a server for several users.
 
-It starts the processes of jobs as their users, signals them, and kills what they leave. It does so
-on request of the scheduler, which is not root, and checks each request itself: the scheduler may
-start a command as any ordinary user, but never as root or a system user, and it can neither write
-to a file nor signal a process of others through this one.
+It starts the processes of jobs as their users, signals them, and kills what they leave. The
+scheduler, which is not root, requests this. The launcher checks each request: the scheduler may
+start a command as any ordinary user, but never as root or a system user. Through the launcher, it
+can neither write to files nor signal processes of others.
 """
 
 import json
@@ -20,15 +20,16 @@ from errno import EAGAIN, EIO
 from pathlib import Path
 from typing import Any
 
+from headway.backend import procfs
 from headway.backend.local import launcher, process_control
 from headway.backend.local.channel import Channel, Ended
 from headway.backend.local.delegation import Delegated
-from headway.backend.local.enforcement import cgroupfs, procfs
+from headway.backend.local.enforcement import cgroupfs
 from headway.backend.local.launcher import SHIM, Files
 from headway.metrics import job_files
 
 CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-"""The environment of what runs as root: one that a user gives could change what it does."""
+"""Environment of what runs as root. The environment of a user could change its behaviour."""
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SIGNALS = (signal.SIGTERM, signal.SIGKILL, signal.SIGCONT, signal.SIGSTOP)
 NAMES = {
@@ -38,7 +39,7 @@ NAMES = {
 }
 MAX_ATTEMPT = 10**9
 MAX_PROCESSES = 4096
-"""Processes of a user at the same time."""
+"""Maximum number of processes of a user (RLIMIT_NPROC)."""
 DROP = """
 import ctypes, json, os, resource, sys, warnings  # before the user, who may not be able to read it
 with os.fdopen(int(sys.argv[1]), "rb") as file:
@@ -60,7 +61,7 @@ except OSError as error:
     print(f"{error.filename or told['argv'][0]}: {error.strerror}", file=sys.stderr)
     sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 """
-"""Runs below the shell, which enters the cgroups as root; the exit codes are those of a shell."""
+"""Runs in the shell, which enters the cgroups as root. The exit codes are those of a shell."""
 
 
 class NotAllowed(Exception):
@@ -68,7 +69,7 @@ class NotAllowed(Exception):
 
 
 def least_uid(path: Path = Path("/etc/login.defs")) -> int:
-    """The first uid of an ordinary user."""
+    """Return the smallest uid of ordinary users."""
     with suppress(OSError):
         found = re.search(r"^\s*UID_MIN\s+([0-9]+)", path.read_text(), re.MULTILINE)
         if found:
@@ -79,19 +80,19 @@ def least_uid(path: Path = Path("/etc/login.defs")) -> int:
 @dataclass(slots=True)
 class Launcher:
     runs: Path
-    """The runs of the scheduler, to which it writes."""
+    """Folder of the runs. The scheduler can write there."""
     records: Path
-    """Which process each attempt is, and how it exited: only root writes there."""
+    """Folder of the records of attempts (pid, exit code). Only root can write there."""
     uid: int
     gid: int
-    """Of the scheduler."""
+    """Group of the scheduler."""
     groups: Delegated
     allowed: frozenset[int] = frozenset()
     """System users that jobs may run as."""
     least: int = field(default_factory=least_uid)
 
     def handle(self, message: dict[str, Any]) -> tuple[dict[str, Any], list[int]]:
-        """The answer to a request, and a descriptor."""
+        """Return the answer to a request, and file descriptors."""
         what: dict[str, Callable[[dict[str, Any]], tuple[dict[str, Any], list[int]]]] = {
             "start": self._start, "signal": self._signal, "kill": self._kill,
         }  # fmt: skip
@@ -144,7 +145,7 @@ class Launcher:
         for pid in members:
             with suppress(ProcessLookupError):
                 process = os.pidfd_open(pid)
-                try:  # if its pid is of another process now, that is in the group too
+                try:  # a process that has reused the pid must be in the group too
                     if pid in _members(folder):
                         signal.pidfd_send_signal(process, number)
                 finally:
@@ -200,7 +201,7 @@ class Launcher:
         return folder
 
     def _checked(self, pids: set[int], files: Files, uid: int) -> list[int]:
-        """Those of this user, and the shells that this launcher has started for the replica."""
+        """Return the processes of this user, and the shells that were started for the replica."""
         ours = {
             claim.pid
             for attempt in range(max(1, files.attempt - process_control.LAST), files.attempt + 1)
@@ -216,8 +217,9 @@ class Launcher:
     # -- files -----------------------------------------------------------------------------------
 
     def _give(self, folder: Path, uid: int) -> None:
-        """Give the folder of a replica to its user; the scheduler has access by its group. Each
-        folder on the way is one of the scheduler and no link, so that nothing else is given.
+        """Give the folder of a replica to its user. The scheduler has access by its group. Each
+        folder of the path must belong to the scheduler and be no link, so that nothing else is
+        given away.
         """
         opened = [os.open(self.runs, FOLDER)]
         try:
@@ -239,8 +241,8 @@ class Launcher:
         os.fchmod(folder, 0o2770)
 
     def _allocate(self, files: Files) -> None:
-        """Make room for the records. All have the group of the scheduler, which can read them,
-        because the folder of all records has the set-group-ID bit.
+        """Create the record files. The scheduler can read them: the folder of all records has the
+        set-group-ID bit, so that they have the group of the scheduler.
         """
         for folder in (files.records.parent.parent, files.records.parent, files.records):
             folder.mkdir(mode=0o750, exist_ok=True)
@@ -291,7 +293,7 @@ def _members(folder: str) -> list[int]:
 
 @contextmanager
 def _as(uid: int, gid: int) -> Iterator[None]:
-    """Access files as this user."""
+    """Context in which files are accessed as this user."""
     groups, own = os.getgroups(), os.getegid()
     os.setgroups([])
     os.setegid(gid)
@@ -305,7 +307,7 @@ def _as(uid: int, gid: int) -> Iterator[None]:
 
 
 def _open_log(folder: Path, uid: int, gid: int) -> int:
-    """The log as its user opens it; whatever else the job has put there is replaced."""
+    """Open the log as its user. Anything else with this name is replaced."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     with _as(uid, gid):
         try:
@@ -319,8 +321,8 @@ def _open_log(folder: Path, uid: int, gid: int) -> int:
 
 
 def serve(channel: Channel, launcher_: Launcher, scheduler: int) -> int:
-    """Answer requests until the scheduler has ended; return its exit code. Groups without a process
-    are removed if the shells of all jobs have ended: one may be about to enter its group.
+    """Answer requests until the scheduler has ended. Return its exit code. Empty groups are removed
+    only if the shells of all jobs have ended, because a shell may be about to enter its group.
     """
     with suppress(Ended, OSError, ValueError):
         while True:

@@ -1,7 +1,8 @@
-"""Start, signal and kill the processes of replicas: all that needs the permissions of their users.
+"""Start, signal and kill the processes of replicas: everything that needs permissions of their
+users.
 
-`DirectControl` does it in this process. In a server of several users, another process does it
-(`privileged.py`), and this one has no permission to.
+`DirectControl` does this in the present process. In a server of several users, another process does
+it (`privileged.py`).
 """
 
 import os
@@ -15,18 +16,18 @@ from subprocess import Popen
 from time import monotonic, sleep
 from typing import Protocol
 
+from headway.backend import procfs
 from headway.backend.job_store import prepare
 from headway.backend.local import launcher
-from headway.backend.local.enforcement import procfs
 from headway.backend.local.enforcement.select import Group
 from headway.backend.local.launcher import Files
 from headway.backend.local.run_as import User
 from headway.core.model.units import ReplicaId, Seconds
 
 EXITING: Seconds = 0.5
-"""How long a start waits for killed processes of an earlier attempt, which need milliseconds."""
+"""How long a start waits until killed processes of an earlier attempt have exited."""
 LAST = 3
-"""How many earlier attempts of a replica are looked for before it is started."""
+"""Number of earlier attempts whose processes are searched before a start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +40,11 @@ class StartRequest:
     cpus: Sequence[int] | None
     group: Group
     user: User | None
-    """None: the user of this process."""
+    """None for the user of this process."""
     data: Path
-    """The data folder, which the user must be able to pass through."""
+    """The data folder. The user needs search permission on it."""
     prefix: Sequence[str] = ()
-    """Words before the command, as the user of this process."""
+    """Words before the command. They run as the user of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Started:
     pidfd: int
     """Readable when the process has exited."""
     child: Popen[bytes] | None = None
-    """None: a child of another process, which reaps it."""
+    """None if it is a child of another process."""
 
 
 class ProcessControl(Protocol):
@@ -61,13 +62,13 @@ class ProcessControl(Protocol):
     def start(self, request: StartRequest) -> Started: ...
 
     def signal(self, group: Group, number: int, shell: int = 0) -> bool:
-        """Signal the group; `shell`: also the process group of this child, if the training has not
-        begun. False: it had not, so that the signal may be lost and must be sent again.
+        """Signal the group. `shell`: if the training has not begun, also signal the process group
+        of this child. Return False in this case: the signal may be lost and must be sent again.
         """
         ...
 
     def close_group(self, group: Group) -> bool:
-        """Kill what is left in the group and remove it. False: try again later."""
+        """Kill all processes of the group and remove it. Return False to try again later."""
         ...
 
     def kill_left(self, replica: ReplicaId, files: Files, user: User | None) -> bool:
@@ -114,9 +115,9 @@ class DirectControl:
 
 
 def has_begun(pids: Iterable[int], shell: int) -> bool:
-    """Whether one of these processes is the training, or the shell has ended. A copy of the shell
-    runs until it becomes the training; what is sent before the copy exists does not reach it, nor
-    what it gets in its first instants, in which it has the handlers of the shell.
+    """Return whether one of these processes is the training, or the shell has ended. The shell
+    forks, and the copy executes the training. Before that, the copy may lose signals: it still has
+    the handlers of the shell.
     """
     if procfs.stat(shell) is None:
         return True
@@ -125,16 +126,14 @@ def has_begun(pids: Iterable[int], shell: int) -> bool:
 
 
 def signal_child(shell: int, number: int) -> None:
-    """Signal the process group of a child: its pid is not of another process as long as it lives,
-    and until it is reaped.
-    """
+    """Signal the process group of a child that is not reaped: its pid cannot have been reused."""
     with suppress(ChildProcessError, ProcessLookupError):
         if os.waitid(os.P_PID, shell, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             os.killpg(shell, number)
 
 
 def left_of(files: Files) -> set[int]:
-    """The processes of an attempt: of its session, and those with its mark."""
+    """Return the processes of an attempt: those of its session, and those with its variables."""
     claim = launcher.claim_of(files.records, files.attempt)
     left = set(claim.left(procfs.sessions()) if claim else ())
     marks = {"HEADWAY_DIR": str(files.folder), "HEADWAY_ATTEMPT": str(files.attempt)}
@@ -143,7 +142,7 @@ def left_of(files: Files) -> set[int]:
 
 
 def left_of_earlier(files: Files) -> set[int]:
-    """The processes of the attempts before this one."""
+    """Return the processes of earlier attempts."""
     sessions, left = procfs.sessions(), set[int]()
     for attempt in range(max(1, files.attempt - LAST), files.attempt):
         claim = launcher.claim_of(files.records, attempt)
@@ -155,7 +154,7 @@ def left_of_earlier(files: Files) -> set[int]:
 
 
 def check_alone(files: Files) -> None:
-    """Two attempts of a replica never run at the same time: kill what is left of the last ones."""
+    """Kill the processes of earlier attempts: two attempts never run at the same time."""
     left = left_of_earlier(files)
     kill(left)
     end = monotonic() + EXITING

@@ -1,10 +1,9 @@
-"""A process between replicas on different virtual nodes: each replica is reached through a link of
-limited bandwidth, after a delay.
+"""A process that simulates a network link between virtual nodes, with bandwidth and delay.
 
     python relay.py KEEP BANDWIDTH DELAY DESCRIPTOR:PORT...
 
-It accepts connections on each descriptor and forwards them to the port of this machine. It ends
-when the file KEEP is removed. It imports nothing of Headway, and starts in milliseconds.
+It accepts connections on each descriptor and forwards them to the port of this machine. It exits
+when the file KEEP is removed. It imports nothing of Headway, so that it starts in milliseconds.
 """
 
 import asyncio
@@ -20,25 +19,25 @@ from typing import Any
 HOST = "127.0.0.1"
 CHUNK = 2**16
 MOST_CHUNKS = 256
-"""In the delay line of one connection."""
+"""Maximum number of chunks in the delay line of a connection."""
 RETRY_S = 0.05
-"""Between two attempts to reach a replica, which may start later than those that connect to it."""
+"""Interval between two attempts to connect to a replica, which may start later than its clients."""
 CHECK_S = 0.25
-"""Between two looks at the file KEEP."""
+"""Interval between two checks of the file KEEP."""
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 DelayLine = asyncio.Queue[tuple[float, bytes]]
-"""When data arrive, and the data; none at the end."""
+"""Time of arrival, and data. Empty data is the end."""
 
 
 @dataclass(slots=True)
 class Link:
-    """One direction of the link of a replica; its connections share the bandwidth."""
+    """One direction of the link of a replica. Its connections share the bandwidth."""
 
     bandwidth: float
     """Bytes per second."""
     delay: float
     free_at: float = 0.0
-    """When all bytes so far have been sent."""
+    """Time at which all bytes so far are sent."""
 
     def send(self, size: int, now: float) -> float:
         """Return when this number of bytes arrives."""
@@ -47,7 +46,7 @@ class Link:
 
 
 async def relay(to: int, ways: tuple[Link, Link], *client: Any) -> None:
-    """Forward one connection; `ways`: the link towards the replica, and back."""
+    """Forward a connection. `ways`: the link to the replica, and back."""
     reader, writer = client
     found = await _reach(to, reader)
     if found is not None:
@@ -67,7 +66,7 @@ async def _reach(port: int, client: asyncio.StreamReader) -> Streams | None:
 
 
 async def _first_error(*pumps: Coroutine[Any, Any, None]) -> None:
-    """Wait for all, or until one fails."""
+    """Wait until all have ended or one has failed."""
     tasks = [asyncio.create_task(pump) for pump in pumps]
     try:
         await asyncio.gather(*tasks)
@@ -105,7 +104,7 @@ async def _deliver(line: DelayLine, writer: asyncio.StreamWriter) -> None:
 
 
 async def serve(keep: Path, bandwidth: float, delay: float, ports: dict[int, int]) -> None:
-    """`ports`: of each listening descriptor."""
+    """Forward until the file is removed. `ports`: target port of each listening descriptor."""
     for descriptor, port in ports.items():
         ways = Link(bandwidth, delay), Link(bandwidth, delay)
         listener = socket.socket(fileno=descriptor)

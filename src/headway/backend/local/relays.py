@@ -1,7 +1,7 @@
-"""A relay for each distributed job whose nodes have a link between them.
+"""Relay processes, one for each distributed job, if a link between the nodes is declared.
 
-The file `relays/PORT` in the folder of the run names the job. A relay ends when its file is gone:
-the next Headway can end it without knowing its process.
+The file `relays/PORT` in the run directory contains the job. A relay exits when its file is
+removed, so that the next Headway process can end it.
 """
 
 import os
@@ -28,7 +28,7 @@ class Relays:
         """Forward the `count` ports that follow to the first `count` ports of the job."""
         keep, child = self._run / "relays" / str(first), self._children.get(job)
         if self._files.get(job) == keep and (child is None or child.poll() is None):
-            return  # that of another Headway, or our own
+            return  # it runs already
         self.stop(job)
         bandwidth = self._link.bandwidth or float("inf")
         with ExitStack() as listeners:
@@ -58,6 +58,6 @@ class Relays:
             child.wait()
 
     def keep(self, running: Collection[JobId]) -> None:
-        """Stop those of other jobs."""
+        """Stop the relays of all other jobs."""
         for job in [name for name in self._files if name not in running]:
             self.stop(job)

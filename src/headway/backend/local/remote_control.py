@@ -1,4 +1,4 @@
-"""The scheduler's side of the launcher: it asks, and another process starts and signals."""
+"""Client of the launcher: the launcher starts and signals processes for the scheduler."""
 
 import logging
 import os
@@ -26,13 +26,13 @@ class RemoteControl:
     needs_cgroups = True
 
     def __init__(self, channel: Channel, records: Path) -> None:
-        """`records`: those of the launcher, which only it can write."""
+        """`records`: folder of the launcher's records."""
         self._channel, self._records, self._lock = channel, records, Lock()
 
     def start(self, request: StartRequest) -> Started:
         files, user = request.files, request.user
         if user is None:
-            raise ValueError("a job of this server runs as its submitter, and this one has none")
+            raise ValueError("the job has no submitter, as whom it could run")
         link = _run(files) / "records"
         with suppress(FileExistsError):
             link.symlink_to(self._records / link.parent.name)
@@ -66,14 +66,14 @@ class RemoteControl:
         return bool(self._ask("kill", **_about(replica, files, user))[0]["left"])
 
     def _ask(self, what: str, **fields: Any) -> tuple[dict[str, Any], list[int]]:
-        """Raise `OSError` as the system call of the launcher, `ValueError` if it refuses."""
+        """Send a request. Raise the `OSError` of the launcher, or `ValueError` if it refuses."""
         with self._lock:
             try:
                 self._channel.send({"do": what, **fields})
                 answer, descriptors = self._channel.receive()
             except OSError as error:
-                # It may have started the process. Nothing must be recorded that is not known: the
-                # next scheduler finds the process by its claim, as after any crash.
+                # The process may have been started. The next scheduler finds it by its claim, as
+                # after any crash.
                 log.error("the launcher has ended: %s", error)  # noqa: TRY400 - no traceback
                 os._exit(LOST)
         if "refused" in answer:
@@ -84,7 +84,7 @@ class RemoteControl:
 
 
 def _run(files: Files) -> Path:
-    """The folder of the run: RUN/jobs/JOB/REPLICA."""
+    """Return the folder of the run, for RUN/jobs/JOB/REPLICA."""
     return files.folder.parents[2]
 
 

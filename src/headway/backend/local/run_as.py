@@ -14,7 +14,7 @@ from headway.errors import ConfigError
 from headway.spec.runnable import RunnableJob
 
 KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
-"""Variables of Headway's environment that such a job inherits; others may be secrets of root."""
+"""Variables that a job of another user inherits from Headway. Others may be secrets of root."""
 DROP = """
 import os, sys, warnings  # execvp needs it, and the user may not be able to read the library
 uid, gid, name = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -27,7 +27,7 @@ except OSError as error:
     print(f"{sys.argv[4]}: {error.strerror}", file=sys.stderr)
     sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 """
-"""Runs below the shell, which enters the cgroups as root; the exit codes are those of a shell."""
+"""Runs in the shell, which enters the cgroups as root. The exit codes are those of a shell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class User:
     uid: int
     gid: int
     name: str = ""
-    """Empty: a number without an account, and without further groups."""
+    """Empty: a uid without an account and without further groups."""
     home: str = "/"
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """Words before a command."""
+        """Words before a command that run it as this user."""
         return (sys.executable, "-ISc", DROP, str(self.uid), str(self.gid), self.name)
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -49,14 +49,16 @@ class User:
         return {**kept, "HOME": self.home, **named}
 
     def own(self, folder: Path, top: Path) -> None:
-        """Give the folder of a replica to the user, and let it pass through those up to `top`."""
+        """Give the folder of a replica to the user, with search permission on its parents up to
+        `top`.
+        """
         private_files.let_pass(folder, top)
         for path in (folder, folder / "checkpoint"):
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
 
 def find_user(given: str) -> User:
-    """`user` or `user:group`, by name or number. Raises `KeyError` if there is no such name."""
+    """Find `user` or `user:group`, by name or number. Raise `KeyError` for an unknown name."""
     word, _, group = given.partition(":")
     try:
         account = pwd.getpwuid(int(word)) if word.isdecimal() else pwd.getpwnam(word)
@@ -74,7 +76,7 @@ def _group(word: str) -> int:
 
 
 def check_users(jobs: Iterable[RunnableJob], data: Path, where: str) -> None:
-    """Raise if a job names a user that it cannot run as."""
+    """Raise an error if a job cannot run as the user that it names."""
     for job in jobs:
         for user in filter(None, (command.user for command in job.commands.values())):
             _check(job.id, user, data, where)

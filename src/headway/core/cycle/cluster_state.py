@@ -1,8 +1,8 @@
 """The state of the cluster: `remember` folds an observation into the tables of the loop, `assemble`
 returns a snapshot of them.
 
-The tables change in place, so that a cycle costs in proportion to what changed and not to what
-exists. A snapshot of them is valid until the next observation.
+The tables are changed in place, so that the cost of a cycle is proportional to the number of
+changes. A snapshot is valid until the next observation.
 """
 
 from bisect import bisect_left, insort
@@ -45,15 +45,15 @@ class ClusterState:
         self.keys: dict[NodeId, Alike] = {}
         """The key of each node in `alike`."""
         self.node_requests: dict[NodeId, dict[ReplicaId, Resources]] = {}
-        """Requests of the replicas on a node that have some."""
+        """Requests of the replicas on a node, without those that request nothing."""
         self.stale: dict[NodeId, None] = {}
-        """Nodes whose load must be summed up again in this fold."""
+        """Nodes whose load must be computed again in this cycle."""
         self.order: dict[NodeId, int] = {}
         self.names: list[NodeId] = []
         self.totals: dict[JobId, Progress] = {}
-        """For jobs with several replicas: progress of all of them, also of former ones."""
+        """Progress of all present and former replicas of a job, for jobs with several replicas."""
         self.former: dict[JobId, dict[ReplicaId, Replica]] = {}
-        """Replicas that have stopped although their job has not ended; it may restart them."""
+        """Replicas that have stopped while their job has not ended. The job may restart them."""
         self.requests: tuple[Request, ...] = ()
         self.changed_nodes: dict[NodeId, None] = {}
         self.changed_jobs: dict[JobId, None] = {}
@@ -61,7 +61,7 @@ class ClusterState:
 
 
 def remember(s: ClusterState, seen: Observation) -> ClusterState:
-    """Fold one observation into the tables, and note what it changed."""
+    """Update the tables by an observation, and note what changed."""
     s.at, s.requests = seen.at, seen.requests
     s.changed_nodes, s.changed_jobs, s.ended = {}, {}, []
     if seen.capabilities is not None:
@@ -175,7 +175,7 @@ def _update_job(s: ClusterState, job: Job) -> None:
 
 
 def _enqueue(s: ClusterState, job: Job) -> None:
-    """Behind the jobs of the same precedence."""
+    """Insert a job after the jobs of the same precedence."""
     last = next(reversed(s.queue), None)
     s.queue[job.id] = None
     if last is not None and s.jobs[last].precedence < job.precedence:
@@ -197,7 +197,9 @@ def _drop_job(s: ClusterState, job: JobId) -> None:
 
 
 def _update_replica(s: ClusterState, seen: Replica) -> None:
-    """A new share changes only the replica; a new phase or place also changes its nodes."""
+    """Update a replica. A new share changes only the replica; a new phase or node changes its nodes
+    too.
+    """
     if seen.phase.ended or seen.job not in s.jobs:
         _drop_replica(s, seen.id)
         return
@@ -239,7 +241,7 @@ def _drop_replica(s: ClusterState, replica: ReplicaId) -> None:
 
 
 def _count(s: ClusterState, node: NodeId, replica: ReplicaId, request: Resources | None) -> None:
-    """Add a replica to a node, or remove it (None)."""
+    """Add a replica to a node. `request`: None to remove it."""
     s.changed_nodes[node] = s.stale[node] = None
     if request is None:
         s.on_node[node].pop(replica, None)
@@ -251,7 +253,7 @@ def _count(s: ClusterState, node: NodeId, replica: ReplicaId, request: Resources
 
 
 def _places(replica: Replica) -> tuple[NodeId, ...]:
-    """Return the nodes on which it holds capacity; during a migration there are two."""
+    """Return the nodes on which a replica holds capacity: two during a migration."""
     here = () if replica.node is None else (replica.node,)
     return here if replica.bound_for is None else (*here, replica.bound_for)
 
@@ -266,7 +268,7 @@ def _with_reports(
     progress: Progress,
     history: MetricHistory,
 ) -> Replica:
-    """Written out, because `replace` takes three times as long."""
+    """Return the replica with this history. `dataclasses.replace` takes three times as long."""
     return Replica(
         id=r.id,
         job=r.job,
@@ -298,8 +300,8 @@ def _add_report(s: ClusterState, report: Report) -> None:
 
 
 def _after_stop(s: ClusterState, r: Replica) -> Replica:
-    """Return a replica that has stopped. If its job stops with it and has no checkpoint, the job
-    starts over. (Otherwise its next report shows the step that it was restored at.)
+    """Return a replica that has stopped. If its whole job has stopped and has no checkpoint, its
+    progress starts over. Otherwise the next report shows the step at which it continues.
     """
     job = s.jobs[r.job]
     if job.spec.checkpoint is not Mode.NONE or job.phase is Phase.RUNNING:
@@ -312,7 +314,7 @@ def _after_stop(s: ClusterState, r: Replica) -> Replica:
 
 
 def _update_remaining(s: ClusterState, r: Replica, work: CoreSeconds) -> None:
-    """`work`: what it has done since the last time."""
+    """Update the remaining work of the job. `work`: work done since the last update."""
     job = s.jobs[r.job]
     if job.spec.speed is not None:
         s.jobs[r.job] = _distributed(job, r)
@@ -338,7 +340,9 @@ def _estimated(job: Job, progress: Progress, work: CoreSeconds) -> Job:
 
 
 def _distributed(job: Job, r: Replica) -> Job:
-    """Steps measure the progress of a distributed job, not the work of one of its replicas."""
+    """Return the job with the remaining work by its steps: the work of one replica does not measure
+    the progress of a distributed job.
+    """
     total, expected, step = job.spec.total_steps, job.spec.expected, r.progress.step
     if total is None or expected is None or step is None:
         return job

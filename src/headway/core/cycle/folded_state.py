@@ -1,4 +1,4 @@
-"""The cluster state as one record: what a journal needs to start a new file with."""
+"""The cluster state as one record, for the first line of a new journal file."""
 
 from headway.core.cycle.cluster_state import ClusterState, remember
 from headway.core.model.job import Replica
@@ -11,11 +11,11 @@ from headway.core.model.units import JobId
 @record
 class FoldedState:
     seen: Observation
-    """A complete one, which leads to this state; replicas have their metric history."""
+    """A complete observation that leads to this state. Its replicas have their metric history."""
     former: tuple[Replica, ...] = ()
     totals: tuple[tuple[JobId, Progress], ...] = ()
     queue: tuple[JobId, ...] = ()
-    """The order of pending jobs, which is not that of their arrival if some were stopped."""
+    """Order of the pending jobs. It differs from the order of arrival if some were suspended."""
 
 
 def fold_state(s: ClusterState) -> FoldedState:

@@ -1,8 +1,8 @@
-"""Free capacity: nodes as the placements so far would leave them.
+"""Free capacity of the nodes after the placements so far.
 
-`check`, policies and the check of a workload's size all count on this model. It only adds and
-subtracts, which is enough within one cycle; `ClusterState` and `project` sum up the requests of a
-node again with `load_of`, because rounding errors would grow from cycle to cycle.
+`check`, the policies and the capacity check of a workload all use this model. It only adds and
+subtracts, which is exact enough within one cycle. `ClusterState` and `project` add up all requests
+of a node with `load_of` instead, because rounding errors would grow from cycle to cycle.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,18 +14,18 @@ from headway.core.model.node import Node
 from headway.core.model.units import NOTHING, SLACK, NodeId, Resources, Where
 
 NOMINAL = Resources(cpu=0.1, memory=200 * 2**20)
-"""What kube-scheduler assumes for a pod without requests."""
+"""Requests that kube-scheduler assumes for a pod without requests."""
 
 
 class FreeCapacity:
     ranks: ClassVar = False
-    """Whether nodes are ranked, which takes their nominal load and number of replicas."""
+    """Whether nodes are ranked, which requires their nominal load and number of replicas."""
 
     def __init__(self, nodes: Mapping[NodeId, Node]) -> None:
         self.nodes = nodes
-        """As they were; never written."""
+        """The nodes before any placement. Never changed."""
         self.touched: dict[NodeId, Node] = {}
-        """Nodes on which something has been placed or released."""
+        """Nodes on which replicas were placed or released."""
 
     def copy(self) -> Self:
         other = object.__new__(type(self))
@@ -36,7 +36,7 @@ class FreeCapacity:
         return self.touched.get(name) or self.nodes.get(name)
 
     def take(self, name: NodeId, request: Resources, count: int = 1) -> None:
-        """Place `count` replicas with this request, whether or not they fit."""
+        """Place `count` replicas with this request. Does not check whether they fit."""
         node = self.touched.get(name) or self.nodes.get(name)
         if node is None:
             return
@@ -61,7 +61,7 @@ class FreeCapacity:
             self.take(name, spec.task_of(replica).request)
 
     def give(self, name: NodeId, request: Resources, count: int = 1) -> None:
-        """Release what `count` replicas with this request hold."""
+        """Release the capacity of `count` replicas with this request."""
         node = self.touched.get(name) or self.nodes.get(name)
         if node is not None:
             held = request if count == 1 else request.times(count)
@@ -102,9 +102,9 @@ def slots(node: Node, request: Resources) -> float:
 
 
 def load_of(requests: Collection[Resources], count: int) -> tuple[Resources, Resources]:
-    """Sum up the requests of `count` replicas: as they are, and as kube-scheduler counts them.
+    """Add up the requests of `count` replicas: as declared, and by the rules of kube-scheduler.
 
-    `requests` are those of the replicas that have some.
+    `requests`: those of the replicas that request something.
     """
     silent = count - len(requests)
     if not requests:

@@ -21,11 +21,11 @@ class Policy(Protocol[M]):
 
     @property
     def listens(self) -> bool:
-        """Whether it reads reports. If not, a backend need not collect them."""
+        """Whether the policy reads reports. If not, a backend need not collect them."""
         ...
 
     def begin(self) -> M:
-        """Return the memory to start with."""
+        """Return the initial memory."""
         ...
 
     def decide(self, snapshot: Snapshot, memory: M) -> tuple[Plan, M]: ...
@@ -37,8 +37,8 @@ class ChainMemory:
 
 
 class Chain:
-    """Several policies: each decides on the snapshot as the plans before it would leave it, for
-    example jobs, then placement, then shares. `check` refuses what contradicts an earlier decision.
+    """Several policies in sequence, for example for jobs, placement and shares. Each decides on the
+    snapshot that the plans before it would lead to. `check` refuses contradicting decisions.
     """
 
     def __init__(self, *members: Policy[Any], name: str = "") -> None:
@@ -77,11 +77,11 @@ class PerNodeMemory:
     members: dict[NodeId, Any]
     due: dict[NodeId, Seconds]
     agenda: list[Entry]
-    """A heap over `due`; entries that differ from it are stale."""
+    """A heap over `due`. Entries that differ from `due` are stale."""
 
 
 class PerNode(Generic[M]):
-    """Runs a policy for one node on each node that changed or is due; other nodes cost nothing."""
+    """Run a one-node policy on each node that changed or is due. Other nodes cost nothing."""
 
     def __init__(self, inner: Policy[M]) -> None:
         self.inner, self.name, self.listens = inner, inner.name, inner.listens

@@ -1,4 +1,4 @@
-"""Project a plan: the snapshot as the plan would leave it, for the next policy of a chain."""
+"""Project a plan: return the snapshot that it leads to, for the next policy of a chain."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
@@ -20,22 +20,24 @@ V = TypeVar("V")
 
 
 def project(plan: Plan, snapshot: Snapshot) -> Snapshot:
-    """Costs in proportion to the plan; `snapshot` is not changed.
+    """Return the snapshot after a plan. The cost is proportional to the size of the plan.
 
-    `changed` stays as observed, so that decisions alone do not wake a later policy of the chain.
+    `changed` keeps the observed changes: a decision alone does not wake a later policy.
     """
     return Projected(plan, snapshot) if plan.decisions else snapshot
 
 
 class Projected(Derived):
-    """Computed on first access: most policies of a chain find no change and read no table."""
+    """The tables are computed on first access: most policies of a chain read none."""
 
     def __init__(self, plan: Plan, before: Snapshot) -> None:
         super().__init__(before, before.trigger)
         self.plan = plan
 
     def only(self, node: NodeId, trigger: Trigger) -> Snapshot:
-        """A plan that only places jobs does not change the nodes where it places none."""
+        """Return the snapshot of one node. A plan that only places jobs leaves other nodes
+        unchanged.
+        """
         for d in self.plan.decisions:
             if not isinstance(d, Place) or any(there == node for _, there in d.where):
                 return super().only(node, trigger)
@@ -51,9 +53,9 @@ class Projected(Derived):
 class Projection:
     """Overlays on the tables of a snapshot, to which decisions are applied one after another.
 
-    It is more than free capacity: also jobs, replicas, the queue and the index of nodes by kind.
-    The load of a node is summed up exactly as `ClusterState` will do after the plan, so that a
-    policy decides the same on a projection and on the observation that follows.
+    Unlike `FreeCapacity`, it also covers jobs, replicas, the queue and the index of nodes by kind.
+    The load of a node is added up exactly as in `ClusterState`, so that a policy decides the same
+    on a projection and on the observation that follows.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -66,10 +68,12 @@ class Projection:
         self.queue: Overlay[JobId, None] = Overlay(snapshot.queue)
         self.alike: Overlay[Alike, list[int]] = Overlay(snapshot.alike)
         self._own: set[Alike] = set()
-        """Keys whose lists in `alike` are copies, which may be changed."""
+        """Keys whose lists in `alike` are copies and can be changed."""
 
     def apply(self, decision: Decision) -> None:
-        """A decision about unknown jobs, replicas or nodes changes nothing; `check` refuses it."""
+        """Apply a decision. One about unknown jobs, replicas or nodes changes nothing: `check`
+        refuses it.
+        """
         if not self._known(decision):
             return
         match decision:
@@ -141,7 +145,7 @@ class Projection:
         insort(self._own_members(alike_key(new)), self.order[at])
 
     def _own_members(self, key: Alike) -> list[int]:
-        """Return a list of `alike` that may be changed."""
+        """Return a list of `alike` that can be changed."""
         if key not in self._own:
             self._own.add(key)
             self.alike.put(key, list(self.alike.get(key, ())))
@@ -149,7 +153,7 @@ class Projection:
 
 
 class Overlay(Mapping[K, V]):
-    """`base` with some entries set and others removed. `base` is never written."""
+    """A mapping over `base`, in which entries are set and removed. `base` is never changed."""
 
     __slots__ = ("_base", "_removed", "_set")
 
@@ -175,7 +179,7 @@ class Overlay(Mapping[K, V]):
         return self._base[key]
 
     def __iter__(self) -> Iterator[K]:
-        """Entries of the base keep their position; new ones come last."""
+        """Iterate over the keys of `base` in their order, then over new ones."""
         for key in self._base:
             if key not in self._removed:
                 yield key

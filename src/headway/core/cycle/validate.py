@@ -1,7 +1,7 @@
-"""Validate a plan before any of it is executed.
+"""Validate a plan before it is executed.
 
-A decision that breaks a rule is refused with a reason; the others are not affected. A backend
-validates again, because the cluster may have changed since the snapshot.
+A decision that breaks a rule is refused with a reason. The other decisions are not affected. A
+backend validates again, because the cluster may have changed since the snapshot.
 """
 
 from headway.core.cycle.free_capacity import FreeCapacity
@@ -38,7 +38,7 @@ FINE = Verdict()
 
 
 def check(plan: Plan, snapshot: Snapshot) -> Verdict:
-    """Check each decision on the snapshot as the accepted ones before it would leave it."""
+    """Check each decision on the snapshot that the accepted decisions before it lead to."""
     if not plan.decisions:
         return FINE
     if len(plan.decisions) == 1 and not isinstance(plan.decisions[0], SetShare):
@@ -67,8 +67,8 @@ def check(plan: Plan, snapshot: Snapshot) -> Verdict:
 
 
 class _Accepted:
-    """What the decisions accepted so far change for those after them. They take capacity and give
-    none back: a replica that is to leave has not left yet.
+    """Effect of the accepted decisions on those that follow. Accepted decisions take capacity and
+    release none, because replicas that will stop still run.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -76,11 +76,11 @@ class _Accepted:
         self.free = FreeCapacity(snapshot.nodes)
         self.subjects: set[str] = set()
         self.moved: set[str] = set()
-        """Jobs of which a replica migrates."""
+        """Jobs with a replica that migrates."""
         self.leaving: set[ReplicaId] = set()
 
     def again(self, d: Decision) -> str:
-        """Allow one action for each job in a cycle, or migrations of several of its replicas."""
+        """Refuse a second action on a job, except for migrations of several of its replicas."""
         if isinstance(d, Move):
             r = self.snapshot.replicas.get(d.replica)
             twice = d.replica in self.subjects or (r is not None and r.job in self.subjects)
@@ -172,7 +172,7 @@ def _place(d: Place, s: Snapshot, free: FreeCapacity) -> str:
 
 
 def _place_part(job: Job | None, d: Place, s: Snapshot, free: FreeCapacity) -> str:
-    """An asynchronous job runs before it is complete."""
+    """Check a partial placement. An asynchronous job runs before all of its replicas are placed."""
     runs = job is not None and job.spec.speed is not None and not job.spec.speed.waits
     open_ = (Phase.PENDING, Phase.STARTING, Phase.RUNNING if runs else Phase.PENDING)
     if job is None or job.phase not in open_:
@@ -184,7 +184,7 @@ def _place_part(job: Job | None, d: Place, s: Snapshot, free: FreeCapacity) -> s
 
 
 def half_started(job: Job | None, s: Snapshot) -> bool:
-    """Return whether it holds capacity while other replicas of its gang are pending."""
+    """Return whether a job holds capacity while other replicas of its gang are pending."""
     return (
         job is not None
         and job.phase is Phase.STARTING

@@ -1,1 +1,1 @@
-"""What is estimated from reports: progress, category, size of a job, rate of its steps."""
+"""Estimates from reports: progress, category, size of a job, rate of its steps."""

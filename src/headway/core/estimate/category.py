@@ -1,4 +1,4 @@
-"""The three stages of training, and two rules for changing from one to another."""
+"""The three stages of training, and two rules for transitions between them."""
 
 from enum import StrEnum
 
@@ -19,15 +19,15 @@ _SLOWER = {
 
 
 def by_efficiency(now: Category, efficiency: float, threshold: float) -> Category:
-    """Algorithm 1, lines 4 to 13: below the threshold once is watched, twice is converged, and at
-    or above it is growing again.
+    """Algorithm 1, lines 4 to 13: a replica below the threshold once is watched, twice converged.
+    At or above the threshold it is growing.
     """
     return Category.GROWING if efficiency >= threshold else _SLOWER[now]
 
 
 def by_growth(now: Category, growth: float, threshold: float, *, shrinking: bool) -> Category:
     """SpeCon's Algorithm 3: below the threshold, only a growth that still shrinks counts as slow.
-    Any other growth is jitter and changes nothing. (Lines 17 and 19 leave out equality.)
+    Any other growth is jitter and changes nothing. (Lines 17 and 19 do not define equality.)
     """
     if growth >= threshold:
         return Category.GROWING

@@ -1,4 +1,4 @@
-"""How many cores a replica can use, from what it leaves idle."""
+"""Estimate how many cores a replica can use, from the CPU that it leaves idle."""
 
 from math import inf
 from typing import NamedTuple
@@ -6,23 +6,22 @@ from typing import NamedTuple
 from headway.core.model.units import Cores
 
 TOO_LOW = 1.05
-"""A replica that uses more than its demand by this factor shows that it is larger,"""
+"""A replica that uses this multiple of its estimated demand has a larger demand,"""
 MARGIN = 1.5
-"""and possibly larger than what it got, by this factor."""
+"""which is assumed to be this multiple of what it uses."""
 
 
 class Demand(NamedTuple):
     cores: Cores
     shown: bool
-    """Whether it had enough CPU to show its demand."""
+    """Whether the replica had enough CPU to show its demand."""
 
 
 def measured_demand(before: Cores, used: Cores, could: Cores, fair: Cores = inf) -> Demand:
     """Return the demand of a replica after an interval in which it used `used` cores on average.
 
-    `could`: what it could have used by its weight. What it was meant to get says less: a job that
-    sleeps at times may find the CPU in use. `fair`: its fair share, if it got that. A job that left
-    much of its fair share idle shows its demand, however small the share is.
+    `could`: what the replica could have used by its weight. `fair`: its fair share, if it got that.
+    A replica that leaves much of its fair share idle shows its demand, however small the share is.
 
     >>> measured_demand(before=1.0, used=0.2, could=0.5)
     Demand(cores=0.2, shown=True)

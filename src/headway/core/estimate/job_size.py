@@ -12,13 +12,13 @@ from headway.core.model.serialization import memory
 from headway.core.model.units import CoreSeconds
 
 TRUSTED = 0.05
-"""A size with at most this error is treated as exact."""
+"""A size with at most this relative error is treated as exact."""
 MEASURED = 0.02
-"""After this fraction of its declared steps has been observed, the cost of a step is known."""
+"""Fraction of the declared steps after which the cost of a step is known."""
 ONE_RUN = 0.1
-"""Error of a size that only one earlier run gives."""
+"""Relative error of a size from a single earlier run."""
 PASSED = 1.001
-"""A job that exceeds its largest possible size by more than rounding has an unknown size."""
+"""A job that exceeds this multiple of its largest possible size has an unknown size."""
 SETTLED = 0.95
 REFIT = 1.25
 
@@ -34,7 +34,7 @@ class Known:
 
 @memory
 class SizeEstimate:
-    """What is known of the size of a job. Amounts are core-seconds of its node."""
+    """Estimated size of a job. Amounts are core-seconds of its node."""
 
     attained: CoreSeconds
     size: CoreSeconds = inf
@@ -42,9 +42,9 @@ class SizeEstimate:
     error: float = inf
     """Relative error of the size; infinite: unknown, or found to be wrong."""
     wrong: bool = False
-    """Whether it has exceeded its largest possible size."""
+    """Whether the job has exceeded its largest possible size."""
     settles: float = 1.0
-    """Fraction of its steps after which its quality is reached."""
+    """Fraction of the steps after which the target quality is reached."""
     windows: int = 0
     """Number of windows when `settles` was computed."""
 
@@ -68,8 +68,8 @@ def estimate_size(
 
 
 def expected(size: CoreSeconds, error: float, attained: CoreSeconds) -> CoreSeconds:
-    """Return the mean size of a job that is estimated at `size`, within a factor of 1 + error
-    either way, and has not ended after `attained`.
+    """Return the expected size of a job that has not ended after `attained`. Its size is estimated
+    at `size`, within a factor of 1 + error in either direction.
 
     >>> expected(100.0, 0.0, 50.0), round(expected(100.0, 0.5, 140.0), 1)
     (100.0, 144.9)
@@ -82,7 +82,9 @@ def expected(size: CoreSeconds, error: float, attained: CoreSeconds) -> CoreSeco
 
 
 def from_steps(spec: JobSpec, progress: Progress) -> Estimate | None:
-    """From declared steps and the measured cost of a step. The error falls with each step."""
+    """Estimate the size from declared steps and the measured cost of a step. The error falls with
+    each step.
+    """
     if not spec.total_steps or progress.work <= 0:
         return None
     part = progress.steps / spec.total_steps
@@ -99,7 +101,7 @@ def from_kind(known: Known | None) -> Estimate | None:
 
 
 def learn(known: Known | None, work: CoreSeconds) -> Known:
-    """Add a job that has ended; newer runs have larger weights. A run without work is ignored."""
+    """Add a job that has ended. Newer runs have larger weights. A run without work is ignored."""
     if known is None or known.work <= 0:
         return Known(work=work, least=work, most=work)
     if work <= 0:
@@ -111,8 +113,8 @@ def learn(known: Known | None, work: CoreSeconds) -> Known:
 def settle(
     estimate: SizeEstimate, spec: JobSpec, history: MetricHistory, before: SizeEstimate | None
 ) -> None:
-    """Set `estimate.settles` from a fit of the loss curve. A fit costs a millisecond, so that it
-    is repeated only after a quarter more reports.
+    """Set `estimate.settles` from a fit of the loss curve. A fit takes a millisecond. It is
+    repeated when the number of reports has grown by a quarter.
     """
     count = len(history.windows)
     if before is not None and before.windows <= count < REFIT * before.windows:

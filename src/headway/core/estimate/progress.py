@@ -31,10 +31,10 @@ class Growth:
 def paper_progress(
     history: MetricHistory, at: Seconds, interval: Seconds, *, hold: bool = False
 ) -> Growth | None:
-    """As in the papers' code: |change of the mean loss| over the largest loss so far.
+    """Return the growth as in the papers' code: |change of the mean loss| over the largest loss.
 
-    None if an interval has no report or the loss is not positive. `hold`: without a value in an
-    interval, the last one counts (SpeCon).
+    None if an interval has no report or the loss is not positive. `hold`: an interval without a
+    value has the last value (SpeCon).
     """
     both = _two_means(history, at, interval, hold=hold)
     used = _mean(history.windows, at - interval, at, lambda w: w.cpu)
@@ -47,7 +47,7 @@ def paper_progress(
 def progress(
     history: MetricHistory, at: Seconds, interval: Seconds, *, sign: float
 ) -> Growth | None:
-    """Improvement over two whole intervals, as a fraction of the range so far.
+    """Return the improvement over two whole intervals, as a fraction of the range so far.
 
     `sign` is -1 if smaller is better. The growth of a value that got worse is 0, not |change|.
     """
@@ -83,13 +83,13 @@ def efficiencies(history: MetricHistory, usage: Usage | None, *, sign: float) ->
 
 
 def value_range(history: MetricHistory) -> float:
-    """From the 5th to the 95th percentile of all values."""
+    """Return the range from the 5th to the 95th percentile of all values."""
     values = sorted(w.value for w in history.windows if w.value is not None)
     return percentile(values, 0.95) - percentile(values, 0.05)
 
 
 def percentile(ordered: Sequence[float], q: float) -> float:
-    """The q-quantile of sorted values, interpolated linearly; 0 if there are none.
+    """Return the q-quantile of sorted values, interpolated linearly; 0 if there are none.
 
     >>> percentile([1.0, 2.0, 3.0], 0.75)
     2.5
@@ -121,7 +121,7 @@ def _last(history: MetricHistory, until: Seconds) -> float | None:
 def _mean(
     windows: Iterable[Window], since: Seconds, until: Seconds, of: Callable[[Window], float | None]
 ) -> float | None:
-    """Mean over an interval; each window is weighted by its overlap."""
+    """Return the mean over an interval. Each window is weighted by its overlap."""
     total = time = 0.0
     for w in windows:
         overlap = min(w.at, until) - max(w.since, since)

@@ -13,8 +13,8 @@ from headway.core.model.serialization import record
 from headway.core.model.units import Cores, CoreSeconds, Seconds, Share
 
 HERE, NEAR, FAR = range(3)
-"""Distance of a worker: on the node of a parameter server, in the rack of one, in another rack. The
-distance in a ring is the largest between two of its workers."""
+"""Distance of a worker: on the node of a parameter server, in the rack of one, in another rack. In
+a ring: the largest distance between two workers."""
 SERVER = "ps"
 CHIEF = "chief"
 
@@ -29,10 +29,10 @@ class Speed:
     kind: str = "sync"
     """`sync` or `async`, with parameter servers; or `ring`."""
     compute: CoreSeconds = 1.0
-    """For the batch of a step, divided among the workers; an asynchronous worker computes a whole
-    batch. Optimus' a M."""
+    """Compute for the batch of a step, which the workers divide. An asynchronous worker computes a
+    whole batch. Optimus' a M."""
     fixed: CoreSeconds = 0.0
-    """For each worker in each step, independent of its part of the batch (b)."""
+    """Compute of each worker in each step that does not depend on its part of the batch (b)."""
     transfer: Seconds = 0.0
     """Time to send the model once: its size over the bandwidth (c)."""
     per_worker: Seconds = 0.0
@@ -40,7 +40,7 @@ class Speed:
     per_server: Seconds = 0.0
     """Overhead in each step for every parameter server (e)."""
     latency: Seconds = 0.0
-    """Of one round of a ring with several workers."""
+    """Latency of one round of a ring with several workers."""
     penalty: float = 1.0
     """Factor for transfers to another node."""
     rack_penalty: float = 1.0
@@ -74,8 +74,8 @@ def steps_per_second(speed: Speed, workers: Sequence[Worker], servers: int = 0) 
 
 
 def useful(speed: Speed, workers: Sequence[Worker], servers: int = 0) -> list[Share]:
-    """Return the fraction of its time in which each worker makes progress: without waiting for
-    slower ones, and without the extra time of transfers over a distance.
+    """Return the fraction of time in which each worker makes progress: excluding the time in which
+    it waits for slower workers, and the extra time of transfers over a distance.
     """
     if not _can_train(speed, workers, servers):
         return [0.0] * len(workers)

@@ -8,7 +8,7 @@ FEWEST = 3
 
 @memory
 class Trend:
-    """Count, means, and sums of squares and products about them: enough for a regression."""
+    """Count, means, and centred sums of squares and products, from which a regression follows."""
 
     count: int = 0
     x: float = 0.0

@@ -1,8 +1,7 @@
 """Allocate the cores of a node so that every guarantee is kept (docs/explanation/nobody-loses.md).
 
-A job of unknown size gets its fair share, at every moment: so it is in the real world where it is
-in the reference world, whenever it ends. The other jobs are served in the given order, as far as
-their guarantees allow.
+A job of unknown size always gets its fair share, so that it is never behind the reference world,
+whenever it ends. The other jobs are served in the given order, as far as their guarantees allow.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,23 +14,23 @@ from headway.core.fairness.water_filling import share
 from headway.core.model.units import Cores, CoreSeconds, Seconds
 
 SOON: Seconds = 0.05
-"""A set of guarantees whose slack lasts less than this has none."""
+"""A set of guarantees whose slack lasts for less than this time is treated as tight."""
 ROUNDING: Cores = 1e-9
 ROUNDS = 64
-"""Most rounds of a search that a few rounds end, unless amounts differ by so many orders of
-magnitude that rounding hides the progress."""
+"""Maximum number of rounds of a search. A few are enough, unless amounts differ by so many orders
+of magnitude that rounding hides the progress."""
 STEADY = 1e-6
-"""A slack that falls by less than this part of the capacity does not fall."""
+"""A slack that falls by less than this fraction of the capacity is treated as constant."""
 
 Drift = Callable[[Seconds], Mapping[K, Seconds]]
-"""By how much each guarantee is later, if all jobs of unknown size go on for so long."""
+"""Delay of each guarantee if all jobs of unknown size continue for this time."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Need:
-    """What keeps the guarantee of a job: work by a due time; or, after that if its size is
-    uncertain, a bound on how far it falls behind its fair share; or, if nothing is known of its
-    size, its fair share.
+    """What a job needs to keep its guarantee. Known size: work by a due time. Uncertain size, after
+    the due time: a bound on how far it may fall behind its fair share. Unknown size: its fair
+    share.
     """
 
     demand: Cores
@@ -40,13 +39,13 @@ class Need:
     sure: bool = False
     """Whether `left` is all of its remaining work."""
     equal: Cores = 0.0
-    """Its fair share now; of a job of unknown size: what it must get."""
+    """Present fair share. A job of unknown size must get it."""
     room: CoreSeconds = inf
-    """How much further it may fall behind; negative: it must catch up."""
+    """Work by which the job may still fall behind. Negative: it must catch up."""
     unknown: bool = False
     """Whether nothing is known of its size."""
     probe: bool = False
-    """Whether it goes first, to show how much it can use."""
+    """Whether the job is served first, to measure how much it can use."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +63,7 @@ class _Tight(Generic[K]):
 
     jobs: tuple[K, ...]
     rate: Cores
-    """What they must get together, so that none becomes late."""
+    """Cores that the jobs must get together, so that none becomes late."""
 
 
 def allocate(
@@ -77,10 +76,10 @@ def allocate(
     *,
     whole: Cores | None = None,
 ) -> Allocation[K]:
-    """Allocate cores: to jobs of unknown size their fair share, then to jobs whose guarantee allows
-    no delay, then to jobs that are behind, then in order. Sets of guarantees that allow no delay
-    are added until all others have slack. `whole`: the capacity for which guarantees are tested, if
-    that is more than can be allocated now.
+    """Allocate cores: first the fair shares of jobs of unknown size, then jobs whose guarantee
+    allows no delay, then jobs that are behind, then the others in order. Sets of guarantees that
+    allow no delay are added until all others have slack. `whole`: the capacity for which guarantees
+    are tested, if it is larger than the capacity that can be allocated now.
     """
     outlook = _Outlook(needs, whole or capacity, now, drift)
     rates = _serve(needs, order, outlook, capacity)
@@ -103,8 +102,8 @@ def allocate(
 class _Outlook(Generic[K]):
     """The guarantees now and later, and the sets of them that allow no delay.
 
-    While a job of unknown size goes on, guarantees move; at each moment they must be feasible if it
-    ended at that moment. With all sizes known, they do not move.
+    While a job of unknown size continues, guarantees move. At each moment they must be feasible if
+    the job ended at that moment. If all sizes are known, guarantees do not move.
     """
 
     def __init__(
@@ -124,9 +123,8 @@ class _Outlook(Generic[K]):
                 self.add_tight(jobs)
 
     def _delay_late(self) -> Iterable[tuple[K, ...]]:
-        """Delay guarantees as little as necessary to be feasible; return the sets that were not.
-        Of each set only one guarantee is delayed: if all of them were, none would be kept, and
-        the last would be as late.
+        """Delay guarantees as little as necessary to make them feasible. Return the sets that were
+        not. Only one guarantee of each set is delayed: to delay all would not help the last one.
         """
         found: list[tuple[K, ...]] = []
         for _ in range(ROUNDS + len(self.claims)):
@@ -141,8 +139,8 @@ class _Outlook(Generic[K]):
         return found
 
     def _best_to_delay(self, claims: Sequence[Claim]) -> tuple[Cores, Claim]:
-        """Return the claim to delay, so that the delay is short: the one that can use most of what
-        the claims with later due times leave.
+        """Return the claim for which the delay is shortest: the one that can use most of the
+        capacity that claims with later due times leave.
         """
         free, gains = self.capacity, []
         for claim in sorted(claims, key=lambda c: -c.due):
@@ -157,9 +155,9 @@ class _Outlook(Generic[K]):
     def horizon(
         self, rates: Mapping[K, Cores], most: Seconds
     ) -> tuple[Seconds, tuple[K, ...] | None]:
-        """Return how long these rates can last before a further set of guarantees allows no delay,
-        and that set. Test at a time whether all are feasible; if a set is not, go back to when
-        its slack was about used up, and test again.
+        """Return how long these rates can stay before a further set of guarantees allows no delay,
+        and that set. Test at a time whether all sets are feasible. If one is not, test again at the
+        time at which its slack is used up.
         """
         time, tightest = most, None
         known = {t.jobs for t in self.tight}
@@ -178,7 +176,7 @@ class _Outlook(Generic[K]):
         return time, tightest
 
     def _used_up(self, jobs: tuple[K, ...], then: Mapping[K, Claim], time: Seconds) -> Seconds:
-        """Return when a set of guarantees has no slack left, if its slack falls evenly."""
+        """Return when a set of guarantees has no slack left, if its slack falls linearly."""
         first, last = self._slack(jobs, self.claims, 0.0), self._slack(jobs, then, time)
         fall = first - last
         return max(0.0, time * first / fall) if fall > STEADY * self.capacity * time else inf
@@ -195,7 +193,7 @@ class _Outlook(Generic[K]):
 
 
 class _Share(Generic[K]):
-    """The cores of a node, given away one job after another."""
+    """The cores of a node, allocated job by job."""
 
     def __init__(self, needs: Mapping[K, Need], order: Sequence[K], capacity: Cores) -> None:
         self.needs, self.left = needs, capacity
@@ -208,7 +206,7 @@ class _Share(Generic[K]):
             self.left -= more
 
     def divide(self, names: Sequence[K], most: Sequence[Cores]) -> None:
-        """Raise several at once, equally if not all can have the most."""
+        """Raise several rates at once, equally if the cores do not suffice for all."""
         more = [max(0.0, m - self.rates[n]) for n, m in zip(names, most, strict=True)]
         for name, cores in zip(names, share(self.left, more, [1.0] * len(more)), strict=True):
             self.raise_to(name, self.rates[name] + cores)
@@ -236,8 +234,8 @@ def _serve(
 
 
 def _serve_tight(node: _Share[K], order: Sequence[K], tight: Sequence[_Tight[K]]) -> None:
-    """Give each set what it must get. A subset goes first; of two disjoint sets, the one that ran
-    out of slack first.
+    """Give each set the cores that it must get. Subsets are served first, then sets in the order in
+    which they ran out of slack.
     """
     inside = {n: [i for i, t in enumerate(tight) if n in t.jobs] for n in order}
     urgent = [n for n in order if inside[n]]
@@ -248,8 +246,8 @@ def _serve_tight(node: _Share[K], order: Sequence[K], tight: Sequence[_Tight[K]]
 
 
 def _goes_first(need: Need, now: Seconds) -> bool:
-    """Return whether it goes before jobs whose guarantees allow no delay: it is overdue, or almost
-    done, so that they lose a tenth of a second.
+    """Return whether a job goes before jobs whose guarantees allow no delay: because it is overdue,
+    or so close to its end that they lose at most a tenth of a second.
     """
     almost_done = need.left / need.demand <= 2 * SOON
     return need.probe or (need.sure and (almost_done or now >= need.due))

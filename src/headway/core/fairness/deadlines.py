@@ -1,4 +1,4 @@
-"""Decide whether all guarantees can still be kept: the arithmetic behind "nobody loses".
+"""Decide whether all guarantees can still be kept (docs/explanation/nobody-loses.md).
 
 A claim is work that must be done by a due time, at a limited rate. A set of claims is feasible if
 some schedule does all of the work in time. The level algorithm finds one backward from the last due
@@ -30,7 +30,7 @@ class Claim:
 
 @dataclass(slots=True)
 class _Group:
-    """Claims that need the same time at their full rate; their levels fall together."""
+    """Claims that need the same time at their full rate. Their levels fall together."""
 
     level: Seconds
     demand: Cores
@@ -116,7 +116,7 @@ def _fall(groups: list[_Group], capacity: Cores, most: Seconds) -> Seconds:
 
 
 def slack(claims: Sequence[Claim], capacity: Cores, now: Seconds) -> CoreSeconds:
-    """Return the most service that claims can get before they are due, minus what they need."""
+    """Return the service that claims can get at most before they are due, minus what they need."""
     served, since = 0.0, now
     demand = sum(c.demand for c in claims)
     for claim in sorted(claims, key=lambda c: c.due):

@@ -1,4 +1,4 @@
-"""Weights from an order, for policies that serve one job after another."""
+"""Convert an order to weights, for policies that serve one job after another."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ SAME = 0.01
 
 
 def in_order(snapshot: Snapshot, order: Sequence[Replica], reason: str) -> tuple[SetShare, ...]:
-    """Set weights under which the first gets all the CPU that it can use, then the next."""
+    """Set weights by which the first replica gets all the CPU that it can use, then the next."""
     cores = snapshot.node.available
     caps = [demand_of(snapshot, r) for r in order]
     weights = weights_for(one_after_another(caps, cores), caps)
@@ -35,7 +35,9 @@ def same_limit(a: Cores | None, b: Cores | None) -> bool:
 
 
 def demand_of(snapshot: Snapshot, r: Replica) -> Cores:
-    """Return the most cores that it can use on its node: declared, limited, or the node."""
+    """Return the maximum number of cores that a replica can use: as declared, its limit, or the
+    node.
+    """
     expected = snapshot.jobs[r.job].spec.expected
     declared = expected.demand if expected else None
     known = [c for c in (declared, snapshot.ceiling(r)) if c is not None]

@@ -1,4 +1,4 @@
-"""The reference world: what fair sharing would have given each job on a node until now.
+"""The reference world: what each job on a node would have got under fair sharing until now.
 
 Policies keep it in their memory. The finish time of a job in it is its guarantee
 (docs/explanation/nobody-loses.md).
@@ -23,28 +23,28 @@ class ReferenceJob:
     demand: Cores
     weight: float = 1.0
     size: CoreSeconds = inf
-    """Its estimated size."""
+    """Estimated size."""
     least: CoreSeconds = inf
-    """Its smallest possible size; it cannot finish here before."""
+    """Smallest possible size. The job cannot finish here earlier."""
     sure: bool = False
-    """Whether its size is known, so that it finishes here when it reaches it. Otherwise only the
-    real job shows when it ends."""
+    """Whether the size is known, so that the job finishes here when it reaches its size. Otherwise
+    it finishes when the real job ends."""
     done: CoreSeconds = 0.0
     due: Seconds = inf
-    """The guarantee: when it reaches `least` here if no other job arrives."""
+    """The guarantee: when the job reaches `least` here if no other job arrives."""
     request: Resources = NOTHING
     left: bool = False
-    """Whether the real job has ended; it continues here up to its actual size."""
+    """Whether the real job has ended. It continues here up to its actual size."""
     owner: str = ""
-    """Its user. Users have equal shares, which their jobs divide by weight."""
+    """User of the job. Users have equal shares, which their jobs divide by weight."""
 
     @property
     def finished(self) -> bool:
         return self.sure and self.done >= self.size * (1 - _DONE)
 
     def resize(self, size: CoreSeconds, least: CoreSeconds, *, sure: bool) -> None:
-        """Take a new estimate. If it has finished here, and the estimate grows by no more than its
-        error, it stays finished: a guarantee that has passed does not become later.
+        """Set a new estimate. A job that has finished here stays finished if the estimate grows by
+        no more than its error: a guarantee that has passed does not become later.
         """
         finished = self.finished
         self.size, self.least, self.sure = size, least, sure
@@ -58,8 +58,8 @@ ReferenceJobs = dict[ReplicaId, ReferenceJob]
 def advance(
     jobs: ReferenceJobs, capacity: Cores, time: Seconds, used: Mapping[ReplicaId, Cores] = NONE
 ) -> None:
-    """Advance the reference world by `time`. `used`: what jobs used meanwhile that could have used
-    more; they would not have used more here.
+    """Advance the reference world by `time`. `used`: cores used by jobs that could have used more.
+    They do not get more here.
     """
     live = [s for s in jobs.values() if not s.finished]
     caps = {id(jobs[n]): cores for n, cores in used.items()}
@@ -75,7 +75,7 @@ def advance(
 
 
 def _rates(capacity: Cores, demands: Sequence[Cores], live: Sequence[ReferenceJob]) -> list[Cores]:
-    """What fair sharing gives these jobs: users have the same, and the jobs of a user divide it."""
+    """Return the rates under fair sharing: users have equal shares, which their jobs divide."""
     return share_among_users(capacity, demands, [s.weight for s in live], [s.owner for s in live])
 
 
@@ -107,7 +107,7 @@ def set_guarantees(jobs: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
 
 
 def _goal(s: ReferenceJob, done: CoreSeconds) -> CoreSeconds:
-    """Return the work at its next event: it reaches `least`, then its size."""
+    """Return the work at the next event of a job: it reaches `least`, then its size."""
     if done < s.least:
         return s.least
     return s.size if done < s.size else inf

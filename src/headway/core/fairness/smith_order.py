@@ -1,4 +1,4 @@
-"""The order in which jobs of known size are served to minimize their mean completion time."""
+"""Order jobs of known size so that their mean completion time is minimal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from headway.core.fairness.water_filling import total_completion
 from headway.core.model.units import Cores, CoreSeconds, Seconds
 
 NEXT = 8
-"""Number of next jobs among which the best position of a narrow job is searched."""
+"""Number of jobs at the head among which the best position of a narrow job is searched."""
 TOLERANCE: Seconds = 0.05
 
 

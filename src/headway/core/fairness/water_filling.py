@@ -1,6 +1,6 @@
-"""How replicas share the CPU of a node, and which weights lead to given shares.
+"""Compute how replicas share the CPU of a node, and which weights lead to given shares.
 
-Sharing is fluid and exact: what a fair kernel scheduler approaches within a second.
+The model is fluid and exact. A fair kernel scheduler approaches it within a second.
 """
 
 from collections import Counter
@@ -15,8 +15,8 @@ MARGIN = 1.25
 
 
 def share(capacity: Cores, caps: Sequence[Cores], weights: Sequence[float]) -> list[Cores]:
-    """Water-filling: in proportion to weight, up to the cap of each (the smaller of its limit and
-    its demand). The others share what capped replicas leave.
+    """Water-filling: divide cores in proportion to weight, up to the cap of each replica (the
+    smaller of its limit and its demand). The others share what capped replicas leave.
 
     >>> share(1.0, [1.0, 1.0, 0.2], [1.0, 1.0, 1.0])
     [0.4, 0.4, 0.2]
@@ -62,7 +62,7 @@ def share_among_users(
 
 
 def user_weights(users: Sequence[str]) -> list[float]:
-    """Weights with mean 1 of replicas of these users, so that each user has the same.
+    """Return weights of replicas, with mean 1, so that each of these users has the same total.
 
     >>> user_weights(["ann", "ann", "ann", "ben"]), user_weights(["ann", "ann"])
     ([0.6666666666666666, 0.6666666666666666, 0.6666666666666666, 2.0], [1.0, 1.0])
@@ -77,12 +77,12 @@ def user_weights(users: Sequence[str]) -> list[float]:
 def weights_for(
     wanted: Sequence[Cores], caps: Sequence[Cores], exact: Collection[int] = (), others: int = 0
 ) -> list[float]:
-    """Return weights with mean 1 under which each replica gets about the cores wanted for it.
+    """Return weights, with mean 1, by which each replica gets about the cores wanted for it.
 
-    No weight is below the minimum of `check`, so that each replica gets a little CPU. It is taken
-    from replicas that get less than they could use and are not `exact` (by index), if there are
-    some. A replica that gets all that it can use has a margin. `others`: replicas on the node whose
-    weight is 1, for example because they are starting.
+    No weight is below the minimum of `check`, so that each replica gets a little CPU. This CPU is
+    taken from replicas that get less than they could use and whose index is not in `exact`, if
+    there are any. A replica that gets all that it can use has a margin. `others`: number of other
+    replicas on the node, with weight 1, for example because they are starting.
     """
     count = len(wanted)
     if sum(wanted) <= 0:
@@ -105,7 +105,7 @@ def weights_for(
 
 
 def one_after_another(caps: Sequence[Cores], capacity: Cores) -> list[Cores]:
-    """Allocate cores in order: to each as many as it can use, until none is left.
+    """Allocate cores in order, to each replica as many as it can use, until none is left.
 
     >>> one_after_another([0.5, 1.0, 1.0], 1.0)
     [0.5, 0.5, 0.0]
@@ -120,8 +120,8 @@ def one_after_another(caps: Sequence[Cores], capacity: Cores) -> list[Cores]:
 def total_completion(
     jobs: Sequence[tuple[CoreSeconds, Cores]], capacity: Cores, most: Seconds = inf
 ) -> Seconds:
-    """Sum of the completion times of jobs (work left, demand) that are served in order; infinite
-    as soon as it must reach `most`.
+    """Return the sum of the completion times of jobs (work left, demand) that are served in order;
+    infinite if it reaches `most`.
 
     >>> total_completion([(40.0, 1.0), (60.0, 0.2)], 1.0)  # 40 s, then 300 s more
     380.0

@@ -18,7 +18,7 @@ class Capabilities:
     gpu: bool = False
 
     def __and__(self, other: "Capabilities") -> "Capabilities":
-        """Return what both allow.
+        """Return the capabilities that both have.
 
         >>> (Capabilities(scale=False) & ALL).scale, (Capabilities(scale=False) & ALL).migrate
         (False, True)

@@ -1,4 +1,4 @@
-"""The five kinds of decision, each one atomic action with its reason; plans and outcomes."""
+"""The five kinds of decision, each one atomic action with its reason. Plans, and outcomes."""
 
 from typing import TypeAlias
 
@@ -18,13 +18,13 @@ class SetShare:
 
 @record
 class Place:
-    """Start a job: each replica of its gang on a node. All of them or none."""
+    """Start a job: each replica of its gang on a node. Either all replicas start or none."""
 
     job: JobId
     where: Where
     partial: bool = False
-    """Start these replicas now and others by later decisions. The job holds its capacity until it
-    is complete, as under a scheduler that places pod by pod."""
+    """Start these replicas now and the others by later decisions, as a scheduler does that places
+    pod by pod. The job holds its capacity until all of its replicas have started."""
     reason: str = ""
 
 
@@ -50,7 +50,7 @@ class Scale:
 
 @record
 class Suspend:
-    """Checkpoint, release the capacity, return to the queue."""
+    """Suspend a job: checkpoint, release the capacity, return to the queue."""
 
     job: JobId
     reason: str = ""
@@ -66,7 +66,7 @@ class Plan:
     decisions: tuple[Decision, ...] = ()
     wake_after: Seconds | None = None
     look: tuple[NodeId, ...] = ()
-    """Nodes whose replicas must report by then."""
+    """Nodes whose replicas must report before the next cycle."""
 
 
 CALM = Plan()
@@ -74,7 +74,7 @@ CALM = Plan()
 
 @record
 class Started:
-    """In progress. The phase in the next observation shows how far it is."""
+    """The action is in progress. The phase in the next observation shows its state."""
 
     decision: Decision
 
@@ -86,7 +86,7 @@ class Applied:
 
 @record
 class Refused:
-    """Declined by `check` or by the platform. The next cycle decides again."""
+    """`check` or the platform has declined the decision. The next cycle decides again."""
 
     decision: Decision
     why: str
@@ -94,7 +94,7 @@ class Refused:
 
 @record
 class Failed:
-    """Tried by the platform without success."""
+    """The platform has tried and failed."""
 
     decision: Decision
     why: str
@@ -118,7 +118,9 @@ def job_of(decision: Decision) -> JobId:
 
 
 def outcome(decision: Decision, why: str) -> Outcome:
-    """Return the outcome: refused with a reason, applied (a share), or started."""
+    """Return the outcome. `why`: why the decision is refused; "": a share is applied, and any other
+    decision is started.
+    """
     if why:
         return Refused(decision=decision, why=why)
     if isinstance(decision, SetShare):

@@ -1,4 +1,4 @@
-"""Jobs, and the replicas that they run as."""
+"""Jobs and their replicas."""
 
 from collections.abc import Container
 from dataclasses import replace
@@ -22,35 +22,37 @@ from headway.core.model.units import (
 
 
 class Phase(StrEnum):
-    """Phase of a job or a replica. A job is in the earliest phase of its replicas."""
+    """Phase of a job or a replica. The texts describe jobs."""
 
     PENDING = "pending"
-    """In the queue; holds no capacity and can be placed."""
+    """In the queue. It holds no capacity and can be placed."""
     STARTING = "starting"
-    """Placed; holds capacity but does not train yet."""
+    """Placed. It holds capacity, but not all of its replicas run yet."""
     RUNNING = "running"
-    """Trains."""
+    """All of its replicas run."""
     MIGRATING = "migrating"
-    """Saves a checkpoint, stops, and starts on another node; holds capacity on both."""
+    """Saves a checkpoint, stops and starts again: on another node, on which it holds capacity too,
+    or with another number of replicas."""
     SUSPENDING = "suspending"
-    """Saves a checkpoint and stops; returns to pending."""
+    """Saves a checkpoint, stops and returns to the queue."""
     PAUSED = "paused"
-    """Stopped by a user; holds no capacity until the user resumes it."""
+    """Stopped by a user. It holds no capacity until the user resumes it."""
     BACKOFF = "backoff"
-    """Failed; holds no capacity and is retried after a delay."""
+    """Failed or interrupted. It holds no capacity and is retried after a delay."""
     STOPPING = "stopping"
-    """Being stopped: scaled down, cancelled, or part of a gang that failed."""
+    """Its replicas are being stopped. The next phase is decided already; a job that would be
+    retried succeeds instead if its chief completes."""
     SUCCEEDED = "succeeded"
-    """Exited with code 0."""
+    """The chief exited with code 0."""
     FAILED = "failed"
-    """Ended without success; not retried."""
+    """Ended without success. It is not retried."""
     CANCELLED = "cancelled"
-    """Ended by a user or by a decision."""
+    """Ended by a user."""
 
     def __init__(self, value: str) -> None:
         self.ended = value in ("succeeded", "failed", "cancelled")
         self.in_transit = value in ("migrating", "suspending", "stopping")
-        """No decision is made about it until this phase ends."""
+        """Policies decide nothing about the job or replica in this phase."""
 
 
 class Mode(StrEnum):
@@ -69,8 +71,8 @@ class Elastic(StrEnum):
     INDEPENDENT = "independent"
     """Replicas join and leave one by one."""
     TORCHRUN = "torchrun"
-    """Each replica is an agent of torchrun. Agents join and leave one by one; after each change,
-    they restart the training processes from the last checkpoint."""
+    """Each replica is a torchrun agent. Agents join and leave one by one. After each change, they
+    restart the training processes from the last checkpoint."""
 
     @property
     def one_by_one(self) -> bool:
@@ -99,14 +101,14 @@ class Task:
     limit: Cores | None = None
     elastic: Elastic = Elastic.RESTART
     nodes: tuple[NodeId, ...] | None = None
-    """The only nodes on which its replicas can run; None: any."""
+    """Nodes on which its replicas can run; None: any node."""
     image: str = ""
     """Container image."""
 
 
 @record
 class Estimate:
-    """An amount and its relative error (0.1: within a tenth)."""
+    """An amount and its relative error. 0.1 means: within 10 %."""
 
     value: float
     error: float = 0.0
@@ -114,38 +116,40 @@ class Estimate:
 
 @record
 class Expected:
-    """What is known of a job before it runs: declared, calibrated, or measured in earlier runs."""
+    """What is known of a job before it runs: it is declared, calibrated or measured in earlier
+    runs.
+    """
 
     work: Estimate
     demand: Cores | None = None
-    """The most cores that it can use at once."""
+    """Maximum number of cores that the job can use."""
 
 
 @record
 class JobSpec:
     tasks: tuple[Task, ...] = (Task(),)
     kind: str = ""
-    """The command or model that it runs. Jobs of the same kind have similar sizes."""
+    """The command or model that the job runs. Jobs of the same kind have similar sizes."""
     direction: Direction = Direction.MINIMIZE
     total_steps: float | None = None
     expected: Expected | None = None
     speed: Speed | None = None
-    """Cost model of its steps. None: unknown; the simulator then adds up the rates of its
+    """Cost model of a step. If it is None (unknown), the simulator adds up the rates of the
     replicas."""
     checkpoint: Mode = Mode.NONE
     grace: Seconds = 30.0
     priority: int = 0
     class_value: int = 0
-    """Value of its PriorityClass, on a cluster that has them: orders the queue before `priority`.
-    Unlike that, it does not change fair shares."""
+    """Value of the PriorityClass on Kubernetes. It orders the queue before `priority`, and, unlike
+    `priority`, does not change fair shares."""
     backoff_limit: int = 3
     owner: str = ""
-    """The user that has submitted it: `UID:NAME`; "": there is only one. Users have equal fair
-    shares, which their jobs divide."""
+    """The user that has submitted the job, as `UID:NAME`; "": there is only one user. Users have
+    equal fair shares, which their jobs divide."""
 
     @property
     def gpus(self) -> float:
-        """Requested by all replicas that it starts with."""
+        """GPUs that all replicas request at the start."""
         return sum([t.replicas * t.request.gpu for t in self.tasks])
 
     def task(self, name: str) -> Task:
@@ -154,12 +158,12 @@ class JobSpec:
         return next(t for t in self.tasks if t.name == name)
 
     def task_of(self, replica: ReplicaId) -> Task:
-        """Return the task of one of its replicas, whose name is split only if there are several."""
+        """Return the task of a replica. Faster than `task`: with one task, no name is split."""
         return self.tasks[0] if len(self.tasks) == 1 else self.task(replica.task)
 
 
 def holding(spec: JobSpec, memory: Bytes | None) -> JobSpec:
-    """Fill in memory requests that are not declared, with what such a job used before.
+    """Return the spec with `memory` as the memory request of each task that declares none.
 
     >>> holding(JobSpec(), 100.0).tasks[0].request.memory
     100.0
@@ -178,11 +182,11 @@ class Job:
     submitted_at: Seconds
     phase: Phase = Phase.PENDING
     reason: str = ""
-    """Why it ended, if it did not succeed."""
+    """Why the job ended, if it did not succeed."""
     remaining: Estimate | None = None
     """Work left in core-seconds; None: unknown."""
     capabilities: Capabilities | None = None
-    """What can be done with this job; None: whatever the platform can do."""
+    """Capabilities for this job; None: those of the platform."""
     draw: int | None = None
     """Seed for random choices about this job. Set only by the simulator, read only by `spread`."""
     truth: CoreSeconds | None = None
@@ -194,12 +198,12 @@ class Job:
 
     @property
     def precedence(self) -> tuple[int, int]:
-        """Its position in the queue: the highest is first; among equals, the earliest."""
+        """Sort key of the queue: the highest is first. Jobs with equal keys keep their order."""
         return self.spec.class_value, self.spec.priority
 
     @property
     def rank(self) -> tuple[int, int, Seconds]:
-        """Its position in the queue, also if it was there before: the lowest rank is first."""
+        """Sort key by which a suspended job returns to its position: the lowest rank is first."""
         return -self.spec.class_value, -self.spec.priority, self.submitted_at
 
 
@@ -211,22 +215,22 @@ class Replica:
     node: NodeId | None = None
     phase: Phase = Phase.RUNNING
     bound_for: NodeId | None = None
-    """The node that it migrates to; it holds capacity on both until it has arrived."""
+    """Target node of a migration. The replica holds capacity on both nodes until it arrives."""
     limit: Cores | None = None
     weight: float = 1.0
     usage: Usage | None = None
     attained: CoreSeconds = 0.0
-    """Work done so far: CPU used times the speed of its nodes."""
+    """Work done so far: CPU used, times the speed of the node."""
     progress: Progress = BEGIN
     history: MetricHistory = EMPTY
 
 
 def gang(job: Job) -> tuple[ReplicaId, ...]:
-    """Return the replicas that a job starts with."""
+    """Return the replicas with which a job starts."""
     tasks = job.spec.tasks
     return tuple([ReplicaId.of(job.id, t.name, i) for t in tasks for i in range(t.replicas)])
 
 
 def missing(job: Job, there: Container[ReplicaId]) -> tuple[ReplicaId, ...]:
-    """Return the replicas of its gang that are not in `there`."""
+    """Return the replicas of the gang that are not in `there`."""
     return tuple(name for name in gang(job) if name not in there)

@@ -4,7 +4,7 @@ from headway.core.model.serialization import record
 from headway.core.model.units import NOTHING, Bytes, Cores, NodeId, Resources
 
 LEAST_LEFT = 0.05
-"""Part of a node that counts as available, however much other processes use."""
+"""Fraction of a node that is always counted as available."""
 
 
 @record
@@ -16,17 +16,17 @@ class Node:
     rack: str = ""
     up: bool = True
     cordoned: bool = False
-    """It is about to go: it takes no new replicas, and those that can continue elsewhere leave."""
+    """The node takes no new replicas. Replicas that can continue on other nodes leave it."""
     images: tuple[tuple[str, Bytes], ...] = ()
-    """Container images that it has, and their sizes."""
+    """Container images on the node, and their sizes."""
     foreign: Cores = 0.0
-    """CPU used by processes outside Headway, smoothed. Requests are compared with the capacity."""
+    """CPU that processes outside Headway use, smoothed. Requests do not consider it."""
     taken: Resources = NOTHING
-    """Sum of the requests of its replicas. Computed by the loop, not by a backend."""
+    """Sum of the requests of the replicas on the node. The loop computes it, not the backend."""
     nominal: Resources = NOTHING
-    """The same as kube-scheduler counts it: a replica without requests counts as `NOMINAL`."""
+    """The same sum by the rules of kube-scheduler: without requests, a replica counts `NOMINAL`."""
     count: int = 0
-    """Replicas on it or migrating to it."""
+    """Number of replicas on the node or migrating to it."""
 
     @property
     def available(self) -> Cores:

@@ -1,14 +1,14 @@
-"""Reports of a replica, and the metric history that they add up to."""
+"""Reports of a replica, and the metric history and progress that are computed from them."""
 
 from headway.core.model.serialization import record
 from headway.core.model.units import Bytes, Cores, CoreSeconds, ReplicaId, Seconds, Share
 
 MOST = 1e15
-"""Largest magnitude of a reported number; the arithmetic of policies is safe within it."""
+"""Largest magnitude of a reported number. Within it, the arithmetic of policies cannot overflow."""
 
 
 def bounded(number: float) -> float:
-    """Return a finite number within the bounds; what is smaller than 1 / MOST is 0.
+    """Limit a number to the bounds. A magnitude below 1 / MOST becomes 0.
 
     >>> bounded(-1e308), bounded(0.5), bounded(1e-300)
     (-1000000000000000.0, 0.5, 0.0)
@@ -18,7 +18,7 @@ def bounded(number: float) -> float:
 
 @record
 class Usage:
-    """What a replica used, averaged over the interval of its report."""
+    """Mean usage of a replica over the interval of its report."""
 
     cpu: Cores = 0.0
     memory: Bytes = 0.0
@@ -27,15 +27,15 @@ class Usage:
     network_io: float | None = None
     """Bytes a second, received and sent; None: the platform does not count them."""
     throttled: Share = 0.0
-    """Fraction of the scheduling periods in which its limit throttled it."""
+    """Fraction of the scheduling periods in which the limit throttled the replica."""
 
 
 @record
 class Report:
     """Mean value and usage of one replica over one interval.
 
-    `value` is None if the script printed no value: unknown, which is not the same as converged.
-    NaN and infinity are never values; they arrive as `trouble`.
+    `value` is None (unknown) if the script printed no value in the interval. NaN and infinity are
+    reported as `trouble`, never as a value.
     """
 
     replica: ReplicaId
@@ -44,12 +44,12 @@ class Report:
     step: float | None = None
     value: float | None = None
     high: float | None = None
-    """The largest value of the interval (FlowCon divides by the largest ever)."""
+    """Largest value of the interval. FlowCon divides by the largest value so far."""
     usage: Usage | None = None
     trouble: str = ""
     restarted: bool = False
-    """The first report of a process that may have begun at any step: a restart, or an adopted
-    process. The change of `step` since the last report is not the work of this interval."""
+    """Whether this is the first report of a restarted or adopted process. It may have begun at any
+    step, so that the change of `step` since the last report is not the work of this interval."""
 
 
 @record
@@ -59,17 +59,17 @@ class Window:
     since: Seconds
     at: Seconds
     value: float | None
-    """Relative to the base, so that adding a constant to a metric changes nothing."""
+    """Difference from the base, so that a constant added to the metric has no effect."""
     cpu: Cores | None
     step: float | None = None
-    """In the middle of the interval."""
+    """Step in the middle of the interval."""
 
 
 @record
 class MetricHistory:
-    """All reports of a replica, older ones merged into longer windows.
+    """All reports of a replica. Older reports are merged into longer windows.
 
-    It belongs to the replica and not to its process: migrations and restarts do not end it.
+    The history belongs to the replica, not to a process: it continues after a migration or restart.
     """
 
     base: float | None = None
@@ -85,27 +85,28 @@ EMPTY = MetricHistory()
 
 @record
 class Progress:
-    """How far a job, or one of its replicas, has come. Steps and work agree through interruptions:
-    the cost of a step is measured over the intervals in which a process was observed, and what has
-    been done is this cost times the present step.
+    """Progress of a job or a replica, in work and in steps.
+
+    The cost of a step is measured over the intervals in which a process was observed. The work done
+    is this cost times the present step, so that it is right after restarts too.
     """
 
     done: CoreSeconds = 0.0
-    """Work that counts. Work that a restart undid does not; work before an adoption does."""
+    """Work done. Excludes work that a restart undid; includes work before an adoption."""
     step: float | None = None
     work: CoreSeconds = 0.0
-    """Work of the observed intervals."""
+    """Work in the observed intervals."""
     steps: float = 0.0
-    """Steps made in them."""
+    """Steps in the observed intervals."""
     begin: float | None = 0.0
-    """Step at which the next interval begins; None: unknown since a restart."""
+    """First step of the next interval; None: unknown, because the process was restarted."""
 
 
 BEGIN = Progress()
 
 
 def proceed(p: Progress, report: Report, work: CoreSeconds) -> Progress:
-    """Return the progress after one more report, in whose interval `work` was done."""
+    """Return the progress after a further report. `work`: the work done in its interval."""
     begin = None if report.restarted else p.begin
     step = p.step if report.step is None else report.step
     total, steps = p.work, p.steps
@@ -125,7 +126,7 @@ def start_over(p: Progress) -> Progress:
 
 
 LONGEST = 64
-"""Most windows to keep. Beyond it, the older half is merged in pairs."""
+"""Maximum number of windows. If there are more, the older half is merged in pairs."""
 
 
 def extend(history: MetricHistory, report: Report) -> MetricHistory:

@@ -4,11 +4,10 @@ A record becomes a dict with its class name under `is`. Fields with their defaul
 out, which keeps journal lines short. Floats are exact: JSON prints the shortest text that reads
 back as the same number.
 
-There are two kinds of data class, both registered here by name. A `record` is observed, decided or
-done, and never changes; the type checker and a law in the tests enforce it. (Freezing at run time
-makes construction three times slower, and a cycle constructs about twenty records.) A `memory`
-belongs to a policy, which may change it in place: it is passed in, handed back, and never read by
-the caller in between.
+There are two kinds of data class, both registered here by name. A `record` (an observation, a
+decision, an outcome) never changes. The type checker and a property test enforce this, because
+freezing at run time makes construction three times slower, and a cycle constructs about twenty
+records. A `memory` belongs to a policy, which may change it in place.
 """
 
 import json
@@ -41,7 +40,7 @@ Plain = Any
 
 
 def _as_dict(thing: Any) -> Plain:
-    """Convert the outermost record; the encoder calls this again for records inside."""
+    """Convert the outermost record. The encoder calls this again for records inside."""
     kind: Any = type(thing)
     out: dict[str, Any] = {"is": kind.__name__}
     defaults, values = _fields(kind)
@@ -66,7 +65,7 @@ def to_plain(thing: Any) -> Plain:
 
 
 def from_plain(plain: Plain) -> Any:
-    """Invert `to_plain`. Unknown fields, written by another version, are ignored."""
+    """Invert `to_plain`. Unknown fields (of another version) are ignored."""
     if isinstance(plain, dict) and "is" in plain:
         cls = KNOWN[plain["is"]]
         convert = _converters(cls)
@@ -96,8 +95,8 @@ Converter = Callable[[Plain], Any]
 
 
 def _converter(hint: Any) -> Converter:
-    """Return a function that restores a value of the declared type, or raises `TypeError` or
-    `ValueError`: a file may have been changed.
+    """Return a function that restores a value of the declared type. It raises `TypeError` or
+    `ValueError` if the value has another type, for example in a file that was changed.
     """
     if isinstance(hint, typing.NewType):
         return _converter(hint.__supertype__)
@@ -143,7 +142,7 @@ def _tuple(inner: tuple[Any, ...]) -> Converter:
 
 
 def _union(inner: tuple[Any, ...]) -> Converter:
-    """`X | None`, or one of several records (told apart by `is`)."""
+    """Convert `X | None`, or one of several records, which `is` distinguishes."""
     rest = [i for i in inner if i is not type(None)]
     if len(rest) > 1:
         return lambda plain: _checked(from_plain(plain), *inner)

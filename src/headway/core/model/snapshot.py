@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Trigger(StrEnum):
-    """Why this cycle runs."""
+    """Why a cycle runs."""
 
     TICK = "tick"
     ARRIVED = "arrived"
@@ -31,7 +31,8 @@ class Trigger(StrEnum):
 class Request:
     """A request of a user: cancel, pause, resume, move `to` a node, or scale a `task` to a `count`.
 
-    Of the controller: replace replicas of a `task`, up to a `count`; leave a node (`to`).
+    The controller also requests: replace lost replicas of a `task` up to a `count`; leave the node
+    `to`.
     """
 
     job: JobId
@@ -43,9 +44,9 @@ class Request:
 
 @record
 class Observation:
-    """What changed since the last observation, or the complete state (`complete`).
+    """Changes since the last observation, or the complete state (`complete`).
 
-    A job or replica that has ended is reported once, in its last phase.
+    A job or replica that has ended is reported once, in its final phase.
     """
 
     at: Seconds
@@ -57,12 +58,12 @@ class Observation:
     reports: tuple[Report, ...] = ()
     requests: tuple[Request, ...] = ()
     capabilities: Capabilities | None = None
-    """Of the platform; None: unchanged."""
+    """Capabilities of the platform; None: unchanged."""
 
 
 @record
 class Changes:
-    """Differences from the last snapshot that can matter to a decision."""
+    """Differences from the last snapshot that can affect a decision."""
 
     nodes: tuple[NodeId, ...] = ()
     """Nodes that joined, left or changed, and nodes whose replicas started, left or ended."""
@@ -71,14 +72,15 @@ class Changes:
 
 
 Alike = tuple[object, ...]
-"""Key of a kind of node: same capacity, load, rack and images, and therefore the same score."""
+"""Key of a kind of node. Nodes with the same capacity, load, rack and images have the same
+score."""
 
 
 class Snapshot:
     """A read-only view, valid for one cycle.
 
-    The maps are the tables of the loop, or overlays on them after `project`. A lookup is cheap,
-    iterating over all entries is not. Policies must not write to them.
+    The mappings are the tables of the loop or, after `project`, overlays on them. A lookup is
+    cheap; iterating over all entries is not. Policies must not write to them.
     """
 
     nodes: Mapping[NodeId, Node]
@@ -89,13 +91,13 @@ class Snapshot:
     queue: Mapping[JobId, None]
     """Pending jobs, by priority and then in order of arrival."""
     alike: Mapping[Alike, list[int]]
-    """Indices in `names` of the nodes of each kind."""
+    """Nodes of each kind, as indices in `names`."""
     order: Mapping[NodeId, int]
     names: list[NodeId]
-    """All nodes, also former ones, in order of joining; the inverse of `order`."""
+    """All present and former nodes in the order in which they joined: the inverse of `order`."""
     capabilities: Capabilities
     restricted: Mapping[JobId, Capabilities]
-    """Capabilities of the jobs that have their own."""
+    """Capabilities of jobs for which they differ from the platform's."""
 
     def __init__(self, s: "ClusterState", trigger: Trigger, changed: Changes) -> None:
         self.at, self.trigger, self.changed, self.requests = s.at, trigger, changed, s.requests
@@ -122,7 +124,7 @@ class Snapshot:
         return self.running
 
     def can(self, job: JobId) -> Capabilities:
-        """Return what the platform can do with a job."""
+        """Return the capabilities for a job."""
         own = self.restricted.get(job)
         return self.capabilities if own is None else self.capabilities & own
 
@@ -133,14 +135,14 @@ class Snapshot:
         return tuple(self.replicas[r] for r in self.of_job.get(job, ()))
 
     def placed(self, job: JobId) -> tuple[Replica, ...]:
-        """Return the replicas that hold capacity. A suspended job also has others."""
+        """Return the replicas that hold capacity. Replicas of a suspended job hold none."""
         return tuple(r for r in self.of(job) if r.node is not None)
 
     def request(self, replica: Replica) -> Resources:
         return self.jobs[replica.job].spec.task(replica.task).request
 
     def ceiling(self, replica: Replica) -> Cores | None:
-        """Return the limit that the user set; None: no limit."""
+        """Return the limit that the user has set; None: no limit."""
         return self.jobs[replica.job].spec.task(replica.task).limit
 
     def spec(self, replica: Replica) -> JobSpec:
@@ -154,7 +156,7 @@ class Snapshot:
 
     @property
     def node(self) -> Node:
-        """The only node, for a policy that sees one at a time."""
+        """The only node of the snapshot. For policies that decide for one node."""
         (node,) = self.nodes.values()
         return node
 
@@ -162,16 +164,16 @@ class Snapshot:
         return node in self.nodes
 
     def only(self, node: NodeId, trigger: Trigger) -> "Snapshot":
-        """Return the part of the snapshot that is about one node."""
+        """Return the part of the snapshot for one node."""
         return OneNode(self, node, trigger)
 
 
 TABLES = ("nodes", "jobs", "replicas", "on_node", "of_job", "queue", "alike")
-"""The tables that a derived snapshot computes; its other attributes are those of the original."""
+"""Tables that a derived snapshot computes. Its other attributes are those of the original."""
 
 
 class Derived(Snapshot):
-    """A snapshot made from another; its tables are computed on first access."""
+    """A snapshot derived from another one. Its tables are computed on first access."""
 
     def __init__(self, before: Snapshot, trigger: Trigger) -> None:
         self.before, self.trigger, self.at, self.changed = (

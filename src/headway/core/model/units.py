@@ -1,5 +1,5 @@
-"""Names and amounts. CPU is in cores, work in core-seconds on a core of speed 1, memory in bytes,
-time in seconds.
+"""Types of names and amounts. CPU is in cores, work in core-seconds on a core of speed 1, memory in
+bytes, time in seconds.
 """
 
 from typing import NewType, TypeAlias
@@ -13,8 +13,8 @@ NodeId = NewType("NodeId", str)
 class ReplicaId(str):
     """Job, task and index of a replica, for example "vae/worker-0".
 
-    A string, because its hash is cached, comparison runs in C, and JSON needs no conversion. Only
-    this class splits it, from the right: the id of a job may contain "/".
+    It is a string, because the hash of a string is cached, comparison runs in C, and JSON needs no
+    conversion. Only this class splits it, from the right: the id of a job may contain "/".
 
     >>> name = ReplicaId.of(JobId("team/vae"), "worker", 3)
     >>> name, name.job, name.task, name.index, name.name
@@ -29,7 +29,7 @@ class ReplicaId(str):
 
     @classmethod
     def named(cls, job: JobId, name: str) -> "ReplicaId":
-        """`name`: task and index within the job."""
+        """Return the id of a replica. `name`: task and index within the job."""
         return cls(f"{job}/{name}")
 
     @property

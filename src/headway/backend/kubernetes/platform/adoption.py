@@ -22,7 +22,7 @@ from headway.backend.new_job import new_job
 from headway.backend.worker import Worker
 from headway.controller import events
 from headway.controller.commands import Release, Start
-from headway.controller.records import FOREIGN
+from headway.controller.records import ADOPTED
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.job import JobSpec, Task
 from headway.core.model.units import JobId, NodeId, ReplicaId, Seconds
@@ -62,7 +62,7 @@ class AdoptedPod:
 
     @property
     def capabilities(self) -> Capabilities:
-        return replace(FOREIGN, shares=self.resizable)
+        return replace(ADOPTED, shares=self.resizable)
 
     def holds(self, replica: ReplicaId, attempt: int) -> bool:
         return (replica, attempt) == (self.replica, ATTEMPT) and not self.leaving

@@ -1,8 +1,8 @@
-"""Control groups, both versions: the kernel shares CPU among groups of processes.
+"""Control groups, versions 1 and 2: the kernel divides CPU among groups of processes.
 
     base/headway/RUN/NODE/REPLICA        a node has a limit, a replica a limit and a weight
 
-Files that are read repeatedly are kept open: a read costs a microsecond, an open fifteen.
+Files that are read repeatedly are kept open: a read takes 1 µs, an open 15 µs.
 """
 
 import os
@@ -14,13 +14,13 @@ from typing import ClassVar
 from headway.backend.local.enforcement import cgroupfs
 from headway.backend.local.enforcement.cgroupfs import number, read, write
 from headway.backend.local.enforcement.homes import Homes
-from headway.backend.local.enforcement.procfs import descendants
+from headway.backend.procfs import descendants
 from headway.backend.usage import UsageSample
 
 PERIOD = 100_000
 """Period of a quota, in microseconds."""
 MOVES = 20
-"""How often the processes of a group are listed and moved, at most."""
+"""Maximum number of times that the processes of a group are listed and moved."""
 LEAST_QUOTA = 1000
 """The smallest quota that the kernel accepts."""
 
@@ -29,7 +29,7 @@ NOWHERE: Mapping[str, str] = {}
 
 
 class Unavailable(Exception):
-    """A version of cgroups that cannot be used here."""
+    """A version of cgroups that cannot be used on this machine."""
 
 
 class _Open:
@@ -51,12 +51,12 @@ class _Open:
 
 
 class _Group:
-    """One replica's processes: what both versions have in common."""
+    """The group of a replica: common part of both versions."""
 
     def __init__(self, folders: Iterable[str], cores: float | None) -> None:
         self.folders = tuple(folders)
         self.cores = cores
-        """The limit of the node: version 1 refuses a higher one below it."""
+        """Limit of the node. Version 1 refuses a higher limit in a group of the node."""
         self.files = _Open()
         self.homes: Homes = {}
         """Original groups of adopted processes."""
@@ -64,11 +64,11 @@ class _Group:
             os.makedirs(folder, exist_ok=True)
 
     def entrances(self) -> tuple[str, ...]:
-        """Files; a process that writes `0` into each is in the group."""
+        """Return files. A process that writes `0` to each of them is in the group."""
         return tuple(f"{folder}/cgroup.procs" for folder in self.folders)
 
     def lead(self, pid: int) -> None:
-        """Note its first process, which enters through the entrances."""
+        """Note the first process, which enters the group by itself."""
 
     def take(self, pid: int, homes: Homes) -> None:
         """Move a running process and its descendants into the group."""
@@ -79,8 +79,8 @@ class _Group:
                     write(entrance, str(each))
 
     def release(self) -> None:
-        """Move adopted processes back to the group that the first one came from, or the nearest
-        one above it that exists. Those that cannot be moved stay here without a limit.
+        """Move adopted processes back to their original group, or to its nearest existing parent.
+        Processes that cannot be moved stay in this group, without a limit.
         """
         for folder in self.folders:
             for mount, home in self.homes.items():
@@ -120,8 +120,8 @@ class _Group:
                 os.kill(pid, number)
 
     def close(self) -> bool:
-        """Kill what is left in the group, unless it was adopted, and remove the group. False: try
-        again later.
+        """Kill the processes of the group, unless they were adopted, and remove it. Return False to
+        try again later.
         """
         self.files.close()
         if self.homes:
@@ -147,7 +147,7 @@ class Group1(_Group):
         write(f"{cpu}/cpu.cfs_quota_us", str(-1 if quota is None else quota))
 
     def share(self) -> tuple[float | None, float]:
-        """Limit and weight, from the kernel."""
+        """Return limit and weight, as set in the kernel."""
         quota = int(read(f"{self.where['cpu']}/cpu.cfs_quota_us"))
         shares = int(read(f"{self.where['cpu']}/cpu.shares"))
         return (None if quota < 0 else quota / PERIOD), shares / 1024
@@ -157,7 +157,9 @@ class Group1(_Group):
             write(f"{self.where['memory']}/memory.limit_in_bytes", str(int(most)))
 
     def read(self, before: UsageSample | None = None) -> UsageSample:
-        """`before`: take memory and block I/O from there; only CPU is read."""
+        """Return the usage. `before`: read only CPU, and take memory and block I/O from this
+        sample.
+        """
         stat = self.files.read(f"{self.where['cpu']}/cpu.stat")
         return UsageSample(
             cpu=int(self.files.read(f"{self.where['cpuacct']}/cpuacct.usage")) / 1e9,

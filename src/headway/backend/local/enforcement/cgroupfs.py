@@ -1,4 +1,4 @@
-"""Where control groups are mounted, and the files in them. Standard library only."""
+"""Find the mounted control groups, and access their files. Uses only the standard library."""
 
 import fcntl
 import os
@@ -10,23 +10,23 @@ from time import monotonic, sleep, time
 from typing import NamedTuple
 
 REST = "headway-rest"
-"""Child for the processes of a version 2 group that delegates its controllers."""
+"""Child group for the processes of a version 2 group that delegates its controllers."""
 CONTROLLERS = {"cpu", "memory", "io"}
 UNUSED = 60.0
-"""Seconds; a younger group may be about to be entered or held."""
+"""Age in seconds from which an unused group is removed. A younger one may be about to be used."""
 PATIENCE = 2.0
-"""Seconds for processes that are exiting, when a run's groups are removed."""
+"""Seconds to wait for exiting processes when the groups of a run are removed."""
 
 
 class Hierarchy(NamedTuple):
-    """A mounted hierarchy, as a process sees it."""
+    """A mounted hierarchy, as seen by a process."""
 
     version: int
     controllers: tuple[str, ...]
-    """Of version 1; version 2 lists them in its files."""
+    """Controllers of version 1. Version 2 lists them in its files."""
     mount: str
     folder: str
-    """The group that the process is in."""
+    """Group of the process."""
 
 
 def hierarchies(pid: int | str = "self") -> list[Hierarchy]:
@@ -48,14 +48,14 @@ def hierarchies(pid: int | str = "self") -> list[Hierarchy]:
 
 
 def bases1() -> dict[str, str]:
-    """Version 1: each controller and the folder of our own group."""
+    """Version 1: return the folder of our own group for each controller."""
     wanted = ("cpu", "cpuacct", "memory", "blkio")
     found = {c: h.folder for h in hierarchies() for c in h.controllers if c in wanted}
     return {c: folder for c, folder in found.items() if os.path.isdir(folder)}
 
 
 def bases2() -> list[str]:
-    """Version 2: where groups can be created: at the root if writable, else in our own group."""
+    """Version 2: return where groups can be created: at the root, or in our own group."""
     for h in hierarchies():
         if h.version == 2:
             places = dict.fromkeys((h.mount, h.folder.removesuffix(f"/{REST}")))
@@ -75,7 +75,7 @@ def put(pid: str, folder: str) -> None:
 
 
 def nearest(folder: str, mount: str) -> str:
-    """The group itself, or the nearest one above it that exists."""
+    """Return the group, or its nearest existing parent."""
     while folder != mount and not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder
@@ -108,7 +108,7 @@ def enable(folder: str) -> None:
 
 
 def below(base: str, *names: str) -> str:
-    """Create a group; every level above it delegates the controllers."""
+    """Create a group. Each level above it delegates the controllers."""
     for name in names:
         base = f"{base}/{name}"
         os.makedirs(base, exist_ok=True)
@@ -117,7 +117,7 @@ def below(base: str, *names: str) -> str:
 
 
 def number(text: str, name: str) -> int:
-    r"""The number after a name at the start of a line; 0 if there is none.
+    r"""Return the number after a name at the start of a line; 0 if there is none.
 
     >>> number("nr_periods 7\nnr_throttled 3\n", "nr_throttled ")
     3
@@ -146,7 +146,7 @@ def remove(folder: str) -> bool:
 
 
 def clear(runs: Iterable[str], patience: float = PATIENCE) -> None:
-    """Remove groups, innermost first, as their processes exit, and the parent if it is empty."""
+    """Remove groups from the innermost one, as their processes exit, and the empty parent."""
     until = monotonic() + patience
     for run in runs:
         inner = [top for top, _, _ in os.walk(run, topdown=False)]
@@ -156,14 +156,16 @@ def clear(runs: Iterable[str], patience: float = PATIENCE) -> None:
 
 
 def hold(folder: str) -> int:
-    """Hold the groups of a run: as long as the descriptor is open, they are not swept."""
+    """Lock the groups of a run: `sweep` leaves them while the returned descriptor is open."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(file, fcntl.LOCK_SH)
     return file
 
 
 def sweep(least_age: float = UNUSED) -> None:
-    """Remove the empty groups of runs that no process manages; one that resumes creates them."""
+    """Remove the empty groups of runs without an active process. A resumed run creates
+    them again.
+    """
     before = time() - least_age
     for mount in dict.fromkeys([*bases1().values(), *bases2()]):
         for run in list(Path(mount, "headway").glob("*/")):

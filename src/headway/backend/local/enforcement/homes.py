@@ -1,26 +1,25 @@
-"""The cgroups that adopted processes came from, recorded in the run directory."""
+"""Original cgroups of adopted processes, recorded in the run directory."""
 
 import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from headway.backend import durable
-from headway.backend.local.enforcement import procfs
+from headway.backend import durable, procfs
 from headway.backend.local.enforcement.cgroupfs import hierarchies
 
 FILE = "homes.json"
 OURS = "/headway/"
 
 Homes = dict[str, str]
-"""By mount of a hierarchy: the group in it."""
+"""Original group by mount point of the hierarchy."""
 
 
 def record(pid: int, run: Path) -> Homes:
-    """Find the home of a process, and store it before the process is moved.
+    """Find the original group of a process, and store it before the process is moved.
 
-    A process that a crashed Headway left in its group has the home that was recorded then; if
-    that record is lost, the group above all of Headway's.
+    A process that a crashed Headway process left in a group of Headway has the recorded original
+    group. If the record is lost, the parent of all groups of Headway is used.
     """
     homes: Homes = {}
     for h in hierarchies(pid):

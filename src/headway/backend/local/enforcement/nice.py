@@ -1,8 +1,8 @@
-"""Shares without cgroups and privileges: replicas run under `nice` and are paced.
+"""Enforce shares without cgroups and privileges: replicas run under `nice` and are paced.
 
-A limit is enforced by stopping and continuing the processes (`pacer.py`). Weights become limits:
-once a second the cores of the node are divided by weight among what each replica can use, as the
-kernel would do, and a replica that gets less than it could use is limited to its part.
+A limit is enforced by stopping and continuing the processes (`pacer.py`). Weights are converted to
+limits: once a second, the cores of the node are divided by weight, as the kernel would do. A
+replica that gets less than it could use is limited to its part.
 """
 
 import os
@@ -13,18 +13,18 @@ from math import inf
 from signal import SIGCONT, SIGKILL
 from time import monotonic
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 from headway.backend.local.enforcement.homes import Homes
 from headway.backend.usage import UsageSample
 from headway.core.fairness.water_filling import share
 
 PUSH = 1.05
-"""Replicas are paced to this multiple of what other processes leave, so that they regain CPU that
-these do not insist on."""
+"""Replicas are paced to this multiple of the CPU that other processes leave. So they regain CPU
+when the others use less."""
 LOOK = 0.5
 """Shortest time between two measurements."""
 SHORT = 0.9
-"""A replica that uses less than this part of its rate cannot use more."""
+"""A replica that uses less than this fraction of its rate cannot use more."""
 
 
 class NiceGroup:
@@ -35,7 +35,7 @@ class NiceGroup:
         self.limit: float | None = None
         self.weight = 1.0
         self.rate: float | None = None
-        """The rate that the pacer enforces."""
+        """Rate that the pacer enforces; None: no limit."""
         self.demand = owner.cores(node)
         self.sample = UsageSample()
 
@@ -69,7 +69,7 @@ class NiceGroup:
         return self.limit, self.weight
 
     def set_memory(self, most: float) -> None:
-        """Not enforced: there is no cgroup."""
+        """Do nothing: without a cgroup, memory is not limited."""
 
     def read(self, before: UsageSample | None = None) -> UsageSample:
         del before
@@ -112,24 +112,24 @@ class NiceGroup:
 
 
 class Nice:
-    """Nodes and replicas of an ordinary user."""
+    """Enforcement for an ordinary user."""
 
     name = "nice"
     prefix = ("nice", "-n", "5")
-    """The pacer and interactive users of the machine have precedence."""
+    """Replicas yield to the pacer and to interactive users of the machine."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, tuple[float, float | None]] = {}
-        """Cores, and the limit of the node if it has more CPUs than cores."""
+        """Cores of each node, and its limit if it has more CPUs than cores."""
         self.available: dict[str, float] = {}
-        """Cores that other processes leave, where they use some."""
+        """Cores that other processes leave, for nodes on which they use some."""
         self.groups: dict[int, NiceGroup] = {}
         self.looked = 0.0
         self._pacer: subprocess.Popen[bytes] | None = None
 
     @property
     def place(self) -> dict[str, str]:
-        """There are no cgroups."""
+        """Empty: there are no cgroups."""
         return {}
 
     def cores(self, node: str) -> float:
@@ -147,7 +147,7 @@ class Nice:
         self.adjust()
 
     def used(self) -> dict[int, float] | None:
-        """CPU time of each replica; None: they were measured a moment ago."""
+        """Return the CPU time of each replica; None: they were measured a moment ago."""
         if monotonic() - self.looked < LOOK:
             return None
         self.look()

@@ -1,8 +1,7 @@
 """A process that limits jobs to a rate by stopping and continuing them.
 
-It reads lines `LEADER RATE` (the leader of a process group; cores, or `-` for no limit) and exits
-with its input: when Headway dies, every job is continued.
-Standard library only.
+It reads lines `LEADER RATE` (leader of a process group; cores, or `-` for no limit). It exits at
+the end of its input: if Headway dies, all jobs are continued.
 """
 
 import os
@@ -11,17 +10,17 @@ import signal
 from contextlib import suppress
 from time import monotonic
 
-from headway.backend.local.enforcement import procfs
+from headway.backend import procfs
 
 PERIOD = 0.05
 SAVED = 0.2
-"""Seconds of its rate that a job may accumulate."""
+"""Credit that a job may accumulate, in seconds at its rate."""
 LOOK = 1.0
 """Seconds between two searches for a job's processes."""
 
 
 class Paced:
-    """A token bucket of one job: filled at its rate, emptied by its use."""
+    """A token bucket of a job. Its rate fills the bucket, its CPU usage empties it."""
 
     def __init__(self, leader: int, rate: float, now: float) -> None:
         self.leader, self.rate, self.at = leader, rate, now
@@ -33,7 +32,7 @@ class Paced:
         return sum(s.cpu for s in map(procfs.stat, self.pids) if s)
 
     def found(self, pids: list[int]) -> None:
-        """Its present processes. What new ones used before is not counted."""
+        """Set the present processes. Earlier usage of new ones is not counted."""
         if pids and pids != self.pids:
             self.pids = pids
             self.used = self._used()
@@ -56,7 +55,7 @@ class Paced:
 
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # it ends with its input, and continues every job
+        signal.signal(number, signal.SIG_IGN)  # it exits at the end of its input
     jobs: dict[int, Paced] = {}
     looked, text = 0.0, b""
     while True:

@@ -27,8 +27,8 @@ Group: TypeAlias = Group1 | Group2 | NiceGroup
 
 
 def choose(run: str, wanted: str = "", found: Mapping[str, str] = NOWHERE) -> Enforcement:
-    """The best one available; `wanted` (HEADWAY_ENFORCEMENT) requires a certain one. `found`: where
-    an earlier process of the run created its groups.
+    """Return the best available enforcement. `wanted` (HEADWAY_ENFORCEMENT) requires a certain one.
+    `found`: groups that an earlier process of the run has created.
     """
     wanted = wanted or os.environ.get("HEADWAY_ENFORCEMENT", "auto")
     if wanted not in ("auto", *ABOUT):

@@ -1,4 +1,4 @@
-"""What /proc tells of processes. Standard library only."""
+"""Information about processes and the machine from /proc. Uses only the standard library."""
 
 import os
 from collections.abc import Collection
@@ -24,7 +24,7 @@ def _pids() -> list[int]:
 
 
 def _fields(pid: int) -> list[bytes]:
-    """Of `stat`, from the state on; empty: it is gone."""
+    """Return the fields of `stat` from the state on; empty: the process does not exist."""
     with suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         text = file.read()
         return text[text.rindex(b")") + 2 :].split()
@@ -32,7 +32,7 @@ def _fields(pid: int) -> list[bytes]:
 
 
 def stat(pid: int) -> Stat | None:
-    """None: it is gone."""
+    """Return group, CPU and memory of a process; None: it does not exist."""
     fields = _fields(pid)
     if not fields or fields[0] in (b"Z", b"X"):
         return None
@@ -41,13 +41,15 @@ def stat(pid: int) -> Stat | None:
 
 
 def start_time(pid: int) -> int:
-    """In ticks since the machine was booted; identifies a process with its pid. 0: it is gone."""
+    """Return the start in ticks since the boot, which with the pid identifies a process; 0: it does
+    not exist.
+    """
     fields = _fields(pid)
     return int(fields[19]) if fields and fields[0] not in (b"Z", b"X") else 0
 
 
 def boot_id() -> str:
-    """Changes when the machine is booted."""
+    """Return the id of the present boot of the machine."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
@@ -58,7 +60,7 @@ def is_kernel_thread(pid: int) -> bool:
 
 
 def ancestors(pid: int) -> list[int]:
-    """A process, its parent, and so on up to the first one."""
+    """Return a process, its parent, and so on up to the first process."""
     found = [pid]
     while (fields := _fields(found[-1])) and (parent := int(fields[1])) > 0:
         found.append(parent)
@@ -66,19 +68,19 @@ def ancestors(pid: int) -> list[int]:
 
 
 def cpu(pid: int) -> float:
-    """Core-seconds of a process and its reaped children, also if it has exited; 0: it is gone."""
+    """Return the core-seconds of a process and its reaped children; 0: it was reaped."""
     return sum(map(int, _fields(pid)[11:15])) * TICK
 
 
 def idle_time() -> float:
-    """Core-seconds that the machine has been idle, or has waited for I/O."""
+    """Return the core-seconds in which the machine was idle or waited for I/O."""
     with open("/proc/stat", "rb") as file:
         fields = file.readline().split()
     return (int(fields[4]) + int(fields[5])) * TICK
 
 
 def groups(leaders: set[int]) -> dict[int, list[Stat]]:
-    """The processes of these process groups, by one pass over all there are."""
+    """Return the processes of these process groups, by one pass over all processes."""
     found: dict[int, list[Stat]] = {leader: [] for leader in leaders}
     for seen in map(stat, _pids()):
         if seen is not None and seen.group in found:
@@ -87,7 +89,7 @@ def groups(leaders: set[int]) -> dict[int, list[Stat]]:
 
 
 def sessions() -> dict[int, list[int]]:
-    """The processes of each session, by one pass over all there are."""
+    """Return the processes of each session, by one pass over all processes."""
     found: dict[int, list[int]] = {}
     for pid in _pids():
         fields = _fields(pid)
@@ -97,7 +99,7 @@ def sessions() -> dict[int, list[int]]:
 
 
 def descendants(pid: int) -> list[int]:
-    """A process and its descendants."""
+    """Return a process and its descendants."""
     children: dict[int, list[int]] = {}
     for each in _pids():
         if fields := _fields(each):
@@ -110,14 +112,14 @@ def descendants(pid: int) -> list[int]:
 
 
 def words(pid: int) -> bytes:
-    """Its command line; empty: it has ended, or is being replaced by another program."""
+    """Return the command line of a process; empty: it has ended or is executing a new program."""
     with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
         return file.read()
     return b""
 
 
 def environment(pid: int) -> dict[str, str]:
-    """The environment it was started with; empty if it cannot be read."""
+    """Return the initial environment of a process; empty if it cannot be read."""
     with suppress(OSError):
         with open(f"/proc/{pid}/environ", "rb") as file:
             pairs = file.read().decode(errors="replace").split("\0")
@@ -126,7 +128,7 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def marked(**marks: str) -> list[int]:
-    """Processes with all of these variables: what an ended replica left."""
+    """Return the processes with all of these variables, for example those that a replica left."""
     wanted = {f"{name}={value}".encode() for name, value in marks.items()}
     found = []
     for pid in _pids():
@@ -137,7 +139,7 @@ def marked(**marks: str) -> list[int]:
 
 
 def busy_time(cpus: Collection[int]) -> float:
-    """Core-seconds that these CPUs were busy, including time stolen by other virtual machines."""
+    """Return the core-seconds in which these CPUs were busy, including steal time."""
     names, ticks = {f"cpu{cpu}" for cpu in cpus}, 0
     with open("/proc/stat", encoding="ascii") as file:
         for line in file:
@@ -151,7 +153,7 @@ def busy_time(cpus: Collection[int]) -> float:
 
 
 def available_memory() -> int:
-    """Bytes available without swapping."""
+    """Return the bytes that are available without swapping."""
     with open("/proc/meminfo", encoding="ascii") as file:
         for line in file:
             if line.startswith("MemAvailable:"):

@@ -40,16 +40,16 @@ def run(controller, event):
 def adopt(controller):
     spec = JobSpec()
     return run(
-        controller, JobSeen(NewJob(id="x", spec=spec, submitted_at=0, foreign=True, node="a"))
+        controller, JobSeen(NewJob(id="x", spec=spec, submitted_at=0, adopted=True, node="a"))
     )
 
 
-def test_a_foreign_job_is_attached_without_a_decision(controller):
+def test_an_adopted_job_is_attached_without_a_decision(controller):
     (start,) = [c for c in adopt(controller) if isinstance(c, Start)]
     assert [(a.replica, a.node, a.attempt) for a in start.replicas] == [(X, "a", 1)]
 
 
-def test_a_foreign_replica_keeps_the_share_it_has(controller):
+def test_an_adopted_replica_keeps_the_share_it_has(controller):
     adopt(controller)
     run(controller, ShareInEffect(X, 1, 0.5, 2.0))
     commands = run(controller, ReplicaRunning(X, 1))
@@ -66,7 +66,7 @@ def test_a_share_that_takes_effect_later_does_not_change_what_was_decided(contro
     assert (r.limit, r.weight, r.in_effect) == (None, 1.0, (0.5, 2.0))
 
 
-def test_a_foreign_replica_is_released_and_never_stopped(controller):
+def test_an_adopted_replica_is_released_and_never_stopped(controller):
     adopt(controller)
     run(controller, ReplicaRunning(X, 1))
     commands = controller.cancel("interrupted", 0.0)
@@ -78,16 +78,16 @@ def test_a_foreign_replica_is_released_and_never_stopped(controller):
 def test_replicas_report_when_the_foreign_load_of_their_node_changes(controller):
     adopt(controller)
     run(controller, ReplicaRunning(X, 1))
-    controller.take_news(0.0)
+    controller.take_outbox(0.0)
     run(controller, NodeChanged(node("a", cpu=2.0, foreign=1.3)))
-    news = controller.take_news(0.0)
-    assert (list(news.nodes), list(news.disturbed)) == (["a"], ["a"])
+    outbox = controller.take_outbox(0.0)
+    assert (list(outbox.nodes), list(outbox.to_measure)) == (["a"], ["a"])
 
 
 def test_a_notice_is_part_of_the_next_report(controller):
     adopt(controller)
     run(controller, ReplicaRunning(X, 1))
     run(controller, ReplicaNotice(X, 1, "its log cannot be read"))
-    news = controller.take_news(0.0)
-    assert news.notices == {X: "its log cannot be read"}
-    assert list(news.disturbed) == ["a"]
+    outbox = controller.take_outbox(0.0)
+    assert outbox.notices == {X: "its log cannot be read"}
+    assert list(outbox.to_measure) == ["a"]
