@@ -6,7 +6,7 @@ from fake_cluster import Headway, node
 from headway.backend.kubernetes.platform import adoption, shares
 from headway.backend.kubernetes.platform.cleanup import restore_shares
 from headway.backend.kubernetes.platform.pod_cpu import DECLARED
-from headway.controller.records import FOREIGN
+from headway.controller.records import ADOPTED
 from headway.core.model.decision import Move, Refused, SetShare, Suspend
 from headway.core.model.units import JobId, NodeId, ReplicaId
 
@@ -93,7 +93,7 @@ def test_a_pod_with_the_label_is_a_job_of_which_only_the_share_can_be_changed(po
     pods.share()
     pods.headway.calm(0.05)
     job = pods.headway.loop.state.jobs[JobId("default/pod/x")]
-    assert job.capabilities == FOREIGN
+    assert job.capabilities == ADOPTED
     assert job.spec.tasks[0].request.cpu == 0.4
     act, replica = pods.headway.backend.act, ReplicaId("default/pod/x/main-0")
     assert isinstance(act(Move(replica=replica, to=NodeId("b"))), Refused)
