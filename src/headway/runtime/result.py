@@ -26,13 +26,13 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Held and useful capacity, as fractions of the cluster. None: unknown."""
+    """Allocated and useful capacity, as fractions of the cluster. None: unknown."""
 
     cpu_allocated: float | None = None
     """Fraction of the cluster's cores that replicas held: by request, otherwise by usage."""
     cpu_useful: float | None = None
-    """Fraction of the cores that made progress: without partially started jobs, and without time in
-    which workers waited for slower or distant ones."""
+    """Fraction of the cores that made progress: excluding partially started jobs, and time in which
+    workers waited for slower or distant ones."""
     gpu_allocated: float | None = None
     gpu_useful: float | None = None
     deadlocks: int = 0
@@ -87,8 +87,8 @@ def summarise(  # noqa: PLR0913 - each is one figure of the result
     foreign: Cores = 0.0,
     baseline: "Result | None" = None,
 ) -> Result:
-    """`used`: work of all jobs; `capacity`: work that the cluster can do in a second; `quality`:
-    times to quality, as far as known.
+    """Compute the result. `used`: work of all jobs. `capacity`: work that the cluster can do in a
+    second. `quality`: known times to quality.
     """
     completions = sorted(j.completion_s for j in per_job)
     makespan = max(j.finished_s for j in per_job) - min(j.submitted_s for j in per_job)
@@ -152,7 +152,7 @@ def _against(
 
 
 def to_json(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the figures of a policy, or their mean, sd, min and max over several seeds."""
+    """Return the figures of a policy; for several seeds their mean, sd, min and max."""
     first = results[0]
     head = {"policy": first.policy, "backend": first.backend}
     if len(results) == 1:

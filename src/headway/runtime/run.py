@@ -1,4 +1,4 @@
-"""A run: a workload under a policy on a live platform, up to its result."""
+"""A run: a workload under a policy on a live platform, until its result."""
 
 import json
 import os
@@ -30,11 +30,13 @@ from headway.runtime.usage_sampler import UsageSampler
 
 
 class Detached(Exception):
-    """The user left a run; its jobs continue."""
+    """The user has detached from a run. Its jobs continue."""
 
 
 class ObserveOnly:
-    """Start jobs; decide and record everything else without acting."""
+    """A backend that starts jobs and refuses all other decisions, which the journal
+    still records.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
@@ -58,14 +60,14 @@ class Run:
     cores: float
     factor: float
     observed: bool = False
-    """Observe-only."""
+    """Whether the run is observe-only."""
     interrupted: bool = False
     detached: bool = False
-    """The user left; the jobs continue."""
+    """Whether the user has detached. The jobs continue."""
     ask: Callable[[], None] | None = None
-    """Ask the user what the first Ctrl-C means; then `answer` is called. None: stop the jobs."""
+    """Asks the user what the first Ctrl-C means, and calls `answer`. None: stop the jobs."""
     kinds: dict[JobId, tuple[str, str]] = field(default_factory=dict)
-    """Key and command of each job, as they were when the run began."""
+    """Key and command of each job at the start of the run."""
     clock: Clock = field(default_factory=Clock)
     demand: DemandMeter = field(default_factory=DemandMeter)
     idle: IdleMeter = field(default_factory=IdleMeter)
@@ -74,7 +76,9 @@ class Run:
     def go(
         self, then: Callable[[UsageSampler, Seconds], None] = lambda sampler, now: None
     ) -> Result:
-        """Run to the end; `then` is called after each sample. Raise `Detached` if the user left."""
+        """Run to the end. `then` is called after each sample. Raise `Detached` if the user has
+        detached.
+        """
 
         def sampled(sampler: UsageSampler, now: Seconds) -> None:
             self.measure(sampler, now)
@@ -100,7 +104,7 @@ class Run:
             self.learn(job, self.backend.monitor.totals.get(job.id), self.kinds.get(job.id))
         self.backend.close()
         self.journal.close()
-        # Comes last: a run with a result is not resumed.
+        # This is the last step: a run with a result is not resumed.
         self.folder.write("result.json", json.dumps([self.plain(result)], indent=2))
         self.folder.unlock()
         return result
@@ -130,7 +134,7 @@ class Run:
         )
 
     def measure(self, sampler: UsageSampler, now: Seconds) -> None:
-        """Take what a sample shows: how much each job can use, and whether the clock was set."""
+        """Use a sample: measure the demand of each job, and check whether the clock was set."""
         self.clock.check()
         there = [w for w in self.backend.monitor.replicas.values() if w.id in sampler.latest]
         record = self.backend.controller.records.replica
@@ -140,10 +144,12 @@ class Run:
         self.demand.add(now, self.backend.controller.nodes, used, limited, spare)
 
     def learn(self, job: JobRecord, totals: Totals | None, kind: tuple[str, str] | None) -> None:
-        """Remember what a job that succeeded has shown, for later runs. `kind`: key and command."""
+        """Store measurements of a job that has succeeded, for later runs. `kind`: key
+        and command.
+        """
         if kind is None or totals is None or job.phase is not Phase.SUCCEEDED:
             return
-        # If it was restarted, or on nodes of several speeds, its CPU time is not its size.
+        # The CPU time is the size only without restarts and on nodes of one speed.
         speeds = {node.speed for node in self.backend.controller.nodes.values()}
         whole = job.attempt == 1 and len(speeds) == 1
         shown = Seen(
@@ -155,9 +161,9 @@ class Run:
         EarlierRuns(self.folder.data).learn([(*kind, shown)])
 
     def _interrupt(self, reader: int) -> None:
-        """Ask, if there is a user to ask; otherwise cancel the jobs. The next Ctrl-C cancels
-        them, and one more kills them. A closed terminal ends only Headway: the jobs continue, and
-        `--resume` finds them.
+        """Handle Ctrl-C and SIGTERM. The first Ctrl-C asks the user if possible, otherwise it
+        cancels the jobs. The next one cancels them, and a further one kills them. SIGHUP (a closed
+        terminal) ends only Headway: the jobs continue, and `--resume` finds them.
         """
         os.read(reader, 512)
         if self.ask is not None:
@@ -167,7 +173,7 @@ class Run:
             self.answer("stop")
 
     def answer(self, word: str) -> None:
-        """The answer of the user: detach, or stop the jobs."""
+        """Carry out the answer of the user: `detach`, or `stop` the jobs."""
         if word == "detach":
             self.detached = True
             self.backend.stop()

@@ -1,10 +1,10 @@
-"""Where a run keeps what it writes: `runs/ID/` in the data folder, which only its user can read.
+"""Run directories: `runs/ID/` in the data folder, which only its user can read.
 
-run.json        how it was started            workload.yaml   what was to run
-journal.jsonl   every cycle                   usage.jsonl     what was used and said, sampled
-journal.1.jsonl the cycles before those, of a long run
-result.json     the figures, at the end       report.html     the pictures
-jobs/NAME/REPLICA/                            what each replica wrote
+run.json        options of the run            workload.yaml   the workload
+journal.jsonl   every cycle                   usage.jsonl     samples of usage and metrics
+journal.1.jsonl earlier cycles of a long run
+result.json     results, written at the end   report.html     the report
+jobs/NAME/REPLICA/                            files of each replica
 """
 
 import fcntl
@@ -23,11 +23,13 @@ from headway.errors import ConfigError, UnknownName
 from headway.runtime.file_format import FORMAT, refuse_format
 
 PROBED = 0.5
-"""Seconds in which a lock that others only probe becomes free."""
+"""Seconds for which other processes may hold the lock to probe it."""
 
 
 def data_folder(given: Path | None = None) -> Path:
-    """`--data`, else HEADWAY_DATA, else where programs of this user keep their data."""
+    """Return `--data`, else HEADWAY_DATA, else the default for data of this user
+    (XDG_DATA_HOME).
+    """
     if given is not None:
         return given.resolve()
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
@@ -38,12 +40,12 @@ OURS = frozenset(
     {"runs", "server.lock", "earlier-runs.json", "earlier-runs.lock", "demo.yaml", "demo.html"}
     | {"audit.jsonl", "audit.1.jsonl"}
 )
-"""What Headway keeps in the data folder."""
+"""Names of Headway's files in the data folder."""
 
 
 def private_runs(data: Path) -> Path:
-    """Return `runs/` of the data folder, which only its user can enter. The data folder is made
-    private too, unless it has other contents: it may be a folder that is shared, such as /tmp.
+    """Return `runs/` of the data folder, with permissions for its user only. The data folder
+    becomes private too, unless it has other contents: it may be a shared folder such as /tmp.
     """
     runs = data / "runs"
     if not data.exists() or {path.name for path in data.iterdir()} <= OURS:
@@ -70,8 +72,9 @@ class RunDirectory:
 
     @classmethod
     def new(cls, data: Path, about: dict[str, Any]) -> "RunDirectory":
-        """A fresh one, named by the time and by chance: its control groups bear its name too, and
-        others on this machine may begin in the same second. `runs/latest` leads to it.
+        """Create a run directory. Its name consists of the time and a random part, because control
+        groups have the same name, and runs of other users may start in the same second. The link
+        `runs/latest` points to it.
         """
         runs = private_runs(data)
         stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
@@ -87,7 +90,7 @@ class RunDirectory:
         return run
 
     def discard(self) -> None:
-        """What it was made for could not begin: as if it had never been."""
+        """Remove the directory, and set `runs/latest` to the run before it."""
         runs = self.path.parent
         self.unlock()
         rmtree(self.path)
@@ -98,13 +101,13 @@ class RunDirectory:
 
     @classmethod
     def all(cls, data: Path) -> list["RunDirectory"]:
-        """All runs, the first to begin first. One that is being created is not among them."""
+        """Return all runs in the order of their start, without runs that are being created."""
         found = [cls(data / "runs" / name) for name in _all(data / "runs")]
         return [run for run in found if (run.path / "run.json").exists()]
 
     @classmethod
     def find(cls, data: Path, name: str) -> "RunDirectory":
-        """By its name, its path, or `latest`."""
+        """Return the run with this name or path, or `latest`."""
         for path in (data / "runs" / name, Path(name)):
             if (path / "run.json").exists():
                 return cls(path)
@@ -125,21 +128,23 @@ class RunDirectory:
         return found
 
     def check_format(self) -> None:
-        """Refuse a run of another format; nothing of it is changed."""
+        """Raise an error for a run of another format."""
         refuse_format("run directory", self.path, self.about.get("format", 1))
 
     def write(self, name: str, text: str) -> None:
-        """Whole or not at all, and for good."""
+        """Write a file atomically and durably."""
         durable.write(self.path / name, text)
 
     def lock(self) -> None:
-        """One Headway to a run. The lock goes with its process, however that ends."""
+        """Lock the run: one Headway process manages it. The lock is released when the
+        process ends.
+        """
         for folder in (self.path.parent, self.path):
             private_files.tighten(folder)
         self._lock = private_files.opener(str(self.path / "lock"), os.O_RDWR | os.O_CREAT)
         if not _lock(self._lock):
             raise ConfigError(
-                f"run {self.id} is looked after by another Headway",
+                f"run {self.id} is managed by another Headway process",
                 where=str(self.path),
                 hint="wait until it has ended, or stop it first",
             )
@@ -155,7 +160,7 @@ class RunDirectory:
 
     @property
     def locked(self) -> bool:
-        """Is a Headway at work on it?"""
+        """Whether a Headway process manages the run."""
         try:
             file = os.open(self.path / "lock", os.O_RDWR)
         except OSError:
@@ -171,7 +176,7 @@ class RunDirectory:
 
 
 def _lock(file: int) -> bool:
-    """Take a lock. Others hold it for an instant, to see whether it is taken."""
+    """Take a lock. Other processes may hold it for an instant to probe it."""
     until = monotonic() + PROBED
     while True:
         try:
@@ -185,13 +190,13 @@ def _lock(file: int) -> bool:
 
 
 def _all(runs: Path) -> list[str]:
-    """The first to begin comes first."""
+    """Return the names of all runs in the order of their start."""
     return sorted(p.name for p in runs.glob("*") if not p.is_symlink())
 
 
 def _link(run: Path) -> None:
-    """From now on it is the latest."""
+    """Set the link `latest` to a run."""
     link = run.parent / f".latest-{os.getpid()}"
-    link.unlink(missing_ok=True)  # of one that died here; in a container all have one number
+    link.unlink(missing_ok=True)  # left by a process with the same pid that has died
     link.symlink_to(run.name)
     link.replace(run.parent / "latest")

@@ -20,13 +20,13 @@ class PastRun:
     began: float
     """Time of day."""
     state: str
-    """active, ended, stopped (a server), or interrupted: its process has died, and it can be
-    resumed."""
+    """`active`, `ended`, `stopped` (a server), or `interrupted`: its process has died, and it can
+    be resumed."""
     what: str = ""
-    """Its workload file, or its command."""
+    """Workload file or command."""
     policy: str = ""
     outcomes: dict[str, int] = field(default_factory=dict)
-    """Number of jobs by outcome, once it has ended."""
+    """Number of jobs by outcome, after the run has ended."""
     mean_completion_s: Seconds | None = None
 
     def plain(self) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class PastRun:
 
 
 def run_history(data: Path, most: int) -> list[PastRun]:
-    """The last runs, the last to begin first."""
+    """Return the last runs, the latest first."""
     return [_past(run) for run in RunDirectory.all(data)[: -most - 1 : -1]]
 
 

@@ -1,6 +1,6 @@
-"""The jobs of a run as they are now, from the files of the run: also if its process has died.
+"""Present status of the jobs of a run, from the files of the run, with or without its process.
 
-This module imports little: `headway ps` must start fast.
+This module imports little, because `headway ps` must start fast.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -17,21 +17,21 @@ from headway.runtime.run_directory import RunDirectory
 from headway.runtime.submissions import FILE, Submissions, Submitted
 
 ENDED = 1000
-"""Number of ended jobs of a server that are listed."""
+"""Maximum number of ended jobs of a server that are listed."""
 NAMED = 20
-"""Number of names that a message lists."""
+"""Maximum number of names in a message."""
 AGAIN = 0.5
-"""Seconds between two looks while waiting."""
+"""Seconds between two checks while waiting."""
 
 
 def active_runs(data: Path) -> list[RunDirectory]:
-    """The runs that a process manages, the first to begin first."""
+    """Return the runs that a process manages, in the order of their start."""
     return [run for run in RunDirectory.all(data) if run.locked]
 
 
 def known_runs(data: Path, run: str = "") -> list[RunDirectory]:
-    """The run of this name; without a name, the active runs, and a server that is stopped: its jobs
-    may go on.
+    """Return the run of this name. Without a name, return the active runs and the last server, also
+    if it is stopped: its jobs may continue.
     """
     if run:
         return [RunDirectory.find(data, run)]
@@ -41,7 +41,7 @@ def known_runs(data: Path, run: str = "") -> list[RunDirectory]:
 
 
 def find_server(data: Path) -> RunDirectory | None:
-    """The run of the server of this data directory, active or not."""
+    """Return the run of the server of this data directory, active or not."""
     return next((r for r in reversed(RunDirectory.all(data)) if _is_server(r)), None)
 
 
@@ -60,8 +60,8 @@ def active_server(data: Path) -> RunDirectory:
 
 
 def find_job(data: Path, job: str, run: str = "") -> RunDirectory:
-    """The run of a job; without the name of the run, one of the active runs or the server, else
-    the latest run.
+    """Return the run of a job. Without the name of the run, search the active runs and the server,
+    then the latest run.
     """
     for folders in (known_runs(data, run), [RunDirectory.find(data, run or "latest")]):
         found = [folder for folder in folders if _has(folder, job)]
@@ -81,8 +81,8 @@ def _has(folder: RunDirectory, job: str) -> bool:
 def wait_for(
     data: Path, names: Sequence[str], run: str = "", timeout: Seconds | None = None
 ) -> list[JobStatus]:
-    """Wait until jobs have ended; without names, all that have not. Raise if their run has no
-    process: only a new one sees their end.
+    """Wait until jobs have ended; without names, all unfinished jobs. Raise an error if their run
+    has no process, because only a process notices the end of a job.
     """
     folders = known_runs(data, run)
     if names:
@@ -106,7 +106,7 @@ def wait_for(
 
 
 def stopped(folder: RunDirectory) -> NoServer:
-    """The error of a run whose process has ended before the run."""
+    """Return the error for an unfinished run without a process."""
     server = "server" in folder.about
     left = server and any(not job.ended for job in run_status(folder))
     return NoServer(
@@ -120,8 +120,8 @@ def stopped(folder: RunDirectory) -> NoServer:
 def run_status(
     folder: RunDirectory, names: Collection[str] = (), *, ended: int = 0
 ) -> list[JobStatus]:
-    """The jobs of a run in the order of their submission; `names`: only these. Of the ended jobs
-    of a server, those that are named, or the last so many.
+    """Return the jobs of a run in the order of their submission. `names`: only these jobs. `ended`:
+    number of ended jobs of a server to include if no names are given.
     """
     folder.check_format()
     active = folder.locked  # asked before the file is read
@@ -132,14 +132,16 @@ def run_status(
         found = [job for job in known if not names or job.job in names]
     if active:
         return found
-    # The file of a run that was killed may be a moment older than the states of its jobs.
+    # The status file of a killed run may be older than the states of its jobs.
     from headway.runtime.stopped_run import listed_jobs, with_states  # noqa: PLC0415 - slow
 
     return with_states(folder, found or listed_jobs(folder, names))
 
 
 def _of_server(folder: RunDirectory, names: Collection[str], ended: int) -> list[JobStatus]:
-    """Of a job that was just submitted, the process may not have said anything yet."""
+    """Return the jobs of a server. A job that was just submitted may not be in its
+    status file yet.
+    """
     began = float(folder.about.get("began", 0.0))
     with submissions_of(folder) as submissions:
         jobs = submissions.named(names) if names else submissions.unfinished()
@@ -156,8 +158,8 @@ def _of_server(folder: RunDirectory, names: Collection[str], ended: int) -> list
 def submitted_status(
     run: str, job: Submitted, known: JobStatus | None, began: float, *, far: bool = False
 ) -> JobStatus:
-    """A submitted job: its outcome, else what is known of it. `far`: what is not known is far from
-    the head of the queue.
+    """Return the status of a submitted job: its outcome, or `known`. `far`: a job without `known`
+    is far from the head of the queue.
     """
     uid, user = (job.owner.uid, job.owner.shown) if job.owner else (None, "")
     if job.outcome is None and known is not None:

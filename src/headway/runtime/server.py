@@ -1,4 +1,4 @@
-"""`headway serve`: a run that never ends and takes jobs at any time."""
+"""`headway serve`: a run that never ends and accepts jobs at any time."""
 
 import fcntl
 import logging
@@ -42,11 +42,11 @@ from headway.spec.workload import make_workload
 
 LOCK = "server.lock"
 PATIENCE: Seconds = 0.1
-"""How long the server waits for a client that holds the file; then it tries again later."""
+"""Maximum time for which the server waits for a client that locks the database."""
 SLICE: Seconds = 0.2
-"""How long it takes new jobs before it looks after the others."""
+"""Time for which new jobs are added before the loop continues."""
 SOME = 100
-"""New jobs that are read at once."""
+"""Number of new jobs that are read at once."""
 SLOWEST: Seconds = 5.0
 """Longest interval between two samples."""
 log = logging.getLogger("headway")
@@ -58,8 +58,8 @@ def start_server(
     control: ProcessControl | None = None,
     quotas: Quotas | None = None,
 ) -> "Server":
-    """Start a server, or continue the one that was stopped; its jobs may have gone on. `control`:
-    what starts its processes; None: this process. `quotas`: of its users.
+    """Start a server, or continue a stopped one, whose jobs may have continued. `control`: starts
+    its processes; None: this process does. `quotas`: quotas of its users.
     """
     private_runs(data)
     lock = private_files.opener(str(data / LOCK), os.O_RDWR | os.O_CREAT)
@@ -81,7 +81,7 @@ def start_server(
 def _start(data: Path, policy: str, control: ProcessControl | None, held: HeldJobs) -> "Server":
     folder = find_server(data)
     if folder is None:
-        build(policy)  # an unknown policy leaves nothing behind
+        build(policy)  # fails before anything is created
         fields = {"server": True, "observe_only": False}
         run = begin_run([], policy, data, fields, replace(Machine.of(None), control=control))
         return Server(run, Submissions(run.folder.path, PATIENCE), held)
@@ -108,7 +108,7 @@ def _start(data: Path, policy: str, control: ProcessControl | None, held: HeldJo
     for made in known:
         job = found[made.id]
         if isinstance(job, RunnableJob) and made.owner is not None and made.id not in begun:
-            held.hold(made, job)  # it may have waited for room in the quota of its user
+            held.hold(made, job)  # it may have waited for the quota of its user
         elif isinstance(job, RunnableJob):
             held.add(job, made.owner)
             jobs.append(job)
@@ -125,8 +125,8 @@ def _start(data: Path, policy: str, control: ProcessControl | None, held: HeldJo
 
 
 def _alive(run: Path, job: JobId) -> bool:
-    """Whether a process of the job runs. Such a job is not ended: the next server may be able to
-    read it.
+    """Return whether a process of the job runs. Such a job does not fail if its submission cannot
+    be read: the next server may be able to read it.
     """
     store = JobStore(run)
     claims = (claim_of(store.records(name), attempt) for name, attempt in store.attempts(job))
@@ -134,8 +134,8 @@ def _alive(run: Path, job: JobId) -> bool:
 
 
 def _stand_in(run: Path, job: Submitted, clock: Clock) -> RunnableJob:
-    """A job that runs and whose submission cannot be read: it is shown, shares the CPU, and can be
-    cancelled. What it would need to be started again is unknown.
+    """Return a stand-in for a running job whose submission cannot be read. The job is listed,
+    shares the CPU and can be cancelled, but cannot be restarted.
     """
     store = JobStore(run)
     state = store.load([job.id]).get(job.id)
@@ -150,7 +150,9 @@ def _stand_in(run: Path, job: Submitted, clock: Clock) -> RunnableJob:
 def _runnable(
     job: Submitted, clock: Clock, recall: Callable[[RunnableJob], RunnableJob]
 ) -> RunnableJob | str:
-    """The job of a submission, or why it cannot run: one of its files may be gone by now."""
+    """Return the job of a submission, or why it cannot run, for example because a file
+    is missing.
+    """
     try:
         workload = make_workload(jobs=[{**job.entry, "name": job.id}])
         [found] = to_jobs(workload, Path(job.directory, "submitted"), supported=LIVE_FEATURES)
@@ -167,7 +169,7 @@ def _runnable(
 
 
 def _owned(job: RunnableJob, owner: Owner | None) -> RunnableJob:
-    """It runs as its owner. What jobs of one user show says nothing about the jobs of another."""
+    """Set the user of a job. The kind contains the uid, because users do not share measurements."""
     if owner is None:
         return job
     user = f"{owner.uid}:{owner.gid}"
@@ -184,30 +186,30 @@ class Server:
     submissions: Submissions
     held: HeldJobs
     last: int = 0
-    """Number of the last submission that was taken."""
+    """Number of the last submission that was read."""
     lock: int = -1
-    """Held while the server runs: one for each data directory."""
+    """Lock of the data directory, which has at most one server."""
     changed: Callable[[tuple[JobStatus, ...]], None] = lambda jobs: None
-    """Called with the jobs that have not ended, when one of them has changed."""
+    """Called with all unfinished jobs when one of them has changed."""
     ended: Callable[[JobId], None] = lambda job: None
     """Called when the end of a job is stored."""
     beat: float = field(default_factory=monotonic)
-    """When the loop was last seen at work."""
+    """Time of the last iteration of the loop."""
     _kinds: dict[JobId, tuple[str, str]] = field(default_factory=dict)
     _ends: dict[JobId, End] = field(default_factory=dict)
     """Ends that are not stored yet."""
     _ended: Callable[[JobRecord], None] = lambda job: None
     _sampler: UsageSampler | None = None
     _stopping: bool = False
-    """It ends when its jobs have ended, and takes no others."""
+    """Whether the server accepts no jobs and ends when all jobs have ended."""
 
     def go(
         self,
         then: Callable[[UsageSampler, Seconds], None] = lambda sampler, now: None,
         ended: Callable[[JobRecord], None] = lambda job: None,
     ) -> int:
-        """Serve until SIGTERM or SIGINT; return the number of jobs that continue. `then` is called
-        after each sample, `ended` for each job that has ended.
+        """Serve until SIGTERM or SIGINT. Return the number of jobs that continue. `then` is called
+        after each sample, `ended` for each ended job.
         """
         self._ended = ended
         run, backend = self.run, self.run.backend
@@ -218,7 +220,7 @@ class Server:
         def sampled(sampler: UsageSampler, now: Seconds) -> None:
             run.measure(sampler, now)
             self._store_ends()
-            self._take()  # a client may have been killed before it woke us
+            self._take()  # a client may have been killed before it woke the server
             then(sampler, now)
 
         sampler = self._sampler = UsageSampler(backend, run.folder.usage, sampled, slowest=SLOWEST)
@@ -254,12 +256,12 @@ class Server:
         return sum(not job.phase.ended for job in backend.controller.jobs.values())
 
     def stop_jobs(self) -> None:
-        """Cancel all jobs, and end when they have ended."""
+        """Cancel all jobs. The server ends when they have ended."""
         self._stopping = True
         self.run.backend.cancel("stopped by a user")
 
     def refuse(self, jobs: Mapping[JobId, str]) -> None:
-        """End those that cannot run."""
+        """End jobs that cannot run."""
         for job, why in jobs.items():
             log.warning("job %s %s", job, why)
             self._ends[job] = End(outcome="failed", reason=why, finished=self.run.clock())
@@ -270,9 +272,7 @@ class Server:
         self._take()
 
     def _take(self) -> None:
-        """Add what was submitted since the last time: for a moment, and then the jobs that run are
-        looked after before it goes on.
-        """
+        """Add new submissions, for at most `SLICE`. Then the loop runs before it continues."""
         until = monotonic() + SLICE
         while not self._stopping:
             try:
@@ -306,8 +306,8 @@ class Server:
             self.run.backend.submit(job)
 
     def _asked(self, request: Request) -> None:
-        """A request names a job that the loop does not know. It can be cancelled while it waits
-        for room in the quota of its user.
+        """Handle a request about a job that the loop does not know. A job that waits for the quota
+        of its user can be cancelled.
         """
         self._take()
         if request.wish == "cancel" and request.job in self.held.waiting:
@@ -345,11 +345,11 @@ class Server:
             log.warning("what job %s showed is not remembered: %s", job.id, error)
         self._forget(job.id)
         if self.held.waiting:
-            self.submissions.wake()  # there may be room for one of them
+            self.submissions.wake()  # one of them may fit into its quota now
         self._ended(job)
 
     def _forget(self, job: JobId) -> None:
-        """A server runs for months: it keeps nothing of a job that has ended."""
+        """Drop everything about an ended job, because a server runs for months."""
         self.run.backend.jobs.pop(job, None)
         self.held.forget(job)
         self.run.demand.demand.pop(job, None)
@@ -357,7 +357,7 @@ class Server:
             self._sampler.forget(job)
 
     def _store_ends(self) -> None:
-        """If that fails, for example because the disk is full, it is tried again."""
+        """Store ends. A failure, for example by a full disk, is retried at the next sample."""
         for job, end in list(self._ends.items()):
             try:
                 self.submissions.finish(job, end)

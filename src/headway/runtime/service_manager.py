@@ -1,4 +1,6 @@
-"""Tell systemd that the server is ready, at work, or ending (sd_notify). Without it, do nothing."""
+"""Notify systemd that the server is ready, running or stopping (sd_notify), if systemd started
+it.
+"""
 
 import os
 import socket
@@ -9,7 +11,7 @@ from time import monotonic
 
 class ServiceManager:
     def __init__(self, environ: MutableMapping[str, str]) -> None:
-        """Take its variables from the environment, which the jobs inherit."""
+        """Remove the variables of systemd from the environment, which the jobs inherit."""
         path, usec = environ.pop("NOTIFY_SOCKET", ""), environ.pop("WATCHDOG_USEC", "")
         mine = environ.pop("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         self._address = f"\0{path[1:]}" if path.startswith("@") else path
@@ -20,7 +22,7 @@ class ServiceManager:
         self._tell("READY=1")
 
     def at_work(self) -> None:
-        """Called by the loop; tells it at half the interval after which it would be killed."""
+        """Notify the watchdog, at half of its interval. Called by the loop."""
         if self._every is not None and monotonic() >= self._due:
             self._due = monotonic() + self._every
             self._tell("WATCHDOG=1")

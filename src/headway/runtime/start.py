@@ -1,4 +1,4 @@
-"""Start a run: begin a workload, resume a run, or adopt what already runs."""
+"""Start a run: begin a workload, resume a run, or adopt running processes or containers."""
 
 import json
 import os
@@ -33,7 +33,7 @@ from headway.spec.runnable import RunnableJob, single_job, to_jobs
 from headway.spec.workload import Workload
 
 COMMAND_LINE = "command line"
-"""In place of the file name of a workload; relative paths begin in the same directory."""
+"""Used instead of the file name of a workload. Relative paths begin in the same directory."""
 _PID = re.compile("[0-9]{1,10}")
 
 
@@ -55,7 +55,7 @@ class RunOptions:
     namespace: str = ""
 
     def __post_init__(self) -> None:
-        """Raise if two options contradict each other."""
+        """Raise an error if options contradict each other."""
         if [self.workload is None, not self.command, self.resume is None].count(False) != 1:
             raise ConfigError(
                 "give a workload, or a command after --, or --resume RUN", hint="headway run --help"
@@ -104,10 +104,10 @@ def begin(
     recall: bool = False,
     on: Docker | OnCluster | None = None,
 ) -> Run:
-    """Start a run of the workload in `path`. `recall`: use what earlier runs showed of its jobs; a
-    comparison does not. `on`: None for this machine.
+    """Start a run of the workload in `path`. `recall`: use measurements of earlier runs;
+    comparisons do not. `on`: None for this machine.
     """
-    build(policy)  # an unknown policy leaves nothing behind
+    build(policy)  # fails before anything is created
     listed = expand(workload, where=str(path))
     jobs = _jobs(listed, path, on, data if recall else None)
     about = {"workload": str(path.resolve()), "observe_only": observe_only, "recall": recall}
@@ -124,14 +124,16 @@ def begin(
 def _jobs(
     workload: Workload, path: Path, on: Docker | OnCluster | None, data: Path | None
 ) -> list[RunnableJob]:
-    """`data`: recall what earlier runs in this data directory showed; None: do not."""
+    """Return the jobs of a workload. `data`: use measurements of earlier runs in this data
+    directory.
+    """
     supported = ALL_FEATURES if isinstance(on, OnCluster) else LIVE_FEATURES
     jobs = to_jobs(workload, path, image=on.image if on else "", supported=supported)
     return jobs if data is None else EarlierRuns(data).fill_in(jobs)
 
 
 def resume(data: Path, name: str) -> Run:
-    """Continue a run whose Headway process died; its jobs may have continued meanwhile."""
+    """Continue a run whose Headway process has ended. Its jobs may have continued meanwhile."""
     folder = RunDirectory.find(data, name)
     folder.check_format()
     about = folder.about
@@ -211,7 +213,7 @@ def begin_run(
     target: Target,
     workload: str = "",
 ) -> Run:
-    """Start a run of these jobs; `about`: what is stored of it beside the policy and the target."""
+    """Start a run of these jobs. `about`: further fields of `run.json`."""
     clock = Clock()
     about = {"headway": __version__, "policy": policy, "began": clock.began, **about}
     about["boot"] = clock.boot
@@ -231,7 +233,7 @@ def begin_run(
 
 
 def _known_spec(job: RunnableJob, known: JobSpec | None) -> JobSpec:
-    """What was known of a job; but which nodes it could use then may have been for a while only."""
+    """Return the last known spec of a job. The nodes that it can use may have been temporary."""
     if known is None:
         return job.spec
     tasks = (replace(task, nodes=job.spec.task(task.name).nodes) for task in known.tasks)
@@ -241,7 +243,7 @@ def _known_spec(job: RunnableJob, known: JobSpec | None) -> JobSpec:
 def put_together(
     folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], target: Target
 ) -> Run:
-    """A run with the state that an earlier process left of it, if there is one."""
+    """Construct a run, with the state that an earlier process has left, if any."""
     cycle, lines = 0, []
     resumed = journal.exists(folder.journal)
     if resumed:
@@ -249,7 +251,7 @@ def put_together(
         lines = journal.read_to_resume(folder.journal)
         cycle = lines[-1]["cycle"] if lines else 0
     specs = {job.id: job.spec for line in lines for job in line["seen"].jobs}
-    # A job without a command stands for one that cannot be started again.
+    # A job without a command is a stand-in for one that cannot be restarted.
     known = {
         job.id: replace(job, spec=_known_spec(job, specs.get(job.id))) if job.commands else job
         for job in jobs

@@ -1,4 +1,4 @@
-"""What the process of a run knows of its jobs, for `headway ps`, `top` and the API."""
+"""Publish the status of the jobs of a run, for `headway ps`, `top` and the API."""
 
 import logging
 from collections.abc import Callable
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
     from headway.runtime.run import Run
 
 EXPLAINED = 50
-"""Number of replicas up to which each share is explained: that takes a decision."""
+"""Maximum number of replicas for which the reasons of shares are computed, by a decision."""
 SOONEST: Seconds = 0.1
-"""Between two updates."""
+"""Shortest interval between two updates."""
 REST = 200
-"""An update that used one second of CPU time is followed by so many seconds without one, at most
-`LATEST`: Headway uses about 0.5 % of a core for it."""
+"""Pause in seconds, at most `LATEST`, after an update that used one second of CPU time. Updates use
+about 0.5 % of a core."""
 LATEST: Seconds = 2.0
-"""No longer than this between two updates."""
+"""Longest interval between two updates."""
 PHASES: Seconds = 0.5
-"""Between two looks whether a phase has changed, which is shown before the next update is due."""
+"""Interval between two checks for changed phases, which are published before the next update."""
 log = logging.getLogger("headway")
 
 
 class KnownFacts:
-    """What is known of the jobs of a live run, computed once for a cycle and a sample."""
+    """Facts about the jobs of a live run, computed once for each cycle and sample."""
 
     def __init__(self) -> None:
         self._at: tuple[Seconds, Seconds] | None = None
-        """The cycle and the sample that the facts are from."""
+        """Cycle and sample of the facts."""
         self._facts: dict[JobId, JobFacts] = {}
         self._reasons: dict[ReplicaId, str] = {}
-        """The reasons of the shares."""
+        """Reasons of the present shares."""
 
     def facts(self, loop: Loop[Any], sampler: UsageSampler, now: Seconds) -> dict[JobId, JobFacts]:
         state, at = loop.state, (loop.state.at, sampler.due)
@@ -57,7 +57,9 @@ class KnownFacts:
 
 
 class StatusBoard:
-    """Used in the thread of the loop. Others may read `jobs`, which is replaced as a whole."""
+    """Used in the thread of the loop. Other threads may read `jobs`, which is replaced
+    atomically.
+    """
 
     def __init__(
         self,
@@ -68,13 +70,13 @@ class StatusBoard:
         self.jobs: tuple[JobStatus, ...] = ()
         self._run, self._changed = run, changed
         self._seen: tuple[object, ...] = ()
-        """What the last update has shown."""
+        """State at the last update."""
         self._phases: list[tuple[JobId, Phase]] = []
         self._due = self._look_due = 0.0
         self._told = ""
 
     def update(self, sampler: UsageSampler, *, last: bool = False) -> None:
-        """Show what has changed since the last update. `last`: at once; there is no next one."""
+        """Publish changes since the last update, if an update is due. `last`: in any case."""
         if not last and not self._due_now():
             return
         jobs = self._listed()
@@ -110,8 +112,8 @@ class StatusBoard:
         return self._phases != [(job.id, job.phase) for job in self._listed()]
 
     def _listed(self) -> list[JobRecord]:
-        """The jobs; of a server, only the first of those that wait: the others are in its database,
-        and listing them all would take seconds.
+        """Return the jobs. Of a server, return only the first pending jobs: the others are in its
+        database, and to list all would take seconds.
         """
         jobs = self._run.backend.controller.jobs.values()
         if len(jobs) <= LISTED or not self._run.backend.endless:

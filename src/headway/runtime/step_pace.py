@@ -1,6 +1,4 @@
-"""Steps per second of a replica at its present share: by time, so that sleeping and waiting for IO
-count too.
-"""
+"""Steps per second of a replica at its present share, including its waiting times."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,11 +9,11 @@ from headway.core.model.units import Cores, CoreSeconds, Seconds
 KEPT = 20
 """Number of marks."""
 ENOUGH = 3
-"""Marks at the present share by which it is judged; with fewer of them, those before count too."""
+"""Number of marks at the present share from which earlier marks are ignored."""
 LATE = 2.0
-"""A step that takes so many times as long as those before makes the pace slower."""
+"""The rate is reduced when a step takes this multiple of the mean time of a step."""
 OTHER = 0.1
-"""A share that differs by more is another one."""
+"""Relative difference from which a share counts as changed."""
 
 
 class _Mark(NamedTuple):
@@ -27,13 +25,15 @@ class _Mark(NamedTuple):
 @dataclass(slots=True)
 class StepPace:
     _marks: deque[_Mark] = field(default_factory=lambda: deque(maxlen=KEPT))
-    """When a new step was seen, or the share was changed."""
+    """Marks at which a new step was seen or the share was changed."""
     _share: float = 0.0
     _since: Seconds = 0.0
-    """When its share was changed."""
+    """Time at which the share was changed."""
 
     def add(self, at: Seconds, step: float, used: CoreSeconds, share: float) -> None:
-        """Note a sample. `used`: CPU time in all; `share`: cores if all use what they can."""
+        """Add a sample. `used`: total CPU time. `share`: cores if all replicas use what
+        they can.
+        """
         if self._marks and step < self._marks[-1].step:
             self._marks.clear()
         other = abs(share - self._share) > OTHER * max(share, self._share)
@@ -43,7 +43,7 @@ class StepPace:
             self._marks.append(_Mark(at, step, used))
 
     def rate(self, now: Seconds, used: CoreSeconds) -> tuple[float, Cores] | None:
-        """Steps per second, and the cores used meanwhile; None: unknown."""
+        """Return steps per second, and the cores used meanwhile; None: unknown."""
         fresh = [mark for mark in self._marks if mark.at >= self._since]
         marks = fresh if len(fresh) >= ENOUGH else list(self._marks)
         if len(marks) < 2 or marks[-1].step <= marks[0].step:

@@ -1,4 +1,4 @@
-"""The jobs of a run that no process manages."""
+"""Jobs of a run without a process."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from headway.spec.load import read_stored
 
 
 def listed_jobs(folder: RunDirectory, names: Collection[str] = ()) -> list[JobStatus]:
-    """The jobs of a run that has no `status.json`: its process died before it wrote one."""
+    """Return the jobs of a run whose process died before it wrote `status.json`."""
     workload = folder.path / "workload.yaml"
     if not workload.exists():
         return []
@@ -24,7 +24,7 @@ def listed_jobs(folder: RunDirectory, names: Collection[str] = ()) -> list[JobSt
 
 
 def with_states(folder: RunDirectory, jobs: Sequence[JobStatus]) -> list[JobStatus]:
-    """The same jobs in the phase that was stored last."""
+    """Return the jobs with their last stored phase."""
     states = JobStore(folder.path).load(JobId(job.job) for job in jobs)
     found = []
     for job in jobs:

@@ -1,4 +1,4 @@
-"""End the process of a run. Its jobs continue, or are stopped."""
+"""Stop the process of a run. Its jobs continue or are stopped too."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from headway.runtime.run_status import known_runs, run_status
 
 KEEP = "keep"
 WISHES = {KEEP: DETACH, "stop": STOP}
-"""What happens to the jobs, and the request for it."""
+"""Option for the jobs, and the request for it."""
 LOOK: Seconds = 0.1
 
 
@@ -35,8 +35,8 @@ class Stopped:
 
 
 def find_run(data: Path, run: str = "") -> RunDirectory:
-    """The run to stop: that of this name, else the only active one, else the server or the last run
-    if it has jobs that continue.
+    """Return the run to stop: the run of this name, else the only active one, else the server or
+    the last unfinished run.
     """
     if run:
         return RunDirectory.find(data, run)
@@ -52,8 +52,8 @@ def find_run(data: Path, run: str = "") -> RunDirectory:
 
 
 def stop_run(folder: RunDirectory, jobs: str, timeout: Seconds) -> Stopped:
-    """End the process of a run, and wait until it has ended. `jobs`: `keep` or `stop`; to stop the
-    jobs of a run without a process, this one manages it meanwhile.
+    """Stop the process of a run, and wait until it has ended. `jobs`: `keep` or `stop`. If the run
+    has no process, this process manages the run while it stops the jobs.
     """
     if folder.ended:
         raise NoServer(f"run {folder.id} has ended", where=str(folder.path))

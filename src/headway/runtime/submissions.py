@@ -1,7 +1,8 @@
-"""The jobs that were submitted to a server: one SQLite file in the folder of its run.
+"""Jobs that were submitted to a server: an SQLite database in its run directory.
 
 A submission is durable when `add` returns (WAL, synchronous=FULL). The thread of the API stores it
-and then wakes the loop, which reads what is new. Other processes, such as `headway ps`, only read.
+and then wakes the loop, which reads new submissions. Other processes, such as `headway ps`, only
+read.
 """
 
 import json
@@ -25,7 +26,7 @@ VERSION = 2
 PATIENCE: Seconds = 30.0
 IDS = ("jobs", "former")
 LONGEST = 63
-"""Characters of a name."""
+"""Maximum length of a name in characters."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -49,13 +50,13 @@ CREATE INDEX IF NOT EXISTS keyed ON jobs (key) WHERE key IS NOT NULL;
 CREATE INDEX IF NOT EXISTS ended ON jobs (finished, number) WHERE outcome IS NOT NULL;
 """
 FORMER = "CREATE TABLE IF NOT EXISTS former (id TEXT PRIMARY KEY) WITHOUT ROWID"
-"""Ids of removed jobs. They are not given again: the journal still has the decisions about them."""
+"""Ids of removed jobs. They are not used again, because the journal has decisions about them."""
 OWNERS = (
     "ALTER TABLE jobs ADD COLUMN uid INTEGER",
     "ALTER TABLE jobs ADD COLUMN gid INTEGER",
     "ALTER TABLE jobs ADD COLUMN user TEXT NOT NULL DEFAULT ''",
 )
-"""What version 2 adds to version 1."""
+"""Changes from version 1 to version 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +64,9 @@ class Submission:
     """A job as a user submitted it."""
 
     entry: Mapping[str, Any]
-    """The job as in a workload file; `name` is the wish of the user."""
+    """The job as in a workload file. `name` is the name that the user has requested."""
     directory: str
-    """Relative paths begin here."""
+    """Directory of relative paths."""
     env: Mapping[str, str] = field(default_factory=dict)
     owner: Owner | None = None
     """None: the server has one user."""
@@ -97,7 +98,7 @@ class End:
 
 @contextmanager
 def _errors(path: Path) -> Iterator[None]:
-    """SQLite's errors (a full disk, a lock that is held for long) become messages."""
+    """Context in which errors of SQLite (full disk, lock timeout) are raised as `BackendError`."""
     try:
         yield
     except sqlite3.Error as error:
@@ -106,7 +107,7 @@ def _errors(path: Path) -> Iterator[None]:
 
 class Submissions:
     def __init__(self, run: Path, patience: Seconds = PATIENCE) -> None:
-        """`patience`: how long to wait for another process that writes."""
+        """`patience`: timeout for a lock of another process."""
         self.path = run / FILE
         with _errors(self.path):
             self._open(run, self.path, patience)
@@ -133,11 +134,13 @@ class Submissions:
             _back_up(self._db, path, version)
             self._add_owners()
         with suppress(sqlite3.OperationalError):  # a full disk stops no reader
-            self._db.execute(FORMER)  # an earlier version has none, and ignores it
+            self._db.execute(FORMER)  # earlier versions ignore this table
 
     def _add_owners(self) -> None:
         with self._transaction():
-            if self._db.execute("PRAGMA user_version").fetchone()[0] == 1:  # not done meanwhile
+            if (
+                self._db.execute("PRAGMA user_version").fetchone()[0] == 1
+            ):  # another process did not
                 for change in OWNERS:
                     self._db.execute(change)
                 self._db.execute(f"PRAGMA user_version={VERSION}")
@@ -165,7 +168,7 @@ class Submissions:
         return self.known(key) or [self._insert(job, key) for job in jobs]
 
     def known(self, key: str | None) -> list[JobId]:
-        """The jobs of an earlier submission with this key."""
+        """Return the jobs of an earlier submission with this key."""
         if key is None:
             return []
         with _errors(self.path):
@@ -206,21 +209,21 @@ class Submissions:
         return self._db.execute(query, (name,)).fetchone() is not None
 
     def after(self, number: int, most: int = -1) -> list[Submitted]:
-        """What was submitted after this number; `most`: the first so many."""
+        """Return the submissions after this number, at most `most`."""
         return self._select("WHERE number > ? ORDER BY number LIMIT ?", number, most)
 
     def unfinished(self) -> list[Submitted]:
         return self._select("WHERE outcome IS NULL ORDER BY number")
 
     def count_unfinished(self, uid: int | None = None) -> int:
-        """Of one user; None: of all."""
+        """Count the unfinished jobs of one user; None: of all users."""
         of = "" if uid is None else " AND uid = ?"
         counted = f"SELECT count(*) FROM jobs WHERE outcome IS NULL{of}"  # noqa: S608 - constants
         with _errors(self.path):
             return int(self._db.execute(counted, () if uid is None else (uid,)).fetchone()[0])
 
     def last(self, count: int) -> list[Submitted]:
-        """The last that have ended, the first of them first."""
+        """Return the last ended jobs in the order of their end."""
         ended = "WHERE outcome IS NOT NULL ORDER BY finished DESC, number DESC LIMIT ?"
         return self._select(ended, count)[::-1]
 
@@ -228,11 +231,13 @@ class Submissions:
         return next(iter(self._select("WHERE id = ?", job)), None)
 
     def named(self, jobs: Collection[str]) -> list[Submitted]:
-        """Those of these names that exist."""
+        """Return the existing jobs with these names."""
         return [found for job in jobs if (found := self.find(job))]
 
     def page(self, after: int, count: int, outcomes: Collection[str | None]) -> list[Submitted]:
-        """The first so many after a number that have one of these outcomes; None: not ended."""
+        """Return the first `count` jobs after a number with one of these outcomes;
+        None: not ended.
+        """
         marks = ",".join("?" * sum(outcome is not None for outcome in outcomes))
         which = [f"outcome IN ({marks})"] if marks else []
         which += ["outcome IS NULL"] if None in outcomes else []
@@ -240,7 +245,7 @@ class Submissions:
         return self._select(where, after, *[o for o in outcomes if o is not None], count)
 
     def finish(self, job: JobId, end: End) -> None:
-        """Store how a job has ended. Its environment, which may hold secrets, is not needed now."""
+        """Store the end of a job. Remove its environment, which may contain secrets."""
         values = (end.outcome, end.reason, end.started, end.finished, end.steps, job)
         with _errors(self.path):
             self._db.execute(
@@ -250,13 +255,13 @@ class Submissions:
             )
 
     def ends(self) -> list[tuple[JobId, Seconds]]:
-        """Each job that has ended, and when."""
+        """Return the ended jobs with the time of their end."""
         with _errors(self.path):
             rows = self._db.execute("SELECT id, finished FROM jobs WHERE outcome IS NOT NULL")
             return [(JobId(row["id"]), row["finished"] or 0.0) for row in rows]
 
     def forget(self, job: JobId) -> None:
-        """Remove a job that has ended, but for its id."""
+        """Remove an ended job. Keep its id."""
         ended = "FROM jobs WHERE id = ? AND outcome IS NOT NULL"
         with _errors(self.path):
             self._db.execute(f"INSERT OR IGNORE INTO former SELECT id {ended}", (job,))
@@ -264,12 +269,12 @@ class Submissions:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Store what is done inside in one transaction."""
+        """Context in which all changes are one transaction."""
         with _errors(self.path), self._transaction():
             yield
 
     def wake(self) -> None:
-        """Tell the server that there is something new. It looks from time to time in any case."""
+        """Wake the server, which also checks for new submissions from time to time."""
         with suppress(OSError):
             file = os.open(self._run / WAKE, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
             try:
@@ -308,8 +313,8 @@ class Submissions:
 
 
 def _create(path: Path) -> None:
-    """Create the file with mode 0600. One that exists is not opened: to close it would remove the
-    locks of this process, by which SQLite knows that another connection uses the file.
+    """Create the file with mode 0600. An existing file is not opened: closing it would release the
+    locks of this process on the file, on which SQLite depends.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -320,7 +325,7 @@ def _create(path: Path) -> None:
 
 
 def _back_up(database: sqlite3.Connection, path: Path, version: int) -> None:
-    """Keep the file as an earlier version of Headway can read it: `jobs.db.v1`."""
+    """Keep a copy that the earlier version of Headway can read: `jobs.db.v1`."""
     kept = path.with_name(f"{FILE}.v{version}")
     if kept.exists():
         return
@@ -341,7 +346,9 @@ def _numbered(name: str, number: int) -> str:
 
 
 def wake_file(run: Path) -> int:
-    """Open the pipe by which clients wake the server: for writing too, so that it never ends."""
+    """Open the pipe by which clients wake the server, also for writing, so that it is never at its
+    end.
+    """
     path = run / WAKE
     with suppress(FileExistsError):
         os.mkfifo(path, 0o600)

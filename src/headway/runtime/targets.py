@@ -1,7 +1,7 @@
-"""Where a run takes place: this machine, Docker engines or a Kubernetes cluster.
+"""Targets of a run: this machine, Docker engines or a Kubernetes cluster.
 
-Each target has the `nodes` (None: they may join later), the `factor` by which their CPU was scaled
-down, and `about`: the fields of `run.json` that are needed to resume the run.
+A target has `nodes` (None: nodes may join later), the `factor` by which their CPU was scaled down,
+and `about`: the fields of `run.json` that are needed to resume the run.
 """
 
 import json
@@ -41,7 +41,7 @@ Jobs = dict[JobId, RunnableJob]
 
 @dataclass(frozen=True, slots=True)
 class Docker:
-    """Options of a user."""
+    """Options for Docker."""
 
     engines: tuple[str, ...] = ()
     """NAME=URL; none: the default engine."""
@@ -55,14 +55,14 @@ class Machine:
     factor: float
     enforcement: str = ""
     control: ProcessControl | None = None
-    """What starts its processes; None: this process."""
+    """Starts processes; None: this process does."""
     link: LinkSpec | None = None
-    """Between its nodes; None: replicas connect to each other directly."""
+    """Link between its nodes; None: replicas connect to each other directly."""
     about: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def of(cls, workload: Workload | None, enforcement: str = "") -> Self:
-        """The nodes of the workload, else the machine; and the factor that scales their CPU."""
+        """Return the target with the nodes of the workload, else the machine as one node."""
         given = workload.to_nodes() if workload and "nodes" in workload.model_fields_set else None
         cores = float(len(os.sched_getaffinity(0)))
         nodes, factor = fit_nodes(given, cores, procfs.machine_memory())
@@ -95,11 +95,11 @@ class Engines:
     engines: list[Engine]
     factor: float = 1.0
     label: str = ""
-    """Containers with this label that start later are adopted too."""
+    """Containers with this label are adopted when they start."""
 
     @classmethod
     def of(cls, docker: Docker, workload: Workload | None, label: str = "") -> Self:
-        """Connect to the engines, or raise an error that says why that fails."""
+        """Connect to the engines."""
         found = engine_targets(docker.engines, workload)
         return cls(docker, *connect(found), label)
 
@@ -122,7 +122,9 @@ class Engines:
 
 
 def api(kubeconfig: str = "") -> "Api":
-    """The client is an extra, and takes a fifth of a second to import."""
+    """Connect to the API server. The client is an optional dependency, and its import
+    takes 0.2 s.
+    """
     try:
         from headway.backend.kubernetes.client.api import connect  # noqa: PLC0415 - see above
     except ImportError as error:
@@ -135,14 +137,15 @@ def api(kubeconfig: str = "") -> "Api":
 
 @dataclass(frozen=True, slots=True)
 class OnCluster:
-    """A run's jobs as `TrainingJob`s of a cluster; this process places them."""
+    """Run the jobs as `TrainingJob`s of a cluster. This process places them."""
 
     image: str = ""
     """Default image of tasks."""
     namespace: str = ""
     """"": that of the kubeconfig."""
     nodes: ClassVar[None] = None
-    """Clusters grow: a job that does not fit is pending, and its status says why."""
+    """None, because clusters grow. A job that does not fit is pending, with the reason in its
+    status."""
     factor: ClassVar[float] = 1.0
 
     @property

@@ -1,7 +1,7 @@
-"""Samples of usage and metrics of every replica, for the display and the report.
+"""Sample usage and metrics of every replica, for the display and the report.
 
-They are not part of the journal. In a long run the interval grows, so that `usage.jsonl` grows with
-the logarithm of time.
+Samples are not part of the journal. In a long run, the interval grows, so that the size of
+`usage.jsonl` is logarithmic in time.
 """
 
 import json
@@ -22,20 +22,20 @@ from headway.runtime.step_pace import StepPace
 log = logging.getLogger("headway")
 FIRST: Seconds = 0.2
 EVERY: Seconds = 1.0
-"""Short at first, for jobs of a second; then once a second."""
+"""Interval between two samples: shorter at first, for jobs that take a second."""
 FLOOD: Seconds = 0.1
-"""Interval while a log grows too fast: it must be truncated in time."""
+"""Interval while a log grows fast, so that it is truncated in time."""
 SELDOM = 5
-"""Memory is expensive to read and changes slowly: read every so many samples."""
+"""Memory, which is expensive to read, is read at every such sample."""
 MOST = 16 * 2**20
-"""Bytes after which the file of a run that never ends is begun again."""
+"""Size in bytes at which the file of an endless run is started anew."""
 COARSER: Seconds = 600.0
 """After this time the interval grows in proportion to the elapsed time."""
 
 
 @dataclass(slots=True)
 class ReplicaSample:
-    """One replica at one sample."""
+    """Sample of one replica."""
 
     cpu: float = 0.0
     """Cores used since the last sample."""
@@ -44,9 +44,9 @@ class ReplicaSample:
     value: float | None = None
     step: float | None = None
     total: float | None = None
-    """Number of steps that it announced."""
+    """Number of steps that the script has announced."""
     left: CoreSeconds | None = None
-    """Work left, by the steps since it was first seen; None: unknown."""
+    """Remaining work, by the steps since the first sample; None: unknown."""
     rate: float | None = None
     """Steps per second at its present share; None: unknown."""
     rate_cpu: Cores = 0.0
@@ -76,20 +76,20 @@ class UsageSampler:
     backend: LiveBackend
     path: Path
     then: Callable[["UsageSampler", Seconds], None] = lambda sampler, now: None
-    """Called after each sample: the display."""
+    """Called after each sample, for example by the display."""
     slowest: Seconds = inf
-    """Longest interval between two samples; of a run that never ends the file is bounded too."""
+    """Longest interval between two samples. If finite, the size of the file is bounded too."""
     due: Seconds = 0.0
     latest: dict[str, ReplicaSample] = field(default_factory=dict)
     values: dict[str, list[float]] = field(default_factory=dict)
-    """Values of each replica, oldest first; every second one is dropped when there are many."""
+    """Values of each replica in their order. If there are many, every second one is dropped."""
     _looks: int = 0
     _full: bool = False
     _before: dict[tuple[str, int], tuple[Seconds, UsageSample]] = field(default_factory=dict)
     _found: dict[str, str] = field(default_factory=dict)
-    """Where each metric was found, as far as written to the file."""
+    """Where each metric was found, as written to the file."""
     _begun: dict[tuple[str, int], tuple[float, CoreSeconds]] = field(default_factory=dict)
-    """The first step of each attempt, and the CPU used until then."""
+    """First seen step of each attempt, and the CPU used until then."""
     _paces: dict[tuple[str, int], StepPace] = field(default_factory=dict)
 
     def look(self, now: Seconds) -> None:
@@ -120,7 +120,7 @@ class UsageSampler:
         self.then(self, now)
 
     def _append(self, line: dict[str, Any]) -> None:
-        """Samples are for people: a disk that is full stops nothing."""
+        """Append a line to the file. Errors, for example a full disk, are logged once."""
         try:
             failpoint.hit("usage.append")
             if self.slowest < inf and self.path.exists() and self.path.stat().st_size > MOST:
@@ -137,13 +137,13 @@ class UsageSampler:
             self._full = False
 
     def forget(self, job: JobId) -> None:
-        """Keep nothing of a job that has ended."""
+        """Drop the samples of an ended job."""
         for kept in (self.values, self._found):
             for name in [name for name in kept if ReplicaId(name).job == job]:
                 del kept[name]
 
     def _shares(self) -> dict[ReplicaId, Cores]:
-        """The cores that each replica gets if all use what they can."""
+        """Return the cores that each replica gets if all use what they can."""
         replicas = [
             r for job in self.backend.controller.jobs.values() for r in job.replicas.values()
         ]
@@ -206,7 +206,7 @@ class UsageSampler:
 
 
 def samples(path: Path) -> Iterator[dict[str, Any]]:
-    """The samples; a line that a crash cut short is skipped."""
+    """Yield the samples of a file. A line that was truncated by a crash is skipped."""
     if not path.exists():
         return
     with path.open(encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What a submitted job gets of the environment of its user. Needs only the standard library."""
+"""Environment of a submitted job. This module imports little, because commands must start fast."""
 
 import os
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ PASSED_ON = (
     "PATH", "HOME", "LANG", "VIRTUAL_ENV", "PYTHONPATH", "LD_LIBRARY_PATH", "USER", "SHELL",
 )  # fmt: skip
 PREFIXES = ("CONDA_", "LC_")
-"""Variables of the user's shell that a submitted job gets; also those that begin like this."""
+"""Prefixes of further variables of the user's shell that a submitted job gets."""
 
 
 def environment(named: Sequence[str] = (), *, own: bool = False) -> dict[str, str]:
-    """Those variables, and the named ones: NAME or NAME=VALUE. `own`: only the named ones, because
-    the machine of the job has its own.
+    """Return the default variables and the named ones (NAME or NAME=VALUE). `own`: only the named
+    ones, because the machine of the job has its own environment.
     """
     passed = {
         n: v

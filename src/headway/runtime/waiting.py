@@ -1,5 +1,5 @@
-"""Why jobs wait in the queue, for people: what each needs, what is free, which jobs are ahead, and
-about how long it takes. The policy decides when and where a job starts.
+"""Reasons why jobs wait in the queue, for users: what a job needs, what is free, which jobs are
+ahead, and the approximate time until it starts. The policy decides when and where a job starts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,18 +14,16 @@ from headway.policy.common.reservation import held_by, until_fits
 from headway.policy.placement.even import Search
 
 MOST = 20
-"""Jobs at the head of the queue that are explained; the others learn how many are ahead."""
+"""Number of jobs at the head of the queue with a detailed reason."""
 NAMED = 3
-"""Jobs that a reason names."""
+"""Maximum number of jobs that a reason names."""
 GIB = 2.0**30
 
 
 def waiting_reasons(
     state: ClusterState, ends: Mapping[JobId, Seconds | None], now: Seconds, most: int
 ) -> dict[JobId, str]:
-    """Return why the first jobs of the queue wait, at most so many. `ends`: when the other jobs
-    finish, if known.
-    """
+    """Return why the first `most` jobs of the queue wait. `ends`: expected ends of other jobs."""
     snapshot = Snapshot(state, Trigger.TICK, Changes())
     active = [name for name in state.jobs if name not in state.queue] if state.queue else []
     active.sort(key=lambda name: (ends.get(name) is None, ends.get(name) or 0.0))
@@ -53,7 +51,7 @@ def _place(search: Search, job: Job, _fewer: bool) -> Where | None:
 
 
 def _needs(state: ClusterState, job: Job) -> str:
-    """What it needs, and what the node has of it that has most of it free."""
+    """Describe what a job needs, and the free capacity of the node that has most of it."""
     wanted = sum((t.request.times(t.replicas) for t in job.spec.tasks), NOTHING)
     count = sum(t.replicas for t in job.spec.tasks)
     text = f"needs {_amount(wanted)}" if wanted != NOTHING else ""
@@ -79,7 +77,7 @@ def _needs(state: ClusterState, job: Job) -> str:
 
 
 def _free(node: Node, request: Resources) -> float:
-    """The smallest part of a request that is free."""
+    """Return the smallest fraction of a request that is free."""
     left = node.capacity - node.taken
     pairs = ((request.cpu, left.cpu), (request.memory, left.memory), (request.gpu, left.gpu))
     return min((have / want for want, have in pairs if want), default=0.0)
@@ -101,7 +99,7 @@ def _behind(ahead: Sequence[JobId]) -> str:
 
 
 def _begins(last: JobId | None, ends: Mapping[JobId, Seconds | None], now: Seconds) -> str:
-    """`last`: the job that must end first."""
+    """Describe when a job starts. `last`: the job that must end before."""
     if last is None:
         return ""
     at = ends.get(last)
