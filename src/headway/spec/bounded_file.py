@@ -8,9 +8,9 @@ from pathlib import Path
 from headway.errors import ConfigError
 
 MAX_BYTES = 8 * 2**20
-"""Size of a file that is read as a whole."""
+"""Maximum size of a file that is read as a whole."""
 MAX_LINE = 64 * 2**10
-"""Characters of a line."""
+"""Maximum length of a line in characters."""
 MAX_LINES = 1_000_000
 
 

@@ -12,7 +12,7 @@ _KINDS = ("cpu", "memory", "gpu")
 
 
 def refuse_too_large(jobs: Mapping[JobId, JobSpec], nodes: Sequence[Node], where: str) -> None:
-    """Raise if a gang does not fit on the nodes even when they are empty."""
+    """Raise an error if a gang does not fit on the empty nodes."""
     known: dict[tuple[Task, ...], int] = {}
     for name, spec in jobs.items():
         wanted = largest_first(spec)

@@ -9,7 +9,7 @@ from headway.spec.quantity import Memory, Time
 
 
 class LinkSpec(Strict):
-    """Between each replica and those on other nodes, in either direction."""
+    """Network link between each replica and the replicas on other nodes, in either direction."""
 
     bandwidth: Annotated[Memory, Field(ge=1024)] | None = None
     """Bytes per second. Not limited by default."""

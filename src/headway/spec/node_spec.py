@@ -17,7 +17,7 @@ class ForeignStep(Strict):
     """A foreign load that begins at a time."""
 
     at: Time
-    """When it begins; it lasts until the next one."""
+    """Time at which the load begins. It lasts until the next step."""
     cpu: Annotated[Cpu, Field(ge=0)]
     """Cores that it uses."""
 
@@ -26,9 +26,9 @@ class ForeignDistribution(Strict):
     """A part of the node between these bounds, drawn again at each interval."""
 
     between: tuple[Fraction, Fraction]
-    """Least and most."""
+    """Minimum and maximum."""
     every_s: Annotated[Time, Field(gt=0)] = 30.0
-    """The interval."""
+    """Length of the interval."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -49,14 +49,14 @@ class NodeSpec(Strict):
     gpu: Gpus = 0.0
     """Number of GPUs, for the simulator."""
     speed: Positive = 1.0
-    """For the simulator: how fast a core is."""
+    """For the simulator: speed of a core."""
     rack: str = ""
     """For the simulator: transfers between racks are slower (`rack_penalty`)."""
     images: dict[str, Memory] = {}
-    """For the simulator: container images that it has, and their sizes."""
+    """For the simulator: container images on the node, and their sizes."""
     engine: str = ""
     """URL of the Docker engine of this node: unix:///… or tcp://…"""
     foreign: ForeignDistribution | tuple[ForeignStep, ...] = ()
     """For the simulator: CPU that processes outside Headway use."""
     count: Count = 1
-    """This many of them, called NAME-0, NAME-1 and so on."""
+    """Number of such nodes, called NAME-0, NAME-1 and so on."""

@@ -1,4 +1,4 @@
-"""What each user of a machine's server may use (`headway serve --system --quotas FILE`)."""
+"""Quotas of the users of a machine's server (`headway serve --system --quotas FILE`)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,25 +17,25 @@ Count = Annotated[int, Field(ge=0, le=10**9)]
 
 
 class Quota(Manifest):
-    """Of one user."""
+    """Quota of one user."""
 
     running_jobs: Count = 32
-    """Jobs that run or are ready to; the others wait."""
+    """Maximum number of jobs that run or are ready to run. Other jobs wait."""
     queued_jobs: Count = 1000
-    """Jobs that have not ended."""
+    """Maximum number of unfinished jobs."""
     cores: Annotated[float, Field(gt=0)] | None = None
-    """Sum of the CPU requests of the jobs that run; None: no limit but the machine."""
+    """Maximum sum of the CPU requests of running jobs; None: the machine."""
     memory: Memory | None = None
-    """Sum of their memory requests."""
+    """Maximum sum of the memory requests of running jobs; None: the machine."""
     submissions_per_minute: Count = 600
     priority: int = 0
-    """The highest priority of a job."""
+    """Maximum priority of a job."""
 
 
 class Quotas(Manifest):
     default: Quota = Quota()
     users: Mapping[str, Quota] = Field(default_factory=dict)
-    """By name, or by number."""
+    """Quotas by name or uid of the user."""
 
     def of(self, uid: int, name: str) -> Quota:
         return self.users.get(name) or self.users.get(str(uid)) or self.default
@@ -46,13 +46,13 @@ def read_quotas(path: Path) -> Quotas:
 
 
 def requested(spec: JobSpec) -> tuple[Cores, Bytes]:
-    """What a job requests for all of its replicas."""
+    """Return the requests of all replicas of a job."""
     cpu = sum(task.replicas * task.request.cpu for task in spec.tasks)
     return cpu, sum(task.replicas * task.request.memory for task in spec.tasks)
 
 
 def too_large(spec: JobSpec, quota: Quota) -> str:
-    """Why a job never fits into the quota of its user; "": it does."""
+    """Return why a job can never fit into the quota of its user; "": it can."""
     cores, memory = requested(spec)
     if quota.cores is not None and cores > quota.cores:
         return f"it requests {cores:g} cores, and the quota of its user is {quota.cores:g}"

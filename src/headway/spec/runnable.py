@@ -42,9 +42,9 @@ class Command:
     image: str = ""
     """Container image."""
     user: str = ""
-    """As whom it runs; "": as the user of Headway, or of the image."""
+    """User that runs the command; "": the user of Headway or of the image."""
     capabilities: tuple[str, ...] = ()
-    """Of a container."""
+    """Linux capabilities of a container."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,13 @@ class RunnableJob:
     metric: str = "loss"
     pattern: str | None = None
     adopted: int | str | None = None
-    """The process ID or container that was running already, if the job is adopted."""
+    """Process id or container of an adopted job."""
     node: NodeId | None = None
     """Node of an adopted job."""
     time_limit: Seconds | None = None
-    """The job fails when it has run for this long."""
+    """Time after which the job fails."""
     ttl: Seconds | None = None
-    """The job is deleted this long after it has finished."""
+    """Time after its end at which the job is deleted."""
     log: Path | None = None
     """Log file, if not `out.log` in the replica's directory."""
 
@@ -157,7 +157,7 @@ def _manifest(
 
 
 def _check_commands(manifest: TrainingJobSpec, job: str, path: Path) -> None:
-    """Raise if a task has nothing to run, or cannot run as it says."""
+    """Raise an error if a task has no command, or a command that cannot run."""
     for task in manifest.tasks:
         if not task.command and not task.image:
             raise ConfigError(

@@ -30,13 +30,13 @@ class SpeedSpec(Strict):
     per_server_s: Time = 0.0
     """Overhead of a step for every parameter server."""
     latency_s: Time = 0.0
-    """Of a round of a ring with several workers."""
+    """Latency of a round of a ring with several workers."""
     penalty: Factor = 1.0
     """Factor on the time of transfers between nodes."""
     rack_penalty: Factor = 1.0
     """Further factor between racks."""
     error: Annotated[float, Field(ge=0, le=1e6)] | None = None
-    """Of a measured model: mean relative error of the prediction of a rate by the others."""
+    """Mean relative error of a measured model, whose rates are each predicted from the others."""
 
     @model_validator(mode="after")
     def _one_transfer_time(self) -> Self:
@@ -52,7 +52,7 @@ class SpeedSpec(Strict):
         return self.compute + self.fixed
 
     def check_tasks(self, tasks: Sequence[str], job: str) -> None:
-        """Raise if the job lacks a task that this kind of training needs."""
+        """Raise an error if the job lacks a task that this kind of training needs."""
         workers = [t for t in tasks if t not in (SERVER, CHIEF)]
         if self.kind != "ring" and SERVER not in tasks:
             raise ValueError(

@@ -29,16 +29,16 @@ class Condition(Manifest):
     message: Annotated[str, Field(max_length=32768)] = ""
     """Why, and what to do about it."""
     last_transition_time: datetime
-    """Since when it has this status."""
+    """Time of the last change of the status."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
-    """The generation of the job that it describes."""
+    """Generation of the job that it describes."""
 
 
 class Progress(Manifest):
-    """What the job has last reported. Written every ten seconds, if it has changed."""
+    """Last reported progress of the job, written every ten seconds if it has changed."""
 
     done: str = ""
-    """How far it is: a percentage if the number of steps is known, else the step."""
+    """Progress: a percentage if the number of steps is known, else the step."""
     step: float | None = None
     """The last step."""
     total_steps: float | None = None
@@ -54,28 +54,28 @@ class Progress(Manifest):
     memory: str = ""
     """Memory that its chief uses, without the page cache."""
     update_time: datetime | None = None
-    """When it last reported."""
+    """Time of the last report."""
 
 
 class TrainingJobStatus(Manifest):
     """The observed state. Only Headway writes it."""
 
     phase: PhaseName | None = None
-    """Where it is in its lifecycle."""
+    """Phase of the job."""
     reason: str = ""
-    """Why it is in this phase, in a sentence."""
+    """Why the job is in this phase."""
     conditions: tuple[Condition, ...] = ()
     """Conditions, one of each type."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
     """The generation of the job that this status describes."""
     enqueue_time: datetime | None = None
-    """When Headway accepted it."""
+    """Time at which Headway accepted the job."""
     start_time: datetime | None = None
-    """When it was first started."""
+    """Time of the first start."""
     finish_time: datetime | None = None
-    """Time when the job ended."""
+    """Time of the end."""
     progress: Progress | None = None
-    """What the job has last reported."""
+    """Last reported progress."""
     placement: dict[str, str] = {}
     """The node of each replica, by replica (`worker-0`). Written before the first pod is
     created."""
@@ -84,10 +84,10 @@ class TrainingJobStatus(Manifest):
     attempt: Annotated[int, Field(ge=0)] | None = None
     """Number of its last start; part of the names of its pods."""
     failures: Annotated[int, Field(ge=0)] | None = None
-    """How often it has failed; it is retried up to backoffLimit times."""
+    """Number of failures. The job is retried up to backoffLimit times."""
     replicas: Annotated[int, Field(ge=0)] | None = None
     """Number of replicas of the scalable task, or of all tasks if none is scalable."""
     selector: str = ""
     """Label selector of its pods, for `kubectl scale` and autoscalers."""
     state: str = ""
-    """What the next leader needs to continue; its format is not part of the API."""
+    """State for the next leader. Its format is not part of the API."""

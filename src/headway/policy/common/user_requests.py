@@ -61,7 +61,7 @@ def _to_move(s: Snapshot, job: JobId) -> list[ReplicaId]:
 
 
 def _leave(s: Snapshot, job: JobId, node: NodeId) -> list[Decision]:
-    """Move its replicas off a node that is about to go, each to the least requested other one that
+    """Move its replicas off a cordoned node, each to the least requested other one that
     has room.
     """
     free, found = NodeSearch(s), list[Decision]()
