@@ -104,7 +104,7 @@ def start(
     allocate(files.records, files.attempt)
     words = [str(files.records), str(files.attempt), where, *entrances, "--", *argv]
     failpoint.hit("replica.start")
-    log = _open_log(files.folder)
+    log = open_log(files.folder)
     try:
         with on_cpus(cpus):
             return subprocess.Popen(
@@ -130,7 +130,8 @@ def allocate(records: Path, attempt: int) -> None:
         (records / f"{name}.{attempt}").write_text(BLANK)
 
 
-def _open_log(folder: Path) -> int:
+def open_log(folder: Path) -> int:
+    """Open the log of a replica. Anything else with this name is replaced."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
         return job_files.open_file(folder, "out.log", flags)

@@ -26,7 +26,6 @@ from headway.backend.local.channel import Channel, Ended
 from headway.backend.local.delegation import Delegated
 from headway.backend.local.enforcement import cgroupfs
 from headway.backend.local.launcher import SHIM, Files
-from headway.metrics import job_files
 
 CLEAN = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
 """Environment of what runs as root. The environment of a user could change its behaviour."""
@@ -307,14 +306,9 @@ def _as(uid: int, gid: int) -> Iterator[None]:
 
 
 def _open_log(folder: Path, uid: int, gid: int) -> int:
-    """Open the log as its user. Anything else with this name is replaced."""
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    """Open the log as its user."""
     with _as(uid, gid):
-        try:
-            log = job_files.open_file(folder, "out.log", flags)
-        except OSError:
-            job_files.remove_file(folder, "out.log")
-            log = job_files.open_file(folder, "out.log", flags)
+        log = launcher.open_log(folder)
         with suppress(PermissionError):
             os.fchmod(log, 0o660)
     return log
