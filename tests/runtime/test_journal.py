@@ -20,10 +20,10 @@ from headway.runtime.journal import (
     Journal,
     exists,
     intact,
-    mend,
     read,
     read_after,
     read_to_resume,
+    repair,
     reported,
 )
 from headway.runtime.loop import Loop
@@ -150,7 +150,7 @@ def test_of_two_equal_decisions_one_may_be_refused(tmp_path):
 def test_a_journal_of_another_format_is_refused_and_left_as_it_is(tmp_path, head, number):
     path = tmp_path / "j"
     path.write_text(head)
-    for use in (mend, lambda path: list(read(path))):
+    for use in (repair, lambda path: list(read(path))):
         with pytest.raises(ConfigError) as caught:
             use(path)
         says = f"was written in format {number}; this Headway reads format {FORMAT}"
@@ -163,7 +163,7 @@ def test_a_journal_says_its_format_once_a_file(tmp_path):
     path = tmp_path / "j"
     for _ in range(2):
         begin(path).close()
-        mend(path)
+        repair(path)
     assert path.read_text().count('"format"') == 1
     assert path.read_text().startswith(f'{{"format":{FORMAT},"cycle":1,')
 
@@ -220,7 +220,7 @@ def test_what_a_full_disk_takes_only_in_part_is_no_success(tmp_path):
     assert done.stdout.endswith("the journal cannot be written: File too large\n"), done.stderr
     intended = done.stdout.count("intended")
     assert path.stat().st_size == 1000
-    mend(path)
+    repair(path)
     assert len(list(read(path))) == intended
 
 
@@ -259,7 +259,7 @@ def test_a_crash_while_a_new_file_is_started_loses_nothing(tmp_path, begun):
     if begun is not None:
         path.write_bytes(begun)
     assert exists(path)
-    mend(path)
+    repair(path)
     lines = read_to_resume(path)
     assert lines[-1]["cycle"] == 76
     again = Loop(world, build("@fair"), FileJournal(path, cycle=76, lines=lines))
@@ -323,7 +323,7 @@ def test_only_the_end_of_a_long_journal_is_read_to_mend_it(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(whole + whole.replace(b'"format":2,', b"") * 1000 + b'{"cycle":9,"at_s":1')
     size = path.stat().st_size
-    mend(path)
+    repair(path)
     assert path.stat().st_size == size - len(b'{"cycle":9,"at_s":1')
 
 

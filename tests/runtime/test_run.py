@@ -277,7 +277,7 @@ def test_a_torn_journal_is_mended(tmp_path):
     torn = whole.replace('"format":2,"cycle":1', '"cycle":2')
     for length in range(1, len(torn)):
         path.write_text(whole + torn[:length])
-        journal.mend(path)
+        journal.repair(path)
         lines = list(journal.read(path))
         assert lines[0]["outcomes"] == ()
         assert len(lines) == 1 or lines[1]["outcomes"] is None

@@ -201,7 +201,7 @@ class Controller:
             case events.ReplicaReported():
                 return transfer.arrived(job, r)
             case events.ReplicaWaiting():
-                lifecycle.waits(r, event, now, self.config)
+                lifecycle.note_waiting(r, event, now, self.config)
             case events.CheckpointRead(checkpoint=checkpoint):
                 return transfer.checkpoint_read(job, r, checkpoint, now)
             case events.ShareInEffect(limit=limit, weight=weight):

@@ -92,8 +92,8 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
     if job.phase is Phase.STOPPING:
         if job.target is Phase.BACKOFF and _completed(job, r, event):  # no retry
             job.target, job.reason = Phase.SUCCEEDED, ""
-            return job.persist(*remove) if job.replicas else settle(job, now, *remove)
-        return remove if job.replicas else settle(job, now, *remove)
+            return job.persist(*remove) if job.replicas else finish_stopping(job, now, *remove)
+        return remove if job.replicas else finish_stopping(job, now, *remove)
     if leaving:  # scaled away
         return job.persist(*remove)
     if job.new.adopted:
@@ -216,7 +216,7 @@ def start_failed(
         del job.replicas[r.id]
         job.set_replica(r, Phase.FAILED)
     if job.phase is Phase.STOPPING:
-        return commands if job.replicas else settle(job, now, *commands)
+        return commands if job.replicas else finish_stopping(job, now, *commands)
     reason = f"could not be started: {event.reason}"
     if _can_continue_without(job, *absent):
         job.failures += not event.disrupted
@@ -276,7 +276,7 @@ def end(
         r.transfer, r.came_from = None, None
         stops.append(stop(job, r, now))
     if not job.replicas:
-        return [*commands, *settle(job, now, *then)]
+        return [*commands, *finish_stopping(job, now, *then)]
     return [*commands, *job.persist(*stops, *then)]
 
 
@@ -289,7 +289,7 @@ def stop(job: JobRecord, r: ReplicaRecord, now: Seconds) -> Command:
     return cmd.Stop(r.id, r.attempt, job.spec.grace)
 
 
-def settle(job: JobRecord, now: Seconds, *then: Command) -> Commands:
+def finish_stopping(job: JobRecord, now: Seconds, *then: Command) -> Commands:
     """Change to the target phase: all replicas have stopped."""
     target = job.target or Phase.BACKOFF
     job.target = None
@@ -362,7 +362,7 @@ def _limit_at(job: JobRecord) -> Seconds:
     return job.started_at + job.new.time_limit
 
 
-def waits(r: ReplicaRecord, event: ReplicaWaiting, now: Seconds, config: Config) -> None:
+def note_waiting(r: ReplicaRecord, event: ReplicaWaiting, now: Seconds, config: Config) -> None:
     """Note why the platform cannot start a replica yet; "": it can now."""
     if r.running or r.phase is Phase.STOPPING:
         return

@@ -97,7 +97,7 @@ def reservation(
         case ReplicaPrepared() if t.stage is Stage.RESERVING:
             return _begin(job, r, t, Phase.MIGRATING, now)
         case ReplicaWaiting(reason=reason, unschedulable=unschedulable):
-            _waits(job, r, t, now, reason, unschedulable=unschedulable)
+            _note_waiting(job, r, t, now, reason, unschedulable=unschedulable)
         case ReplicaExited(reason=reason):
             return no_room(job, r, t, reason or "its reservation has ended")
         case ReplicaRunning():
@@ -107,7 +107,7 @@ def reservation(
     return []
 
 
-def _waits(
+def _note_waiting(
     job: JobRecord, r: ReplicaRecord, t: Transfer, now: Seconds, reason: str, *, unschedulable: bool
 ) -> None:
     if t.stage is Stage.RESERVING and (reason, unschedulable) != (t.waiting_for, t.unschedulable):
@@ -250,7 +250,7 @@ def _give_up(job: JobRecord, r: ReplicaRecord, t: Transfer, why: str, cause: Cau
     withdrawn: Commands = [CancelCheckpoint(r.id, r.attempt)] if t.saving else []
     removal = lifecycle.unreserve(r)
     for x, _ in ((r, t), *_waiting_for(job)):
-        _settle(job, x)
+        _end_transfer(job, x)
     job.outbox.notices[r.id] = job.not_moved = why
     job.restart_as = ()
     return [*withdrawn, *resume(job, cause, *removal)]
@@ -274,11 +274,11 @@ def arrived(job: JobRecord, r: ReplicaRecord) -> Commands:
         job.outbox.to_measure[r.came_from] = None
         r.came_from = None
         job.moves += 1
-    _settle(job, r)
+    _end_transfer(job, r)
     return resume(job, Cause.ARRIVE)
 
 
-def _settle(job: JobRecord, r: ReplicaRecord) -> None:
+def _end_transfer(job: JobRecord, r: ReplicaRecord) -> None:
     r.transfer, r.deadline = None, inf
     job.set_replica(r, Phase.RUNNING)
 

@@ -115,7 +115,7 @@ class FileJournal(Journal):
             self._first = self._file.tell()
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
-        brief = ",".join([_brief(o) for o in outcomes])
+        brief = ",".join([_encode_outcome(o) for o in outcomes])
         self._write("journal.settle", f"{_OUTCOMES}[{brief}]}}\n", durable=bool(outcomes))
 
     def close(self) -> None:
@@ -252,7 +252,7 @@ def _decode(line: dict[str, Any]) -> dict[str, Any]:
         if type(line[key]) not in types:
             raise TypeError(f"{key} is of type {type(line[key]).__name__}")
     if line.get("outcomes") is not None:
-        line["outcomes"] = _whole(line)
+        line["outcomes"] = _decode_outcomes(line)
     if not all(isinstance(each, Refused) for each in line.get("refused", ())):
         raise TypeError("refused contains something else")
     line["trigger"] = Trigger(line["trigger"])
@@ -298,7 +298,7 @@ def _add_reports(found: Reported, seen: Observation) -> None:
         found[r.replica] = r.at, before + used
 
 
-def mend(path: Path) -> None:
+def repair(path: Path) -> None:
     """Complete the last line if the process died while writing it: `outcomes` is null, which means
     unknown. A line without a plan is removed, because nothing was executed.
     """
@@ -359,7 +359,7 @@ def _load_torn(text: str) -> dict[str, Any] | None:
     return _load(text) or _load(text + "}") or _load(head + "}")
 
 
-def _brief(outcome: Outcome) -> str:
+def _encode_outcome(outcome: Outcome) -> str:
     """Encode an outcome without its decision; outcomes are in the order of accepted decisions."""
     name = type(outcome).__name__
     if isinstance(outcome, Refused | Failed):
@@ -367,7 +367,7 @@ def _brief(outcome: Outcome) -> str:
     return f'{{"is":"{name}"}}'
 
 
-def _whole(line: dict[str, Any]) -> tuple[Outcome, ...]:
+def _decode_outcomes(line: dict[str, Any]) -> tuple[Outcome, ...]:
     """Add the accepted decisions. Of equal decisions, the later ones were refused: remove these
     from the back.
     """

@@ -40,7 +40,7 @@ class LeaderState:
     def at(self) -> Seconds:
         return self.state.seen.at
 
-    def put_into(self, loop: Loop[Any], policy: str) -> None:
+    def restore_into(self, loop: Loop[Any], policy: str) -> None:
         """Set the state of a loop. The memory is set only if the policy is the same."""
         loop.state = unfold_state(self.state)
         if policy == self.policy:

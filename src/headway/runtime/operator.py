@@ -123,7 +123,7 @@ class Operator:
         journal = FileJournal(folder.journal, policy=policy, most=JOURNAL)
         loop = Loop(ObserveOnly(backend) if self.observe_only else backend, build(policy), journal)
         if kept:
-            kept.put_into(loop, policy)
+            kept.restore_into(loop, policy)
         saver = StateSaver(store, platform.cluster.worker, loop, (policy, clock.began))
         backend.wake_by(heard, backend.stop)
         try:

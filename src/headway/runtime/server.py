@@ -30,7 +30,7 @@ from headway.runtime.run import Run
 from headway.runtime.run_directory import private_runs
 from headway.runtime.run_status import find_server
 from headway.runtime.service_manager import ServiceManager
-from headway.runtime.start import begin_run, put_together
+from headway.runtime.start import begin_run, construct_run
 from headway.runtime.status_board import StatusBoard
 from headway.runtime.submissions import End, Submissions, Submitted, wake_file
 from headway.runtime.targets import Machine
@@ -114,7 +114,7 @@ def _start(data: Path, policy: str, control: ProcessControl | None, held: HeldJo
             jobs.append(job)
     jobs += [_stand_in(folder.path, made, clock) for made in kept.values()]
     target = replace(Machine.of(None, about.get("enforcement", "")), control=control)
-    run = put_together(folder, jobs, about, target)
+    run = construct_run(folder, jobs, about, target)
     server = Server(run, submissions, held, max((job.number for job in known), default=0))
     for name in kept:
         why = f"continues, and is never started again: its submission {unreadable[name]}"

@@ -164,7 +164,7 @@ def resume(data: Path, name: str) -> Run:
     elif "kubernetes" in about:
         on = OnCluster(**about["kubernetes"])
     jobs = _jobs(workload, path, on, data if about.get("recall") else None)
-    return put_together(
+    return construct_run(
         folder, jobs, about, find_target(on, workload, about.get("enforcement", ""))
     )
 
@@ -225,7 +225,7 @@ def begin_run(
         # First: a run that is killed after it created cgroups can then be resumed.
         if workload:
             folder.write("workload.yaml", workload)
-        run = put_together(folder, jobs, about, target)
+        run = construct_run(folder, jobs, about, target)
     except BaseException:
         folder.discard()
         raise
@@ -240,14 +240,14 @@ def _known_spec(job: RunnableJob, known: JobSpec | None) -> JobSpec:
     return replace(known, tasks=tuple(tasks))
 
 
-def put_together(
+def construct_run(
     folder: RunDirectory, jobs: list[RunnableJob], about: dict[str, Any], target: Target
 ) -> Run:
     """Construct a run, with the state that an earlier process has left, if any."""
     cycle, lines = 0, []
     resumed = journal.exists(folder.journal)
     if resumed:
-        journal.mend(folder.journal)
+        journal.repair(folder.journal)
         lines = journal.read_to_resume(folder.journal)
         cycle = lines[-1]["cycle"] if lines else 0
     specs = {job.id: job.spec for line in lines for job in line["seen"].jobs}

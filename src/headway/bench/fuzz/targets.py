@@ -123,7 +123,7 @@ def old_journal(path: Path, dice: Random) -> None:
     elif way == 1:
         replay_journal(path, dice.choice(("", "fair")))
     else:
-        journal.mend(path)
+        journal.repair(path)
         journal.reported(journal.read(path))
 
 
