@@ -274,12 +274,12 @@ def test_a_running_job_that_the_next_server_cannot_read_is_not_ended(serve, head
     child.communicate()
     manifest.unlink()
     second = serve()
-    until(lambda: "never started again: its submission" in listed(headway)["x"]["reason"])
+    until(lambda: "cannot be restarted: its submission" in listed(headway)["x"]["reason"])
     seen = listed(headway)["x"]
     assert (seen["phase"], "job.yaml" in seen["reason"]) == ("running", True)
     assert "it cannot save checkpoints" in headway("pause", "x").out
     second.send_signal(signal.SIGTERM)
-    assert "job x continues, and is never started again" in second.communicate(timeout=60)[1]
+    assert "job x continues and cannot be restarted" in second.communicate(timeout=60)[1]
     manifest.write_text(text)
     serve()
     (tmp_path / "go").touch()
@@ -302,7 +302,7 @@ def test_a_running_job_that_the_next_server_cannot_read_can_be_cancelled(serve, 
     child.communicate()
     manifest.unlink()
     serve()
-    until(lambda: "never started again" in listed(headway)["x"]["reason"])
+    until(lambda: "cannot be restarted" in listed(headway)["x"]["reason"])
     assert headway("cancel", "x").code == 0
     assert headway("wait", "x").code == 1
     assert listed(headway, "--all")["x"]["phase"] == "cancelled"

@@ -24,7 +24,7 @@ class Cause(StrEnum):
     RELEASE = "checkpointed and stopped"
     SUCCEED = "chief exited with code 0"
     FAIL = "replica failed"
-    REQUEUE = "interrupted, not its own fault"
+    REQUEUE = "interrupted, not a failure"
     CANCEL = "cancel"
     STOPPED = "all replicas stopped"
     RETRY = "back-off elapsed"

@@ -117,7 +117,7 @@ def _start(data: Path, policy: str, control: ProcessControl | None, held: HeldJo
     run = construct_run(folder, jobs, about, target)
     server = Server(run, submissions, held, max((job.number for job in known), default=0))
     for name in kept:
-        why = f"continues, and is never started again: its submission {unreadable[name]}"
+        why = f"continues and cannot be restarted: its submission {unreadable[name]}"
         log.warning("job %s %s", name, why)
         run.backend.controller.jobs[name].reason = why
     server.refuse({name: why for name, why in unreadable.items() if name not in kept})
@@ -278,7 +278,7 @@ class Server:
             try:
                 new = self.submissions.after(self.last, SOME)
             except BackendError as error:
-                log.warning("submissions are read again later: %s", error)
+                log.warning("submissions cannot be read now: %s", error)
                 return
             self._add(new)
             if len(new) < SOME:
@@ -342,7 +342,7 @@ class Server:
         try:
             self.run.learn(job, totals, self._kinds.pop(job.id, None))
         except OSError as error:
-            log.warning("what job %s showed is not remembered: %s", job.id, error)
+            log.warning("the measurements of job %s were not stored: %s", job.id, error)
         self._forget(job.id)
         if self.held.waiting:
             self.submissions.wake()  # one of them may fit into its quota now
@@ -362,7 +362,7 @@ class Server:
             try:
                 self.submissions.finish(job, end)
             except BackendError as error:
-                log.warning("the end of job %s is stored later: %s", job, error)
+                log.warning("the end of job %s cannot be stored now: %s", job, error)
                 return
             del self._ends[job]
             self.ended(job)

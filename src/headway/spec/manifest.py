@@ -221,7 +221,7 @@ _SCALABLE = f"self.tasks.filter(t, {_LEAST} < {_MOST})"
 
 
 MOST_ON_A_CLUSTER = 1000
-"""Replicas of a job on a cluster: each of them is told the addresses of all."""
+"""Maximum number of replicas of a job on a cluster, because each one gets the addresses of all."""
 _USER = r"^([a-z0-9_][-a-z0-9_.]*(:[a-z0-9_][-a-z0-9_.]*)?)?$"
 Capability = Annotated[str, Field(pattern=r"^[A-Z][A-Z_]*$", max_length=32)]
 DEFAULT_CAPABILITIES = "DEFAULT"

@@ -86,7 +86,9 @@ def _config_error(error: yaml.YAMLError, text: str, where: str) -> ConfigError:
 
 @dataclass(slots=True)
 class _Value:
-    """A scalar, or a collection with what it contains; aliases count as what they repeat."""
+    """A scalar, or a collection with its content. An alias counts as the content that
+    it repeats.
+    """
 
     anchor: str | None
     values: int = 1

@@ -45,7 +45,7 @@ def _find(engines: Sequence[Engine], name: str) -> tuple[Engine, ContainerState]
     raise ConfigError(
         f"no container is called {name!r}",
         where=", ".join(e.client.url for e in engines),
-        hint="look it up with docker ps; a process is adopted by its number",
+        hint="list containers with docker ps; a process is adopted by its pid",
     )
 
 

@@ -247,7 +247,7 @@ def _trust() -> ssl.SSLContext:
         raise ConfigError(
             f"the certificates for Docker cannot be read: {error.strerror}",
             where=str(folder),
-            hint="ca.pem, cert.pem and key.pem belong into DOCKER_CERT_PATH",
+            hint="put ca.pem, cert.pem and key.pem into DOCKER_CERT_PATH",
         ) from None
     return trust
 
