@@ -313,7 +313,7 @@ def repair(path: Path) -> None:
             return
         line = _load_torn(torn)
         file.seek(begin)
-        failpoint.hit("journal.mend")
+        failpoint.hit("journal.repair")
         file.truncate()
         if line is not None:
             failpoint.hit("journal.complete")
