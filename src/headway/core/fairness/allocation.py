@@ -11,7 +11,7 @@ from math import inf
 from typing import Generic
 
 from headway.core.fairness.deadlines import Claim, K, infeasible_set, slack
-from headway.core.fairness.water_filling import share
+from headway.core.fairness.water_filling import LEAST_SHARE, MARGIN, share
 from headway.core.model.units import Cores, CoreSeconds, Seconds
 
 SOON: Seconds = 0.05
@@ -111,6 +111,8 @@ class _Outlook(Generic[K]):
         self, needs: Mapping[K, Need], capacity: Cores, now: Seconds, drift: Drift[K]
     ) -> None:
         self.capacity, self.now, self.drift = capacity, now, drift
+        self.least = capacity * min(MARGIN * LEAST_SHARE, 0.5 / max(1, len(needs)))
+        """What each job gets at most while others go first."""
         self.claims = {
             n: Claim(need.left, need.demand, need.due)
             for n, need in needs.items()
@@ -130,12 +132,12 @@ class _Outlook(Generic[K]):
         """
         found: list[tuple[K, ...]] = []
         for _ in range(ROUNDS + len(self.claims)):
-            late = infeasible_set(self.claims, self.capacity, self.now)
+            late = infeasible_set(self.claims, self.capacity, self.now, self.least)
             if not late:
                 break
             found.append(late[0])
             claims = [self.claims[n] for n in late[0]]
-            short = max(1e-9, -slack(claims, self.capacity, self.now))
+            short = max(1e-9, -self._slack(late[0], self.claims, 0.0))
             gain, delayed = self._best_to_delay(claims)
             delayed.due = max(delayed.due, self.now) + short / gain
         return found
@@ -161,14 +163,17 @@ class _Outlook(Generic[K]):
         and that set. Test at a time whether all are feasible; if a set is not, go back to when
         its slack was about used up, and test again.
         """
-        time, tightest = most, None
+        time, tightest = self._first_end(rates, most), None
         known = {t.jobs for t in self.tight}
         for _ in range(ROUNDS):
             if time <= SOON:
                 break
             then = self._after(time, rates)
             late = infeasible_set(
-                {n: c for n, c in then.items() if c.left > 1e-9}, self.capacity, self.now + time
+                {n: c for n, c in then.items() if c.left > 1e-9},
+                self.capacity,
+                self.now + time,
+                self.least,
             )
             ends = [(self._used_up(jobs, then, time), jobs) for jobs in late if jobs not in known]
             back, first = min(ends, key=lambda end: end[0], default=(inf, None))
@@ -176,6 +181,11 @@ class _Outlook(Generic[K]):
                 break
             time, tightest = back, first
         return time, tightest
+
+    def _first_end(self, rates: Mapping[K, Cores], most: Seconds) -> Seconds:
+        """Return when the first job that is served will be done: until then slack falls evenly."""
+        ends = (c.left / rates[n] for n, c in self.claims.items() if rates.get(n, 0.0) > 0)
+        return min([most, *(end for end in ends if end > 2 * SOON)])
 
     def _used_up(self, jobs: tuple[K, ...], then: Mapping[K, Claim], time: Seconds) -> Seconds:
         """Return when a set of guarantees has no slack left, if its slack falls evenly."""
@@ -191,7 +201,8 @@ class _Outlook(Generic[K]):
         }
 
     def _slack(self, jobs: tuple[K, ...], claims: Mapping[K, Claim], after: Seconds) -> CoreSeconds:
-        return slack([claims[n] for n in jobs], self.capacity, self.now + after)
+        others = [c for n, c in claims.items() if n not in jobs and c.left > 1e-9]
+        return slack([claims[n] for n in jobs], self.capacity, self.now + after, others, self.least)
 
 
 class _Share(Generic[K]):
