@@ -48,6 +48,11 @@ class SizeEstimate:
     windows: int = 0
     """Number of windows when `settles` was computed."""
 
+    @property
+    def near(self) -> bool:
+        """Whether its size is not exact, but close enough to plan with (an earlier run)."""
+        return TRUSTED < self.error <= ONE_RUN
+
 
 def estimate_size(
     spec: JobSpec, progress: Progress, known: Known | None, speed: float

@@ -10,7 +10,7 @@ from math import inf
 from typing import Generic
 
 from headway.core.fairness.deadlines import Claim, K, infeasible_set, slack
-from headway.core.fairness.water_filling import share
+from headway.core.fairness.water_filling import LEAST_SHARE, MARGIN, share
 from headway.core.model.units import Cores, CoreSeconds, Seconds
 
 SOON: Seconds = 0.05
@@ -110,11 +110,14 @@ class _Outlook(Generic[K]):
         self, needs: Mapping[K, Need], capacity: Cores, now: Seconds, drift: Drift[K]
     ) -> None:
         self.capacity, self.now, self.drift = capacity, now, drift
+        self.least = capacity * min(MARGIN * LEAST_SHARE, 0.5 / max(1, len(needs)))
+        """What each job gets at most while others go first."""
         self.claims = {
             n: Claim(need.left, need.demand, need.due)
             for n, need in needs.items()
             if need.due < inf
         }
+        self.was_due = {n: c.due for n, c in self.claims.items()}
         late = self._delay_late()
         self.soon = self._after(SOON, {})
         self.tight: list[_Tight[K]] = []
@@ -128,12 +131,12 @@ class _Outlook(Generic[K]):
         """
         found: list[tuple[K, ...]] = []
         for _ in range(ROUNDS + len(self.claims)):
-            late = infeasible_set(self.claims, self.capacity, self.now)
+            late = infeasible_set(self.claims, self.capacity, self.now, self.least)
             if not late:
                 break
             found.append(late[0])
             claims = [self.claims[n] for n in late[0]]
-            short = max(1e-9, -slack(claims, self.capacity, self.now))
+            short = max(1e-9, -self._slack(late[0], self.claims, 0.0))
             gain, delayed = self._best_to_delay(claims)
             delayed.due = max(delayed.due, self.now) + short / gain
         return found
@@ -159,14 +162,17 @@ class _Outlook(Generic[K]):
         and that set. Test at a time whether all sets are feasible. If one is not, test again at the
         time at which its slack is used up.
         """
-        time, tightest = most, None
+        time, tightest = self._first_end(rates, most), None
         known = {t.jobs for t in self.tight}
         for _ in range(ROUNDS):
             if time <= SOON:
                 break
             then = self._after(time, rates)
             late = infeasible_set(
-                {n: c for n, c in then.items() if c.left > 1e-9}, self.capacity, self.now + time
+                {n: c for n, c in then.items() if c.left > 1e-9},
+                self.capacity,
+                self.now + time,
+                self.least,
             )
             ends = [(self._used_up(jobs, then, time), jobs) for jobs in late if jobs not in known]
             back, first = min(ends, key=lambda end: end[0], default=(inf, None))
@@ -175,6 +181,11 @@ class _Outlook(Generic[K]):
             time, tightest = back, first
         return time, tightest
 
+    def _first_end(self, rates: Mapping[K, Cores], most: Seconds) -> Seconds:
+        """Return when the first job that is served will be done: until then slack falls evenly."""
+        ends = (c.left / rates[n] for n, c in self.claims.items() if rates.get(n, 0.0) > 0)
+        return min([most, *(end for end in ends if end > 2 * SOON)])
+
     def _used_up(self, jobs: tuple[K, ...], then: Mapping[K, Claim], time: Seconds) -> Seconds:
         """Return when a set of guarantees has no slack left, if its slack falls linearly."""
         first, last = self._slack(jobs, self.claims, 0.0), self._slack(jobs, then, time)
@@ -182,14 +193,20 @@ class _Outlook(Generic[K]):
         return max(0.0, time * first / fall) if fall > STEADY * self.capacity * time else inf
 
     def _after(self, time: Seconds, rates: Mapping[K, Cores]) -> dict[K, Claim]:
-        later = self.drift(time)
+        """A guarantee that was delayed moves only when it would have been later anyway."""
+        later, was_due = self.drift(time), self.was_due
         return {
-            n: Claim(c.left - rates.get(n, 0.0) * time, c.demand, c.due + later.get(n, 0.0))
+            n: Claim(
+                c.left - rates.get(n, 0.0) * time,
+                c.demand,
+                max(c.due, was_due[n] + later.get(n, 0.0)),
+            )
             for n, c in self.claims.items()
         }
 
     def _slack(self, jobs: tuple[K, ...], claims: Mapping[K, Claim], after: Seconds) -> CoreSeconds:
-        return slack([claims[n] for n in jobs], self.capacity, self.now + after)
+        others = [c for n, c in claims.items() if n not in jobs and c.left > 1e-9]
+        return slack([claims[n] for n in jobs], self.capacity, self.now + after, others, self.least)
 
 
 class _Share(Generic[K]):

@@ -37,8 +37,11 @@ class _Group:
     members: list[object]
 
 
-def infeasible_set(claims: Mapping[K, Claim], capacity: Cores, now: Seconds) -> list[tuple[K, ...]]:
-    """Return sets of claims that are infeasible together, each a subset of the next.
+def infeasible_set(
+    claims: Mapping[K, Claim], capacity: Cores, now: Seconds, least: Cores = 0.0
+) -> list[tuple[K, ...]]:
+    """Return sets of claims that are infeasible together, each a subset of the next. `least`: what
+    each claim gets at every moment, also while others go first.
 
     >>> both = {"x": Claim(5.0, 1.0, 10.0), "y": Claim(4.0, 1.0, 9.0)}
     >>> infeasible_set(both, 1.0, now=0.0)
@@ -51,9 +54,12 @@ def infeasible_set(claims: Mapping[K, Claim], capacity: Cores, now: Seconds) -> 
     for name, claim in sorted(claims.items(), key=lambda item: -item[1].due):
         due = max(claim.due, now)
         _serve(groups, capacity, at - due)
-        level = claim.left / claim.demand
+        always = _always(claim, now, least)
+        capacity -= always
+        demand = claim.demand - always
+        level = (claim.left - always * (due - now)) / demand
         i = bisect_right(groups, level, key=_level)
-        groups.insert(i, _Group(level, claim.demand, [name]))
+        groups.insert(i, _Group(level, demand, [name]))
         _merge(groups, i, i + 1)
         at = due
     _serve(groups, capacity, at - now)
@@ -65,6 +71,12 @@ def infeasible_set(claims: Mapping[K, Claim], capacity: Cores, now: Seconds) -> 
             left.update(g.members)
             found.append(tuple(name for name in claims if name in left))
     return found
+
+
+def _always(claim: Claim, now: Seconds, least: Cores) -> Cores:
+    """Return what a claim gets at every moment until it is due; no more than it needs."""
+    time, most = claim.due - now, min(least, claim.demand / 2)
+    return most if most * time <= claim.left else claim.left / time
 
 
 def _serve(groups: list[_Group], capacity: Cores, time: Seconds) -> None:
@@ -115,13 +127,27 @@ def _fall(groups: list[_Group], capacity: Cores, most: Seconds) -> Seconds:
     return step
 
 
-def slack(claims: Sequence[Claim], capacity: Cores, now: Seconds) -> CoreSeconds:
-    """Return the service that claims can get at most before they are due, minus what they need."""
+def slack(
+    claims: Sequence[Claim],
+    capacity: Cores,
+    now: Seconds,
+    others: Sequence[Claim] = (),
+    least: Cores = 0.0,
+) -> CoreSeconds:
+    """Return the service that claims can get at most before they are due, minus what they need.
+    `others` get `least` meanwhile, until they are due.
+    """
     served, since = 0.0, now
-    demand = sum(c.demand for c in claims)
-    for claim in sorted(claims, key=lambda c: c.due):
-        if claim.due > since:
-            served += (claim.due - since) * min(capacity, demand)
-            since = claim.due
-        demand -= claim.demand
-    return served - sum(c.left for c in claims)
+    demand = sum([c.demand for c in claims])
+    events = [(c.due, c.demand, 0.0) for c in claims]
+    for c in others:
+        always = _always(c, now, least)
+        capacity -= always
+        events.append((c.due, 0.0, always))
+    for due, ends, frees in sorted(events):
+        if due > since:
+            served += (due - since) * min(capacity, demand)
+            since = due
+        demand -= ends
+        capacity += frees
+    return served - sum([c.left for c in claims])

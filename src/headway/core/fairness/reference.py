@@ -32,6 +32,8 @@ class ReferenceJob:
     done: CoreSeconds = 0.0
     due: Seconds = inf
     """The guarantee: when the job reaches `least` here if no other job arrives."""
+    end: Seconds = inf
+    """When the job reaches `size` here if no other job arrives."""
     request: Resources = NOTHING
     left: bool = False
     """Whether the real job has ended. It continues here up to its actual size."""
@@ -85,7 +87,7 @@ def set_guarantees(jobs: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
     """
     unfinished = [s for s in jobs.values() if not s.finished]
     for s in unfinished:
-        s.due = inf
+        s.due = s.end = inf
     live = [(s, s.done) for s in unfinished if s.size < inf]
     at = now
     while live:
@@ -103,6 +105,8 @@ def set_guarantees(jobs: ReferenceJobs, capacity: Cores, now: Seconds) -> None:
                 s.due = at
             if reached < s.size:
                 rest.append((s, reached))
+            else:
+                s.end = at
         live = rest
 
 

@@ -10,6 +10,8 @@ from math import inf
 from headway.core.cycle.validate import LEAST_WEIGHT
 from headway.core.model.units import Cores, CoreSeconds, Seconds
 
+LEAST_SHARE = 1.03 * LEAST_WEIGHT
+"""Part of the node that a replica gets at least; a little more than `check` demands."""
 MARGIN = 1.25
 """Weight of a replica that gets all that it can use, relative to what it gets."""
 
@@ -70,7 +72,7 @@ def user_weights(users: Sequence[str]) -> list[float]:
     if len(set(users)) < 2:
         return [1.0] * len(users)
     counts = Counter(users)
-    least = 1.03 * LEAST_WEIGHT * len(users)
+    least = LEAST_SHARE * len(users)
     return [max(least, len(users) / (len(counts) * counts[user])) for user in users]
 
 
@@ -90,7 +92,7 @@ def weights_for(
     full = [w >= cap * (1 - 1e-9) for w, cap in zip(wanted, caps, strict=True)]
     margin = [MARGIN if f else 1.0 for f in full]
     total = sum([w * m for w, m in zip(wanted, margin, strict=True)])
-    least = 1.03 * LEAST_WEIGHT * total * (1 + max(0, others) / count)
+    least = LEAST_SHARE * total * (1 + max(0, others) / count)
     given = [max(least, w) for w in wanted]
     extra = sum(given) - sum(wanted)
     payers = [i for i in range(count) if not full[i] and i not in exact]

@@ -152,7 +152,10 @@ class _Node:
         if self.cores < self.whole:
             jobs = {n: replace(s) for n, s in jobs.items()}
             set_guarantees(jobs, self.whole, self.now)
-        return {n: s.due for n, s in jobs.items()}
+        return self._to_keep(jobs)
+
+    def _to_keep(self, jobs: ReferenceJobs) -> dict[ReplicaId, Seconds]:
+        return {n: s.end if _past_least(self.memory, n) else s.due for n, s in jobs.items()}
 
     def _idle(self) -> dict[ReplicaId, Cores]:
         """Return what jobs of unknown size used of their shares, if it was less than they got."""
@@ -247,9 +250,7 @@ class _Node:
         return self.whole if ceiling is None else min(self.whole, ceiling)
 
     def wake_after(self, calm_for: Seconds) -> Seconds:
-        """Return when to decide again: when the rates must change, and soon while the next second
-        may show how much a job can use, its size, or how many steps it takes.
-        """
+        """Return when rates must change, or when the demand or size of a job may be seen."""
         if self.unseen:
             return SEEN
         news = self.policy.interval
@@ -270,15 +271,13 @@ class _Node:
         return min([CATCH_UP if lack else inf, *ends])
 
     def drift(self, time: Seconds) -> dict[ReplicaId, Seconds]:
-        """Return by how much each guarantee moves while jobs of unknown size, or a foreign load,
-        go on.
-        """
+        """Return by how much guarantees move while unknown jobs or a foreign load go on."""
         if not self.unknown and self.cores == self.whole:
             return {}
         later = {n: replace(s) for n, s in self.memory.reference.items()}
         advance(later, self.cores, time)
         set_guarantees(later, self.whole, self.now + time)
-        return {n: s.due - self.due[n] for n, s in later.items() if s.due < inf}
+        return {n: t - self.due[n] for n, t in self._to_keep(later).items() if t < inf}
 
     # -- needs and order -------------------------------------------------------------------------
 
@@ -294,25 +293,25 @@ class _Node:
         return found
 
     def _need(self, r: Replica, s: ReferenceJob, b: SizeEstimate, equal: Cores) -> Need:
-        age = self.now - self.snapshot.jobs[r.job].submitted_at
         due = self.due[r.id]
+        age = self.now - self.snapshot.jobs[r.job].submitted_at
         if self.policy.objective == "quality":
             due += self.policy.late * (due - self.now + age)
+        near = _past_least(self.memory, r.id)
+        left = max(1e-9, (b.size if near else b.least) - b.attained)
         if s.sure or s.done < b.least:
-            left = max(1e-9, b.least - b.attained)
             return Need(demand=s.demand, left=left, due=due, sure=s.sure)
         if b.error == inf:
             return Need(demand=s.demand, equal=self._owed(s, b, equal), unknown=True)
-        # It might have finished by now under fair sharing, and from here on may lag a little. The
-        # bound is in time, not in work: work lost among few jobs takes long to make up among many.
-        # A job that has all that it can use could never catch up, and may not lag.
+        # It might have finished by now under fair sharing; from here on it may lag, in time, not in
+        # work, which takes longer to make up among many jobs. One at its full speed may not lag.
         lag = self.policy.lag * min(s.done, age * equal) + equal
         room = b.attained - s.done + (1 - equal / s.demand) * lag
-        return Need(demand=s.demand, equal=equal, room=room)
+        return Need(demand=s.demand, left=left, due=due if near else inf, equal=equal, room=room)
 
     def _owed(self, s: ReferenceJob, b: SizeEstimate, equal: Cores) -> Cores:
-        """Return the share of a job of unknown size: the fair one, and what it lacks. A job that is
-        ahead of its fair share because of a wrong estimate waits, so that others are repaid.
+        """Return the share of a job of unknown size: the fair one, and what it lacks; none if it is
+        ahead because of a wrong estimate.
         """
         lacks = s.done - b.attained
         if b.wrong and lacks < 0:
@@ -327,10 +326,9 @@ class _Node:
 
     def _smith_order(self) -> list[ReplicaId]:
         """Jobs of unknown size come last; their shares are fixed."""
-        reference = self.memory.reference
         waiting = {
             n: Waiting(left=self._left(n), due=self.due[n], demand=s.demand, movable=s.sure)
-            for n, s in ((n, reference[n]) for n in self.ours if n not in self.unknown)
+            for n, s in ((n, self.memory.reference[n]) for n in self.ours if n not in self.unknown)
         }
         known = smith_order(waiting, self.now, fits=self.whole, cores=self.cores)
         return known + [n for n in self.ours if n not in waiting]
@@ -394,3 +392,9 @@ class _Node:
 
 def _close(a: float, b: float) -> bool:
     return a == b or abs(a - b) <= 1e-6 * max(abs(a), abs(b))
+
+
+def _past_least(m: HeadwayMemory, name: ReplicaId) -> bool:
+    """Return whether a job of about known size may have ended, here or in the reference world."""
+    s, b = m.reference[name], m.estimates.get(name)
+    return b is not None and b.near and max(s.done, b.attained) >= b.least
