@@ -34,6 +34,7 @@ SUBJECT: dict[str, tuple[str, ...]] = {
     "crash-moves": LOCAL,
     "moves": (*LOCAL, "src/headway/sdk"),
     "chaos": (*LOCAL, f"{BACKEND}/docker", "src/headway/sdk"),
+    "server-kills": (*LOCAL, "src/headway/server", "src/headway/client.py"),
     "soak": (*LOCAL, CORE, POLICY, "src/headway/metrics"),
     "checkpoints": ("src/headway/sdk", "src/headway/trainings"),
 }

@@ -79,14 +79,20 @@ class LosesPower(Place):
         """Copy what has reached the disk. Its processes are stopped."""
         run("cp", "--sparse=always", str(self.image), str(self.home / "cut.img"))
 
+    def fail(self) -> None:
+        """From now on it is read-only, as after an error of its disk; files stay open."""
+        run("mount", "-o", "remount,errors=remount-ro", str(self.data))
+        found = run("findmnt", "-no", "SOURCE", str(self.data))
+        Path("/sys/fs/ext4", Path(found.strip()).name, "trigger_fs_error").write_text("1")
+
     def restore(self) -> None:
         """Mount the copy instead. Its processes are dead."""
         run("umount", "--lazy", str(self.data))
         self.mount("-o", "loop,commit=600", str(self.home / "cut.img"))
 
 
-def run(*words: str) -> None:
-    subprocess.run(words, check=True, capture_output=True, text=True)
+def run(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
 def able(make: type[Place]) -> bool:

@@ -55,6 +55,12 @@ class MachineServer:
         self.process = None
 
     def start(self, *options):
+        self.begin(*options)
+        wait_for(self._answers)
+        return self
+
+    def begin(self, *options):
+        """Start it, without waiting for its first answer."""
         words = ["serve", "--system", "--data", self.data, "--socket", self.socket]
         words += ["--user", str(SCHEDULER), *options]
         env = {**self.env, "SECRET_OF_ROOT": "x"}
@@ -64,8 +70,6 @@ class MachineServer:
             self.process = subprocess.Popen(
                 [self.program, "-m", "headway", *map(str, words)], env=env, stderr=log, cwd="/"
             )
-        wait_for(self._answers)
-        return self
 
     def _answers(self):
         assert self.process.poll() is None, (self.folder / "serve.log").read_text()

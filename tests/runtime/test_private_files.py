@@ -13,6 +13,7 @@ from headway.core.model.units import JobId
 from headway.report.run_page import write_run
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.start import begin
+from headway.server.tokens import Tokens
 from headway.spec.load import read_workload
 
 NOBODY = 65534
@@ -80,6 +81,19 @@ def test_a_shared_folder_stays_shared_and_its_runs_are_private(tmp_path):
     tmp_path.chmod(0o777)
     RunDirectory.new(tmp_path, {})
     assert (mode(tmp_path), mode(tmp_path / "runs")) == (0o777, 0o700)
+
+
+def test_tokens_close_no_shared_folder_and_keep_no_folder_open(tmp_path):
+    shared, data = tmp_path / "shared", tmp_path / "data"
+    (shared / "of-others").mkdir(parents=True)
+    shared.chmod(0o777)
+    Tokens(shared).create("laptop")
+    assert mode(shared) == 0o777
+    data.mkdir()
+    Tokens(data).create("laptop")
+    data.chmod(0o755)
+    RunDirectory.new(data, {})
+    assert mode(data) == 0o700
 
 
 def test_another_user_cannot_hold_the_lock_of_a_run(tmp_path):

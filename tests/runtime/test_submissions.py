@@ -1,6 +1,7 @@
 """Submissions: stored when `add` returns, with unique ids, whatever happens to the client."""
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -170,6 +171,18 @@ def test_a_server_is_woken_and_a_client_without_one_does_not_wait(tmp_path):
     assert os.read(wake, 10) == b"."
     os.close(wake)
     store.wake()
+
+
+def test_what_is_stored_in_a_removed_folder_is_not_acknowledged(tmp_path):
+    """SQLite does not notice: it writes on to a file without a name."""
+    (tmp_path / "run").mkdir()
+    store = Submissions(tmp_path / "run")
+    store.add([named("x")])
+    shutil.rmtree(tmp_path / "run")
+    with pytest.raises(BackendError, match="was removed"):
+        store.add([named("x")])
+    with pytest.raises(BackendError, match="was removed"):
+        store.add_all([([named("x")], None)])
 
 
 def test_two_connections_of_one_process_share_what_another_process_reads(tmp_path):

@@ -1,7 +1,7 @@
 """The oracle of `scripts/chaos` finds what it is there to find."""
 
 import pytest
-from campaign import oracle
+from campaign import oracle, server
 from campaign.job import weights
 from campaign.places import Place, opened
 
@@ -60,3 +60,35 @@ def test_a_place_is_removed_with_what_is_in_it():
     with opened(Place) as place:
         (place.data / "file").write_text("x")
     assert not place.home.exists()
+
+
+def server_ledger(*more):
+    whole = [f"j{i} {what}" for i in range(server.EACH) for what in ("began", "ended")]
+    return [*whole, *more]
+
+
+TOLD = {str(i): f"job-{i}" for i in range(server.EACH)}
+ENDED = dict.fromkeys(TOLD.values(), "succeeded")
+
+
+@pytest.mark.parametrize(
+    ("told", "jobs", "ledger", "found"),
+    [
+        (TOLD, {**ENDED, "job-99": "succeeded"}, server_ledger(), "9 jobs and 8 answers"),
+        (TOLD, {k: v for k, v in ENDED.items() if k != "job-3"}, server_ledger(), "job-3 is lost"),
+        (TOLD, {**ENDED, "job-3": "failed"}, server_ledger(), "job-3 has failed"),
+        (TOLD, ENDED, server_ledger("j3 began"), "job-3: began 2 times, ended 1"),
+        (TOLD, ENDED, server_ledger("j3 double"), "two attempts ran at the same time"),
+        ({**TOLD, "3": "job-4"}, ENDED, server_ledger()[:6], "began 0 times, ended 0"),
+    ],
+)
+def test_violations_of_a_server_are_found(told, jobs, ledger, found):
+    assert any(found in each for each in server.judge(told, jobs, ledger, "both", set()))
+
+
+def test_after_a_power_cut_only_what_had_not_ended_on_the_disk_may_run_again():
+    again = server_ledger("j3 began", "j3 ended")
+    assert server.judge(TOLD, ENDED, server_ledger(), "both", set()) == []
+    assert server.judge(TOLD, ENDED, again, "power", set()) == []
+    assert server.judge(TOLD, ENDED, again, "power", {"job-3"}) != []
+    assert server.judge(TOLD, ENDED, [*again, "j3 double"], "power", set()) != []

@@ -52,6 +52,36 @@ def test_a_damaged_file_names_itself(tmp_path):
         Tokens(tmp_path).list()
 
 
+def _damaged(path):
+    path.write_text("{")
+
+
+def _of_others(path):
+    path.chmod(0o622)
+
+
+def _a_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("spoil", [_damaged, _of_others, _a_pipe])
+def test_of_a_file_that_cannot_be_trusted_no_token_is_known(tmp_path, caplog, spoil):
+    tokens = Tokens(tmp_path)
+    made = tokens.create("laptop")
+    good = tokens.path.read_bytes()
+    spoil(tokens.path)
+    for _ in range(3):
+        assert Tokens(tmp_path).name_of(made) is None
+    assert tokens.name_of(made) is None
+    assert tokens.name_of(made) is None
+    assert caplog.text.count("no token is known") == 4  # once for each reader
+    tokens.path.unlink()
+    tokens.path.write_bytes(good)
+    tokens.path.chmod(0o600)
+    assert tokens.name_of(made) == "laptop"
+
+
 def test_the_commands_create_list_and_revoke(tmp_path, headway, monkeypatch):
     monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
     assert "no tokens" in headway("token", "list").out

@@ -23,10 +23,16 @@ MAX_LINE = 2**20
 
 
 def read_log(
-    folder: RunDirectory, job: str, replica: str = "", *, last: int | None = None, follow: bool
+    folder: RunDirectory,
+    job: str,
+    replica: str = "",
+    *,
+    last: int | None = None,
+    follow: bool,
+    most: int | None = None,
 ) -> Iterator[str]:
     """Yield the lines of the output of a replica: all, or the `last` ones. `follow`: until its job
-    ends.
+    ends. `most`: how many bytes are read for the last lines, however long they are.
     """
     path = JobStore(folder.path).replica(_replica(folder, JobId(job), replica))
     file = _opened(path, folder, job, follow=follow)
@@ -34,8 +40,9 @@ def read_log(
         return
     with os.fdopen(file, "rb") as log:
         if last is not None and not follow:
-            log.seek(_start_of(log, last))
-            text = log.read().removesuffix(b"\n")
+            first = 0 if most is None else max(0, os.fstat(log.fileno()).st_size - most)
+            log.seek(_start_of(log, last, first))
+            text = log.read(most).removesuffix(b"\n")
             yield from deque(_lines(text) if text else (), maxlen=last)
             return
         log.seek(0 if last is None else _start_of(log, last))
@@ -95,12 +102,14 @@ def _over(folder: RunDirectory, job: JobId) -> bool:
     return (state is not None and state.phase.ended) or not folder.locked
 
 
-def _start_of(log: IO[bytes], last: int) -> int:
-    """Return where the last lines begin. A newline at the end of the file begins no line."""
+def _start_of(log: IO[bytes], last: int, first: int = 0) -> int:
+    """Return where the last lines begin, not before `first`. A newline at the end of the file begins
+    no line.
+    """
     end = at = log.seek(0, os.SEEK_END)
     begun = end
-    while at > 0 and last > 0:
-        size = min(BLOCK, at)
+    while at > first and last > 0:
+        size = min(BLOCK, at - first)
         at -= size
         log.seek(at)
         block = log.read(size)
@@ -108,4 +117,4 @@ def _start_of(log: IO[bytes], last: int) -> int:
         while last > 0 and (found := block.rfind(b"\n", 0, found)) >= 0:
             if at + found + 1 < end:
                 begun, last = at + found + 1, last - 1
-    return begun if last == 0 else 0
+    return begun if last == 0 else first

@@ -165,7 +165,7 @@ class FileJournal(Journal):
             raise BackendError(
                 f"the journal cannot be written: {error.strerror}",
                 where=str(self._path),
-                hint="free disk space; jobs continue, and headway run --resume continues the run",
+                hint="free disk space, then headway serve or run --resume; jobs continue meanwhile",
             ) from None
 
 

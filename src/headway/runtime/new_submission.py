@@ -104,6 +104,8 @@ def _read_in(job: Mapping[str, Any], directory: str) -> tuple[dict[str, Any], st
         return dict(job), directory
     [entry] = make_workload(jobs=[job]).jobs
     path = Path(directory, entry.manifest)
+    if path.exists() and not path.is_file():  # a pipe would hold the server up
+        raise ConfigError("this manifest is not a regular file", where=str(path))
     spec = read_manifest(path).spec.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude_none=True
     )

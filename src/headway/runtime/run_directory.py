@@ -38,20 +38,24 @@ def data_folder(given: Path | None = None) -> Path:
 
 OURS = frozenset(
     {"runs", "server.lock", "earlier-runs.json", "earlier-runs.lock", "demo.yaml", "demo.html"}
-    | {"audit.jsonl", "audit.1.jsonl"}
+    | {"audit.jsonl", "audit.1.jsonl", "tokens.json", "tokens.json.lock", "tokens.json.part"}
 )
 """Names of Headway's files in the data folder."""
 
 
-def private_runs(data: Path) -> Path:
-    """Return `runs/` of the data folder, with permissions for its user only. The data folder
-    becomes private too, unless it has other contents: it may be a shared folder such as /tmp.
+def private_data(data: Path) -> None:
+    """Make the data folder private, unless it has other contents: it may be a folder that is
+    shared, such as /tmp.
     """
-    runs = data / "runs"
     if not data.exists() or {path.name for path in data.iterdir()} <= OURS:
         private_files.make_folder(data)
-    private_files.make_folder(runs)
-    return runs
+
+
+def private_runs(data: Path) -> Path:
+    """Return `runs/` of the data folder, which only its user can enter."""
+    private_data(data)
+    private_files.make_folder(data / "runs")
+    return data / "runs"
 
 
 class RunDirectory:

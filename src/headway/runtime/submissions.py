@@ -295,6 +295,8 @@ class Submissions:
             self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
+        if not self.path.exists():  # SQLite stores on: in a file that nothing will find again
+            raise BackendError("this file was removed: nothing is stored", where=str(self.path))
 
     def _select(self, where: str, *values: Any) -> list[Submitted]:
         with _errors(self.path):

@@ -25,7 +25,7 @@ from headway.client import KEY
 from headway.core.model import snapshot
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Seconds
-from headway.errors import ConfigError, HeadwayError, UnknownName
+from headway.errors import ConfigError, HeadwayError, UnknownName, Unreachable
 from headway.runtime.job_log import read_log
 from headway.runtime.job_status import ENDED, LISTED, JobStatus
 from headway.runtime.new_submission import check
@@ -40,7 +40,15 @@ from headway.server.events import Changes
 from headway.server.limits import SubmitLimits
 from headway.server.network import CLIENT
 from headway.server.openapi import LINES, LIVE, PHASES, REPLICA, document
-from headway.server.problems import BadRequest, NotFound, Refused, of_headway, of_http, unexpected
+from headway.server.problems import (
+    BadRequest,
+    NotFound,
+    Refused,
+    of_headway,
+    of_http,
+    of_system,
+    unexpected,
+)
 from headway.server.report_app import ReportApp
 from headway.server.store import Store
 
@@ -59,7 +67,7 @@ MAX_ACTIVE = 100_000
 EXPLAINED: Seconds = 60.0
 """Time limit of an explanation, which reads the journal in a process of its own."""
 MAX_OUTPUT = 2**20
-"""Characters of output in one answer."""
+"""Bytes of output that are read for one answer."""
 STATES: dict[str, tuple[str | None, ...]] = {
     "active": (None,), "ended": tuple(sorted(ENDED)), "all": (None, *sorted(ENDED)),
 }  # fmt: skip
@@ -116,6 +124,7 @@ class Api:
         errors: dict[Any, Callable[[Request, Exception], Response]] = {
             HeadwayError: of_headway,
             HTTPException: of_http,
+            OSError: of_system,
             Exception: unexpected,
         }
         return Starlette(routes=merged(routes), exception_handlers=errors)
@@ -286,20 +295,32 @@ class Api:
             raise BadRequest(f"does not match {REPLICA}", where="replica")
         try:
             found = await run_in_threadpool(
-                lambda: [*read_log(self.folder, job.job, replica or "", last=lines, follow=False)]
+                lambda: [
+                    *read_log(
+                        self.folder,
+                        job.job,
+                        replica or "",
+                        last=lines,
+                        follow=False,
+                        most=MAX_OUTPUT,
+                    )
+                ]
             )
         except ConfigError:  # it has printed nothing yet
             found = []
-        return PlainTextResponse("".join(f"{line}\n" for line in found)[-MAX_OUTPUT:])
+        return PlainTextResponse("".join(f"{line}\n" for line in found))
 
     async def explain(self, request: Request) -> Response:
         job = await self._find(request, "explain")
         words = [sys.executable, "-m", "headway", "explain", job.job, "--json"]
         words += ["--run", self.folder.id, "--data", str(self.folder.path.parent.parent)]
         async with self._explaining:
-            ran = await run_in_threadpool(
-                subprocess.run, words, capture_output=True, timeout=EXPLAINED, check=False
-            )
+            try:
+                ran = await run_in_threadpool(
+                    subprocess.run, words, capture_output=True, timeout=EXPLAINED, check=False
+                )
+            except subprocess.TimeoutExpired:
+                raise Unreachable(f"no explanation within {EXPLAINED:g} s", where=job.job) from None
         found = json.loads(ran.stdout)
         if not ran.returncode:
             return JSONResponse(found)

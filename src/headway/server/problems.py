@@ -81,5 +81,11 @@ def of_http(_: Request, error: Exception) -> Response:
     return problem(error.status_code, "bad-request", error.detail, headers=error.headers)
 
 
+def of_system(_: Request, error: Exception) -> Response:
+    """A full or read-only disk, for example: nothing was done."""
+    assert isinstance(error, OSError)  # noqa: S101 - registered for it
+    return problem(503, "platform", str(error))
+
+
 def unexpected(_: Request, error: Exception) -> Response:
     return problem(500, "defect", f"unexpected {type(error).__name__}; see the log of the server")

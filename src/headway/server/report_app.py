@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 from collections import Counter
+from errno import ENOSPC
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,8 @@ class ReportApp:
         folder = self._store.replica(reporter.replica)
         file = job_files.open_file(folder, "reports.jsonl", APPEND)
         try:
-            os.write(file, lines)
+            if os.write(file, lines) < len(lines):
+                raise OSError(ENOSPC, os.strerror(ENOSPC))
         finally:
             os.close(file)
         self.counts["sdk" if sdk else "kubeflow"] += len(reports)

@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 
 from headway.core.model.units import Seconds
+from headway.errors import shown
 from headway.server.problems import BadRequest
 from headway.spec.generated_jobs import MAX_JOBS
 
@@ -31,7 +32,8 @@ async def read_json(request: Request, most: int = MAX_BODY) -> dict[str, Any]:
     try:
         async with asyncio.timeout(BODY_TIME):
             body = await _body(request, most)
-            found = json.loads(body, parse_constant=_refuse)
+            # Decoded here, because json would take UTF-16 and halves of pairs too.
+            found = json.loads(body.decode(), parse_constant=_refuse, parse_int=_whole)
     except TimeoutError:
         raise BadRequest(f"no complete body within {BODY_TIME:g} s", status=408) from None
     except (ValueError, RecursionError):
@@ -63,6 +65,13 @@ def _refuse(constant: str) -> float:
     raise ValueError(constant)
 
 
+def _whole(digits: str) -> int:
+    """As in a YAML file, at most 64 bits: others are too large for a float."""
+    if len(digits) > 20:
+        raise BadRequest(f"{shown(digits)} is out of range: an integer has at most 64 bits")
+    return int(digits)
+
+
 def _check_depth(body: dict[str, Any]) -> None:
     level: list[Any] = [body]
     for _ in range(MAX_DEPTH):
@@ -84,7 +93,7 @@ def _check_text(body: dict[str, Any]) -> None:
 def known_fields(body: Mapping[str, Any], *names: str) -> None:
     for name in body:
         if name not in names:
-            raise BadRequest(f"unknown field {name!r}", where="body")
+            raise BadRequest(f"unknown field {shown(name)}", where="body")
 
 
 def text(body: Mapping[str, Any], name: str, *, longest: int = 4096) -> str:
@@ -119,9 +128,9 @@ def environment(body: Mapping[str, Any]) -> dict[str, str]:
         raise BadRequest("an object is needed", where="body.env")
     for name, value in found.items():
         if not name or "=" in name or "\0" in name:
-            raise BadRequest(f"{name!r} is not the name of a variable", where="body.env")
+            raise BadRequest(f"{shown(name)} is not the name of a variable", where="body.env")
         if not isinstance(value, str) or "\0" in value:
-            raise BadRequest("a text is needed", where=f"body.env.{name}")
+            raise BadRequest("a text is needed", where=f"body.env.{name[:60]}")
     return found
 
 

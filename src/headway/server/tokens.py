@@ -6,10 +6,13 @@ changed: a token that is revoked is refused from then on, without a restart of t
 
 import fcntl
 import json
+import logging
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from errno import EACCES
 from hashlib import sha256
 from pathlib import Path
 from re import fullmatch
@@ -18,9 +21,11 @@ from time import time
 
 from headway import private_files
 from headway.errors import ConfigError, UnknownName
+from headway.runtime.run_directory import private_data
 
 FILE = "tokens.json"
 PREFIX = "headway-"
+log = logging.getLogger("headway")
 NAME = "[A-Za-z0-9][A-Za-z0-9._@-]{0,62}"
 
 
@@ -71,29 +76,34 @@ class Tokens:
         return sorted(self._read().values(), key=lambda token: token.created)
 
     def name_of(self, token: str) -> str | None:
-        """None: it is not known, or was revoked."""
+        """None: it is not known, or was revoked, or the file cannot be read."""
         try:
             found = self.path.stat()
-        except FileNotFoundError:
+        except OSError:
             return None
         if (seen := (found.st_mtime_ns, found.st_ino)) != self._seen:
-            self._names = {each.sha256: each.name for each in self._read().values()}
-            self._seen = seen
+            self._seen, self._names = seen, {}
+            try:
+                self._names = {each.sha256: each.name for each in self._read().values()}
+            except ConfigError as error:
+                log.warning("no token is known: %s: %s", error.where, error.message)
         return self._names.get(_hash(token))
 
     def _read(self) -> dict[str, Token]:
         try:
-            listed = json.loads(self.path.read_text(encoding="utf-8"))["tokens"]
+            with open(self.path, encoding="utf-8", opener=_own) as file:
+                listed = json.load(file)["tokens"]
             return {each["name"]: Token(**each) for each in listed}
         except FileNotFoundError:
             return {}
-        except (ValueError, TypeError, KeyError):
-            raise ConfigError("this file cannot be read", where=str(self.path)) from None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            why = f": {error.strerror}" if isinstance(error, OSError) else ""
+            raise ConfigError(f"this file cannot be read{why}", where=str(self.path)) from None
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, Token]]:
         """Yield the tokens, and store what has become of them; by one process at a time."""
-        private_files.make_folder(self.path.parent)
+        private_data(self.path.parent)
         lock = private_files.opener(f"{self.path}.lock", os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -107,6 +117,17 @@ class Tokens:
             Path(fresh).replace(self.path)
         finally:
             os.close(lock)
+
+
+def _own(path: str, flags: int) -> int:
+    """For `open`: a regular file that only its user can change."""
+    file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    found = os.fstat(file)
+    others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or found.st_uid not in (0, os.geteuid())
+    if others or not stat.S_ISREG(found.st_mode):
+        os.close(file)
+        raise OSError(EACCES, "it must be a file that only its user can change")
+    return file
 
 
 def _hash(token: str) -> str:
