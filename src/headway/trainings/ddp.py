@@ -18,7 +18,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from headway.sdk import Run
-from headway.trainings.data_parallel import HIDDEN, LEARNING_RATE, Integers, Worker, is_first
+from headway.trainings.data_parallel import (
+    HIDDEN,
+    LEARNING_RATE,
+    Integers,
+    Worker,
+    is_first,
+    lost_others,
+)
 from headway.trainings.parameter_server.server import FAILED
 from headway.trainings.parameter_server.shared_model import Data, Recipe
 from headway.trainings.stop import Stop
@@ -44,9 +51,7 @@ def take_part(
     except (RuntimeError, TimeoutError) as error:  # of gloo
         if stop.requested:
             return TERMINATED
-        why = str(error).strip().splitlines()[0]
-        print_line(f"error: lost the other workers, or one did not answer in {timeout:g} s: {why}")
-        return FAILED
+        return lost_others(timeout, str(error).strip().splitlines()[0])
     finally:
         # A thread of gloo that ends later than Python aborts the process.
         if dist.is_initialized():
