@@ -216,7 +216,7 @@ class Comparison:
     noise: float | None
     """The largest relative difference of a job between two runs under the first policy."""
     taken: float
-    """Fraction of the core that other programs took in a run, at worst."""
+    """Fraction of the CPU that other programs took in a run, at worst."""
 
     @property
     def band(self) -> float:
@@ -233,14 +233,21 @@ class Comparison:
 
 
 def compare(results: Sequence[Sequence[Result]], *, fills: bool = True) -> Comparison:
-    """`fills`: the jobs can use the whole machine at any time."""
+    """`fills`: the jobs can use all their cores at any time: what `fair` and `headway` leave idle,
+    other programs took.
+    """
     first = results[0]
     times = zip(*([j.completion_s for j in r.per_job] for r in first), strict=True)
     spreads = [(max(t) - min(t)) / median(t) for t in times]
     noise = max(spreads) if len(first) > 1 else None
     typical = [_typical(r) for r in results]
-    whole = [x.utilization for r in results for x in r if fills and x.policy in ("fair", "headway")]
-    found = Comparison(typical=typical, noise=noise, taken=1 - min(whole, default=1.0))
+    every = [x for r in results for x in r]
+    if fills:
+        whole = [x.utilization for x in every if x.policy in ("fair", "headway")]
+        taken = 1 - min(whole, default=1.0)
+    else:
+        taken = max(x.foreign_cores for x in every) / len(sched_getaffinity(0))
+    found = Comparison(typical=typical, noise=noise, taken=taken)
     return replace(found, typical=[against(r, typical[0], found.band) for r in typical])
 
 
@@ -264,38 +271,29 @@ def _describe(found: Comparison, last: Result) -> str:
     """The change of the mean, the jobs that finish later, and the job that gains most."""
     first = found.typical[0]
     change = describe_change(last.mean_completion_s / first.mean_completion_s)
-    ratios = {
-        j.name: j.completion_s / other.completion_s
-        for j, other in zip(last.per_job, first.per_job, strict=True)
-    }
-    late = [
-        j.name
-        for j, other in zip(last.per_job, first.per_job, strict=True)
-        if is_slower(j, other, found.band)
-    ]
-    losers = f"{', '.join(late) or 'no job'} finished later by more than"
-    best = min(ratios, key=ratios.__getitem__)
-    before, after = (
-        next(j.completion_s for j in r.per_job if j.name == best) for r in (first, last)
-    )
-    return (
+    pairs = list(zip(last.per_job, first.per_job, strict=True))
+    late = [j.name for j, other in pairs if is_slower(j, other, found.band)]
+    text = (
         f"Under {last.policy}, the {last.jobs} jobs finished {change} on average than under "
-        f"{first.policy}, and {losers} {found.margin}. {best} gained most: {after:.0f} s instead "
-        f"of {before:.0f} s."
+        f"{first.policy}, and {', '.join(late) or 'no job'} finished later by more than "
+        f"{found.margin}."
     )
+    best, other = min(pairs, key=lambda pair: pair[0].completion_s / pair[1].completion_s)
+    if is_slower(other, best, found.band):
+        times = f"{best.completion_s:.0f} s instead of {other.completion_s:.0f} s"
+        text += f" {best.name} gained most: {times}."
+    return text
 
 
 DISTURBED = 0.15
-"""Fraction of the core that other programs may take without a warning."""
+"""Fraction of the CPU that other programs may take without a warning."""
 
 
 def _disturbed(found: Comparison) -> str:
-    """A warning if the core was not fully used, although `fair` and `headway` leave none idle."""
     if found.taken < DISTURBED:
         return ""
     return (
-        f" Other programs took {found.taken:.0%} of the core in a run: the comparison is "
-        "unreliable."
+        f" Other programs took {found.taken:.0%} of the CPU in a run: the comparison is unreliable."
     )
 
 

@@ -38,7 +38,7 @@ def test_the_description_and_the_table_are_about_the_median_of_each_job():
     assert describe(found) == (
         "Under headway, the 2 jobs finished 17% earlier on average than under fair, and no job "
         "finished later by more than 400.0% + 1 s (noise band: runs under fair differ by up "
-        "to 400.0%). j0 gained most: 10 s instead of 20 s."
+        "to 400.0%)."
     )
     before, after = found.typical
     assert (before.mean_completion_s, after.mean_completion_s) == (30, 25)
@@ -63,10 +63,28 @@ def test_a_disturbed_comparison_says_so():
     assert "50% later" in text
     assert "and j0 finished later by more than 1.0% + 1 s. " in text
     assert text.endswith(
-        "Other programs took 25% of the core in a run: the comparison is unreliable."
+        "Other programs took 25% of the CPU in a run: the comparison is unreliable."
     )
     idle = [result("flowcon:paper", 30, used=0.5)]
     assert "Other programs" not in describe(compare([fair, idle])), "its limits leave the core idle"
+
+
+def test_a_comparison_of_distributed_jobs_is_disturbed_by_other_programs(monkeypatch):
+    monkeypatch.setattr("headway.demo.sched_getaffinity", lambda _: {0, 1})
+    before, after = result("spread", 20, used=0.3), result("dragon", 30, used=0.3)
+    idle = compare([[before], [replace(after, foreign_cores=0.2)]], fills=False)
+    assert "Other programs" not in describe(idle)
+    busy = compare([[before], [replace(after, foreign_cores=1.0)]], fills=False)
+    assert "Other programs took 50% of the CPU in a run" in describe(busy)
+
+
+def test_a_job_is_said_to_gain_only_if_it_does():
+    fair = [result("fair", 20.0, 30.0)]
+    assert "gained" not in describe(compare([fair, [result("headway", 25.0, 40.0)]]))
+    assert "gained" not in describe(compare([fair, [result("headway", 19.5, 40.0)]]))
+    assert "j0 gained most: 10 s instead of 20 s." in describe(
+        compare([fair, [result("headway", 10.0, 40.0)]])
+    )
 
 
 def test_the_page_shows_the_median_runs(tmp_path, workload):

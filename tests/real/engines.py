@@ -113,11 +113,11 @@ class PrivateEngine:
             end_of(self.dockerd)
         (self.root / "docker.pid").unlink(missing_ok=True)
 
-    def load(self):
-        repository, _, tag = image.NAME.partition(":")
+    def load(self, name=image.NAME, archive=None):
+        repository, _, tag = name.partition(":")
         query = {"fromSrc": "-", "repo": repository, "tag": tag, "changes": image.CHANGES}
         words = urlencode(query, doseq=True)
-        self.client.post(f"/images/create?{words}", image.archive().read_bytes())
+        self.client.post(f"/images/create?{words}", (archive or image.archive()).read_bytes())
 
     def create(self, what, *, name=None, labels=None, **host):
         """A container that somebody else runs: a script, or a command."""

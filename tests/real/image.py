@@ -1,4 +1,5 @@
-"""A container image without a registry: this interpreter, numpy and Headway, as one layer.
+"""Container images without a registry, as one layer each: this interpreter, numpy and Headway; and
+another interpreter with PyTorch.
 
 Every file keeps the path that it has on this machine, so that nothing must be found anew; what
 `ldd` names comes along. Headway's own part, the user and the environment are those of
@@ -23,6 +24,7 @@ import numpy as np
 
 NAME = "headway-workloads:test"
 OPERATOR = "headway:test"
+TORCH = "headway-torch:test"
 DAY = 86400.0
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = (ROOT / "deploy" / "docker" / "workloads.Dockerfile").read_text().splitlines()
@@ -80,7 +82,7 @@ def _fill_operator(tar: tarfile.TarFile) -> None:
             if path.is_file() and ".." not in file.parts and not UNUSED.search(str(file)):
                 tar.add(path, f"{OPERATOR_SITE}/{file}", filter=_plain)
                 objects += [path] if ".so" in path.suffixes else []
-    for library in sorted(_libraries(objects)):
+    for library in sorted(map(_place, _libraries(objects))):
         tar.add(os.path.realpath(library), library, filter=_plain)
 
 
@@ -111,12 +113,30 @@ def _key(*folders: Path, more: str = "") -> str:
     return hashlib.sha256("".join((text, *RECIPE)).encode() + seen).hexdigest()[:12]
 
 
+def torch_archive(python: str, to: Path) -> None:
+    """Write the root file system of an image with this interpreter, which has PyTorch: 700 MB."""
+    find = "import sys, sysconfig, torch, numpy; print(sysconfig.get_paths()['stdlib'])\n"
+    find += "site = torch.__path__[0].rpartition('/')[0]; print(site)\n"
+    find += "used = {m.__file__ or '' for m in sys.modules.values() if hasattr(m, '__file__')}\n"
+    find += "parts = {f.removeprefix(site + '/').partition('/')[0] for f in used if site in f}\n"
+    find += "print(*sorted(parts))"
+    done = subprocess.run([python, "-c", find], check=True, capture_output=True, text=True)
+    stdlib, site, parts = done.stdout.splitlines()
+    trees = [(Path(site, part), f"{site}/{part}") for part in parts.split()]
+    with tarfile.open(to, "w") as tar:
+        _fill_with(tar, Path(os.path.realpath(python)), [(Path(stdlib), stdlib), *trees])
+
+
 def _fill(tar: tarfile.TarFile) -> None:
-    interpreter = Path(os.path.realpath(sys.executable))
     stdlib, site = Path(sysconfig.get_paths()["stdlib"]), Path(np.__file__).parent.parent
     trees = [(stdlib, str(stdlib))]
     trees += [(site / p, f"{SITE}/{p}") for p in ("numpy", "numpy.libs") if (site / p).exists()]
-    trees += [(ROOT / source, f"{SITE}/{target}") for source, target in COPIED.items()]
+    _fill_with(tar, Path(os.path.realpath(sys.executable)), trees)
+
+
+def _fill_with(tar: tarfile.TarFile, interpreter: Path, trees: list[tuple[Path, str]]) -> None:
+    """`trees`: what Python code it needs beside Headway's, and where it goes."""
+    trees = [*trees, *((ROOT / source, f"{SITE}/{target}") for source, target in COPIED.items())]
     for folder in ("tmp", "etc", "usr/local/bin", "proc", "sys", "dev"):
         _folder(tar, folder, 0o1777 if folder == "tmp" else 0o755)
     _file(tar, "etc/passwd", b"root:x:0:0::/:/bin/sh\nheadway:x:1000:1000::/tmp:/bin/sh\n")
@@ -127,8 +147,18 @@ def _fill(tar: tarfile.TarFile) -> None:
     for source, target in trees:
         tar.add(source, target, filter=_plain)
     objects = [p for source, _ in trees for p in source.rglob("*.so*") if _wanted(p, source)]
-    for path in sorted(_libraries([interpreter, *objects])):
+    links = {str(p.parent / p.readlink()) for p in objects if p.is_symlink() and p.exists()}
+    for path in sorted({_place(p) for p in _libraries([interpreter, *objects]) | links}):
         tar.add(os.path.realpath(path), path, filter=_plain)
+    for top in (Path("/lib"), Path("/lib64")):  # most systems have them below /usr
+        if top.is_symlink():
+            _link(tar, top.name, str(top.readlink()))
+
+
+def _place(path: str) -> str:
+    """The path of a library without links between directories."""
+    folder, name = os.path.split(path)
+    return os.path.join(os.path.realpath(folder), name)  # noqa: PTH118 - a name in an archive
 
 
 def _wanted(path: Path, source: Path) -> bool:

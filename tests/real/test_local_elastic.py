@@ -3,26 +3,18 @@
 import json
 import os
 import signal
-from contextlib import suppress
-from itertools import product
 
 import pytest
 from elastic import Training, digests, running, spec, undisturbed, words
-from live_hands import LiveHands
 from local import processes, workload
+from scaling_hands import kills, making
 
-from headway.backend import inbox, procfs
-from headway.backend.clock import Clock
-from headway.backend.cpu_partition import Cut
+from headway.backend import inbox
 from headway.backend.job_store import JobStore
-from headway.backend.local.enforcement.select import choose
-from headway.backend.local.platform import LocalPlatform
-from headway.core.model.decision import Move, Place, Scale, Started
-from headway.core.model.job import Elastic, JobSpec, Mode, Phase, Task, gang
+from headway.core.model.decision import Move, Started
+from headway.core.model.job import Elastic, Phase
 from headway.core.model.snapshot import Request
 from headway.core.model.units import ReplicaId
-from headway.spec.runnable import Command, RunnableJob
-from making import node
 
 FEW = 60
 """Steps of a training that is killed and not only scaled."""
@@ -47,93 +39,11 @@ def test_a_synchronous_job_grows_and_shrinks_while_it_trains(tmp_path):
     assert processes(tmp_path) == []
 
 
-class Hands(LiveHands):
-    """Two workers and a parameter server on two nodes, driven by hand."""
-
-    def __init__(self, folder, elastic=Elastic.RESTART, model="ps-sync", *, more=(), grace=20.0):
-        tasks = (
-            Task(name="ps"),
-            Task(name="worker", replicas=2, least=1, most=3, elastic=elastic),
-        )
-        command = Command(argv=(*words(model, steps=FEW), *more), where="/")
-        made = RunnableJob(
-            id="x",
-            at=0.0,
-            spec=JobSpec(tasks=tasks, checkpoint=Mode.SDK, grace=grace),
-            commands={"ps": command, "worker": command},
-        )
-        clock, jobs = Clock(), {"x": made}
-        chosen = choose(f"elastic-{os.getpid()}-{folder.name}")
-        cuts = [Cut(node("a")), Cut(node("b"))]
-        super().__init__(LocalPlatform(folder, cuts, jobs, chosen, clock), clock, folder, jobs)
-        self.job = self.record("x")
-
-    def drive(self, claim):
-        """Until it is true; meanwhile a pending job is started."""
-
-        def claimed():
-            if self.job.phase is Phase.PENDING and self.job.arrived:
-                where = tuple(
-                    (name, "ab"[i % 2]) for i, name in enumerate(gang(self.job.to_core()))
-                )
-                assert isinstance(self.backend.act(Place(job="x", where=where)), Started)
-            return claim()
-
-        end = self.clock() + 120
-        while not claimed():
-            assert self.clock() < end, "it never came true"
-            self.backend.wait(0.02)
-
-    def grow(self):
-        add = ((ReplicaId.of("x", "worker", 2), "b"),)
-        assert isinstance(self.backend.act(Scale(job="x", task="worker", add=add)), Started)
-
-    def log(self, name="worker-0"):
-        path = self.folder / "jobs" / "x" / name / "out.log"
-        return path.read_text() if path.exists() else ""
-
-    def training(self, name):
-        """The process that trains, below the shell of a replica."""
-        p = self.platform.processes.get(ReplicaId.named("x", name))
-        found = procfs.marked(HEADWAY_REPLICA=name, HEADWAY_DIR=str(p.folder)) if p else ()
-        return [pid for pid in found if pid != p.pid]
-
-    def shrink(self):
-        remove = (ReplicaId.of("x", "worker", 1),)
-        assert isinstance(self.backend.act(Scale(job="x", task="worker", remove=remove)), Started)
-
-    def kill(self, name, number=signal.SIGKILL):
-        self.drive(lambda: self.kill_now(name, number))
-
-    def kill_now(self, name, number=signal.SIGKILL):
-        """Whether there was a process; one that is stopping may just have exited."""
-        found = self.training(name)
-        for pid in found:
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-        return bool(found)
-
-
 @pytest.fixture
 def hands(tmp_path):
-    made = []
-
-    def make(*given, **more):
-        made.append(Hands(tmp_path, *given, **more))
-        return made[0]
-
-    yield make
-    made[0].backend.cancel("the test is over", force=True)
-    made[0].until(lambda: made[0].backend.controller.finished)
-    made[0].platform.close()
-    assert processes(tmp_path) == []
-
-
-PHASES = {
-    "saving": lambda job: job.phase is Phase.MIGRATING,
-    "stopping": lambda job: any(r.transfer and r.transfer.stopping for r in job.replicas.values()),
-    "starting": lambda job: job.phase is Phase.STARTING or len(job.replicas) == 4,
-}
+    """Two workers and a parameter server, driven by hand."""
+    with making(tmp_path) as make:
+        yield lambda model="ps-sync", *more, **how: make([*words(model, steps=FEW), *more], **how)
 
 
 KILLS = [
@@ -142,20 +52,16 @@ KILLS = [
     ("shrink", "stopping", "ps-0"),
     ("grow", "starting", "worker-1"),
 ]
-if os.environ.get("HEADWAY_KILLS") == "all":
-    KILLS = list(product(("grow", "shrink"), PHASES, ("ps-0", "worker-0", "worker-1")))
 
 
-@pytest.mark.parametrize(("change", "phase", "victim"), KILLS)
+@pytest.mark.parametrize(
+    ("change", "phase", "victim"), kills(("ps-0", "worker-0", "worker-1"), KILLS)
+)
 def test_a_replica_that_is_killed_while_the_job_is_scaled_costs_no_sample(
     hands, change, phase, victim
 ):
-    x, gone = hands(), change == "shrink" and phase == "starting" and victim == "worker-1"
-    x.drive(lambda: "step 5/" in x.log())
-    getattr(x, change)()
-    x.drive(lambda: PHASES[phase](x.job) and (x.kill_now(victim) or gone or phase == "stopping"))
-    x.drive(lambda: x.job.phase.ended)
-    assert (x.job.phase, x.job.reason) == (Phase.SUCCEEDED, "")
+    x = hands()
+    x.kill_while(change, phase, victim)
     assert digests(x.log()) == undisturbed(FEW)
 
 
@@ -174,7 +80,7 @@ def test_a_job_of_which_a_replica_moves_goes_on_as_a_whole(hands):
 
 
 def test_a_worker_that_hangs_is_named_in_time_and_the_job_goes_on(hands):
-    x = hands(more=("--timeout", "3"), grace=1.0)
+    x = hands("ps-sync", "--timeout", "3", grace=1.0)
     x.drive(lambda: "step 25/" in x.log())
     x.kill("worker-1", signal.SIGSTOP)
     stopped = x.clock()
@@ -210,7 +116,7 @@ def test_a_crash_of_headway_while_a_job_is_scaled_costs_no_sample(tmp_path, faul
 
 
 def test_a_worker_of_an_asynchronous_job_that_is_killed_is_started_again_alone(hands):
-    x = hands(Elastic.INDEPENDENT, "ps-async")
+    x = hands("ps-async", elastic=Elastic.INDEPENDENT)
     x.drive(lambda: "step 5/" in x.log() and "worker-1 joined" in x.log("ps-0"))
     x.grow()
     x.kill("worker-1")

@@ -7,12 +7,13 @@ One job is calibrated alone. All policies then run in turn, several rounds of th
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import sched_getaffinity
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from headway.bench.fidelity import MEAN, WORST
 from headway.bench.figure import Figure
 from headway.bench.local import undisturbed
 from headway.calibrate.speed import measure_speed
@@ -21,6 +22,7 @@ from headway.demo import run_once
 from headway.errors import ConfigError
 from headway.policy.registry import build
 from headway.runtime.result import Result
+from headway.runtime.run import Run
 from headway.runtime.start import begin
 from headway.runtime.usage_sampler import UsageSampler
 from headway.sim.build import to_scenario
@@ -45,8 +47,6 @@ SAMPLES = 225
 """In a chunk: a step takes about 0.1 core-seconds, and sends 0.6 MB of gradients."""
 CALIBRATED: Seconds = 16.0
 """Time of the measurement of the speed, without starts."""
-MEAN, WORST = 0.15, 0.25
-"""Largest relative error of a prediction: mean over policies and runs, and at worst."""
 MEASURES = {"elapsed": "makespan_s", "mean completion": "mean_completion_s"}
 
 
@@ -180,11 +180,7 @@ def _calibrate(experiment: Experiment, path: Path) -> Costs:
     speed = found.profile.speed
     if speed is None:
         raise ConfigError("the speed was not measured", where=str(path))
-    first = Experiment(
-        name=experiment.name, worker=experiment.worker, server=experiment.server,
-        demand=experiment.demand, limited=experiment.limited, jobs=experiment.jobs[:1],
-    )  # fmt: skip
-    took, result = _first_step(workload(first), path)
+    took, result = _first_step(workload(replace(experiment, jobs=experiment.jobs[:1])), path)
     step = (result.per_job[0].completion_s - took) / (steps - 1)
     return Costs(speed=speed, start=max(0.0, took - step), step=step)
 
@@ -203,6 +199,7 @@ def _first_step(alone: Workload, path: Path) -> tuple[Seconds, Result]:
         result = run.go(look)
         if run.interrupted:
             raise KeyboardInterrupt
+        _require_success(result, run)
     return seen[0], result
 
 
@@ -213,10 +210,15 @@ def predict(written: Workload, policy: str) -> Result:
 def _real(path: Path, policy: str) -> Result:
     with tempfile.TemporaryDirectory() as data:
         result, run = undisturbed(lambda: run_once(path, policy, Path(data)))
-        failed = [f"{j.name} {j.outcome}" for j in result.per_job if j.outcome != "succeeded"]
-        if failed:
-            raise ConfigError(f"under {policy}: {', '.join(failed)}", where=str(run.folder.path))
+        _require_success(result, run)
     return result
+
+
+def _require_success(result: Result, run: Run) -> None:
+    failed = [f"job {j.name} {j.outcome}" for j in result.per_job if j.outcome != "succeeded"]
+    if failed:
+        text = f"under {result.policy}: {', '.join(failed)}"
+        raise ConfigError(text, where=str(run.folder.path))
 
 
 def figures_of(experiment: Experiment, costs: Costs, outcomes: Sequence[Outcome]) -> list[Figure]:
@@ -236,7 +238,7 @@ def figures_of(experiment: Experiment, costs: Costs, outcomes: Sequence[Outcome]
             ]
         useful = fmean(work / (cores() * r.makespan_s) for r in outcome.real)
         figures.append(Figure(f"{label}: cores that made progress", useful, ""))
-    for what, measure in MEASURES.items():
+    for what, measure in MEASURES.items():  # over all policies and runs
         errors = [e for outcome in outcomes for e in outcome.errors(measure)]
         figures += [
             Figure(f"{name}: {what}, relative error, mean", fmean(errors), "", MEAN),

@@ -60,6 +60,12 @@ def is_first(environment: Mapping[str, str]) -> bool:
     return environment.get("RANK", "0") == "0" if replica is None else replica.endswith("-0")
 
 
+def lost_others(timeout: float, why: str) -> int:
+    """Report that another worker has left, or hangs; return the exit code."""
+    print_line(f"error: lost the other workers, or one did not answer in {timeout:g} s: {why}")
+    return FAILED
+
+
 class Worker:
     def __init__(self, recipe: Recipe, data: Data, model: Framework, run: Run, stop: Stop) -> None:
         self.recipe, self.data, self.model, self.run, self.stop = recipe, data, model, run, stop

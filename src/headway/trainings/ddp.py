@@ -18,11 +18,21 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from headway.sdk import Run
-from headway.trainings.data_parallel import HIDDEN, LEARNING_RATE, Integers, Worker, is_first
+from headway.trainings.data_parallel import (
+    HIDDEN,
+    LEARNING_RATE,
+    Integers,
+    Worker,
+    is_first,
+    lost_others,
+)
 from headway.trainings.parameter_server.server import FAILED
 from headway.trainings.parameter_server.shared_model import Data, Recipe
 from headway.trainings.stop import Stop
 from headway.trainings.train import TERMINATED, print_line
+
+Ranks = tuple[int, int, int]
+"""The own rank, that of the chief, and the number of workers."""
 
 
 def take_part(
@@ -31,22 +41,30 @@ def take_part(
     """Train as one of `WORLD_SIZE` workers; return the exit code."""
     torch.set_num_threads(1)
     try:
-        rank, world = _join(os.environ, timeout)
-        data = Data(recipe)
-        model = Ddp(recipe.seed, data, (rank, _rank_of_chief(rank, world), world))
-        return Worker(recipe, data, model, run, stop).train(demand, save_every)
-    except (
-        RuntimeError,
-        TimeoutError,
-    ) as error:  # gloo: another worker is gone, or does not answer
+        ranks = _join(os.environ, timeout)
+        if ranks is None:
+            print_line(
+                "error: the first replica, which has the checkpoints, is not among the workers"
+            )
+            return FAILED
+        return _train(recipe, run, stop, ranks, demand=demand, save_every=save_every)
+    except (RuntimeError, TimeoutError) as error:  # of gloo
         if stop.requested:
             return TERMINATED
-        why = str(error).strip().splitlines()[0]
-        print_line(f"error: lost the other workers, or one did not answer in {timeout:g} s: {why}")
-        return FAILED
+        return lost_others(timeout, str(error).strip().splitlines()[0])
+    finally:
+        # A thread of gloo that ends later than Python aborts the process.
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
-def _join(environment: Mapping[str, str], timeout: float) -> tuple[int, int]:
+def _train(recipe: Recipe, run: Run, stop: Stop, ranks: Ranks, **options: Any) -> int:
+    data = Data(recipe)
+    return Worker(recipe, data, Ddp(recipe.seed, data, ranks), run, stop).train(**options)
+
+
+def _join(environment: Mapping[str, str], timeout: float) -> Ranks | None:
+    """Meet the other workers; None: the chief is not there."""
     rank, world = int(environment.get("RANK", "0")), int(environment.get("WORLD_SIZE", "1"))
     host = environment.get("MASTER_ADDR", "127.0.0.1")
     port = int(environment.get("MASTER_PORT", "0")) or _free_port()
@@ -56,13 +74,9 @@ def _join(environment: Mapping[str, str], timeout: float) -> tuple[int, int]:
         "gloo", init_method=f"tcp://{host}:{port}", rank=rank, world_size=world,
         timeout=timedelta(seconds=timeout),
     )  # fmt: skip
-    return rank, world
-
-
-def _rank_of_chief(rank: int, world: int) -> int:
-    mine = torch.tensor([rank if is_first(os.environ) else world])
-    dist.all_reduce(mine, dist.ReduceOp.MIN)
-    return int(mine) % world
+    chief = torch.tensor([rank if is_first(environment) else world])
+    dist.all_reduce(chief, dist.ReduceOp.MIN)
+    return (rank, int(chief), world) if int(chief) < world else None
 
 
 def _free_port() -> int:
@@ -71,8 +85,7 @@ def _free_port() -> int:
 
 
 class Ddp:
-    def __init__(self, seed: int, data: Data, ranks: tuple[int, int, int]) -> None:
-        """`ranks`: its own, that of the chief, and their number."""
+    def __init__(self, seed: int, data: Data, ranks: Ranks) -> None:
         self.rank, self.chief, self.world = ranks
         torch.manual_seed(seed)
         self.images = torch.from_numpy(data.images.astype(np.float32)).flatten(1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headway.sdk import Run
 from headway.trainings.barrier import Barrier
-from headway.trainings.data_parallel import HIDDEN, LEARNING_RATE, Integers, Worker
+from headway.trainings.data_parallel import HIDDEN, LEARNING_RATE, Integers, Worker, lost_others
 from headway.trainings.model import dense
 from headway.trainings.parameter_server.server import FAILED
 from headway.trainings.parameter_server.shared_model import Data, Recipe
@@ -45,9 +45,7 @@ def take_part(
         if stop.requested:
             return TERMINATED
         lines = str(error).strip().splitlines()
-        why = next((line for line in lines if "aborted" in line), lines[0])
-        print_line(f"error: lost the other workers, or one did not answer in {timeout:g} s: {why}")
-        return FAILED
+        return lost_others(timeout, next((line for line in lines if "aborted" in line), lines[0]))
 
 
 class Mirrored:
