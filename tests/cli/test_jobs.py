@@ -217,8 +217,40 @@ def test_a_run_whose_process_died_can_be_resumed_and_says_so(capsys):
     ("words", "remedy"),
     [(["move", "vae", "--to", "n"], "kubectl cordon"), (["cancel", "vae"], "delete tj vae")],
 )
-def test_a_job_that_is_not_here_may_be_one_of_an_operator(headway, tmp_path, words, remedy):
+def test_a_job_that_is_not_here_may_be_one_of_an_operator(
+    headway, tmp_path, words, remedy, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    without = headway(*words, "--data", tmp_path)
+    assert (without.code, "operator" in without.err) == (2, False), "no cluster is known"
+    monkeypatch.setenv("KUBECONFIG", "config")
     ran = headway(*words, "--data", tmp_path)
     assert ran.code == 2
     assert "operator" in ran.err
     assert remedy in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["run", "python", "train.py", "--epochs", "3"], "run -- python train.py --epochs 3"),
+        (["run", "train.py", "--lr", "0.1"], "run -- python train.py --lr 0.1"),
+        (["submit", "bash", "train me.sh"], "submit -- bash 'train me.sh'"),
+    ],
+)
+def test_a_command_without_dashes_gets_the_line_to_type(headway, words, remedy):
+    ran = headway(*words)
+    assert ran.code == 2
+    assert f"{words[1]} is not a workload file" in ran.err
+    assert f"headway {remedy}\n" in ran.err
+
+
+def test_a_program_that_does_not_exist_starts_no_run(headway, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.sh").write_text("true")
+    ran = headway("run", "--data", tmp_path / "data", "--", "pyhton", "train.py")
+    assert (ran.code, "command not found: pyhton" in ran.err) == (2, True)
+    ran = headway("run", "--data", tmp_path / "data", "--", "./train.sh")
+    assert (ran.code, "chmod +x ./train.sh" in ran.err) == (2, True)
+    assert not (tmp_path / "data" / "runs").exists()

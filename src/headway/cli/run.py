@@ -1,8 +1,10 @@
 """`headway run` and `headway adopt`: manage jobs until they end."""
 
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -28,7 +30,23 @@ class CommandAfterDashes(TyperCommand):
         if "--" in args:
             at = args.index("--")
             args, ctx.meta[COMMAND] = args[:at], args[at + 1 :]
+        elif not ctx.resilient_parsing:
+            _refuse_a_command(ctx.info_name, args)
         return super().parse_args(ctx, args)
+
+
+def _refuse_a_command(name: str, args: Sequence[str]) -> None:
+    """Raise if the words are a command without `--` before it: a script, or several words."""
+    from headway.errors import ConfigError
+
+    words = list(takewhile(lambda arg: not arg.startswith("-"), args[:2]))
+    script = bool(words) and words[0].endswith(".py")
+    if script or len(words) > 1:
+        command = shlex.join(["python", *args] if script else args)
+        raise ConfigError(
+            f"{words[0]} is not a workload file",
+            hint=f"write -- before a command: headway {name} -- {command}",
+        )
 
 
 def run(
@@ -93,18 +111,24 @@ def run(
     )
     if html:
         check_writable(html)
-    if options.command and not as_json:
-        echo(program(options.command[0]), err=True)
+    if options.command and backend == "local":
+        shown = program(options.command[0])
+        if not as_json:
+            echo(shown, err=True)
     follow(lambda: start_run(options, data_folder(data)), html=html, as_json=as_json)
 
 
 def program(name: str) -> str:
     """Say which program a job runs: often it is another Python than intended."""
+    from headway.errors import ConfigError
+
     path = which(name)
+    if path is None and Path(name).is_file() and "/" in name:
+        raise ConfigError(f"{name} is not executable", hint=f"chmod +x {name}")
     if path is None:
-        return f"{name}: no such program here"
+        raise ConfigError(f"command not found: {name}", hint="check its spelling, and PATH")
     ours = sys.prefix != sys.base_prefix and Path(path).is_relative_to(sys.prefix)
-    return f"runs {path}" + (" (in the environment of Headway itself)" if ours else "")
+    return f"program: {path}" + (" (the environment in which Headway is installed)" if ours else "")
 
 
 def adopt(

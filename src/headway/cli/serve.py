@@ -199,10 +199,12 @@ def submit(
         path = workload
     else:
         listed, path = single_job(command, name, retries), Path(COMMAND_LINE)
-        if not as_json:
-            echo(program(command[0]), err=True)
     made, home = entries(listed, path), path.absolute().parent
     server = api_address(data)
+    if command and not isinstance(server, Remote):
+        shown = program(command[0])
+        if not as_json:
+            echo(shown, err=True)
     passed = environment(env or (), own=isinstance(server, Remote))
     if server:
         made = without_files(made, str(home))
