@@ -30,7 +30,7 @@ IDLE: Cores = 0.01
 EXPLAINED = 1000
 """Jobs in the queue of which it is told what is known."""
 WAITS = 0.5
-"""A job that uses less than this part of its share does not wait for CPU, but for data or a timer."""
+"""A job that uses less than this part of its share is not limited by CPU."""
 BUSY = 0.9
 """Part of a node in use from which on programs outside Headway compete with its jobs."""
 UNSET = 1e9
