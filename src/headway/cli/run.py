@@ -194,7 +194,12 @@ def follow(start: Callable[[], "Run"], *, html: Path | None = None, as_json: boo
     """Start a run and show it until it ends, write its report and print its result."""
     from headway.cli.display import Display
     from headway.cli.output import print_json, show_outcomes, show_results
-    from headway.report.run_page import describe_failures, estimate_gain, write_run
+    from headway.report.run_page import (
+        describe_failures,
+        describe_output,
+        estimate_gain,
+        write_run,
+    )
     from headway.runtime.run import Detached
 
     live = start()  # last: from here until the loop handles it, Ctrl-C would leave an open run
@@ -211,8 +216,11 @@ def follow(start: Callable[[], "Run"], *, html: Path | None = None, as_json: boo
     if as_json:
         print_json([live.plain(result)])
     else:
-        show_results([[result]])
-        show_outcomes(describe_failures(live.folder))
+        if len(result.per_job) == 1:  # its end is reported already
+            show_outcomes(describe_output(live.folder, [result.per_job[0].name]))
+        else:
+            show_results([[result]])
+            show_outcomes(describe_failures(live.folder))
         if live.observed:
             echo(estimate_gain(live.folder))
         echo(f"report: {html or page}")
