@@ -171,7 +171,7 @@ def adopt(
     follow(start, as_json=as_json)
 
 
-QUESTION = "Stop the jobs: Ctrl-C. Leave them running and detach: d, Enter. Go on: Enter."
+QUESTION = "Ctrl-C: stop the jobs. d, Enter: detach, the jobs continue. Enter: go on."
 
 
 def _ask(live: "Run", display: "Display") -> None:
