@@ -18,6 +18,7 @@ from headway.runtime.run_history import PastRun
 
 CLEAR = "\x1b[J"
 """Before each picture of the display."""
+ASKS = "Ctrl-C: stop the jobs"
 TRAINS = """
 import os, sys, time
 total = int(sys.argv[1])
@@ -112,7 +113,7 @@ def on_terminal(*words):
 
 
 def read_until(terminal, shows):
-    """Read what it shows until there is this text, or this is true of all that it showed."""
+    """Return what it shows until there is this text, or this is true of all that it showed."""
     seen = ""
 
     def more():
@@ -122,11 +123,12 @@ def read_until(terminal, shows):
         return shows in seen if isinstance(shows, str) else shows(seen)
 
     until(more)
+    return seen
 
 
 def _without_question(seen):
     last = seen.split(CLEAR)[-1]
-    return "done" in last and "Leave them running" not in last
+    return "done" in last and ASKS not in last
 
 
 def test_ctrl_c_on_a_terminal_asks_and_a_user_can_detach(start, headway):
@@ -134,21 +136,24 @@ def test_ctrl_c_on_a_terminal_asks_and_a_user_can_detach(start, headway):
     pid, terminal = on_terminal("run", "--", sys.executable, "train.py", "100000")
     until(lambda: [j["phase"] for j in listed(headway, "ps")] == ["running"])
     os.write(terminal, b"\x03")
-    read_until(terminal, "Leave them running")
+    read_until(terminal, ASKS)
     os.write(terminal, b"\n")  # go on
     read_until(terminal, _without_question)
     os.write(terminal, b"\x03")
-    read_until(terminal, "Leave them running")
+    read_until(terminal, ASKS)
     os.write(terminal, b"d\n")
-    read_until(terminal, "the jobs continue")
+    seen = read_until(terminal, "; manage them again: headway run --resume")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with suppress(OSError):
+        seen += os.read(terminal, 65536).decode()
+    assert CLEAR not in seen.rpartition("manage them again")[2], "it stays on the screen"
     os.close(terminal)
     [before] = listed(headway, "ps", "--run", "latest")
     assert before["phase"] == "running"
     pid, terminal = on_terminal("run", "--resume", "latest")
     read_until(terminal, "of 1 done")
     os.write(terminal, b"\x03")
-    read_until(terminal, "Leave them running")
+    read_until(terminal, ASKS)
     os.write(terminal, b"\x03")
     read_until(terminal, "report: ")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130

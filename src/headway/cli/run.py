@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -17,6 +18,7 @@ from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
     from headway.cli.display import Display
+    from headway.runtime.result import Result
     from headway.runtime.run import Run
 
 COMMAND = "headway.command"
@@ -180,6 +182,7 @@ def _ask(live: "Run", display: "Display") -> None:
 
     def heard() -> None:
         word = sys.stdin.readline().strip().lower()
+        display.line_entered()
         live.backend.stop_waking(sys.stdin.fileno())
         display.question = ""
         if word in ("d", "detach"):
@@ -202,16 +205,17 @@ def follow(start: Callable[[], "Run"], *, html: Path | None = None, as_json: boo
     )
     from headway.runtime.run import Detached
 
+    result: Result | None = None
     live = start()  # last: from here until the loop handles it, Ctrl-C would leave an open run
     with Display(live, quiet=as_json) as display:
         terminal = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
         if terminal and "adopted" not in live.folder.about:  # those are never stopped
             live.ask = lambda: _ask(live, display)
-        try:
+        with suppress(Detached):
             result = live.go(display.show)
-        except Detached:
-            echo(f"the jobs continue; manage them again: headway run --resume {live.folder.id}")
-            return
+    if result is None:  # detached; said now, because the display wipes its last lines at its end
+        echo(f"the jobs continue; manage them again: headway run --resume {live.folder.id}")
+        return
     page = write_run(live.folder, copy_to=html)
     if as_json:
         print_json([live.plain(result)])
