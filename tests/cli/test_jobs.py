@@ -187,6 +187,18 @@ def test_a_run_needs_either_a_workload_or_a_command(headway):
     assert (ran.code, "or a command after --" in ran.err) == (2, True)
 
 
+def test_the_steps_of_a_command_are_declared_on_the_command_line(start, headway, tmp_path):
+    del start  # for its directory and its environment
+    ran = headway("run", "--steps", 7, "--", sys.executable, "-c", "print('step 1 loss: 2')")
+    assert ran.code == 0
+    [run] = RunDirectory.all(tmp_path / "data")
+    [job] = json.loads((run.path / "workload.yaml").read_text())["jobs"]
+    assert job["spec"]["totalSteps"] == 7
+    for command in ("run", "submit"):
+        refused = headway(command, "w.yaml", "--steps", 7)
+        assert (refused.code, "--steps needs a command" in refused.err) == (2, True)
+
+
 def test_what_a_job_has_not_printed_yet_is_said(headway, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_DATA", str(tmp_path))
     assert "nothing has run yet" in headway("history").out

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from headway.cli.options import Data, Engine, ObserveOnly, Policy
+from headway.cli.options import Data, Engine, ObserveOnly, Policy, Steps
 from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def run(
     workload: Annotated[
         Path | None, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
     ] = None,
+    steps: Steps = None,
     policy: Policy = "headway",
     observe_only: ObserveOnly = False,
     nodes: Annotated[
@@ -102,6 +103,7 @@ def run(
     options = RunOptions(
         workload=workload,
         command=tuple(ctx.meta.get(COMMAND, ())),
+        steps=steps,
         resume=resume,
         policy=policy,
         platform=backend,
