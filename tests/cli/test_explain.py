@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headway.cli.output import show_story
-from headway.report.explain import Event, Explanation, explain_job
+from headway.report.explain import SHARES, Event, Explanation, explain_job
 from headway.runtime.job_facts import JobFacts
 
 WORKLOAD = """apiVersion: headway.dev/v1alpha1
@@ -55,3 +55,13 @@ def test_the_first_line_of_an_ended_job_says_why_it_ended(capsys):
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert first == f"bad: failed at 9.0 s: {end.why}"
     assert second == "last known, at 8.5 s:"
+
+
+def test_a_share_that_changes_each_second_does_not_bury_the_other_events(capsys):
+    shares = [Event(float(i), f"weight {i}", "fair share") for i in range(1, 100)]
+    show_story(Explanation(job="x", events=[Event(0.0, "pending"), *shares]))
+    said = capsys.readouterr().out
+    assert "pending" in said
+    assert "weight 99 " in said
+    assert said.count("weight") == SHARES
+    assert "89 earlier changes of its share and of the load: --json lists all" in said

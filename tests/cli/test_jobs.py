@@ -18,6 +18,7 @@ from headway.runtime.run_history import PastRun
 
 CLEAR = "\x1b[J"
 """Before each picture of the display."""
+ASKS = "Ctrl-C: stop the jobs"
 TRAINS = """
 import os, sys, time
 total = int(sys.argv[1])
@@ -112,7 +113,7 @@ def on_terminal(*words):
 
 
 def read_until(terminal, shows):
-    """Read what it shows until there is this text, or this is true of all that it showed."""
+    """Return what it shows until there is this text, or this is true of all that it showed."""
     seen = ""
 
     def more():
@@ -122,11 +123,12 @@ def read_until(terminal, shows):
         return shows in seen if isinstance(shows, str) else shows(seen)
 
     until(more)
+    return seen
 
 
 def _without_question(seen):
     last = seen.split(CLEAR)[-1]
-    return "done" in last and "Leave them running" not in last
+    return "done" in last and ASKS not in last
 
 
 def test_ctrl_c_on_a_terminal_asks_and_a_user_can_detach(start, headway):
@@ -134,21 +136,24 @@ def test_ctrl_c_on_a_terminal_asks_and_a_user_can_detach(start, headway):
     pid, terminal = on_terminal("run", "--", sys.executable, "train.py", "100000")
     until(lambda: [j["phase"] for j in listed(headway, "ps")] == ["running"])
     os.write(terminal, b"\x03")
-    read_until(terminal, "Leave them running")
+    read_until(terminal, ASKS)
     os.write(terminal, b"\n")  # go on
     read_until(terminal, _without_question)
     os.write(terminal, b"\x03")
-    read_until(terminal, "Leave them running")
+    read_until(terminal, ASKS)
     os.write(terminal, b"d\n")
-    read_until(terminal, "the jobs continue")
+    seen = read_until(terminal, "; manage them again: headway run --resume")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    with suppress(OSError):
+        seen += os.read(terminal, 65536).decode()
+    assert CLEAR not in seen.rpartition("manage them again")[2], "it stays on the screen"
     os.close(terminal)
     [before] = listed(headway, "ps", "--run", "latest")
     assert before["phase"] == "running"
     pid, terminal = on_terminal("run", "--resume", "latest")
     read_until(terminal, "of 1 done")
     os.write(terminal, b"\x03")
-    read_until(terminal, "Leave them running")
+    read_until(terminal, ASKS)
     os.write(terminal, b"\x03")
     read_until(terminal, "report: ")
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
@@ -180,6 +185,18 @@ def test_a_command_that_can_never_succeed_is_not_retried(start, command, tmp_pat
 def test_a_run_needs_either_a_workload_or_a_command(headway):
     ran = headway("run", "w.yaml", "--", "python")
     assert (ran.code, "or a command after --" in ran.err) == (2, True)
+
+
+def test_the_steps_of_a_command_are_declared_on_the_command_line(start, headway, tmp_path):
+    del start  # for its directory and its environment
+    ran = headway("run", "--steps", 7, "--", sys.executable, "-c", "print('step 1 loss: 2')")
+    assert ran.code == 0
+    [run] = RunDirectory.all(tmp_path / "data")
+    [job] = json.loads((run.path / "workload.yaml").read_text())["jobs"]
+    assert job["spec"]["totalSteps"] == 7
+    for command in ("run", "submit"):
+        refused = headway(command, "w.yaml", "--steps", 7)
+        assert (refused.code, "--steps needs a command" in refused.err) == (2, True)
 
 
 def test_what_a_job_has_not_printed_yet_is_said(headway, tmp_path, monkeypatch):
@@ -217,8 +234,40 @@ def test_a_run_whose_process_died_can_be_resumed_and_says_so(capsys):
     ("words", "remedy"),
     [(["move", "vae", "--to", "n"], "kubectl cordon"), (["cancel", "vae"], "delete tj vae")],
 )
-def test_a_job_that_is_not_here_may_be_one_of_an_operator(headway, tmp_path, words, remedy):
+def test_a_job_that_is_not_here_may_be_one_of_an_operator(
+    headway, tmp_path, words, remedy, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    without = headway(*words, "--data", tmp_path)
+    assert (without.code, "operator" in without.err) == (2, False), "no cluster is known"
+    monkeypatch.setenv("KUBECONFIG", "config")
     ran = headway(*words, "--data", tmp_path)
     assert ran.code == 2
     assert "operator" in ran.err
     assert remedy in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["run", "python", "train.py", "--epochs", "3"], "run -- python train.py --epochs 3"),
+        (["run", "train.py", "--lr", "0.1"], "run -- python train.py --lr 0.1"),
+        (["submit", "bash", "train me.sh"], "submit -- bash 'train me.sh'"),
+    ],
+)
+def test_a_command_without_dashes_gets_the_line_to_type(headway, words, remedy):
+    ran = headway(*words)
+    assert ran.code == 2
+    assert f"{words[1]} is not a workload file" in ran.err
+    assert f"headway {remedy}\n" in ran.err
+
+
+def test_a_program_that_does_not_exist_starts_no_run(headway, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.sh").write_text("true")
+    ran = headway("run", "--data", tmp_path / "data", "--", "pyhton", "train.py")
+    assert (ran.code, "command not found: pyhton" in ran.err) == (2, True)
+    ran = headway("run", "--data", tmp_path / "data", "--", "./train.sh")
+    assert (ran.code, "chmod +x ./train.sh" in ran.err) == (2, True)
+    assert not (tmp_path / "data" / "runs").exists()

@@ -4,11 +4,14 @@ import os
 import pty
 import sys
 from contextlib import suppress
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from headway.cli import top_screen
 from headway.cli.top_screen import DOWN, UP, Top
+from headway.report.explain import Event, Explanation
 from headway.runtime.job_status import JobStatus
 
 
@@ -65,6 +68,24 @@ def test_a_job_is_paused_and_cancelled_only_after_a_question(screen, asked):
     screen.press(DOWN)
     screen.press("p")
     assert screen.message == "b: cannot pause: it has ended"
+
+
+@pytest.mark.parametrize("lines", [8, 12, 40])
+def test_what_is_explained_ends_with_the_last_event_and_leaves_the_keys_visible(
+    screen, monkeypatch, lines
+):
+    events = [Event(float(i), f"event {i}") for i in range(50)]
+    monkeypatch.setattr(top_screen, "explain_job", lambda *_: Explanation(job="a", events=events))
+    monkeypatch.setattr(
+        top_screen.RunDirectory, "find", lambda data, run: top_screen.RunDirectory(data)
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", str(lines))
+    screen.press("e")
+    assert "event 49" in screen.told[-1]
+    console = Console(width=80, file=StringIO())
+    console.print(screen.picture())
+    assert len(console.file.getvalue().splitlines()) <= lines
 
 
 def test_an_unknown_key_does_not_repeat_the_list_of_keys(screen):

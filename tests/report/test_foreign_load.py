@@ -68,7 +68,9 @@ def test_nothing_is_said_of_a_machine_that_was_ours_alone(ran, capsys):
 
 def test_the_page_shows_what_others_used(ran):
     world, folder = ran(*LOAD)
-    assert "used by others" in run_charts(world_timeline(world))
+    drawn = run_charts(world_timeline(world))
+    assert "used by others" in drawn
+    assert 'class="area base"' in drawn, "grey: it is no job"
     assert read_timeline(folder).foreign[1:3] == [(2.0, 1.3), (4.0, 1.32)]
     assert "Mean foreign load: 0.5 of 2 cores used by others." in write_run(folder).read_text()
 

@@ -18,7 +18,7 @@ from headway.core.cycle.validate import check
 from headway.core.model.decision import Move, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request, Trigger
-from headway.core.model.units import JobId
+from headway.core.model.units import JobId, NodeId
 from headway.policy.common.user_requests import UserRequests
 from headway.policy.registry import build
 from making import job, running, snapshot
@@ -87,7 +87,9 @@ def test_people_move_pause_and_resume_a_job_of_a_run_that_goes_on(run):
     wait_for((records / "claim.3").exists)
     refused = json.loads(call("resume", "able", "--json", code=1).stdout)
     assert (refused["done"], refused["why"]) == (False, "it is not paused")
-    assert "cannot save checkpoints" in call("pause", "rigid", code=1).stdout
+    refused = call("pause", "rigid", code=1)
+    assert "cannot save checkpoints" in refused.stdout
+    assert "checkpoint: {mode: sdk}" in refused.stderr
     assert "not paused" in call("resume", "rigid", code=1).stdout
     child.send_signal(signal.SIGINT)
     found = json.loads(end_of(child).stdout)[0]
@@ -199,6 +201,14 @@ def test_a_request_stays_until_it_has_been_written_down(tmp_path):
     assert (box.new(), there.exists()) == ([], True)
     box.acknowledge()
     assert not there.exists()
+
+
+def test_a_drain_of_an_unknown_node_is_answered_at_once(tmp_path):
+    """It is about no job, so that no line of the journal acknowledges it."""
+    there = inbox.put(tmp_path, Request(job=JobId(""), wish="drain", to=NodeId("x")))
+    box = inbox.Inbox(tmp_path, lambda request: inbox.Answer(unknown="node", known=("a",)))
+    assert (box.new(), there.exists()) == ([], False)
+    assert inbox.take_answer(there) == inbox.Answer(unknown="node", known=("a",))
 
 
 def test_a_request_is_acknowledged_only_when_the_state_of_its_job_is_stored(tmp_path):

@@ -1,6 +1,7 @@
 """The pace of a replica: by time, at its present share."""
 
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -71,13 +72,14 @@ def test_only_the_last_marks_count_and_a_step_that_goes_back_begins_anew():
     assert pace.rate(30.0, 15.0) is None
 
 
-def known(now, *, policy="headway", others=()):
+def known(now, *, policy="headway", others=(), foreign=0.0, weight=1.0):
     """What is known of a job of 1 core-second after a sample."""
     sized = [
         job(name, total_steps=100, expected=Expected(work=Estimate(value=1.0), demand=1.0))
         for name in ("x", *others)
     ]
-    state = history(nodes=(node(),), jobs=sized, replicas=[replica(j.id) for j in sized])
+    replicas = [replace(replica(j.id), weight=weight if j.id == "x" else 1.0) for j in sized]
+    state = history(nodes=(replace(node(), foreign=foreign),), jobs=sized, replicas=replicas)
     made = build(policy)
     _, memory = made.decide(assemble(state, Trigger.STARTED), made.begin())
     return job_facts(state, made, memory, Samples(at=0.5, latest={"x/main-0": now}))["x"]
@@ -93,6 +95,19 @@ def test_a_job_that_waits_finishes_by_its_steps_and_not_by_the_cpu_that_it_needs
     assert sleeps.guarantee_s is None, "it is about CPU, and earlier than the job can be"
     if policy == "headway":
         assert sleeps.reason == NOT_CPU
+
+
+def test_it_is_not_said_that_cpu_does_not_help_where_other_programs_use_all_of_it():
+    """A job that computes gets little there, too."""
+    slow = Now(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.005)
+    busy = known(slow, foreign=node().capacity.cpu)
+    assert busy.reason != NOT_CPU
+    assert busy.eta_s == pytest.approx(0.5 + 90 / 0.5), "its steps tell when it ends"
+
+
+def test_it_is_not_said_that_cpu_does_not_help_a_job_that_headway_keeps_waiting():
+    waits = Now(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.0)
+    assert known(waits, others=("y",), weight=0.004).reason != NOT_CPU
 
 
 def test_a_job_that_its_share_delays_finishes_by_its_guarantee():

@@ -1,5 +1,6 @@
 """Describe why a replica failed, by its exit code and its log."""
 
+import re
 import signal
 from pathlib import Path
 
@@ -12,6 +13,8 @@ INCOMPLETE = ("ModuleNotFoundError: ", ": can't open file ")
 SIGNALLED = 128
 KILLED = SIGNALLED + signal.SIGKILL
 STOPPED = SIGNALLED + signal.SIGTERM
+_SHELL = re.compile(r"headway: (?:line )?\d+: exec: (.+?)(?:: not found)?$")
+"""How the shell that starts a job says that it cannot."""
 _SIGNALS = frozenset(int(s) for s in signal.Signals)
 
 
@@ -25,11 +28,14 @@ def is_permanent(code: int, reason: str) -> bool:
 
 
 def exit_reason(code: int, folder: Path, *, oom_killed: bool) -> str:
+    """Return why a replica failed; empty: it succeeded."""
     if code == 0:
         return ""
     if oom_killed:
         return "OOMKilled: exceeded its memory limit"
     said = last_line(folder)
+    if code in NOT_STARTABLE and (found := _SHELL.match(said)):
+        said = found[1]
     if code == NOT_STARTABLE[1]:
         return f"command not found: {said}"
     if code > SIGNALLED and code - SIGNALLED in _SIGNALS:

@@ -91,7 +91,8 @@ class Inbox:
         if answer is not None:
             with open(path.with_suffix(ANSWER), "w", opener=private_files.opener) as file:
                 json.dump(asdict(answer), file)
-            if answer.unknown != "node":  # the journal shows where a job cannot be moved
+            about_job = request is not None and request.job  # a drain is about none
+            if answer.unknown != "node" or not about_job:  # the journal shows a refused move
                 path.unlink(missing_ok=True)
                 return None
         self._seen[path] = None if request is None else request.job

@@ -1,5 +1,7 @@
 """`headway move`, `scale`, `pause`, `resume` and `cancel`: requests to a run in progress."""
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +21,10 @@ ON_A_CLUSTER = {
     "cancel": "kubectl delete tj {job}",
 }
 """What a user does with a job of an operator, which these commands do not reach."""
+HOW_TO_SAVE = (
+    "  remedy: let the script save checkpoints, and set checkpoint: {mode: sdk} or {mode: sigterm} "
+    "in its job file"
+)
 Job = Annotated[str, typer.Argument(help="The job's name.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
@@ -116,6 +122,8 @@ def _request(
         print_json({"job": job, "wish": wish, "done": not why, "why": why, "said": said})
     else:
         echo(said)
+        if "cannot save checkpoints" in why:
+            echo(HOW_TO_SAVE, err=True)
     if why:
         raise typer.Exit(1)
 
@@ -129,8 +137,9 @@ def _find(job: str, wish: str, run: str, data: Data) -> "RunDirectory":
     try:
         return find_job(data_folder(data), job, run)
     except (UnknownName, ConfigError) as error:
-        there = ON_A_CLUSTER[wish].format(job=job)
-        error.hint += f"; if it is a job of an operator on Kubernetes: {there}"
+        if os.environ.get("KUBECONFIG") or (Path.home() / ".kube" / "config").exists():
+            there = ON_A_CLUSTER[wish].format(job=job)
+            error.hint += f"; if it is a job of an operator on Kubernetes: {there}"
         raise
 
 

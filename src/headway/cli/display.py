@@ -127,6 +127,10 @@ class Display:
             draw(f"\x1b[{self._drawn}F\x1b[J")
             self._drawn = 0
 
+    def line_entered(self) -> None:
+        """The user has pressed Enter: the cursor is one line lower."""
+        self._drawn += self._drawn > 0
+
     def _say(self, text: str) -> None:
         if not self.quiet:
             echo(text, err=True)

@@ -66,7 +66,7 @@ def logs(
         int | None, typer.Option("--lines", "-n", min=0, help="Only the last lines.")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job ends, or Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Keep printing until the job ends, or Ctrl-C.")
     ] = False,
     run: ActiveRun = "",
     data: Data = None,

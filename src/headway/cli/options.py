@@ -27,6 +27,14 @@ ActiveRun = Annotated[
     str,
     typer.Option("--run", help="The run: its name, or `latest`.", show_default="the active runs"),
 ]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Total steps of the command, if it prints its step without the total.",
+        show_default=False,
+    ),
+]
 RunName = Annotated[str, typer.Option("--run", help="The run: its name, or `latest`.")]
 WorkloadFile = Annotated[
     Path, typer.Argument(help="YAML file, kind: Workload.", show_default=False)

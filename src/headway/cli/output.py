@@ -218,6 +218,7 @@ def _line(text: str) -> None:
 def show_story(found: "Explanation") -> None:
     """Print what is known of a job, then its events."""
     from headway.cli.facts import facts_lines, moment, with_clock
+    from headway.report.explain import without_old_shares
 
     console, began = SafeConsole(), found.began
     facts, ended = found.facts, found.ended
@@ -238,10 +239,14 @@ def show_story(found: "Explanation") -> None:
     table = plain_table("time", justify="right", no_wrap=True)
     table.add_column("event", no_wrap=True)
     table.add_column("reason", overflow="fold")
-    for event in found.events:
+    events, omitted = without_old_shares(found.events)
+    for event in events:
         why = with_clock(event.why, event.at_s, began)
         table.add_row(f"{event.at_s:.1f} s", escape(event.what), escape(why))
     console.print(table)
+    if omitted:
+        told = f"{many(omitted, 'earlier change')} of its share and of the load: --json lists all"
+        console.print(told, style="dim", highlight=False)
 
 
 def show_differences(cycles: int, found: Sequence["Difference"], policy: str) -> None:

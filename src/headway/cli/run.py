@@ -1,8 +1,11 @@
 """`headway run` and `headway adopt`: manage jobs until they end."""
 
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from headway.cli.options import Data, Engine, ObserveOnly, Policy
+from headway.cli.options import Data, Engine, ObserveOnly, Policy, Steps
 from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
     from headway.cli.display import Display
+    from headway.runtime.result import Result
     from headway.runtime.run import Run
 
 COMMAND = "headway.command"
@@ -28,7 +32,23 @@ class CommandAfterDashes(TyperCommand):
         if "--" in args:
             at = args.index("--")
             args, ctx.meta[COMMAND] = args[:at], args[at + 1 :]
+        elif not ctx.resilient_parsing:
+            _refuse_a_command(ctx.info_name, args)
         return super().parse_args(ctx, args)
+
+
+def _refuse_a_command(name: str, args: Sequence[str]) -> None:
+    """Raise if the words are a command without `--` before it: a script, or several words."""
+    from headway.errors import ConfigError
+
+    words = list(takewhile(lambda arg: not arg.startswith("-"), args[:2]))
+    script = bool(words) and words[0].endswith(".py")
+    if script or len(words) > 1:
+        command = shlex.join(["python", *args] if script else args)
+        raise ConfigError(
+            f"{words[0]} is not a workload file",
+            hint=f"write -- before a command: headway {name} -- {command}",
+        )
 
 
 def run(
@@ -36,6 +56,7 @@ def run(
     workload: Annotated[
         Path | None, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
     ] = None,
+    steps: Steps = None,
     policy: Policy = "headway",
     observe_only: ObserveOnly = False,
     nodes: Annotated[
@@ -82,6 +103,7 @@ def run(
     options = RunOptions(
         workload=workload,
         command=tuple(ctx.meta.get(COMMAND, ())),
+        steps=steps,
         resume=resume,
         policy=policy,
         platform=backend,
@@ -93,18 +115,24 @@ def run(
     )
     if html:
         check_writable(html)
-    if options.command and not as_json:
-        echo(program(options.command[0]), err=True)
+    if options.command and backend == "local":
+        shown = program(options.command[0])
+        if not as_json:
+            echo(shown, err=True)
     follow(lambda: start_run(options, data_folder(data)), html=html, as_json=as_json)
 
 
 def program(name: str) -> str:
     """Say which program a job runs: often it is another Python than intended."""
+    from headway.errors import ConfigError
+
     path = which(name)
+    if path is None and Path(name).is_file() and "/" in name:
+        raise ConfigError(f"{name} is not executable", hint=f"chmod +x {name}")
     if path is None:
-        return f"{name}: no such program here"
+        raise ConfigError(f"command not found: {name}", hint="check its spelling, and PATH")
     ours = sys.prefix != sys.base_prefix and Path(path).is_relative_to(sys.prefix)
-    return f"runs {path}" + (" (in the environment of Headway itself)" if ours else "")
+    return f"program: {path}" + (" (the environment in which Headway is installed)" if ours else "")
 
 
 def adopt(
@@ -147,7 +175,7 @@ def adopt(
     follow(start, as_json=as_json)
 
 
-QUESTION = "Stop the jobs: Ctrl-C. Leave them running and detach: d, Enter. Go on: Enter."
+QUESTION = "Ctrl-C: stop the jobs. d, Enter: detach, the jobs continue. Enter: go on."
 
 
 def _ask(live: "Run", display: "Display") -> None:
@@ -156,6 +184,7 @@ def _ask(live: "Run", display: "Display") -> None:
 
     def heard() -> None:
         word = sys.stdin.readline().strip().lower()
+        display.line_entered()
         live.backend.stop_waking(sys.stdin.fileno())
         display.question = ""
         if word in ("d", "detach"):
@@ -170,25 +199,34 @@ def follow(start: Callable[[], "Run"], *, html: Path | None = None, as_json: boo
     """Start a run and show it until it ends, write its report and print its result."""
     from headway.cli.display import Display
     from headway.cli.output import print_json, show_outcomes, show_results
-    from headway.report.run_page import describe_failures, estimate_gain, write_run
+    from headway.report.run_page import (
+        describe_failures,
+        describe_output,
+        estimate_gain,
+        write_run,
+    )
     from headway.runtime.run import Detached
 
+    result: Result | None = None
     live = start()  # last: from here until the loop handles it, Ctrl-C would leave an open run
     with Display(live, quiet=as_json) as display:
         terminal = sys.stdin.isatty() and sys.stderr.isatty() and not as_json
         if terminal and "adopted" not in live.folder.about:  # those are never stopped
             live.ask = lambda: _ask(live, display)
-        try:
+        with suppress(Detached):
             result = live.go(display.show)
-        except Detached:
-            echo(f"the jobs continue; manage them again: headway run --resume {live.folder.id}")
-            return
+    if result is None:  # detached; said now, because the display wipes its last lines at its end
+        echo(f"the jobs continue; manage them again: headway run --resume {live.folder.id}")
+        return
     page = write_run(live.folder, copy_to=html)
     if as_json:
         print_json([live.plain(result)])
     else:
-        show_results([[result]])
-        show_outcomes(describe_failures(live.folder))
+        if len(result.per_job) == 1:  # its end is reported already
+            show_outcomes(describe_output(live.folder, [result.per_job[0].name]))
+        else:
+            show_results([[result]])
+            show_outcomes(describe_failures(live.folder))
         if live.observed:
             echo(estimate_gain(live.folder))
         echo(f"report: {html or page}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.options import Data, Policy
+from headway.cli.options import Data, Policy, Steps
 from headway.cli.run import COMMAND, program
 from headway.cli.terminal import echo
 
@@ -148,6 +148,7 @@ def submit(
     retries: Annotated[
         int, typer.Option(min=0, help="How often a command that fails is started again.")
     ] = 0,
+    steps: Steps = None,
     env: Annotated[
         list[str] | None,
         typer.Option(help="A variable to pass on, NAME or NAME=VALUE; may be repeated."),
@@ -191,6 +192,8 @@ def submit(
     command = ctx.meta.get(COMMAND, [])
     if (workload is None) == (not command):
         raise ConfigError("give a workload, or a command after --", hint="headway submit --help")
+    if workload is not None and steps is not None:
+        raise ConfigError("--steps needs a command after --", hint="set totalSteps in the file")
     client = Client.of(data)
     if workload is not None:
         listed = read_workload(workload)
@@ -198,11 +201,13 @@ def submit(
             echo("the nodes of the workload are ignored: the server has its own", err=True)
         path = workload
     else:
-        listed, path = single_job(command, name, retries), Path(COMMAND_LINE)
-        if not as_json:
-            echo(program(command[0]), err=True)
+        listed, path = single_job(command, name, retries, steps), Path(COMMAND_LINE)
     made, home = entries(listed, path), path.absolute().parent
     server = api_address(data)
+    if command and not isinstance(server, Remote):
+        shown = program(command[0])
+        if not as_json:
+            echo(shown, err=True)
     passed = environment(env or (), own=isinstance(server, Remote))
     if server:
         made = without_files(made, str(home))

@@ -9,7 +9,9 @@ from headway.cli.options import ActiveRun, Data
 
 def top(
     run: ActiveRun = "",
-    every: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two looks.")] = 1.0,
+    every: Annotated[
+        float, typer.Option(min=0.2, max=60, help="Seconds between two updates.")
+    ] = 1.0,
     data: Data = None,
 ) -> None:
     """Show the jobs of the active runs, live, with keys to pause, cancel and explain a job.

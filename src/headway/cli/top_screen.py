@@ -130,8 +130,10 @@ class Top:
             return
         facts = facts_lines(found.facts, found.began) if found.facts else []
         self.told = [f"{label:<10} {text}" for label, text in facts]
-        last = (f"{e.at_s:8.1f} s  {e.what}  {e.why}" for e in found.events[-8:])
-        self.told += ["", *(with_clock(line, job.at_s, found.began) for line in last)]
+        room = get_terminal_size().lines - len(self.jobs) - len(facts) - 5  # the lines around it
+        last = found.events[max(0, len(found.events) - max(0, min(8, room))) :]
+        lines = (f"{e.at_s:8.1f} s  {e.what}  {e.why}" for e in last)
+        self.told += ["", *(with_clock(line, job.at_s, found.began) for line in lines)]
 
     def picture(self) -> Group:
         count = len(self.jobs)

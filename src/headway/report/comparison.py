@@ -161,7 +161,7 @@ def cpu_chart(
 ) -> str:
     series = _series(jobs, shares)
     if foreign:
-        series.append(Series(name="used by others", points=foreign, colour=len(jobs)))
+        series.append(Series(name="used by others", points=foreign, grey=True))
     return stack(series, x="time (s)", y="cores", title=title, capacity=cores, height=height)
 
 

@@ -2,7 +2,7 @@
 reasons.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,19 @@ class Explanation:
             "known": self.facts.plain() if self.facts else None,
             "events": [asdict(event) for event in self.events],
         }
+
+
+SHARES = 10
+
+
+def without_old_shares(events: Sequence[Event], last: int = SHARES) -> tuple[list[Event], int]:
+    """Return the events without all but the last changes of shares and of the load by other
+    programs, and how many are left out: there may be one a second.
+    """
+    often = ("weight ", " used by others")
+    found = [i for i, e in enumerate(events) if e.what.startswith(often[0]) or often[1] in e.what]
+    omitted = set(found[:-last])
+    return [e for i, e in enumerate(events) if i not in omitted], len(omitted)
 
 
 def explain_job(path: Path, job: str) -> Explanation:

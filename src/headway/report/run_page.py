@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -61,11 +61,16 @@ def describe_failures(folder: RunDirectory) -> list[str]:
     counts = Counter(job.outcome for job, _ in found)
     text = ", ".join(f"{n} of {total} {outcome}" for outcome, n in counts.items())
     each = [f"{job.name} {job.outcome}: {why}" for job, why in found]
-    kept = [job.name for job, _ in found if any(folder.path.glob(f"jobs/{job.name}/*/out.log"))]
-    named = "JOB" if len(kept) > 1 else "".join(kept)
-    output = [f"its output: headway logs {named} --run {folder.id}"] if kept else []
     included = "it" if len(found) == 1 else "them"
+    output = describe_output(folder, [job.name for job, _ in found])
     return [f"{text}; the times above include {included}", *each, *output]
+
+
+def describe_output(folder: RunDirectory, jobs: Sequence[str]) -> list[str]:
+    """One line on how to read what these jobs printed; empty if Headway has no log of them."""
+    kept = [name for name in jobs if any(folder.path.glob(f"jobs/{name}/*/out.log"))]
+    named = "JOB" if len(kept) > 1 else "".join(kept)
+    return [f"output: headway logs {named} --run {folder.id}"] if kept else []
 
 
 def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:

@@ -30,7 +30,9 @@ IDLE: Cores = 0.01
 EXPLAINED = 1000
 """Maximum number of jobs in the queue for which facts are computed."""
 WAITS = 0.5
-"""A job that uses less than this fraction of its share waits for something other than CPU."""
+"""A job that uses less than this fraction of its share is not limited by CPU."""
+BUSY = 0.9
+"""Fraction of a node in use from which on programs outside Headway compete with its jobs."""
 UNSET = 1e9
 """A weight that no policy sets."""
 
@@ -180,10 +182,10 @@ def _facts(
     paces = [_pace(state, job, r, seen[r.id]) for r in replicas]
     paced, reason = [pace for pace in paces if pace], ""
     if paced:
-        left, waits = max(paced)
+        left, waits, idle = max(paced)
         finish, ahead = samples.at + left, ahead and not waits
         if waits and due is not None and due < finish:
-            due, reason = None, NOT_CPU  # a guarantee is about CPU
+            due, reason = None, NOT_CPU if idle else ""  # a guarantee is about CPU
     first = _reporting(replicas, seen)
     sample = seen[first.id] if first else ReplicaSample()
     return JobFacts(
@@ -222,19 +224,22 @@ def _growth(job: Job, first: Replica | None) -> dict[str, float]:
 
 def _pace(
     state: ClusterState, job: Job, r: Replica, seen: ReplicaSample
-) -> tuple[Seconds, bool] | None:
-    """Return the remaining time by the steps per second of a replica, and whether it waits for
-    something other than CPU, so that a larger share has no effect. None: unknown.
+) -> tuple[Seconds, bool, bool] | None:
+    """Return the remaining time by the steps per second of a replica, whether it uses much less than
+    its share, and whether its node has idle CPU: only then is it certain that no other share makes
+    it faster. None: unknown.
     """
     total = seen.total or job.spec.total_steps
     if not (seen.rate and seen.step is not None and total and r.node in state.nodes):
         return None
-    weights = sum(state.replicas[name].weight for name in state.on_node[r.node])
-    share = min(state.nodes[r.node].available * r.weight / weights, r.limit or inf)
-    waits = seen.rate_cpu < WAITS * share
+    node, there = state.nodes[r.node], [state.replicas[name] for name in state.on_node[r.node]]
+    share = min(node.available * r.weight / sum(x.weight for x in there), r.limit or inf)
+    used = node.foreign + sum(x.usage.cpu for x in there if x.usage)
+    idle = not node.foreign or used < BUSY * node.capacity.cpu
+    waits = share >= IDLE and seen.rate_cpu < WAITS * share
     if not waits and seen.cpu < IDLE:
         return None
-    return max(0.0, total - seen.step) / seen.rate, waits
+    return max(0.0, total - seen.step) / seen.rate, waits, idle
 
 
 def _rate(state: ClusterState, r: Replica, used: Cores, *, guaranteed: bool) -> Cores:
@@ -264,7 +269,7 @@ def _size(
     return _Size(left=job.remaining.value, error=job.remaining.error, source=_source(job, r, None))
 
 
-NOT_CPU = "waits for something other than CPU; a larger share would not make it faster"
+NOT_CPU = "limited by data loading, disk or sleep, not by CPU: a larger share would not help"
 STEPS = "measured from its steps"
 EARLIER = "an earlier run of this kind"
 

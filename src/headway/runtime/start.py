@@ -44,6 +44,8 @@ class RunOptions:
     workload: Path | None = None
     command: tuple[str, ...] = ()
     """The command of a single job, instead of a workload."""
+    steps: int | None = None
+    """Total steps of that job."""
     resume: str | None = None
     """The run to continue, instead of a workload."""
     policy: str = "headway"
@@ -60,6 +62,8 @@ class RunOptions:
             raise ConfigError(
                 "give a workload, or a command after --, or --resume RUN", hint="headway run --help"
             )
+        if self.steps is not None and not self.command:
+            raise ConfigError("--steps needs a command after --", hint="set totalSteps in the file")
         for option, given, platform, hint in (
             ("--nodes", self.nodes, "local", "for Docker list `nodes:` in the workload"),
             ("--namespace", self.namespace, "kubernetes", "add --backend kubernetes"),
@@ -79,7 +83,9 @@ def start_run(options: RunOptions, data: Path) -> Run:
     elif options.platform == "kubernetes":
         on = OnCluster(options.image, options.namespace)
     path = options.workload or Path(COMMAND_LINE).absolute()
-    workload = single_job(options.command) if options.command else read_workload(path)
+    workload = (
+        single_job(options.command, steps=options.steps) if options.command else read_workload(path)
+    )
     if options.nodes is not None:
         equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / options.nodes, count=options.nodes)
         workload = workload.model_copy(update={"nodes": (equal,)})

@@ -108,16 +108,19 @@ def to_jobs(
     return jobs
 
 
-def single_job(command: Sequence[str], name: str = "", retries: int = 0) -> Workload:
+def single_job(
+    command: Sequence[str], name: str = "", retries: int = 0, steps: int | None = None
+) -> Workload:
     """Return a workload of one job. Without a name, it is that of the script of its command. A
-    command that a user types is not retried unless the user says so.
+    command that a user types is not retried unless the user says so. `steps`: None: unknown.
 
     >>> [job.name for job in single_job(["python", "-u", "src/Train_1.py", "--lr=1"]).jobs]
     ['train-1']
     """
     scripts = (word for word in command if not word.startswith("-") and "." in Path(word).name)
     found = re.sub("[^a-z0-9]+", "-", Path(next(scripts, command[0])).stem.lower()).strip("-")[:63]
-    spec = {"tasks": [{"command": list(command)}], "backoffLimit": retries}
+    total = {} if steps is None else {"totalSteps": steps}
+    spec = {"tasks": [{"command": list(command)}], "backoffLimit": retries, **total}
     job = {"name": name or found or "job", "spec": spec}
     try:
         return make_workload(jobs=[job])

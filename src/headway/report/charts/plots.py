@@ -24,6 +24,8 @@ class Series:
     name: str
     points: Sequence[Point]
     colour: int | None = None
+    grey: bool = False
+    """In an area: grey instead, for what is not compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,12 @@ def drawable(series: Sequence[Series]) -> list[Series]:
 
 
 def legend_keys(clean: Sequence[Series], sample: str) -> list[Key]:
-    return [key(s.name, sample, s.colour or 0) for s in clean]
+    return [
+        Key(name=s.name, sample=sample, css="base")
+        if s.grey
+        else key(s.name, sample, s.colour or 0)
+        for s in clean
+    ]
 
 
 def _line(on: Plane, s: Series, *, step: bool) -> str:
@@ -193,7 +200,8 @@ def _area(on: Plane, s: Series, xs: Sequence[float], layer: Sequence[Point]) -> 
             upper = [on.at(x, high) for ends, (_, high) in drawn for x in ends]
             lower = [on.at(x, low) for ends, (low, _) in drawn for x in ends]
             pieces.append(path([*upper, *reversed(lower)], closed=True))
-    return f'<path class="area f{s.colour}" d="{"".join(pieces)}"/>'
+    fill = "base" if s.grey else f"f{s.colour}"
+    return f'<path class="area {fill}" d="{"".join(pieces)}"/>'
 
 
 def _limit(on: Plane, capacity: float) -> list[str]:
