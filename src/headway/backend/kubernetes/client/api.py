@@ -51,6 +51,8 @@ class Api:
         self.url = str(client.configuration.host)
         self.calls: Counter[tuple[str, str]] = Counter()
         """Answers by verb and class of status, such as 2xx."""
+        self.pages = 0
+        """Of lists."""
         self.may_write: Callable[[], bool] = lambda: True
         """Asked before each write but those of a lease: a leader that was paused may not."""
 
@@ -66,6 +68,7 @@ class Api:
         found: list[Plain] = []
         while True:
             page = self.get(path, limit=PAGE, **query)
+            self.pages += 1
             for each in page["items"]:
                 slim(each)
             found += page["items"]
