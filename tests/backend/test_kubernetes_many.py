@@ -1,8 +1,10 @@
 """Clusters with many pods, nodes and namespaces: what is kept of them, and what waits for what."""
 
+from threading import enumerate as enumerate_threads
 from time import monotonic
 
-from fake_cluster import all_bound, bound, condition, node, task
+from fake_cluster import Headway, all_bound, bound, condition, node, task
+from headway.backend.kubernetes.client import cache
 from headway.backend.kubernetes.placement import filters
 
 
@@ -72,6 +74,26 @@ def test_a_namespace_whose_calls_hang_delays_no_other(fake, leader):
     assert fake.get("pods", "s-worker-0-1", "slow") is None
     fake.hanging.clear()
     leader.until(lambda: fake.get("pods", "s-worker-0-1", "slow"))
+
+
+def test_a_namespace_without_calls_needs_no_thread(fake, backends, monkeypatch):
+    """A cluster may have thousands over time, one for each pull request."""
+    monkeypatch.setattr(cache, "IDLE", 0.2)
+    leader, spaces = Headway(backends()), ("s0", "s1", "s2")
+
+    def submit(name, space):
+        about = {"name": name, "namespace": space, "generation": 1}
+        fake.put("trainingjobs", {"metadata": about, "spec": {"tasks": [task(cpu="100m")]}})
+        leader.until(lambda: fake.get("pods", f"{name}-worker-0-1", space))
+
+    def threads():
+        return [t.name for t in enumerate_threads() if t.name.startswith("kubernetes s")]
+
+    for space in spaces:
+        submit("x", space)
+    leader.until(lambda: not threads())
+    submit("y", "s1")
+    assert threads() in ([], ["kubernetes s1"])
 
 
 def test_pods_of_one_shape_are_compared_with_each_node_once(fake, leader):

@@ -21,6 +21,8 @@ from headway.spec.manifest import GROUP
 ADOPT = f"{GROUP}/adopt"
 """Label of a Job or a pod that is to be adopted: "true"."""
 KINDS, OPTIONAL = ("nodes", "pods", "jobs", "classes"), ("classes", "adopting")
+IDLE: Seconds = 60.0
+"""After this time without a call, a worker ends its thread."""
 PATIENCE: Seconds = 30.0
 """For each page of the first list of every kind."""
 
@@ -140,8 +142,8 @@ class ClusterCache:
         admission webhook, those of other namespaces do not wait for it.
         """
         if namespace not in self._workers:
-            made = Worker(f"kubernetes {namespace}", self._queue, crashed=exit_process)
-            self._workers[namespace] = made
+            name = f"kubernetes {namespace}"
+            self._workers[namespace] = Worker(name, self._queue, exit_process, idle=IDLE)
         return self._workers[namespace]
 
     def close(self) -> None:
