@@ -131,7 +131,7 @@ class Operator:
                 reports.start(platform, folder.path)
             drive(backend, loop, saver)
         finally:
-            saver.look(clock())
+            saver.look(clock(), last=True)
             backend.stop_waking(heard)
             if reports is not None:
                 reports.close()
