@@ -138,10 +138,7 @@ class Api:
         query: Mapping[str, Any] | None = None,
         timeout: Seconds | None = None,
     ) -> urllib3.BaseHTTPResponse:
-        if method != "GET":
-            failpoint.hit("kubernetes.write")
-            if "/leases" not in path and not self.may_write():
-                raise Unreachable("another process leads: nothing is written", where=path)
+        self._check_leader(method, path)
         timeout = timeout or TIMEOUT
         headers = {"Accept": "application/json", "User-Agent": "headway"}
         if body is not None:
@@ -168,6 +165,7 @@ class Api:
                     break
                 answer.drain_conn()
                 sleep(wait)
+                self._check_leader(method, path)
                 answer = send()
             self.calls[method, f"{answer.status // 100}xx"] += 1
             if answer.status >= 400:
@@ -177,6 +175,13 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         return answer
+
+    def _check_leader(self, method: str, path: str) -> None:
+        if method == "GET":
+            return
+        failpoint.hit("kubernetes.write")
+        if "/leases" not in path and not self.may_write():
+            raise Unreachable("another process leads: nothing is written", where=path)
 
     def _decline(self, answer: urllib3.BaseHTTPResponse, what: str) -> None:
         data, status = answer.data, answer.status
