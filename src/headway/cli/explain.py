@@ -1,16 +1,26 @@
 """`headway explain`, `report` and `replay`: what happened in a run."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from headway.cli.options import ActiveRun, Data
+from headway.cli.options import ActiveRun, Data, Home, JobsNamespace, Kubeconfig
 from headway.cli.terminal import echo
 
 
 def explain(
     job: Annotated[str, typer.Argument(help="The job's name.", show_default=False)],
     run: ActiveRun = "",
+    backend: Annotated[
+        Literal["", "kubernetes"],
+        typer.Option(
+            help="`kubernetes`: a job that an operator manages.",
+            show_default="a run on this machine",
+        ),
+    ] = "",
+    namespace: JobsNamespace = "",
+    kubeconfig: Kubeconfig = "",
+    home: Home = "headway",
     data: Data = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One object: what is `known`, and the `events`.")
@@ -22,9 +32,18 @@ def explain(
 
     RUN can also be the journal of a simulation.
 
+    With `--backend kubernetes`, JOB is a TrainingJob of a cluster, or NAMESPACE/NAME; pod/NAME is
+    an adopted pod. Size, guarantee and ETA need the right to read config maps of the operator.
+
         headway explain vae
+        headway explain vae --backend kubernetes --namespace team
         headway simulate w.yaml --journal j.jsonl && headway explain vae --run j.jsonl
     """
+    if backend:
+        from headway.cli import by_cluster
+
+        by_cluster.explain(job, namespace, kubeconfig, home, as_json=as_json)
+        return
     from headway.cli.output import print_json, show_story
     from headway.errors import UnknownName
     from headway.report.explain import explain_job

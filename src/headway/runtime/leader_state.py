@@ -50,14 +50,22 @@ class LeaderState:
 def load(store: StateObject) -> LeaderState | None:
     """Read the state of the earlier leader; None: it cannot be read. The policy then starts new."""
     try:
+        return read(store)
+    except BackendError as error:
+        log.warning("the state of the earlier leader %s", error.message)
+    return None
+
+
+def read(store: StateObject) -> LeaderState | None:
+    """None: no leader has written one. A `BackendError` says why there is none that can be read."""
+    try:
         data = store.load()
         found = None if data is None else from_plain(json.loads(data))
-        return found if isinstance(found, LeaderState) else None
     except BackendError as error:
-        log.warning("the state of the earlier leader cannot be read: %s", error.message)
+        raise BackendError(f"cannot be read: {error.message}") from error
     except MALFORMED as error:
-        log.warning("the state of the earlier leader is not valid: %s", error)
-    return None
+        raise BackendError(f"is not valid: {error}") from None
+    return found if isinstance(found, LeaderState) else None
 
 
 class StateSaver:
