@@ -149,3 +149,28 @@ def test_an_adopted_pod_is_explained_too(fake, operator, explain):
     assert explain("default/pod/p").code == 0
     assert "no pod is called 'q'" in explain("pod/q").err
     assert "is not the name of a job" in explain("a/b/c").err
+
+
+def test_a_namespace_is_reported_with_the_figures_of_what_has_ended(
+    fake, operator, headway, kubeconfig, tmp_path
+):
+    at = ("report", "--backend", "kubernetes", "--kubeconfig", kubeconfig)
+    assert "namespace default has no training jobs" in headway(*at).err
+    running(fake, operator)
+    fake.pod("x-worker-0-1", "Succeeded")
+    operator.until(lambda: condition(fake, "x", "Complete").get("status") == "True")
+    fake.submit("y", spec={"tasks": [task(cpu="9")]})
+    operator.until(lambda: status(fake, "y").get("phase") == "Pending")
+    found = json.loads(headway(*at, "--json").out)
+    jobs = {job["job"]: job for job in found["jobs"]}
+    assert (jobs["x"]["phase"], jobs["y"]["phase"]) == ("succeeded", "pending")
+    took = jobs["x"]["finished_s"] - jobs["x"]["submitted_s"]
+    assert found["ended"]["mean_completion_s"] == took
+    assert jobs["x"]["restarts"] == 0
+    page = tmp_path / "page.html"
+    shown = headway(*at, "--html", page).out
+    assert "succeeded" in shown
+    assert "1 job" in shown
+    text = page.read_text()
+    assert "Namespace default" in text
+    assert "pending" in text

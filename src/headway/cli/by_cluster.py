@@ -1,6 +1,9 @@
 """Commands about jobs on a Kubernetes cluster, from any machine that can reach its API server."""
 
-from headway.cli.output import print_json, show_story
+from pathlib import Path
+
+from headway.cli.job_tables import show_jobs
+from headway.cli.output import print_json, show_results, show_story
 from headway.cli.terminal import echo
 from headway.errors import ConfigError, shown
 from headway.runtime.targets import api
@@ -24,3 +27,21 @@ def explain(job: str, namespace: str, kubeconfig: str, home: str, *, as_json: bo
         show_story(found)
     if missing:
         echo(missing, err=True)
+
+
+def report(namespace: str, kubeconfig: str, html: Path | None, *, as_json: bool) -> None:
+    there = api(kubeconfig)
+    from headway.report.cluster_report import read, write
+
+    found = read(there, namespace or there.namespace)
+    if html:
+        write(found, html)
+    if as_json:
+        print_json(found.plain())
+        return
+    show_jobs(found.jobs, several=False)
+    if found.result:
+        echo("")
+        show_results([[found.result]])
+    if html:
+        echo(f"report: {html}")

@@ -46,7 +46,7 @@ def explain_on_cluster(api: Api, namespace: str, name: str, home: str) -> Cluste
         missing = f"size, guarantee and ETA are unknown: the state of the operator {error.message}"
     began = seconds(job["metadata"]["creationTimestamp"])
     events = sorted(_events(api, job, began), key=lambda event: event.at_s)
-    facts = (_facts(state, job, name, began) if state else None) or _reported(job, began)
+    facts = (_facts(state, job, name, began) if state else None) or reported(job, began)
     return ClusterJob(
         Explanation(job=f"{namespace}/{name}", events=events, facts=facts, began=began), missing
     )
@@ -133,7 +133,7 @@ def _now(progress: Plain) -> Now:
     )
 
 
-def _reported(job: Plain, began: float) -> JobFacts:
+def reported(job: Plain, began: float) -> JobFacts:
     """Only what its status says."""
     status = job.get("status") or {}
     progress = status.get("progress") or {}
