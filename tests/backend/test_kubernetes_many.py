@@ -3,7 +3,9 @@
 from threading import enumerate as enumerate_threads
 from time import monotonic
 
-from fake_cluster import Headway, all_bound, bound, condition, node, task
+import pytest
+
+from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
 from headway.backend.kubernetes.client import cache
 from headway.backend.kubernetes.placement import filters
 
@@ -117,3 +119,29 @@ def timed(call):
     began = monotonic()
     call()
     return monotonic() - began
+
+
+@pytest.mark.parametrize("policy", ["@headway", "@spread"])
+def test_a_node_that_was_deleted_is_forgotten_with_its_last_replica(fake, backends, policy):
+    """A cluster that grows and shrinks by itself has other nodes each day."""
+    leader = Headway(backends(), policy)
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    run_all(fake)
+    leader.until(lambda: status(fake, "x").get("phase") == "Running")
+    (used,) = bound(fake).values()
+    (other,) = {"a", "b"} - {used}
+    leader.until(lambda: other in leader.loop.state.nodes)
+    fake.drop("nodes", other, "")
+    leader.until(lambda: other not in leader.loop.state.nodes)
+    assert other not in leader.backend.controller.nodes
+    fake.drop("nodes", used, "")
+    leader.until(lambda: not leader.loop.state.nodes[used].up)
+    assert used in leader.backend.controller.nodes, "its replica may still run there"
+    fake.put("nodes", node("c"))
+    fake.drop("pods", "x-worker-0-1")
+    leader.until(lambda: fake.get("pods", "x-worker-0-2"))
+    assert bound(fake)["x-worker-0-2"] == "c"
+    leader.until(lambda: list(leader.loop.state.nodes) == ["c"])
+    fake.put("nodes", node(used))
+    leader.until(lambda: used in leader.loop.state.nodes)

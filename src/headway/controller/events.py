@@ -93,6 +93,8 @@ class NodeChanged:
     """A node joined or changed. A lost node has `up=False`."""
 
     node: Node
+    exists: bool = True
+    """False: it was removed for good, and is forgotten when it has no more replicas."""
 
 
 @dataclass(frozen=True, slots=True)
