@@ -164,3 +164,23 @@ def test_a_task_of_torchrun_whose_command_does_not_start_it_is_refused(fake, lea
     assert "it does not start torchrun" in condition(fake, "x", "Accepted")["message"]
     fake.submit("y", spec={"tasks": [task(elastic="torchrun", command=["torchrun", "train.py"])]})
     leader.until(lambda: fake.get("pods", "y-worker-0-1"))
+
+
+def test_a_job_that_runs_may_use_a_node_that_joins_later(fake, leader):
+    """Whatever kept others from being used when it started: here, one that is cordoned."""
+    fake.change("nodes", "b", {"spec": {"unschedulable": True}}, "")
+    leader.until(lambda: leader.backend.controller.nodes["b"].cordoned)
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("phase") == "Running")
+
+    def nodes():
+        job = leader.loop.state.jobs["default/x"]
+        return job.spec.tasks[0].nodes
+
+    assert nodes() == ("a",)
+    fake.put("nodes", node("c"))
+    leader.until(lambda: nodes() == ("a", "c"))
+    fake.change("nodes", "b", {"spec": {"unschedulable": False}}, "")
+    leader.until(lambda: nodes() is None)
+    assert status(fake, "x")["phase"] == "Running"

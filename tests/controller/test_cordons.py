@@ -94,3 +94,14 @@ def test_a_move_to_a_node_that_was_removed_is_given_up_and_the_node_forgotten():
     x.act(Move(replica=x["main-0"].id, to="b"))
     assert removed(x, "b") == ["b"]
     assert (x["main-0"].transfer, x["main-0"].node) == (None, "a")
+
+
+def test_the_tasks_of_a_job_that_runs_may_use_other_nodes_and_are_not_changed_otherwise():
+    x = Driver()
+    x.start()
+    (task,) = x.job.spec.tasks
+    now = replace(task, nodes=("a", "c"), least=7)
+    x.event(e.JobChanged("x", replace(x.job.spec, tasks=(now,), grace=99.0)))
+    assert x.job.spec.tasks == (replace(task, nodes=("a", "c")),)
+    assert x.job.spec.grace == 10.0
+    assert Trigger.NODE in x.controller.take_outbox(x.now).triggers

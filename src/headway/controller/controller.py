@@ -20,12 +20,18 @@ from headway.controller.phases import Cause
 from headway.controller.records import JobRecord, Outbox, Records, ReplicaRecord
 from headway.controller.recovery import restore
 from headway.core.model.decision import Decision
-from headway.core.model.job import Phase
+from headway.core.model.job import JobSpec, Phase
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import JobId, ReplicaId, Seconds
 
 DEFAULTS = Config()
+
+
+def _with_nodes(spec: JobSpec, now: JobSpec) -> JobSpec:
+    """With the nodes that its tasks may use now."""
+    nodes = {task.name: task.nodes for task in now.tasks}
+    return replace(spec, tasks=tuple(replace(t, nodes=nodes[t.name]) for t in spec.tasks))
 
 
 class Controller:
@@ -144,10 +150,9 @@ class Controller:
             case events.Admitted():
                 return [] if job.arrived else lifecycle.arrive(job)
             case events.JobChanged(spec=spec):
-                if not job.replicas:
-                    job.spec = spec
-                    job.mark_dirty()
-                    self.outbox.triggers.append(Trigger.ARRIVED)
+                job.spec = _with_nodes(job.spec, spec) if job.replicas else spec
+                job.mark_dirty()
+                self.outbox.triggers.append(Trigger.NODE if job.replicas else Trigger.ARRIVED)
                 return []
             case events.JobRejected(reason=reason):
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, reason, now)

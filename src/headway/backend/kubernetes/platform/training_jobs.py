@@ -317,18 +317,18 @@ class TrainingJobs:
         return self._seen(record.successor)
 
     def fit(self) -> list[events.Event]:
-        """Changed specs, and changed sets of nodes, of jobs that have no replicas."""
+        """Changed specs of jobs that have no replicas, and changed sets of nodes of all."""
         found: list[events.Event] = []
         for record in self.records.values():
             key = self._capacity.generation, _generation(record.job)
-            if record.waiting and record.fitted != key:
+            if (record.waiting or record.state.replicas) and record.fitted != key:
                 record.fitted = key
                 found += self._fit(record)
         return found
 
     def _fit(self, record: JobStatus) -> list[events.Event]:
         before = record.core
-        if _generation(record.job) != record.generation:
+        if record.waiting and _generation(record.job) != record.generation:
             self._respecify(record)
         else:
             record.core = self._capacity.fitted(record.core, record)
