@@ -149,7 +149,11 @@ class Handler(BaseHTTPRequestHandler):
                     o for o in items if o["metadata"].get("namespace", "") == space or not space
                 ]
                 about = {"resourceVersion": str(self.fake.version)}
-            self._say(200, {"items": items, "metadata": about})
+            begin = int(query.get("continue", 0))
+            end = begin + int(query.get("limit", len(items) or 1))
+            if end < len(items):
+                about["continue"] = str(end)
+            self._say(200, {"items": items[begin:end], "metadata": about})
 
     def _watch(self, kind, query, space):
         since, end = int(query["resourceVersion"]), monotonic() + int(query["timeoutSeconds"])

@@ -319,3 +319,35 @@ def test_a_guaranteed_pod_is_observed_only(pods):
     pods.until(lambda: pods.events("NotResizableGuaranteed"))
     pods.label("pods", "x", None)
     pods.until(lambda: not pods.job("x"))
+
+
+def test_adopted_pods_keep_their_shares_if_jobs_cannot_be_listed_at_once(fake, backends):
+    first = Pods(fake, backends())
+    job = first.own("jobs", "j", labels=LABEL)
+    for name in "xy":
+        first.start(name, owner=("Job", job))
+    first.until(lambda: first.adopted("x") and first.adopted("y"))
+    first.set("x", weight=3.0)
+    first.until(lambda: [first.cpu(n)[0] for n in "xy"] == ["600m", "200m"])
+    first.headway.backend.close()
+    fake.busy["GET", "jobs"] = 7  # more than a call repeats: the first list fails
+    second = Pods(fake, backends())
+    second.until(lambda: second.adopted("x") and second.adopted("y"))
+    second.headway.calm(0.3)
+    assert [first.cpu(n)[0] for n in "xy"] == ["600m", "200m"]
+
+
+def test_an_operator_starts_although_the_owners_of_a_pod_cannot_be_read(
+    fake, backends, monkeypatch
+):
+    monkeypatch.setattr(adoption, "AGAIN", 0.1)
+    first = Pods(fake, backends())
+    first.share()
+    first.headway.backend.close()
+    fake.refuse["GET", "verticalpodautoscalers", ""] = 500, "its conversion webhook fails"
+    second = Pods(fake, backends())
+    fake.submit("t")
+    second.until(lambda: fake.get("pods", "t-worker-0-1"))
+    assert [first.cpu(n)[0] for n in "xy"] == ["600m", "200m"]
+    fake.refuse.clear()
+    second.until(lambda: second.adopted("x") and second.adopted("y"))

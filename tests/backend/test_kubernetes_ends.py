@@ -5,7 +5,9 @@ import json
 import pytest
 
 from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
+from headway.backend.kubernetes.client.api import jobs_path
 from headway.backend.kubernetes.platform.cleanup import remove_finalizers
+from headway.errors import Unreachable
 
 LONG_AGO, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:30Z"
 TARGET = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
@@ -134,6 +136,17 @@ def test_a_call_that_is_to_be_repeated_later_does_not_release_the_gang(fake, lea
     leader.until(lambda: all_bound(fake, 3))
     assert status(fake, "g")["attempt"] == 1
     assert fake.busy == dict.fromkeys(fake.busy, 0)
+
+
+def test_a_write_that_is_repeated_later_is_not_made_after_another_leads(fake):
+    """Its process may have been paused while it waited."""
+    fake.submit("x")
+    fake.busy["PATCH", "trainingjobs"] = 1
+    api, leads = fake.api(), iter([True, False])
+    api.may_write = lambda: next(leads)
+    with pytest.raises(Unreachable, match="another process leads"):
+        api.patch(f"{jobs_path('default')}/x", {"metadata": {"labels": {"a": "b"}}})
+    assert "labels" not in fake.get("trainingjobs", "x")["metadata"]
 
 
 def leader_of(fake, name):

@@ -1,8 +1,12 @@
 """Clusters with many pods, nodes and namespaces: what is kept of them, and what waits for what."""
 
+from threading import enumerate as enumerate_threads
 from time import monotonic
 
-from fake_cluster import all_bound, bound, condition, node, task
+import pytest
+
+from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
+from headway.backend.kubernetes.client import cache
 from headway.backend.kubernetes.placement import filters
 
 
@@ -74,6 +78,26 @@ def test_a_namespace_whose_calls_hang_delays_no_other(fake, leader):
     leader.until(lambda: fake.get("pods", "s-worker-0-1", "slow"))
 
 
+def test_a_namespace_without_calls_needs_no_thread(fake, backends, monkeypatch):
+    """A cluster may have thousands over time, one for each pull request."""
+    monkeypatch.setattr(cache, "IDLE", 0.2)
+    leader, spaces = Headway(backends()), ("s0", "s1", "s2")
+
+    def submit(name, space):
+        about = {"name": name, "namespace": space, "generation": 1}
+        fake.put("trainingjobs", {"metadata": about, "spec": {"tasks": [task(cpu="100m")]}})
+        leader.until(lambda: fake.get("pods", f"{name}-worker-0-1", space))
+
+    def threads():
+        return [t.name for t in enumerate_threads() if t.name.startswith("kubernetes s")]
+
+    for space in spaces:
+        submit("x", space)
+    leader.until(lambda: not threads())
+    submit("y", "s1")
+    assert threads() in ([], ["kubernetes s1"])
+
+
 def test_pods_of_one_shape_are_compared_with_each_node_once(fake, leader):
     """A thousand nodes and a hundred jobs that wait: in a time in which not each pair fits."""
     for i in range(1000):
@@ -95,3 +119,29 @@ def timed(call):
     began = monotonic()
     call()
     return monotonic() - began
+
+
+@pytest.mark.parametrize("policy", ["@headway", "@spread"])
+def test_a_node_that_was_deleted_is_forgotten_with_its_last_replica(fake, backends, policy):
+    """A cluster that grows and shrinks by itself has other nodes each day."""
+    leader = Headway(backends(), policy)
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    run_all(fake)
+    leader.until(lambda: status(fake, "x").get("phase") == "Running")
+    (used,) = bound(fake).values()
+    (other,) = {"a", "b"} - {used}
+    leader.until(lambda: other in leader.loop.state.nodes)
+    fake.drop("nodes", other, "")
+    leader.until(lambda: other not in leader.loop.state.nodes)
+    assert other not in leader.backend.controller.nodes
+    fake.drop("nodes", used, "")
+    leader.until(lambda: not leader.loop.state.nodes[used].up)
+    assert used in leader.backend.controller.nodes, "its replica may still run there"
+    fake.put("nodes", node("c"))
+    fake.drop("pods", "x-worker-0-1")
+    leader.until(lambda: fake.get("pods", "x-worker-0-2"))
+    assert bound(fake)["x-worker-0-2"] == "c"
+    leader.until(lambda: list(leader.loop.state.nodes) == ["c"])
+    fake.put("nodes", node(used))
+    leader.until(lambda: used in leader.loop.state.nodes)

@@ -346,3 +346,20 @@ def test_an_operator_passes_the_reports_of_a_run_on(fake, backends, tmp_path, mo
     fake.pod(pod["metadata"]["name"], "Succeeded")
     run.until(lambda: run.backend.over)
     run.backend.close()
+
+
+def test_a_new_job_of_the_same_name_shows_its_own_progress(fake, leader, running):
+    fake.pod(running["metadata"]["name"], "Failed")
+    leader.until(lambda: fake.get("pods", "x-worker-0-2"))
+    leader.until(lambda: run_all(fake) or status(fake, "x").get("phase") == "Running")
+    told(leader, {"step": 90, "loss": 0.1}, uid=uid_of(fake.get("pods", "x-worker-0-2")))
+    leader.until(lambda: status(fake, "x").get("progress", {}).get("step") == 90)
+    fake.drop("trainingjobs", "x")
+    for pod in fake.all("pods"):
+        fake.drop("pods", pod["metadata"]["name"])
+    leader.until(lambda: "default/x" not in leader.backend.platform.records)
+    fake.submit("x")
+    leader.until(lambda: fake.get("pods", "x-worker-0-1"))
+    leader.until(lambda: run_all(fake) or status(fake, "x").get("phase") == "Running")
+    told(leader, {"step": 5, "loss": 0.9}, uid=uid_of(fake.get("pods", "x-worker-0-1")))
+    leader.until(lambda: status(fake, "x").get("progress", {}).get("step") == 5)

@@ -146,3 +146,41 @@ def test_without_the_right_to_read_classes_only_priority_counts(fake, backends):
     leader = Headway(backends())
     fake.submit("x", spec=of_class("urgent"))
     leader.until(lambda: fake.get("pods", "x-worker-0-1"))
+
+
+def test_a_job_of_one_replica_has_a_host_name_if_others_may_join(fake, leader):
+    fake.submit("alone")
+    fake.submit("x", spec={"tasks": [task(minReplicas=1, maxReplicas=3)]})
+    leader.until(lambda: len(fake.all("pods")) == 2)
+    (service,) = fake.all("services")
+    assert service["spec"]["selector"] == {"headway.dev/job": "x"}
+    assert fake.get("pods", "x-worker-0-1")["spec"]["subdomain"] == service["metadata"]["name"]
+
+
+def test_a_task_of_torchrun_whose_command_does_not_start_it_is_refused(fake, leader):
+    """Each replica would train alone."""
+    fake.submit("x", spec={"tasks": [task(elastic="torchrun")]})
+    leader.until(lambda: condition(fake, "x", "Accepted").get("status") == "False")
+    assert "it does not start torchrun" in condition(fake, "x", "Accepted")["message"]
+    fake.submit("y", spec={"tasks": [task(elastic="torchrun", command=["torchrun", "train.py"])]})
+    leader.until(lambda: fake.get("pods", "y-worker-0-1"))
+
+
+def test_a_job_that_runs_may_use_a_node_that_joins_later(fake, leader):
+    """Whatever kept others from being used when it started: here, one that is cordoned."""
+    fake.change("nodes", "b", {"spec": {"unschedulable": True}}, "")
+    leader.until(lambda: leader.backend.controller.nodes["b"].cordoned)
+    fake.submit("x")
+    leader.until(lambda: all_bound(fake, 1))
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("phase") == "Running")
+
+    def nodes():
+        job = leader.loop.state.jobs["default/x"]
+        return job.spec.tasks[0].nodes
+
+    assert nodes() == ("a",)
+    fake.put("nodes", node("c"))
+    leader.until(lambda: nodes() == ("a", "c"))
+    fake.change("nodes", "b", {"spec": {"unschedulable": False}}, "")
+    leader.until(lambda: nodes() is None)
+    assert status(fake, "x")["phase"] == "Running"

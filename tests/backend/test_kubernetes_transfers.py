@@ -4,9 +4,10 @@ import pytest
 
 from fake_cluster import Headway, begins, status, task
 from headway.backend.kubernetes.platform.pod_checkpoints import not_movable
-from headway.core.model.decision import Move, Started, Suspend
+from headway.core.model.decision import Move, Refused, Started, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.units import ReplicaId
+from headway.runtime.operator_metrics import Measured, Metrics
 from headway.spec.manifest import TrainingJobSpec
 
 CLAIM = [{"path": "/headway", "claim": "checkpoints"}]
@@ -75,6 +76,24 @@ def test_a_job_that_saves_on_sigterm_moves_to_another_node(fake, leader):
     record = leader.backend.controller.jobs["default/x"]
     leader.until(lambda: fake.start_bound() or record.phase is Phase.RUNNING)
     assert (record.moves, record.failures) == (1, 0)
+
+
+def test_an_event_says_why_a_job_is_moved_and_none_is_recorded_for_what_is_refused(fake, backends):
+    live = backends()
+    leader = Headway(Measured(live, Metrics(), live.platform.decided))
+    begin(fake, leader)
+    (pod,) = fake.all("pods")
+    to = other_node(pod)
+    refused = Move(replica=X, to=pod["spec"]["nodeName"], reason="nonsense")
+    assert isinstance(leader.backend.act(refused), Refused)
+    move = Move(replica=X, to=to, reason="converged")
+    assert isinstance(leader.backend.act(move), Started)
+
+    def told():
+        return [e["message"] for e in fake.all("events") if e["reason"] == "Decided"]
+
+    leader.until(lambda: fake.start_bound() or told())
+    assert told() == [f"move worker-0 to {to}: converged"]
 
 
 def other_node(pod):

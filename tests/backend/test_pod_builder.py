@@ -43,6 +43,26 @@ def test_a_small_job_is_a_small_pod():
     assert training(made)["resources"] == {"requests": {}, "limits": {}}
 
 
+def env_of(task):
+    made = pod({**JOB, "spec": {"tasks": [{"name": "worker", "image": "x:1", **task}]}})
+    return {each["name"]: each["value"] for each in training(made)["env"]}
+
+
+def test_a_replica_that_is_alone_knows_its_number_if_others_may_join():
+    found = env_of({"replicas": 1, "maxReplicas": 3})
+    assert (found["RANK"], found["WORLD_SIZE"]) == ("0", "1")
+    assert found["MASTER_ADDR"] == "vae-worker-1.vae-1-2-3.team-a.svc"
+    assert "RANK" not in env_of({"replicas": 1})
+
+
+def test_agents_of_torchrun_know_where_to_meet():
+    command = ["torchrun", "train.py"]
+    found = env_of({"maxReplicas": 3, "elastic": "torchrun", "command": command})
+    assert found["PET_NNODES"] == "1:3"
+    assert found["PET_RDZV_ENDPOINT"] == "vae-worker-1.vae-1-2-3.team-a.svc:29500"
+    assert found["PET_RDZV_CONF"].startswith("is_host=true,")
+
+
 def test_it_is_nobody_special_and_writes_only_where_something_is_mounted():
     made = pod(JOB)
     assert made["spec"]["automountServiceAccountToken"] is False

@@ -119,3 +119,20 @@ def test_a_port_that_is_in_use_is_tried_again(there, tmp_path):
         assert not labelled(there), "no server, no clients"
     wait_for(lambda: complete(there, platform))
     made.close()
+
+
+def test_a_leader_takes_the_label_from_the_pod_of_a_lost_one(there, tmp_path):
+    """Its node is gone: it keeps its address in the Service, and half of the reports go there."""
+    lost = {"name": "lost", "namespace": HOME, "labels": {LEADER: "true", "app": "headway"}}
+    there.put("pods", {"metadata": lost, "spec": {}, "status": {}}, HOME)
+    with leading(there, tmp_path) as platform:
+        wait_for(lambda: complete(there, platform))
+        wait_for(
+            lambda: there.get("pods", "lost", HOME)["metadata"]["labels"] == {"app": "headway"}
+        )
+
+
+def test_without_the_right_to_list_pods_a_leader_labels_its_own(there, tmp_path):
+    there.refuse["GET", "pods", ""] = (403, "pods is forbidden")
+    with leading(there, tmp_path) as platform:
+        wait_for(lambda: complete(there, platform))

@@ -6,7 +6,7 @@ import pytest
 from driver import Driver, found
 
 from headway.controller import events as e
-from headway.core.model.decision import Suspend
+from headway.core.model.decision import Move, Suspend
 from headway.core.model.job import Mode
 from headway.core.model.snapshot import Request, Trigger
 from making import node
@@ -68,3 +68,40 @@ def test_jobs_elsewhere_and_jobs_that_are_leaving_are_not_asked():
     x.act(Suspend(job="x"))
     assert cordon(x, "a") == []
     assert cordon(x, "a", up=False) == []
+
+
+def removed(x, name):
+    x.event(e.NodeChanged(replace(node(name), up=False), exists=False))
+    return list(x.controller.cordons.forget())
+
+
+def test_a_node_that_was_removed_is_forgotten_when_no_replica_is_there():
+    x = Driver()
+    x.start()
+    assert removed(x, "b") == ["b"]
+    assert "b" not in x.controller.nodes
+    assert removed(x, "b") == ["b"], "it had come back"
+    assert removed(x, "a") == []
+    assert not x.controller.nodes["a"].up
+    x.event(e.NodeChanged(node("a")))
+    x.exit("main-0", 0)
+    assert list(x.controller.cordons.forget()) == [], "it is there again"
+
+
+def test_a_move_to_a_node_that_was_removed_is_given_up_and_the_node_forgotten():
+    x = Driver()
+    x.start()
+    x.act(Move(replica=x["main-0"].id, to="b"))
+    assert removed(x, "b") == ["b"]
+    assert (x["main-0"].transfer, x["main-0"].node) == (None, "a")
+
+
+def test_the_tasks_of_a_job_that_runs_may_use_other_nodes_and_are_not_changed_otherwise():
+    x = Driver()
+    x.start()
+    (task,) = x.job.spec.tasks
+    now = replace(task, nodes=("a", "c"), least=7)
+    x.event(e.JobChanged("x", replace(x.job.spec, tasks=(now,), grace=99.0)))
+    assert x.job.spec.tasks == (replace(task, nodes=("a", "c")),)
+    assert x.job.spec.grace == 10.0
+    assert Trigger.NODE in x.controller.take_outbox(x.now).triggers

@@ -97,6 +97,31 @@ def test_a_state_that_was_not_written_is_written_at_the_next_look(fake):
     events.close()
 
 
+def test_while_a_state_is_being_written_no_other_waits_for_that(fake):
+    """Otherwise they pile up while the API server is busy, each as large as the state."""
+
+    class Changing:
+        memory, state = 0, ClusterState()
+
+    loop, events = Changing(), EventQueue()
+    worker, store = Worker("state", events), StateObject(fake.api(), "default")
+    saver = leader_state.StateSaver(store, worker, loop, ("p", 0.0))
+    fake.hanging.add(("POST", "configmaps", "default"))
+    for i in range(5):
+        loop.memory = i
+        saver.look(10.0 * i)
+    fake.hanging.clear()
+    events.wait(20.0)
+    assert stored(fake)["memory"] == 0
+    loop.memory = 5
+    saver.look(50.0)
+    loop.memory = 6
+    saver.look(51.0, last=True)
+    worker.close()
+    assert stored(fake)["memory"] == 6, "the last one is always written"
+    events.close()
+
+
 def test_an_operator_without_the_right_to_read_it_begins_anew(fake, caplog):
     fake.refuse["GET", "configmaps", ""] = 403, "configmaps is forbidden"
     assert leader_state.load(StateObject(fake.api(), "default")) is None

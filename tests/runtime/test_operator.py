@@ -66,7 +66,7 @@ def test_waiting_for_the_lease_can_be_stopped(fake, monkeypatch):
     assert not LeaderElection(fake.api(), "default", "headway", "two").acquire(stop)
 
 
-@pytest.mark.parametrize("how", ["taken", "unreachable"])
+@pytest.mark.parametrize("how", ["taken", "unreachable", "expired", "released"])
 def test_a_lease_that_is_lost_is_told_in_time(fake, monkeypatch, how):
     monkeypatch.setattr(leases, "RETRY", 0.02)
     monkeypatch.setattr(leases, "DEADLINE", 1.0)
@@ -76,11 +76,39 @@ def test_a_lease_that_is_lost_is_told_in_time(fake, monkeypatch, how):
     one.hold(lost.set)
     sleep(0.1)
     assert not lost.is_set()
-    if how == "taken":
-        fake.change("leases", "headway", {"spec": {"holderIdentity": "two"}})
+    by_others = {"taken": ("two", 15), "expired": ("two", 0), "released": ("", 15)}
+    if how in by_others:  # also if it could be had again: others have led meanwhile
+        holder, lasts = by_others[how]
+        told = {"holderIdentity": holder, "leaseDurationSeconds": lasts}
+        fake.change("leases", "headway", {"spec": told})
     else:
         fake.refuse["GET", "leases", ""] = (503, "busy")
     assert lost.wait(5)
+
+
+def test_a_lease_that_someone_edits_between_read_and_write_is_renewed_again(fake, monkeypatch):
+    monkeypatch.setattr(leases, "RETRY", 0.02)
+    monkeypatch.setattr(leases, "LOOK", 0.02)
+    one, lost = LeaderElection(fake.api(), "default", "headway", "one"), Event()
+    assert one.take()
+
+    def written():
+        return len([c for c in fake.calls if c[:2] == ("PUT", "leases")])
+
+    def until(count):
+        end = monotonic() + 8  # the lease is valid for 10 s
+        while written() < count and monotonic() < end:
+            sleep(0.01)
+        assert written() >= count
+
+    fake.refuse["PUT", "leases", ""] = (409, "the object has been modified")
+    one.hold(lost.set)
+    until(2)
+    fake.refuse.clear()
+    until(written() + 2)
+    assert one.is_valid()
+    assert not lost.is_set()
+    one.release()
 
 
 @pytest.mark.parametrize("answer", [0.1, 60.0])

@@ -151,7 +151,7 @@ class LiveBackend:
     def observe(self, look: tuple[NodeId, ...] = ()) -> Observation:
         now, controller = self.clock(), self.controller
         self._learn_totals()
-        outbox = controller.take_outbox(now)
+        gone, outbox = controller.cordons.forget(), controller.take_outbox(now)
         self.inbox.give()
         jobs, replicas, nodes = (
             list(outbox.jobs),
@@ -177,6 +177,7 @@ class LiveBackend:
             jobs=tuple(controller.records.to_core(j) for j in jobs),
             replicas=tuple(r.to_core() for r in replicas),
             reports=tuple(reports),
+            gone=gone,
             requests=tuple(outbox.requests),
             capabilities=self.platform.capabilities if complete else None,
         )

@@ -5,7 +5,7 @@ import selectors
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Lock, Thread
 from typing import TypeVar
 
@@ -68,15 +68,19 @@ class Worker:
     """A thread that makes blocking calls in sequence. Results go to the thread of the loop."""
 
     def __init__(
-        self, name: str, queue: EventQueue, crashed: Callable[[Exception], object] | None = None
+        self,
+        name: str,
+        queue: EventQueue,
+        crashed: Callable[[Exception], object] | None = None,
+        idle: Seconds | None = None,
     ) -> None:
-        """`crashed`: called in the worker's thread with an exception that is not a
-        `BackendError`.
+        """`crashed`: called in the worker's thread with an exception that is not a `BackendError`.
+        `idle`: the thread ends after this time without a call; the next call starts another one.
         """
-        self._queue, self._crashed = queue, crashed
+        self._name, self._queue, self._crashed, self._idle = name, queue, crashed, idle
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread = Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._lock = Lock()
+        self._thread: Thread | None = None
 
     def do(
         self,
@@ -99,13 +103,30 @@ class Worker:
             else:
                 self._queue.put(partial(then, result))
 
-        self._calls.put(work)
+        with self._lock:
+            self._calls.put(work)
+            if self._thread is None:
+                self._thread = Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
 
     def _run(self) -> None:
-        while (work := self._calls.get()) is not None:
+        while (work := self._next()) is not None:
             work()
+
+    def _next(self) -> Callable[[], None] | None:
+        try:
+            return self._calls.get(timeout=self._idle)
+        except Empty:
+            with self._lock:  # `do` puts a call and looks at the thread under this lock
+                if not self._calls.empty():
+                    return self._calls.get()
+                self._thread = None
+        return None
 
     def close(self, timeout: Seconds = 5.0) -> None:
         """Stop the thread after the queued calls."""
-        self._calls.put(None)
-        self._thread.join(timeout)
+        with self._lock:
+            self._calls.put(None)
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout)

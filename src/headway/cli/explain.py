@@ -1,16 +1,28 @@
 """`headway explain`, `report` and `replay`: what happened in a run."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
-from headway.cli.options import ActiveRun, Data
+from headway.cli.options import ActiveRun, Data, Home, JobsNamespace, Kubeconfig
 from headway.cli.terminal import echo
+
+Backend = Annotated[
+    Literal["", "kubernetes"],
+    typer.Option(
+        help="`kubernetes`: jobs that an operator manages.", show_default="a run on this machine"
+    ),
+]
 
 
 def explain(
     job: Annotated[str, typer.Argument(help="The job's name.", show_default=False)],
     run: ActiveRun = "",
+    backend: Backend = "",
+    namespace: JobsNamespace = "",
+    kubeconfig: Kubeconfig = "",
+    home: Home = "headway",
     data: Data = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One object: what is `known`, and the `events`.")
@@ -22,9 +34,18 @@ def explain(
 
     RUN can also be the journal of a simulation.
 
+    With `--backend kubernetes`, JOB is a TrainingJob of a cluster, or NAMESPACE/NAME; pod/NAME is
+    an adopted pod. Size, guarantee and ETA need the right to read config maps of the operator.
+
         headway explain vae
+        headway explain vae --backend kubernetes --namespace team
         headway simulate w.yaml --journal j.jsonl && headway explain vae --run j.jsonl
     """
+    if backend:
+        from headway.cli import by_cluster
+
+        by_cluster.explain(job, namespace, kubeconfig, home, as_json=as_json)
+        return
     from headway.cli.output import print_json, show_story
     from headway.errors import UnknownName
     from headway.report.explain import explain_job
@@ -56,13 +77,28 @@ def report(
     run: Annotated[
         str, typer.Argument(help="The run: its name, its directory, or `latest`.")
     ] = "latest",
+    backend: Backend = "",
+    namespace: JobsNamespace = "",
+    kubeconfig: Kubeconfig = "",
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Kubernetes: write a page with charts.", show_default="none"),
+    ] = None,
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the run's result.")] = False,
 ) -> None:
     """Print the result of RUN, and write its report page again.
 
-    headway report latest
+    With `--backend kubernetes`: the jobs of a namespace, and the figures of those that have ended.
+
+        headway report latest
+        headway report --backend kubernetes --namespace team --html report.html
     """
+    if backend:
+        from headway.cli import by_cluster
+
+        by_cluster.report(namespace, kubeconfig, html, as_json=as_json)
+        return
     from headway.cli.output import print_json, show_outcomes, show_results
     from headway.report.run_page import describe_failures, read_json, read_result, write_run
     from headway.runtime.run_directory import RunDirectory, data_folder

@@ -39,3 +39,16 @@ RunName = Annotated[str, typer.Option("--run", help="The run: its name, or `late
 WorkloadFile = Annotated[
     Path, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
 ]
+JobsNamespace = Annotated[
+    str,
+    typer.Option(help="Kubernetes: namespace of the job.", show_default="the kubeconfig's"),
+]
+Kubeconfig = Annotated[
+    str, typer.Option(help="Kubernetes: path of the kubeconfig.", show_default="as kubectl")
+]
+Home = Annotated[
+    str,
+    typer.Option(
+        help="Kubernetes: namespace of the operator.", envvar="HEADWAY_OPERATOR_NAMESPACE"
+    ),
+]

@@ -20,12 +20,18 @@ from headway.controller.phases import Cause
 from headway.controller.records import JobRecord, Outbox, Records, ReplicaRecord
 from headway.controller.recovery import restore
 from headway.core.model.decision import Decision
-from headway.core.model.job import Phase
+from headway.core.model.job import JobSpec, Phase
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import JobId, ReplicaId, Seconds
 
 DEFAULTS = Config()
+
+
+def _with_nodes(spec: JobSpec, now: JobSpec) -> JobSpec:
+    """With the nodes that its tasks may use now."""
+    nodes = {task.name: task.nodes for task in now.tasks}
+    return replace(spec, tasks=tuple(replace(t, nodes=nodes[t.name]) for t in spec.tasks))
 
 
 class Controller:
@@ -37,7 +43,7 @@ class Controller:
             self.records.outbox,
         )
         self._agenda, self._numbers = Agenda(self.records), count()
-        self._cordons = Cordons(self.records, config.review_pending)
+        self.cordons = Cordons(self.records, config.review_pending)
         self.observed_at: Seconds = 0.0
         self._removals: dict[tuple[ReplicaId, int], tuple[Seconds, Seconds]] = {}
         """Attempts that are being removed: the time of the next try, and the time to give up."""
@@ -124,7 +130,8 @@ class Controller:
                 return self._replica_event(event, now)
             case events.CommandFailed():
                 return self._failed(event, now)
-            case events.NodeChanged(node=node):
+            case events.NodeChanged(node=node, exists=exists):
+                self.cordons.exists(node.id, exists=exists)
                 return self._node_changed(node, now)
             case events.JobSeen():
                 return self._seen(event, now)
@@ -143,10 +150,9 @@ class Controller:
             case events.Admitted():
                 return [] if job.arrived else lifecycle.arrive(job)
             case events.JobChanged(spec=spec):
-                if not job.replicas:
-                    job.spec = spec
-                    job.mark_dirty()
-                    self.outbox.triggers.append(Trigger.ARRIVED)
+                job.spec = _with_nodes(job.spec, spec) if job.replicas else spec
+                job.mark_dirty()
+                self.outbox.triggers.append(Trigger.NODE if job.replicas else Trigger.ARRIVED)
                 return []
             case events.JobRejected(reason=reason):
                 return lifecycle.end(job, Cause.FAIL, Phase.FAILED, reason, now)
@@ -276,7 +282,7 @@ class Controller:
         if node.id in self.records.drained:
             node = replace(node, cordoned=True)
         self.nodes[node.id] = node
-        self._cordons.changed(node, now)
+        self.cordons.changed(node, now)
         self.outbox.nodes[node.id] = self.outbox.to_measure[node.id] = None
         self.outbox.triggers.append(Trigger.NODE)
         commands: Commands = []
@@ -296,11 +302,11 @@ class Controller:
         agenda = self._agenda.current()
         if agenda.pending:
             times.append(self.observed_at + self.config.review_pending)
-        return min([*times, agenda.next(), self._cordons.next()])
+        return min([*times, agenda.next(), self.cordons.next()])
 
     def tick(self, now: Seconds) -> Commands:
         commands: Commands = []
-        self._cordons.ask(now)
+        self.cordons.ask(now)
         for job in self._agenda.current().take_due(now):
             commands += self._due(job, now)
         for key, (at, until) in list(self._removals.items()):

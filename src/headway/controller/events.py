@@ -48,7 +48,7 @@ class Admitted(OfJob):
 
 @dataclass(frozen=True, slots=True)
 class JobChanged(OfJob):
-    """The spec of a job was changed. It is ignored if the job has replicas."""
+    """The spec of a job was changed. If it has replicas, only the nodes of its tasks count."""
 
     spec: JobSpec
 
@@ -93,6 +93,8 @@ class NodeChanged:
     """A node joined or changed. A lost node has `up=False`."""
 
     node: Node
+    exists: bool = True
+    """False: it was removed for good, and is forgotten when it has no more replicas."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,14 +50,22 @@ class LeaderState:
 def load(store: StateObject) -> LeaderState | None:
     """Read the state of the earlier leader; None: it cannot be read. The policy then starts new."""
     try:
+        return read(store)
+    except BackendError as error:
+        log.warning("the state of the earlier leader %s", error.message)
+    return None
+
+
+def read(store: StateObject) -> LeaderState | None:
+    """None: no leader has written one. A `BackendError` says why there is none that can be read."""
+    try:
         data = store.load()
         found = None if data is None else from_plain(json.loads(data))
-        return found if isinstance(found, LeaderState) else None
     except BackendError as error:
-        log.warning("the state of the earlier leader cannot be read: %s", error.message)
+        raise BackendError(f"cannot be read: {error.message}") from error
     except MALFORMED as error:
-        log.warning("the state of the earlier leader is not valid: %s", error)
-    return None
+        raise BackendError(f"is not valid: {error}") from None
+    return found if isinstance(found, LeaderState) else None
 
 
 class StateSaver:
@@ -70,19 +78,31 @@ class StateSaver:
         self._store, self._worker, self._loop = store, worker, loop
         self._policy, self._began = about
         self._written, self._logged = "", ""
+        self._busy = False
+        """A state is being written."""
         self.due: Seconds = 0.0
 
-    def look(self, now: Seconds) -> None:
+    def look(self, now: Seconds, *, last: bool = False) -> None:
+        """`last`: the one that the next leader continues from."""
         self.due = now + EVERY
+        if self._busy and not last:
+            return
         memory, state = self._loop.memory, fold_state(self._loop.state)
         text = to_json(
             LeaderState(policy=self._policy, began=self._began, memory=memory, state=state)
         )
         if text != self._written:
             self._written = text
-            self._worker.do(partial(self._store.save, text.encode()), failed=self._failed)
+            self._busy = True
+            save = partial(self._store.save, text.encode())
+            self._worker.do(save, lambda _: self._saved(), self._failed)
+
+    def _saved(self) -> tuple[()]:
+        self._busy = False
+        return ()
 
     def _failed(self, error: BackendError) -> tuple[()]:
+        self._busy = False
         self._written = ""  # the next look tries again
         if error.message != self._logged:
             self._logged = error.message

@@ -115,7 +115,7 @@ class Operator:
             reports.prepare(platform)
             self.metrics.reports = platform.receiver.counts
         live = LiveBackend(platform, folder.path, jobs, clock, endless=True, config=CONFIG)
-        backend = cast("LiveBackend", Measured(live, self.metrics))
+        backend = cast("LiveBackend", Measured(live, self.metrics, platform.decided))
         if self.observe_only:
             platform.shares.restore_declared()
         self.metrics.beat, self.metrics.leads = monotonic(), True
@@ -131,7 +131,7 @@ class Operator:
                 reports.start(platform, folder.path)
             drive(backend, loop, saver)
         finally:
-            saver.look(clock())
+            saver.look(clock(), last=True)
             backend.stop_waking(heard)
             if reports is not None:
                 reports.close()

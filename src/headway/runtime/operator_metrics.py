@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headway.backend.live import LiveBackend
-from headway.core.model.decision import Decision, Outcome
+from headway.core.model.decision import Applied, Decision, Outcome, Started
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import NodeId, Seconds
 
@@ -110,10 +110,17 @@ def family(name: str, kind: str, about: str, values: dict[Labels, float]) -> lis
 
 
 class Measured:
-    """A live backend that counts cycles and decisions."""
+    """A live backend that counts cycles and decisions. It calls `told` with each decision that is
+    carried out.
+    """
 
-    def __init__(self, backend: LiveBackend, metrics: Metrics) -> None:
-        self._backend, self._metrics, self._began = backend, metrics, 0.0
+    def __init__(
+        self,
+        backend: LiveBackend,
+        metrics: Metrics,
+        told: "Callable[[Decision], None]" = lambda decision: None,
+    ) -> None:
+        self._backend, self._metrics, self._told, self._began = backend, metrics, told, 0.0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -136,6 +143,8 @@ class Measured:
         outcome = self._backend.act(decision)
         kind = type(decision).__name__, type(outcome).__name__
         self._metrics.decisions[kind] += 1
+        if isinstance(outcome, Started | Applied):
+            self._told(decision)
         return outcome
 
 

@@ -177,11 +177,6 @@ class TaskSpec(Manifest):
             cel="has(self.image) && self.image != ''",
         ),
         Rule(
-            field="elastic",
-            message="must not be torchrun: that is not supported on a cluster yet",
-            cel="!has(self.elastic) || self.elastic != 'torchrun'",
-        ),
-        Rule(
             field="name",
             message="must not contain a dot: on a cluster it is part of a host name",
             cel="!self.name.contains('.')",

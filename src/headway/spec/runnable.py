@@ -174,14 +174,19 @@ def _check_commands(manifest: TrainingJobSpec, job: str, path: Path) -> None:
                 where=str(path),
                 hint="write `workingDir: path/to/directory`",
             )
-        by_torchrun = any(TORCHRUN.search(word) for word in task.command)
-        if task.elastic is Elastic.TORCHRUN and task.command and not by_torchrun:
+        if lacks_torchrun(task):
             raise ConfigError(
                 f"job {job!r}: task {task.name!r} has `elastic: torchrun`, but its command does "
                 "not start torchrun",
                 where=str(path),
                 hint="write `command: [torchrun, train.py]`",
             )
+
+
+def lacks_torchrun(task: TaskSpec) -> bool:
+    """Whether each replica would train alone."""
+    starts = any(TORCHRUN.search(word) for word in task.command)
+    return task.elastic is Elastic.TORCHRUN and bool(task.command) and not starts
 
 
 def _training(python: str, job: JobEntry, profile: Profile) -> TrainingJobSpec:

@@ -51,6 +51,8 @@ class Api:
         self.url = str(client.configuration.host)
         self.calls: Counter[tuple[str, str]] = Counter()
         """Answers by verb and class of status, such as 2xx."""
+        self.pages = 0
+        """Of lists."""
         self.may_write: Callable[[], bool] = lambda: True
         """Asked before each write but those of a lease: a leader that was paused may not."""
 
@@ -66,6 +68,7 @@ class Api:
         found: list[Plain] = []
         while True:
             page = self.get(path, limit=PAGE, **query)
+            self.pages += 1
             for each in page["items"]:
                 slim(each)
             found += page["items"]
@@ -135,10 +138,7 @@ class Api:
         query: Mapping[str, Any] | None = None,
         timeout: Seconds | None = None,
     ) -> urllib3.BaseHTTPResponse:
-        if method != "GET":
-            failpoint.hit("kubernetes.write")
-            if "/leases" not in path and not self.may_write():
-                raise Unreachable("another process leads: nothing is written", where=path)
+        self._check_leader(method, path)
         timeout = timeout or TIMEOUT
         headers = {"Accept": "application/json", "User-Agent": "headway"}
         if body is not None:
@@ -165,6 +165,7 @@ class Api:
                     break
                 answer.drain_conn()
                 sleep(wait)
+                self._check_leader(method, path)
                 answer = send()
             self.calls[method, f"{answer.status // 100}xx"] += 1
             if answer.status >= 400:
@@ -174,6 +175,13 @@ class Api:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         return answer
+
+    def _check_leader(self, method: str, path: str) -> None:
+        if method == "GET":
+            return
+        failpoint.hit("kubernetes.write")
+        if "/leases" not in path and not self.may_write():
+            raise Unreachable("another process leads: nothing is written", where=path)
 
     def _decline(self, answer: urllib3.BaseHTTPResponse, what: str) -> None:
         data, status = answer.data, answer.status

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from http import HTTPStatus
 from time import monotonic
 from typing import Any
 
@@ -20,8 +21,10 @@ from headway.spec.manifest import GROUP
 ADOPT = f"{GROUP}/adopt"
 """Label of a Job or a pod that is to be adopted: "true"."""
 KINDS, OPTIONAL = ("nodes", "pods", "jobs", "classes"), ("classes", "adopting")
+IDLE: Seconds = 60.0
+"""After this time without a call, a worker ends its thread."""
 PATIENCE: Seconds = 30.0
-"""For the first list of every kind."""
+"""For each page of the first list of every kind."""
 
 
 class ClusterCache:
@@ -66,12 +69,14 @@ class ClusterCache:
         """List everything once, and watch from then on."""
         for each in self._watchers:
             each.begin()
-        end = monotonic() + PATIENCE
+        pages, end = self.api.pages, monotonic() + PATIENCE
         while not all(s.complete for s in self._stores.values()):
             self._queue.wait(0.1)
+            if self.api.pages != pages:  # the list of a large cluster takes long
+                pages, end = self.api.pages, monotonic() + PATIENCE
             if isinstance(self.trouble, Denied) or (self.trouble and monotonic() > end):
                 raise self.trouble
-            if isinstance(self.trouble, Declined):
+            if _is_missing(self.trouble):
                 raise BackendError(
                     "the cluster has no custom resource TrainingJob",
                     where=self.api.url,
@@ -92,8 +97,8 @@ class ClusterCache:
 
     def _heard_of_optional(self, kind: str, error: BackendError | None) -> Sequence[Event]:
         """Without the right to read them, they have no effect."""
-        del error
-        self._stores[kind].complete = True
+        if isinstance(error, Denied) or _is_missing(error):
+            self._stores[kind].complete = True
         return ()
 
     def _news(self, kind: str, before: Plain | None, new: Plain | None) -> Sequence[Event]:
@@ -137,8 +142,8 @@ class ClusterCache:
         admission webhook, those of other namespaces do not wait for it.
         """
         if namespace not in self._workers:
-            made = Worker(f"kubernetes {namespace}", self._queue, crashed=exit_process)
-            self._workers[namespace] = made
+            name = f"kubernetes {namespace}"
+            self._workers[namespace] = Worker(name, self._queue, exit_process, idle=IDLE)
         return self._workers[namespace]
 
     def close(self) -> None:
@@ -146,6 +151,11 @@ class ClusterCache:
             each.close()
         for worker in (*self._workers.values(), self.worker):
             worker.close()
+
+
+def _is_missing(error: BackendError | None) -> bool:
+    """The API server does not know this kind."""
+    return isinstance(error, Declined) and error.status == HTTPStatus.NOT_FOUND
 
 
 def _slim_pod(pod: Plain) -> None:

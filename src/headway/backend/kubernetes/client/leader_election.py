@@ -40,6 +40,8 @@ class LeaderElection:
         """The version that was seen last, and when it was seen first."""
         self._renewed = -inf
         """Start of the last successful renewal."""
+        self._taken = False
+        """Another process has held the lease since this one acquired it."""
         self.stands_by: Callable[[], None] = lambda: None
         """Called when another process holds the lease."""
         self._stopped = Event()
@@ -62,15 +64,15 @@ class LeaderElection:
             stop.wait(RETRY)
         return False
 
-    def take(self) -> bool:
-        """Acquire or renew the lease. False: another holds it."""
+    def take(self, *, again: bool = False) -> bool:
+        """Acquire or renew the lease. False: another holds it. `again`: only renew it."""
         began = monotonic()
-        held = self._take()
+        held = self._take(again=again)
         if held:
             self._renewed = began
         return held
 
-    def _take(self) -> bool:
+    def _take(self, *, again: bool) -> bool:
         try:
             found = self._api.get(self._path, timeout=ANSWER)
         except Declined as error:
@@ -79,6 +81,9 @@ class LeaderElection:
             return self._write(None)
         spec, version = found.get("spec") or {}, found["metadata"]["resourceVersion"]
         holder = spec.get("holderIdentity") or ""
+        self._taken = again and holder != self._identity
+        if self._taken:
+            return False  # another process has led meanwhile, even if it no longer does
         if holder not in ("", self._identity):
             if version != self._seen[0]:
                 self._seen = version, monotonic()
@@ -121,9 +126,10 @@ class LeaderElection:
         return monotonic() - self._renewed <= DEADLINE
 
     def _renew(self) -> None:
+        """If another client has only changed the object meanwhile, the next attempt succeeds."""
         while not self._stopped.wait(RETRY):
             with suppress(BackendError):
-                if not self.take():
+                if not self.take(again=True) and self._taken:
                     self._renewed = -inf
                     return
 

@@ -105,7 +105,11 @@ class Adoption:
         """Adopt what an earlier leader had; restore what lost its label while none ran."""
         api = self._cluster.api
         for pod in () if self._cluster.run else self._cluster.pods.values():
-            adopted = self._wanted(pod) and self._decide(pod, manager_of(api, pod))
+            try:
+                adopted = self._wanted(pod) and self._decide(pod, manager_of(api, pod))
+            except BackendError as error:
+                self._look_again(pod, error)
+                continue
             if not (adopted or owner_uid(pod) or _is_over(pod)) and pod_cpu.is_noted(pod):
                 node = self._cluster.node(node_of(pod))
                 self._worker(pod).do(partial(cleanup.restore, api, pod, node))
@@ -177,13 +181,15 @@ class Adoption:
                 return []
             return [events.JobSeen(new_job(self._jobs[record.id])), *self.told(now)]
 
-        def failed(error: BackendError) -> list[events.Event]:
-            self._considered.discard(uid)
-            self._again[key_of(pod)] = self._clock() + AGAIN
-            self._writer.log_once(error)
-            return []
-
+        failed = partial(self._look_again, pod)
         self._worker(pod).do(partial(manager_of, self._cluster.api, pod), looked, failed)
+        return []
+
+    def _look_again(self, pod: Plain, error: BackendError) -> list[events.Event]:
+        """Later: what manages it could not be read."""
+        self._considered.discard(pod["metadata"]["uid"])
+        self._again[key_of(pod)] = self._clock() + AGAIN
+        self._writer.log_once(error)
         return []
 
     def _decide(self, pod: Plain, why: str) -> AdoptedPod | None:

@@ -82,11 +82,8 @@ class Capacity:
             self._changed()
         if new is not None:
             return self.renew(name)
-        lost = self.nodes.get(name)
-        if lost is None or not lost.up:
-            return []
-        self.nodes[name] = replace(lost, up=False)
-        return [NodeChanged(self.nodes[name])]
+        lost = self.nodes.pop(name, None)
+        return [] if lost is None else [NodeChanged(replace(lost, up=False), exists=False)]
 
     def class_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
         del before, new

@@ -30,8 +30,6 @@ class JobProgress:
         self._records, self._writer, self._clock, self._known = records, writer, clock, known
         self._written: dict[JobId, Seconds] = {}
         self._changed: set[JobId] = set()
-        self._attempts: dict[JobId, int] = {}
-        """The newest attempt of each chief that has reported."""
 
     def heard(self, pod: Plain, metrics: PodMetrics) -> None:
         """The chief of a job speaks for it; also a little after its end."""
@@ -40,9 +38,8 @@ class JobProgress:
             return
         record, replica, attempt = known
         lead = chief(record.id, [t.name for t in record.core.tasks])
-        newest = attempt >= self._attempts.get(record.id, 0)
-        if replica == lead and newest and metrics.updated is not None:
-            self._attempts[record.id] = attempt
+        if replica == lead and attempt >= record.reported and metrics.updated is not None:
+            record.reported = attempt
             record.progress = describe(metrics, record.core.total_steps)
             self._changed.add(record.id)
 

@@ -68,6 +68,8 @@ class JobStatus:
     fitted: tuple[int, int] | None = None
     """The generations of the cluster and of the job for which its tasks were last fitted."""
     progress: Plain = field(default_factory=dict)
+    reported: int = 0
+    """The newest attempt whose chief has reported: it is the one that `progress` is about."""
 
     @property
     def uid(self) -> str:

@@ -15,6 +15,7 @@ from headway.backend.kubernetes.client.api import Api, Plain
 from headway.backend.kubernetes.client.cache import ClusterCache, owner_uid
 from headway.backend.kubernetes.client.informer import key_of
 from headway.backend.kubernetes.placement.node_info import OVER, node_of, ready
+from headway.backend.kubernetes.platform import decision_events
 from headway.backend.kubernetes.platform.adoption import Adoption
 from headway.backend.kubernetes.platform.capacity import Capacity
 from headway.backend.kubernetes.platform.job_progress import JobProgress
@@ -34,6 +35,7 @@ from headway.backend.worker import EventQueue
 from headway.controller import commands, events
 from headway.controller.config import Config
 from headway.core.model.capabilities import Capabilities
+from headway.core.model.decision import Decision, job_of
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, ReplicaId, Resources, Seconds
 from headway.errors import BackendError, HeadwayError
@@ -181,6 +183,12 @@ class KubernetesPlatform:
                 return self.checkpoints.cancel(command)
             case commands.Release():
                 return self.adoption.release(command)
+
+    def decided(self, decision: Decision) -> None:
+        """It is being carried out: an event of the job says why."""
+        record, text = self.records.get(job_of(decision)), decision_events.describe(decision)
+        if record is not None and text:
+            self.writer.event(record, "Decided", text, warning=False)
 
     def _persist(self, command: commands.Persist) -> list[events.Event]:
         record = self.records.get(command.job)

@@ -100,7 +100,7 @@ def to_pod(
             **_scheduling(spec, task),
             "hostname": f"{name}-{replica.name}",
             "subdomain": _domain(job),
-            **_containers(task, given, {**task.env, **_env(job, task, replica, attempt, gang)}),
+            **_containers(task, given, {**task.env, **_env(job, spec, replica, attempt, gang)}),
         },
     }
 
@@ -194,9 +194,10 @@ def _owned(job: Plain, name: str) -> Plain:
 
 
 def _env(
-    job: Plain, task: TaskSpec, replica: ReplicaId, attempt: int, gang: Sequence[ReplicaId]
+    job: Plain, spec: TrainingJobSpec, replica: ReplicaId, attempt: int, gang: Sequence[ReplicaId]
 ) -> dict[str, str]:
     """With sizes of thread pools, if the task declares its CPU and does not set them itself."""
+    task = next(t for t in spec.tasks if t.name == replica.task)
 
     def host(each: ReplicaId) -> str:
         about = job["metadata"]
@@ -215,6 +216,7 @@ def _env(
             gang=gang,
             rendezvous=(host(gang[0]), RENDEZVOUS),
             address=lambda each: (host(each), SERVICE),
+            spec=spec.to_core(kind=""),
         )
     )
 

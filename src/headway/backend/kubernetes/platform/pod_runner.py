@@ -22,6 +22,7 @@ from headway.backend.kubernetes.platform.status_writer import (
     StatusWriter,
     outcome,
 )
+from headway.backend.replica_env import is_distributed
 from headway.controller import events
 from headway.controller.commands import Assignment, Kill, Proceed, Remove, Reserve, Start, Stop
 from headway.controller.job_state import NO_CHECKPOINT, Checkpoint
@@ -104,9 +105,10 @@ class PodRunner:
         waiter = self._image if gang or isinstance(command, Reserve) else ""
         if isinstance(command, Reserve):
             self._read_claims(record)
+        service = is_distributed(record.core)  # also if it has one replica now
         builders = [partial(self._build, record, a, command.gang, waiter) for a in command.replicas]
         self._cluster.worker_of(record.namespace).do(
-            partial(pod_calls.launch, self._cluster.api, record.job, builders, service=gang),
+            partial(pod_calls.launch, self._cluster.api, record.job, builders, service=service),
             failed=partial(self._start_failed, command),
         )
         there = [

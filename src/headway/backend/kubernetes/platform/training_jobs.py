@@ -31,7 +31,7 @@ from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId, ReplicaId
 from headway.errors import BackendError, Declined, HeadwayError
 from headway.spec.manifest import MOST_ON_A_CLUSTER, TrainingJobSpec
-from headway.spec.runnable import RunnableJob
+from headway.spec.runnable import RunnableJob, lacks_torchrun
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 """What a podTemplate that is not a pod raises somewhere."""
@@ -108,9 +108,8 @@ class TrainingJobs:
         except HeadwayError as error:
             record.rejected = "Invalid", f"{error.where}: {error.message}"
             return
-        large = _too_large(record.spec)
-        if large:
-            record.rejected = "Invalid", large
+        if why := _refused(record.spec):
+            record.rejected = "Invalid", why
             return
         core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
         reason, why = self._not_movable(record)
@@ -318,18 +317,18 @@ class TrainingJobs:
         return self._seen(record.successor)
 
     def fit(self) -> list[events.Event]:
-        """Changed specs, and changed sets of nodes, of jobs that have no replicas."""
+        """Changed specs of jobs that have no replicas, and changed sets of nodes of all."""
         found: list[events.Event] = []
         for record in self.records.values():
             key = self._capacity.generation, _generation(record.job)
-            if record.waiting and record.fitted != key:
+            if (record.waiting or record.state.replicas) and record.fitted != key:
                 record.fitted = key
                 found += self._fit(record)
         return found
 
     def _fit(self, record: JobStatus) -> list[events.Event]:
         before = record.core
-        if _generation(record.job) != record.generation:
+        if record.waiting and _generation(record.job) != record.generation:
             self._respecify(record)
         else:
             record.core = self._capacity.fitted(record.core, record)
@@ -357,8 +356,8 @@ class TrainingJobs:
         return f"a gang is started whole: too few of {short}" if short else ""
 
 
-def _too_large(spec: TrainingJobSpec) -> str:
-    """The API server refuses most of it, if its schema is of this version."""
+def _refused(spec: TrainingJobSpec) -> str:
+    """Why; "": it is not. The API server refuses most of it, if its schema is of this version."""
     count = sum(task.most for task in spec.tasks)
     if count > MOST_ON_A_CLUSTER:
         return f"spec.tasks: {count} replicas; at most {MOST_ON_A_CLUSTER} on a cluster"
@@ -367,6 +366,10 @@ def _too_large(spec: TrainingJobSpec) -> str:
         size = 0 if template is None else len(template.model_dump_json())
         if size > LARGEST_TEMPLATE:
             return f"spec.tasks[{i}].podTemplate: {size} bytes; at most {LARGEST_TEMPLATE}"
+        if lacks_torchrun(task):
+            return (
+                f"spec.tasks[{i}].command: it does not start torchrun, as elastic: torchrun needs"
+            )
     return ""
 
 

@@ -117,11 +117,23 @@ class ReportService:
                 platform.receiver.routes(),
             )
         self._label("true")
+        if self.pod:
+            with suppress(BackendError):
+                self._take_over()
 
-    def _label(self, value: str | None) -> None:
+    def _take_over(self) -> None:
+        """The pod of a leader whose node was lost keeps its label, and so its address in the
+        Service, until it is deleted.
+        """
+        path = f"/api/v1/namespaces/{self.home}/pods"
+        for pod in self.api.list(path, labelSelector=f"{LEADER}=true")[0]:
+            if pod["metadata"]["name"] != self.pod:
+                self._label(None, pod["metadata"]["name"])
+
+    def _label(self, value: str | None, pod: str = "") -> None:
         if self.pod:
             body = {"metadata": {"labels": {LEADER: value}}}
-            self.api.patch(pod_path(self.home, self.pod), body)
+            self.api.patch(pod_path(self.home, pod or self.pod), body)
 
     def close(self) -> None:
         self._stop.set()

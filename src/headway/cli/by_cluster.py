@@ -1,0 +1,47 @@
+"""Commands about jobs on a Kubernetes cluster, from any machine that can reach its API server."""
+
+from pathlib import Path
+
+from headway.cli.job_tables import show_jobs
+from headway.cli.output import print_json, show_results, show_story
+from headway.cli.terminal import echo
+from headway.errors import ConfigError, shown
+from headway.runtime.targets import api
+
+
+def explain(job: str, namespace: str, kubeconfig: str, home: str, *, as_json: bool) -> None:
+    """`job` is NAME or NAMESPACE/NAME; pod/NAME is an adopted pod."""
+    there = api(kubeconfig)  # first: without the client it says what to install
+    from headway.report.cluster_job import explain_on_cluster
+
+    *first, name = job.split("/")
+    if first[-1:] == ["pod"]:
+        name = f"{first.pop()}/{name}"
+    if len(first) > 1:
+        raise ConfigError(f"{shown(job)} is not the name of a job", hint="NAME or NAMESPACE/NAME")
+    space = "".join(first)
+    found, missing = explain_on_cluster(there, space or namespace or there.namespace, name, home)
+    if as_json:
+        print_json(found.plain())
+    else:
+        show_story(found)
+    if missing:
+        echo(missing, err=True)
+
+
+def report(namespace: str, kubeconfig: str, html: Path | None, *, as_json: bool) -> None:
+    there = api(kubeconfig)
+    from headway.report.cluster_report import read, write
+
+    found = read(there, namespace or there.namespace)
+    if html:
+        write(found, html)
+    if as_json:
+        print_json(found.plain())
+        return
+    show_jobs(found.jobs, several=False)
+    if found.result:
+        echo("")
+        show_results([[found.result]])
+    if html:
+        echo(f"report: {html}")

@@ -1,0 +1,151 @@
+"""What is known of a job on a cluster, and its events: from its object, the Kubernetes events about
+it, and the state that the leader of the operator keeps for the next one.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import quote
+
+from headway.backend.kubernetes.client.api import Api, Plain, jobs_path
+from headway.backend.kubernetes.client.state_object import StateObject
+from headway.backend.kubernetes.platform.job_status import seconds
+from headway.backend.kubernetes.platform.other_managers import controller_of
+from headway.controller.records import chief
+from headway.core.cycle.folded_state import unfold_state
+from headway.core.model.units import JobId, Seconds
+from headway.errors import BackendError, Declined, UnknownName
+from headway.policy.registry import build
+from headway.report.explain import PHASES, Event, Explanation
+from headway.runtime import leader_state
+from headway.runtime.job_facts import JobFacts, Samples, job_facts
+from headway.runtime.leader_state import LeaderState
+from headway.runtime.usage_sampler import Now
+from headway.spec.quantity import parse_quantity
+
+
+class ClusterJob(NamedTuple):
+    explanation: Explanation
+    missing: str
+    """What could not be read, and so is not known; "": nothing."""
+
+
+POD = "pod/"
+"""Before the name of a pod that was adopted."""
+
+
+def explain_on_cluster(api: Api, namespace: str, name: str, home: str) -> ClusterJob:
+    """`name`: a TrainingJob, or pod/NAME, an adopted pod. `home`: namespace of the operator."""
+    job = _job(api, namespace, name)
+    state, missing = None, ""
+    try:
+        state = leader_state.read(StateObject(api, home))
+    except BackendError as error:
+        missing = f"size, guarantee and ETA are unknown: the state of the operator {error.message}"
+    began = seconds(job["metadata"]["creationTimestamp"])
+    events = sorted(_events(api, job, began), key=lambda event: event.at_s)
+    facts = (_facts(state, job, name, began) if state else None) or reported(job, began)
+    return ClusterJob(
+        Explanation(job=f"{namespace}/{name}", events=events, facts=facts, began=began), missing
+    )
+
+
+def _job(api: Api, namespace: str, name: str) -> Plain:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    path, what = (pods, "pod") if name.startswith(POD) else (jobs_path(namespace), "job")
+    try:
+        return api.get(f"{path}/{quote(name.removeprefix(POD), safe='')}")
+    except Declined as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        known = [each["metadata"]["name"] for each in api.list(path)[0]]
+        wanted = name.removeprefix(POD)
+        raise UnknownName(what, wanted, known, where=f"namespace {namespace}") from None
+
+
+def _events(api: Api, job: Plain, began: float) -> Iterator[Event]:
+    """Kubernetes deletes events after an hour; conditions stay."""
+    yield Event(0.0, "created")
+    reasons = set()
+    for each in _listed(api, job):
+        reasons.add(each["reason"])
+        count = int(each.get("count") or 1)
+        often = f" ({count} times, first at {each['firstTimestamp']})" if count > 1 else ""
+        at = each.get("lastTimestamp") or each["metadata"]["creationTimestamp"]
+        yield Event(seconds(at) - began, _word(each["reason"]), f"{each.get('message', '')}{often}")
+    for each in (job.get("status") or {}).get("conditions") or ():
+        if each.get("reason") and each["reason"] not in reasons:
+            what = _word(each["reason"])
+            if what not in PHASES:
+                what = f"{each['type']}={each['status']} {each['reason']}"
+            reasons.add(each["reason"])
+            yield Event(seconds(each["lastTransitionTime"]) - began, what, each.get("message", ""))
+
+
+def _listed(api: Api, job: Plain) -> Iterator[Plain]:
+    """About the job; about an adopted pod or its owner, which may have the label."""
+    about = job["metadata"]
+    path = f"/api/v1/namespaces/{about['namespace']}/events"
+    for uid in filter(None, (about["uid"], controller_of(job).get("uid"))):
+        listed, _ = api.list(path, fieldSelector=f"involvedObject.uid={uid}")
+        yield from (each for each in listed if (each["involvedObject"] or {}).get("uid") == uid)
+
+
+def _word(reason: str) -> str:
+    """The name of a phase as everywhere else; other reasons are those of the events."""
+    return reason.lower() if reason.lower() in PHASES else reason
+
+
+def _facts(kept: LeaderState, job: Plain, given: str, began: float) -> JobFacts | None:
+    """As the leader knew it when it last wrote its state; None: the job is not in it."""
+    state = unfold_state(kept.state)
+    # An operator of one namespace knows its jobs by their names.
+    names = JobId(f"{job['metadata']['namespace']}/{given}"), JobId(given)
+    name = next((each for each in names if each in state.jobs), None)
+    if name is None or (job.get("status") or {}).get("finishTime"):
+        return None
+    progress = (job.get("status") or {}).get("progress") or {}
+    samples = Samples(at=state.at)
+    if progress:
+        at = max(state.at, seconds(progress["updateTime"]) - kept.began)
+        lead = chief(name, [task.name for task in state.jobs[name].spec.tasks])
+        samples = Samples(at=at, now={lead: _now(progress)})
+    known = job_facts(state, build(kept.policy), kept.memory, samples).get(name)
+    return known and _since(known, kept.began - began)
+
+
+def _since(known: JobFacts, by: Seconds) -> JobFacts:
+    """With times since the creation of the job, not since an operator first led."""
+    times = ("at_s", "decided_s", "guarantee_s", "eta_s")
+    given = {name: getattr(known, name) for name in times}
+    return replace(known, **{name: at + by for name, at in given.items() if at is not None})
+
+
+def _now(progress: Plain) -> Now:
+    value, cpu = progress.get("value"), progress.get("cpu")
+    return Now(
+        cpu=parse_quantity(cpu) if cpu else 0.0,
+        value=float(value) if value else None,
+        step=progress.get("step"),
+        total=progress.get("totalSteps"),
+    )
+
+
+def reported(job: Plain, began: float) -> JobFacts:
+    """Only what its status says."""
+    status = job.get("status") or {}
+    progress = status.get("progress") or {}
+    now = _now(progress)
+    ended = status.get("finishTime")
+    at: Seconds = (seconds(ended) if ended else time.time()) - began
+    return JobFacts(
+        at_s=at,
+        phase=str(status.get("phase", "Pending")).lower(),
+        value=now.value,
+        step=now.step,
+        total_steps=now.total or job["spec"].get("totalSteps"),
+        reason=status.get("reason", ""),
+        decided_s=at,
+    )
