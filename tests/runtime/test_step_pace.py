@@ -99,14 +99,14 @@ def test_a_job_that_waits_finishes_by_its_steps_and_not_by_the_cpu_that_it_needs
 
 def test_it_is_not_said_that_cpu_does_not_help_where_other_programs_use_all_of_it():
     """A job that computes gets little there, too."""
-    slow = Now(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.005)
+    slow = ReplicaSample(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.005)
     busy = known(slow, foreign=node().capacity.cpu)
     assert busy.reason != NOT_CPU
     assert busy.eta_s == pytest.approx(0.5 + 90 / 0.5), "its steps tell when it ends"
 
 
 def test_it_is_not_said_that_cpu_does_not_help_a_job_that_headway_keeps_waiting():
-    waits = Now(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.0)
+    waits = ReplicaSample(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.0)
     assert known(waits, others=("y",), weight=0.004).reason != NOT_CPU
 
 

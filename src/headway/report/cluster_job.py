@@ -22,7 +22,7 @@ from headway.report.explain import PHASES, Event, Explanation
 from headway.runtime import leader_state
 from headway.runtime.job_facts import JobFacts, Samples, job_facts
 from headway.runtime.leader_state import LeaderState
-from headway.runtime.usage_sampler import Now
+from headway.runtime.usage_sampler import ReplicaSample
 from headway.spec.quantity import parse_quantity
 
 
@@ -111,7 +111,7 @@ def _facts(kept: LeaderState, job: Plain, given: str, began: float) -> JobFacts 
     if progress:
         at = max(state.at, seconds(progress["updateTime"]) - kept.began)
         lead = chief(name, [task.name for task in state.jobs[name].spec.tasks])
-        samples = Samples(at=at, now={lead: _now(progress)})
+        samples = Samples(at=at, latest={lead: _sample(progress)})
     known = job_facts(state, build(kept.policy), kept.memory, samples).get(name)
     return known and _since(known, kept.began - began)
 
@@ -123,9 +123,9 @@ def _since(known: JobFacts, by: Seconds) -> JobFacts:
     return replace(known, **{name: at + by for name, at in given.items() if at is not None})
 
 
-def _now(progress: Plain) -> Now:
+def _sample(progress: Plain) -> ReplicaSample:
     value, cpu = progress.get("value"), progress.get("cpu")
-    return Now(
+    return ReplicaSample(
         cpu=parse_quantity(cpu) if cpu else 0.0,
         value=float(value) if value else None,
         step=progress.get("step"),
@@ -137,15 +137,15 @@ def reported(job: Plain, began: float) -> JobFacts:
     """Only what its status says."""
     status = job.get("status") or {}
     progress = status.get("progress") or {}
-    now = _now(progress)
+    sample = _sample(progress)
     ended = status.get("finishTime")
     at: Seconds = (seconds(ended) if ended else time.time()) - began
     return JobFacts(
         at_s=at,
         phase=str(status.get("phase", "Pending")).lower(),
-        value=now.value,
-        step=now.step,
-        total_steps=now.total or job["spec"].get("totalSteps"),
+        value=sample.value,
+        step=sample.step,
+        total_steps=sample.total or job["spec"].get("totalSteps"),
         reason=status.get("reason", ""),
         decided_s=at,
     )

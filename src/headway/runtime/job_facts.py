@@ -225,9 +225,9 @@ def _growth(job: Job, first: Replica | None) -> dict[str, float]:
 def _pace(
     state: ClusterState, job: Job, r: Replica, seen: ReplicaSample
 ) -> tuple[Seconds, bool, bool] | None:
-    """Return the remaining time by the steps per second of a replica, whether it uses much less than
-    its share, and whether its node has idle CPU: only then is it certain that no other share makes
-    it faster. None: unknown.
+    """Return the remaining time by the steps per second of a replica, whether it uses much less
+    than its share, and whether its node has idle CPU: only then is it certain that no other share
+    makes it faster. None: unknown.
     """
     total = seen.total or job.spec.total_steps
     if not (seen.rate and seen.step is not None and total and r.node in state.nodes):

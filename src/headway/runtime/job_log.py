@@ -103,8 +103,8 @@ def _over(folder: RunDirectory, job: JobId) -> bool:
 
 
 def _start_of(log: IO[bytes], last: int, first: int = 0) -> int:
-    """Return where the last lines begin, not before `first`. A newline at the end of the file begins
-    no line.
+    """Return where the last lines begin, not before `first`. A newline at the end of the file
+    begins no line.
     """
     end = at = log.seek(0, os.SEEK_END)
     begun = end
