@@ -181,25 +181,3 @@ def test_amounts_of_all_magnitudes_are_allocated_in_a_bounded_number_of_rounds()
         found = allocate(needs, list(needs), 1.7, now, most)
         assert sum(found.rates.values()) <= 1.7 * (1 + 1e-9)
         assert 0 <= found.calm_for <= most
-
-
-def test_what_is_late_gets_all_that_it_can_use_although_its_guarantee_moves():
-    """A job of unknown size may let guarantees move by half a second a second. Half of its speed
-    would then keep the guarantee feasible, but one that has passed would be missed by more.
-    """
-    narrow = need(30, 50, demand=0.5)
-    found = [
-        allocate({"narrow": narrow, "other": need(50, 400)}, ["other", "narrow"], 1.0, now, 10.0,
-                 lambda time: {"narrow": time / 2}).rates["narrow"]
-        for now in (-10.0, 10.0)
-    ]  # fmt: skip
-    assert found == [pytest.approx(0.25), pytest.approx(0.5)]
-
-
-def test_a_delayed_guarantee_moves_once_it_would_have_been_later_anyway():
-    narrow, other = need(20.1, 40, demand=0.5), need(50, 400)
-    found = allocate(
-        {"narrow": narrow, "other": other}, ["other", "narrow"], 1.0, 0.0, 10.0,
-        lambda time: {"narrow": 40 * time},
-    )  # fmt: skip
-    assert found.rates["narrow"] < 0.1

@@ -117,7 +117,6 @@ class _Outlook(Generic[K]):
             for n, need in needs.items()
             if need.due < inf
         }
-        self.was_due = {n: c.due for n, c in self.claims.items()}
         late = self._delay_late()
         self.soon = self._after(SOON, {})
         self.tight: list[_Tight[K]] = []
@@ -193,14 +192,9 @@ class _Outlook(Generic[K]):
         return max(0.0, time * first / fall) if fall > STEADY * self.capacity * time else inf
 
     def _after(self, time: Seconds, rates: Mapping[K, Cores]) -> dict[K, Claim]:
-        """A guarantee that was delayed moves only when it would have been later anyway."""
-        later, was_due = self.drift(time), self.was_due
+        later = self.drift(time)
         return {
-            n: Claim(
-                c.left - rates.get(n, 0.0) * time,
-                c.demand,
-                max(c.due, was_due[n] + later.get(n, 0.0)),
-            )
+            n: Claim(c.left - rates.get(n, 0.0) * time, c.demand, c.due + later.get(n, 0.0))
             for n, c in self.claims.items()
         }
 
