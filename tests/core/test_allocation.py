@@ -181,3 +181,20 @@ def test_amounts_of_all_magnitudes_are_allocated_in_a_bounded_number_of_rounds()
         found = allocate(needs, list(needs), 1.7, now, most)
         assert sum(found.rates.values()) <= 1.7 * (1 + 1e-9)
         assert 0 <= found.calm_for <= most
+
+
+@pytest.mark.parametrize(
+    ("now", "rate"),
+    [
+        pytest.param(-10.0, 0.25, id="in time"),
+        pytest.param(-9.5, 0.25, id="half a second late"),
+        pytest.param(10.0, 0.5, id="late"),
+    ],
+)
+def test_what_is_late_gets_all_that_it_can_use_although_its_guarantee_moves(now, rate):
+    """A job of unknown size may let guarantees move by half a second a second. Half of its speed
+    would then keep the guarantee feasible, but one that has passed would be missed by more.
+    """
+    needs = {"narrow": need(30, 50, demand=0.5), "other": need(50, 400)}
+    found = allocate(needs, ["other", "narrow"], 1.0, now, 10.0, lambda time: {"narrow": time / 2})
+    assert found.rates["narrow"] == pytest.approx(rate, abs=0.01)

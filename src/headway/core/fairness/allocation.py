@@ -22,6 +22,9 @@ of magnitude that rounding hides the progress."""
 STEADY = 1e-6
 """A slack that falls by less than this fraction of the capacity is treated as constant."""
 
+LATE: Seconds = 1.0
+"""A guarantee that is missed by more than this is late."""
+
 Drift = Callable[[Seconds], Mapping[K, Seconds]]
 """Delay of each guarantee if all jobs of unknown size continue for this time."""
 
@@ -117,7 +120,10 @@ class _Outlook(Generic[K]):
             for n, need in needs.items()
             if need.due < inf
         }
+        was_due = {n: c.due for n, c in self.claims.items()}
         late = self._delay_late()
+        self.was_due = {n: t for n, t in was_due.items() if self.claims[n].due > t + LATE}
+        """When guarantees that are late were due."""
         self.soon = self._after(SOON, {})
         self.tight: list[_Tight[K]] = []
         for jobs in dict.fromkeys(late):
@@ -192,11 +198,15 @@ class _Outlook(Generic[K]):
         return max(0.0, time * first / fall) if fall > STEADY * self.capacity * time else inf
 
     def _after(self, time: Seconds, rates: Mapping[K, Cores]) -> dict[K, Claim]:
+        """One that is late moves only when it would have been that late anyway."""
         later = self.drift(time)
-        return {
+        found = {
             n: Claim(c.left - rates.get(n, 0.0) * time, c.demand, c.due + later.get(n, 0.0))
             for n, c in self.claims.items()
         }
+        for n, due in self.was_due.items():
+            found[n].due = max(self.claims[n].due, due + later.get(n, 0.0))
+        return found
 
     def _slack(self, jobs: tuple[K, ...], claims: Mapping[K, Claim], after: Seconds) -> CoreSeconds:
         others = [c for n, c in claims.items() if n not in jobs and c.left > 1e-9]
