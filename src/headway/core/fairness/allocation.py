@@ -114,7 +114,11 @@ class _Outlook(Generic[K]):
     ) -> None:
         self.capacity, self.now, self.drift = capacity, now, drift
         self.least = capacity * min(MARGIN * LEAST_SHARE, 0.5 / max(1, len(needs)))
-        """What each job gets at most while others go first."""
+        """What each job gets at most while others go first. Beside jobs of unknown size, whose end
+        frees more than that, it is not counted.
+        """
+        if any(need.unknown for need in needs.values()):
+            self.least = 0.0
         self.claims = {
             n: Claim(need.left, need.demand, need.due)
             for n, need in needs.items()
@@ -167,7 +171,7 @@ class _Outlook(Generic[K]):
         and that set. Test at a time whether all sets are feasible. If one is not, test again at the
         time at which its slack is used up.
         """
-        time, tightest = self._first_end(rates, most), None
+        time, tightest = self._first_end(rates, most) if self.least else most, None
         known = {t.jobs for t in self.tight}
         for _ in range(ROUNDS):
             if time <= SOON:
