@@ -32,7 +32,7 @@ def run(tmp_path, monkeypatch):
     with Listener(server):
         yield server.run.folder.path
     server.run.backend.close()
-    server.run.book.close()
+    server.run.journal.close()
     server.submissions.close()
     server.run.folder.unlock()
 
