@@ -32,7 +32,7 @@ def run(tmp_path, monkeypatch):
     with Listener(server):
         yield server.run.folder.path
     server.run.backend.close()
-    server.run.book.close()
+    server.run.journal.close()
     server.submissions.close()
     server.run.folder.unlock()
 
@@ -60,18 +60,18 @@ def body(**fields):
 
 
 @pytest.mark.parametrize(
-    "sent",
+    ("sent", "expected"),
     [
-        body().decode().encode("utf-16"),
-        body(env={"A": "?"}).replace(b"?", b"\xed\xa0\x80"),  # half of a pair, as UTF-8
-        body(env={"A": "?"}).replace(b"?", b"\xff"),
-        body(jobs=[{**JOB, "at": 10**600}]),
-        body(jobs=[{**JOB, "spec": {**JOB["spec"], "backoffLimit": 10**600}}]),
+        (body().decode().encode("utf-16"), 400),
+        (body(env={"A": "?"}).replace(b"?", b"\xed\xa0\x80"), 400),  # half of a pair, as UTF-8
+        (body(env={"A": "?"}).replace(b"?", b"\xff"), 400),
+        (body(jobs=[{**JOB, "at": 10**600}]), 422),
+        (body(jobs=[{**JOB, "spec": {**JOB["spec"], "backoffLimit": 10**600}}]), 422),
     ],
 )
-def test_a_body_is_utf_8_and_its_integers_are_bounded(run, sent):
+def test_a_body_is_utf_8_and_its_integers_are_bounded(run, sent, expected):
     status, found = post(run, "/jobs", sent)
-    assert (status, found["code"]) == (400, "bad-request")
+    assert (status, found["status"]) == (expected, expected)
     assert Submissions(run).after(0) == []
 
 

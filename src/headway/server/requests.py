@@ -65,11 +65,9 @@ def _refuse(constant: str) -> float:
     raise ValueError(constant)
 
 
-def _whole(digits: str) -> int:
-    """As in a YAML file, at most 64 bits: others are too large for a float."""
-    if len(digits) > 20:
-        raise BadRequest(f"{shown(digits)} is out of range: an integer has at most 64 bits")
-    return int(digits)
+def _whole(digits: str) -> float:
+    """A number as other JSON parsers read it: an integer of more than 64 bits is a float."""
+    return int(digits) if len(digits) <= 20 else float(digits)
 
 
 def _check_depth(body: dict[str, Any]) -> None:
