@@ -110,6 +110,9 @@ def test_without_the_sdk_the_exit_code_says_whether_a_newer_file_is_complete(ver
     assert x["main-0"].node == ("b" if saved else "a")
     assert x.job.spec.checkpoint is (Mode.SIGTERM if saved else Mode.NONE)
     assert x.disk["x"].movable is saved
+    why = x.job.not_moved
+    assert why.startswith("" if saved else f"exited with code {code}, which means not saved")
+    assert bool(why) is not saved
 
 
 def test_a_script_that_finishes_while_it_is_stopped_has_succeeded():
@@ -214,6 +217,7 @@ def test_a_single_job_that_was_stopped_and_had_not_saved_restarts_where_it_was()
     assert (x["main-0"].node, x["main-0"].attempt, x.phase) == ("a", 2, Phase.SUSPENDING)
     x.runs("main-0")
     x.event(e.ReplicaReported(MAIN, 2))
+    assert x.controller.outbox.notices[MAIN].startswith("exited without a new checkpoint")
     assert (x.phase, x.job.moves) == (Phase.RUNNING, 0)
 
 

@@ -274,6 +274,9 @@ def arrived(job: JobRecord, r: ReplicaRecord) -> Commands:
         job.outbox.to_measure[r.came_from] = None
         r.came_from = None
         job.moves += 1
+    if job.not_moved:
+        job.outbox.notices[r.id] = job.not_moved
+        job.outbox.to_measure[r.node] = None
     _end_transfer(job, r)
     return resume(job, Cause.ARRIVE)
 
@@ -322,6 +325,7 @@ def exited(
             why = "its chief exited without a new checkpoint; restarting from the last one"
             return lifecycle.requeue(job, why, now, *remove)
         job.restart_as = ()
+        job.not_moved = _not_saved(t, event)
     where = to if saved else r.node
     return _restart(job, r, job.start(((r.id, where),), now, reserved), remove)
 
@@ -353,6 +357,12 @@ def _saved(job: JobRecord, t: Transfer, event: ReplicaExited) -> bool:
     return newest.mark != t.baseline.mark and (
         sdk or newest.verified or event.code in STOPPED_AS_ASKED
     )
+
+
+def _not_saved(t: Transfer, event: ReplicaExited) -> str:
+    if event.checkpoint.mark == t.baseline.mark:
+        return "exited without a new checkpoint; restarted from the last one"
+    return f"exited with code {event.code}, which means not saved (143 and 0 mean saved); restarted"
 
 
 def _released(job: JobRecord, remove: Commands, now: Seconds) -> Commands:
