@@ -91,11 +91,14 @@ def test_an_empty_or_nameless_journal_is_refused(tmp_path):
     seen = '"seen":{"is":"Observation","at":0.0},"plan":{"is":"Plan"},"outcomes":[]'
     journal.write_text(f'{{"format":2,"cycle":1,"at_s":0.0,"trigger":"tick",{seen}}}\n')
     assert "--policy" in CliRunner().invoke(app, ["replay", str(journal)]).exception.hint
+    job = '{"is":"Job","id":"j","spec":{"is":"JobSpec"},"submitted_at":0.0}'
+    seen = seen.replace('"at":0.0', f'"at":0.0,"jobs":[{job}]')
     journal.write_text(
         f'{{"format":2,"cycle":1,"at_s":0.0,"policy":"x","trigger":"tick",{seen}}}\n'
     )
-    error = CliRunner().invoke(app, ["replay", str(journal)]).exception
-    assert (error.message, error.where) == ("no policy is called 'x'", str(journal))
+    for words in (["replay"], ["explain", "j", "--run"]):
+        error = CliRunner().invoke(app, [*words, str(journal)]).exception
+        assert (error.message, error.where) == ("no policy is called 'x'", str(journal)), words
 
 
 def test_a_journal_without_its_beginning_is_refused(tmp_path, workload):

@@ -12,11 +12,10 @@ from headway.core.model.decision import Failed, Outcome, Refused, job_of
 from headway.core.model.job import Phase
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.errors import UnknownName
-from headway.policy.registry import build
 from headway.runtime import journal
 from headway.runtime.foreign_use import describe_foreign
 from headway.runtime.job_facts import JobFacts, Samples, job_facts
-from headway.runtime.replay import fold
+from headway.runtime.replay import fold, recorded_policy
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.usage_sampler import ReplicaSample, samples
 
@@ -82,7 +81,7 @@ def _explain(path: Path, job: str) -> Explanation:
     return Explanation(
         job=job,
         events=events,
-        facts=_facts(cycles, JobId(job), folder if live else None),
+        facts=_facts(path, cycles, JobId(job), folder if live else None),
         began=folder.about.get("began") if live else None,
     )
 
@@ -103,7 +102,7 @@ def _without_repeated_phases(events: Iterable[Event]) -> Iterator[Event]:
 
 
 def _facts(
-    cycles: list[dict[str, Any]], job: JobId, folder: RunDirectory | None
+    path: Path, cycles: list[dict[str, Any]], job: JobId, folder: RunDirectory | None
 ) -> JobFacts | None:
     first = cycles[0]
     if "policy" not in first or (first["cycle"] > 1 and "state" not in first):
@@ -116,7 +115,7 @@ def _facts(
     lines = cycles[: next(ends, len(cycles))]
     if not lines:
         return None
-    policy = build(cycles[0]["policy"])
+    policy = recorded_policy(first["policy"], path)
     loop = fold(lines, policy)
     until = cycles[len(lines)]["at_s"] if len(lines) < len(cycles) else None
     seen = _samples(folder, job, until) if folder else None

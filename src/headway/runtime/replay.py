@@ -114,6 +114,15 @@ def fold(lines: Sequence[dict[str, Any]], policy: Policy[Any]) -> Loop[Any]:
     return loop
 
 
+def recorded_policy(name: str, path: Path) -> Policy[Any]:
+    """Return the policy that a journal names."""
+    try:
+        return build(name)
+    except HeadwayError as error:
+        error.where = error.where or str(path)
+        raise
+
+
 def find_journal(name: str, data: Path) -> Path:
     """Return the journal of this path, of a run's directory, or of a run by its name."""
     path = Path(name)
@@ -150,11 +159,7 @@ def _replay(path: Path, policy: str, *, reasons: bool) -> Replay:
         )
     real = "@" if recorded.startswith("@") else ""  # the mode of real runs, for any policy
     chosen = f"{real}{policy}" if policy else recorded
-    try:
-        made = build(chosen)
-    except HeadwayError as error:
-        error.where = error.where or ("" if policy else str(path))
-        raise
+    made = build(chosen) if policy else recorded_policy(recorded, path)
     cycles, found = replay(chain([first], lines), made)
     if not reasons:
         found = [d for d in found if not d.only_reasons]
