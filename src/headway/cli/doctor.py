@@ -26,8 +26,9 @@ def doctor(
         print_json([finding.plain() for finding in found])
         return
     table = plain_table("part", "state", no_wrap=True)
-    table.add_column("found", overflow="fold")
-    table.add_column("what to do", overflow="fold")
+    table.add_column("found, and what to do", overflow="fold")
     for finding in found:
-        table.add_row(*map(escape, (finding.what, finding.state, finding.found, finding.hint)))
+        table.add_row(*map(escape, (finding.what, finding.state, finding.found)))
+        if finding.hint:
+            table.add_row("", "", f"[dim]→ {escape(finding.hint)}[/dim]")
     SafeConsole().print(table, highlight=False)
