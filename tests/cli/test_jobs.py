@@ -103,6 +103,20 @@ def test_a_job_is_cancelled_and_the_one_of_another_run_goes_on(start, headway):
     assert (gone.code, "has ended" in gone.err) == (4, True)
 
 
+def test_a_run_without_a_process_is_named_with_what_to_do(start, headway):
+    child = start(sys.executable, "train.py", 100000)
+    until(lambda: [j["phase"] for j in listed(headway, "ps")] == ["running"])
+    assert "no active process" not in headway("ps").err
+    child.kill()
+    child.communicate()
+    [run] = listed(headway, "history")
+    told = headway("ps")
+    assert (told.out, listed(headway, "ps")) == ("", [])
+    assert f"headway run --resume {run['run']}" in told.err
+    assert headway("stop", "--run", run["run"], "--jobs", "stop").code == 0
+    assert "nothing runs" in headway("ps").out
+
+
 def on_terminal(*words):
     """A process with a terminal: its pid, and the file of the terminal."""
     pid, terminal = pty.fork()

@@ -32,7 +32,7 @@ def ps(
     from headway.cli.output import print_json
     from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
-    from headway.runtime.run_status import ENDED, known_runs, run_status
+    from headway.runtime.run_status import ENDED, detached_run, known_runs, run_status
 
     if not run and (server := api_address(data)):
         from headway.cli import by_api
@@ -41,11 +41,12 @@ def ps(
         return
     folders = known_runs(data_folder(data), run)
     found = [job for folder in folders for job in run_status(folder, ended=ENDED if every else 0)]
+    detached = "" if run or as_json else detached_run(data_folder(data))
     if as_json:
         print_json([job.plain() for job in found])
     elif found:
         show_jobs(found, several=len(folders) > 1)
-    else:
+    elif not detached:
         echo("nothing runs; see headway history, or start: headway run -- COMMAND")
     for folder in folders if not as_json else ():
         for node in read(folder.path):
@@ -55,6 +56,11 @@ def ps(
         left = any(job.run in stopped and not job.ended for job in found)
         continue_ = "; its jobs continue" if left else ""
         echo(f"the server is stopped{continue_}. Start it again: headway serve", err=True)
+    if detached:
+        again = f"Manage them again: headway run --resume {detached}"
+        end = f"End them: headway stop --run {detached} --jobs stop"
+        echo(f"run {detached} has no active process; its jobs may continue", err=True)
+        echo(f"{again}\n{end}", err=True)
 
 
 def logs(

@@ -40,14 +40,24 @@ def known_runs(data: Path, run: str = "") -> list[RunDirectory]:
     return [run for run in runs if run.locked or run in servers[-1:]]
 
 
+def detached_run(data: Path) -> str:
+    """Return the name of the last run if it can be resumed, otherwise "": its jobs may continue,
+    although no process manages them.
+    """
+    for run in RunDirectory.all(data)[-1:]:
+        if not run.locked and not run.ended and _has_about(run, "workload"):
+            return run.id
+    return ""
+
+
 def find_server(data: Path) -> RunDirectory | None:
     """Return the run of the server of this data directory, active or not."""
-    return next((r for r in reversed(RunDirectory.all(data)) if _is_server(r)), None)
+    return next((r for r in reversed(RunDirectory.all(data)) if _has_about(r, "server")), None)
 
 
-def _is_server(run: RunDirectory) -> bool:
+def _has_about(run: RunDirectory, key: str) -> bool:
     try:
-        return "server" in run.about
+        return key in run.about
     except (ConfigError, OSError):  # damaged
         return False
 
