@@ -4,14 +4,13 @@ import re
 import shutil
 
 import pytest
-import test_local_torch as ddp
+from ddp import check_end, undisturbed, words
 from image import ROOT
 from operators import task
 from patience import PATIENCE
 from test_kubernetes_elastic import log, volume
 from test_local_torchrun import AGENT
 
-undisturbed = ddp.undisturbed
 BORROWED = {"libraries": "/usr/lib", "programs": "/usr/bin", "chosen": "/etc/alternatives"}
 """The interpreter of this machine, which has PyTorch, is shown to the pods."""
 
@@ -26,9 +25,7 @@ def borrowing(folder):
     return made
 
 
-def test_agents_of_torchrun_join_and_leave_in_pods(
-    cluster, jobs, tmp_path, torch_python, undisturbed
-):
+def test_agents_of_torchrun_join_and_leave_in_pods(cluster, jobs, tmp_path, torch_python):
     if not torch_python.startswith("/usr/bin/"):
         pytest.skip("tool not installed: Debian's python3-torch")
     for parent in tmp_path.parents[:2]:
@@ -36,7 +33,7 @@ def test_agents_of_torchrun_join_and_leave_in_pods(
     folder = tmp_path / "kept"
     template = borrowing(folder)
     shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    command = [torch_python, *AGENT, *ddp.words(torch_python, 0.005)[1:]]
+    command = [torch_python, *AGENT, *words(torch_python, 0.005)[1:]]
     bounds = {"minReplicas": 1, "maxReplicas": 3, "elastic": "torchrun"}
     env = {"PYTHONPATH": "/headway/src"}
     worker = task(cpu="100m", command=command, env=env, **bounds, **template)
@@ -58,8 +55,6 @@ def test_agents_of_torchrun_join_and_leave_in_pods(
     becomes(1)
     cluster.until(lambda: jobs.phase("x") == "Succeeded", 5 * PATIENCE)
     assert jobs.status("x")["failures"] == 0
-    samples, loss = ddp.last_lines(log(cluster, "x-worker-0-1"))
-    assert samples == undisturbed[0]
-    assert loss == pytest.approx(undisturbed[1], rel=0.01), "only the order of sums differs"
+    check_end(log(cluster, "x-worker-0-1"), undisturbed(torch_python))
     steps = [step for _, step in starts()]
     assert steps == sorted(steps), "it went on from the last checkpoint"
