@@ -29,15 +29,15 @@ from headway.spec.quantity import parse_quantity
 class ClusterJob(NamedTuple):
     explanation: Explanation
     missing: str
-    """What could not be read, and so is not known; "": nothing."""
+    """What could not be read, and what is unknown for that reason; "": nothing."""
 
 
 POD = "pod/"
-"""Before the name of a pod that was adopted."""
+"""Prefix of the name of an adopted pod."""
 
 
 def explain_on_cluster(api: Api, namespace: str, name: str, home: str) -> ClusterJob:
-    """`name`: a TrainingJob, or pod/NAME, an adopted pod. `home`: namespace of the operator."""
+    """Explain a TrainingJob, or an adopted pod (`pod/NAME`). `home`: namespace of the operator."""
     job = _job(api, namespace, name)
     state, missing = None, ""
     try:
@@ -66,7 +66,7 @@ def _job(api: Api, namespace: str, name: str) -> Plain:
 
 
 def _events(api: Api, job: Plain, began: float) -> Iterator[Event]:
-    """Kubernetes deletes events after an hour; conditions stay."""
+    """Return the events of a job, and its conditions: Kubernetes deletes events after an hour."""
     yield Event(0.0, "created")
     reasons = set()
     for each in _listed(api, job):
@@ -85,7 +85,7 @@ def _events(api: Api, job: Plain, began: float) -> Iterator[Event]:
 
 
 def _listed(api: Api, job: Plain) -> Iterator[Plain]:
-    """About the job; about an adopted pod or its owner, which may have the label."""
+    """Return the Kubernetes events about a job, or about an adopted pod and its owner."""
     about = job["metadata"]
     path = f"/api/v1/namespaces/{about['namespace']}/events"
     for uid in filter(None, (about["uid"], controller_of(job).get("uid"))):
@@ -94,12 +94,12 @@ def _listed(api: Api, job: Plain) -> Iterator[Plain]:
 
 
 def _word(reason: str) -> str:
-    """The name of a phase as everywhere else; other reasons are those of the events."""
+    """Return the name of a phase in lower case, as elsewhere; other reasons are unchanged."""
     return reason.lower() if reason.lower() in PHASES else reason
 
 
 def _facts(kept: LeaderState, job: Plain, given: str, began: float) -> JobFacts | None:
-    """As the leader knew it when it last wrote its state; None: the job is not in it."""
+    """Return what the leader knew of a job when it last stored its state; None: nothing."""
     state = unfold_state(kept.state)
     # An operator of one namespace knows its jobs by their names.
     names = JobId(f"{job['metadata']['namespace']}/{given}"), JobId(given)
@@ -117,7 +117,7 @@ def _facts(kept: LeaderState, job: Plain, given: str, began: float) -> JobFacts 
 
 
 def _since(known: JobFacts, by: Seconds) -> JobFacts:
-    """With times since the creation of the job, not since an operator first led."""
+    """Return the facts with times since the creation of the job, not since the run began."""
     times = ("at_s", "decided_s", "guarantee_s", "eta_s")
     given = {name: getattr(known, name) for name in times}
     return replace(known, **{name: at + by for name, at in given.items() if at is not None})
@@ -134,7 +134,7 @@ def _sample(progress: Plain) -> ReplicaSample:
 
 
 def reported(job: Plain, began: float) -> JobFacts:
-    """Only what its status says."""
+    """Return what the status of a job says."""
     status = job.get("status") or {}
     progress = status.get("progress") or {}
     sample = _sample(progress)
