@@ -148,3 +148,17 @@ def test_a_sender_learns_that_the_replica_has_left_while_much_is_on_the_way(port
         inside.close()
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             one.sendall(bytes(64 * MIB))
+
+
+def test_a_relay_that_ends_with_open_connections_prints_nothing(port, relays, tmp_path, capfd):
+    relays(delay_s=0.001)
+    with replica(port) as server, client(port) as one, client(port) as two:
+        inside = [server.accept()[0] for _ in range(2)]
+        for each in (one, two):
+            each.sendall(b"a" * MIB)
+        assert receive(inside[0], 1)
+        next((tmp_path / "relays").iterdir()).unlink()
+        wait_for(lambda: not is_alive(tmp_path))
+        for each in inside:
+            each.close()
+    assert capfd.readouterr().err == ""

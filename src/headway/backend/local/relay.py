@@ -7,6 +7,7 @@ when the file KEEP is removed. It imports nothing of Headway, so that it starts 
 """
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import Coroutine
@@ -104,13 +105,14 @@ async def _deliver(line: DelayLine, writer: asyncio.StreamWriter) -> None:
 
 
 async def serve(keep: Path, bandwidth: float, delay: float, ports: dict[int, int]) -> None:
-    """Forward until the file is removed. `ports`: target port of each listening descriptor."""
+    """Forward until the file is removed, then exit. `ports`: target port of each descriptor."""
     for descriptor, port in ports.items():
         ways = Link(bandwidth, delay), Link(bandwidth, delay)
         listener = socket.socket(fileno=descriptor)
         await asyncio.start_server(partial(relay, port, ways), sock=listener)
     while keep.exists():  # noqa: ASYNC110, ASYNC240 - a look at a local file, four times a second
         await asyncio.sleep(CHECK_S)
+    os._exit(0)  # the kernel closes the connections; asyncio prints an error for each
 
 
 def main(words: list[str]) -> None:
