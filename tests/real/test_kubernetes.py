@@ -126,9 +126,7 @@ def test_a_member_that_its_kubelet_declines_releases_the_gang_within_five_second
         return [p for p in jobs.pods("gang") if p["metadata"]["name"].endswith("-1")]
 
     cluster.until(lambda: any(p["status"]["phase"] == "Failed" for p in first()))
-    began = monotonic()
     cluster.until(lambda: not any(bound(p) for p in first()), patience=5)
-    assert monotonic() - began < 5
     told = cluster.until(lambda: jobs.told("gang", "Released"))
     assert "SysctlForbidden" in told[0]
     assert jobs.status("gang").get("failures", 0) == 0
