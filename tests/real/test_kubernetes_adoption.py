@@ -50,6 +50,10 @@ class Jobs:
         amount = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
         return int(amount.removesuffix("m"))
 
+    def refusal(self, name):
+        (pod,) = self.pods(name)
+        return pod["metadata"].get("annotations", {}).get("headway.dev/not-adopted")
+
     def events(self, name, reason):
         uid = self.cluster.get("job", name)["metadata"]["uid"]
         found = self.cluster.get("events", "--field-selector", f"involvedObject.uid={uid}")
@@ -96,8 +100,7 @@ def test_a_job_of_a_queue_of_kueue_is_refused_and_a_suspended_one_is_adopted_aga
     jobs.label("converged", "=true")
     (told,) = cluster.until(lambda: jobs.events("converged", "NotAdopted"))
     assert "kueue.x-k8s.io/queue-name" in told
-    (pod,) = jobs.pods("converged")
-    assert pod["metadata"]["annotations"]["headway.dev/not-adopted"] in told
+    assert cluster.until(lambda: jobs.refusal("converged")) in told
     jobs.label("learns", "=true")
     seen = len(cluster.until(lambda: jobs.events("learns", "Adopted")))
     for suspend in ("true", "false"):
