@@ -52,6 +52,14 @@ def test_the_shortest_gets_nearly_all_and_the_others_a_trickle():
     assert plan.look == ("a",)
 
 
+def test_a_job_that_gets_only_what_a_shorter_one_cannot_use_does_not_run_first():
+    h = world(sized("long", 100), sized("short", 10, demand=0.8))
+    plan, memory = Headway().decide(assemble(h, Trigger.STARTED), Headway().begin())
+    assert memory.rates == pytest.approx({"long/main-0": 0.2, "short/main-0": 0.8})
+    spare = "gets spare CPU beside short (about 10 s of CPU left); guaranteed to finish within "
+    assert reasons(plan)["long"].startswith(spare)
+
+
 def test_a_guarantee_that_allows_no_delay_is_kept_first_and_says_so():
     """It can use a fifth of the node only, and is at least 67 core-seconds: under fair sharing it
     would never wait for the other.

@@ -365,12 +365,9 @@ class _Node:
     def _why(self, name: ReplicaId, found: Allocation[ReplicaId]) -> str:
         s = self.memory.reference[name]
         if name in found.urgent and found.rates[name] > 0:
-            late = self.now - s.due
-            return (
-                f"{late:.0f} s overdue, goes first"
-                if late > 0.5
-                else f"guaranteed to finish within {max(0.0, -late):.0f} s, which allows no delay"
-            )
+            if (late := self.now - s.due) > 0.5:
+                return f"{late:.0f} s overdue, goes first"
+            return f"guaranteed to finish within {max(0.0, -late):.0f} s, which allows no delay"
         if self.unseen[:1] == [name]:
             return "goes first for a second, to show how many cores it can use"
         if name.task == SERVER:
@@ -380,14 +377,16 @@ class _Node:
             return f"its length is unknown{' yet' if told else ' (set totalSteps)'}: fair share"
         if name in found.behind:
             return "behind its fair share, catches up"
-        if found.rates[name] > 0:
+        rate = found.rates[name]
+        ahead = [n for n, r in found.rates.items() if r > rate]
+        if not ahead or rate >= min(s.demand, self.cores) / 2:
             return f"about {self._left(name):.0f} s of CPU left; runs first"
-        ahead = [n for n, rate in found.rates.items() if rate > 0]
         names = list(dict.fromkeys([n.job for n in ahead]))
         known = [self._left(n) for n in ahead if n not in self.unknown]
         left = f" (about {sum(known):.0f} s of CPU left)" if known else ""
         due = f"; guaranteed to finish within {s.due - self.now:.0f} s" if s.due < inf else ""
-        return f"waits for {list_names(names)}{left}{due}"
+        verb = "gets spare CPU beside" if rate > 0 else "waits for"
+        return f"{verb} {list_names(names)}{left}{due}"
 
 
 def _close(a: float, b: float) -> bool:
