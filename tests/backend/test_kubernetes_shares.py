@@ -63,6 +63,10 @@ class Jobs:
         calls = [c for c in self.fake.calls if c[0] == "PATCH" and c[3] == "resize"]
         return [c[2] for c in calls if c[2].startswith(name)]
 
+    @property
+    def outcomes(self):
+        return self.headway.backend.platform.shares.resizes
+
     def notices(self):
         told = [e for e in self.fake.all("events") if e["reason"] == "NotResized"]
         return [e["message"] for e in told]
@@ -278,6 +282,7 @@ def test_a_refused_resize_is_an_outcome_and_is_not_repeated(jobs, fake):
         assert isinstance(jobs.set("x", weight=1.4), Failed)
         jobs.headway.calm(0.2)
     assert jobs.resizes() == ["x-worker-0-1"]
+    assert jobs.outcomes == {"refused": 1}
     assert jobs.cpu("y") == ("400m", None)
 
 
@@ -299,6 +304,7 @@ def test_a_resize_that_its_node_defers_is_an_outcome(jobs, fake):
     told = jobs.until(lambda: [n for n in jobs.notices() if "Deferred" in n])
     assert told
     assert jobs.seen("x") == (None, 1.2), "400m in comparison to 333m"
+    assert jobs.outcomes == {"accepted": 2, "deferred": 1}
     fake.resizing.clear()
     fake.resize(
         "x-worker-0-1", "default", {"spec": {"containers": [{"name": "training", "resources": {}}]}}
@@ -311,6 +317,7 @@ def test_an_infeasible_resize_is_taken_back(jobs, fake):
     fake.resizing["x-worker-0-1"] = "Infeasible"
     jobs.set("x", weight=1.4)
     jobs.until(lambda: [n for n in jobs.notices() if "Infeasible" in n])
+    assert jobs.outcomes["infeasible"] == 1
     fake.resizing.clear()
     jobs.until(lambda: (jobs.cpu("x")[0], jobs.cpu("y")[0]) == ("400m", "400m"))
 
@@ -324,6 +331,7 @@ def test_a_pod_that_has_changed_meanwhile_is_resized_a_little_later(jobs, fake):
     jobs.headway.calm(0.2)
     tried = [c for c in fake.calls if c[:3] == ("PATCH", "pods", "x-worker-0-1")]
     assert (jobs.cpu("x")[0], len(tried)) == ("400m", 1), "not again before the change is seen"
+    assert jobs.outcomes == {"conflict": 1}
     fake.stale.clear()
     jobs.until(lambda: (jobs.cpu("x")[0], jobs.cpu("y")[0]) == ("467m", "333m"))
 

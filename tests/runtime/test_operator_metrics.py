@@ -53,10 +53,12 @@ def test_decisions_cycles_and_calls_are_counted(fake, backends, served):
     leader.until(lambda: all_bound(fake, 1))
     leader.until(lambda: metrics.jobs)
     metrics.api = lambda: dict(live.platform.cluster.api.calls)
+    metrics.resizes["refused"] += 1
     _, text = get("/metrics")
     assert 'headway_decisions_total{kind="Place",outcome="Started"} 1' in text
     assert 'headway_jobs{phase="starting"} 1' in text
     assert 'headway_api_requests_total{verb="POST",result="2xx"}' in text
+    assert 'headway_resizes_total{outcome="refused"} 1' in text
     assert metrics.cycles > 0
     assert metrics.ready
 

@@ -111,6 +111,7 @@ class Operator:
         jobs = dict[JobId, RunnableJob]()
         image = os.environ.get("HEADWAY_IMAGE") or IMAGE
         platform = KubernetesPlatform(there, jobs, clock, namespace=self.namespace, image=image)
+        self.metrics.resizes = platform.shares.resizes
         if reports is not None:
             reports.prepare(platform)
             self.metrics.reports = platform.receiver.counts

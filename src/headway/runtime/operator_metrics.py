@@ -41,6 +41,8 @@ class Metrics:
         self.jobs: Counter[str] = Counter()
         self.reports: Counter[str] = Counter()
         """Reports of jobs by source."""
+        self.resizes: Counter[str] = Counter()
+        """Resizes of pods by outcome."""
         self.api: Callable[[], dict[tuple[str, str], int]] = dict
         """Calls to the API server by verb and result."""
 
@@ -63,6 +65,12 @@ class Metrics:
                 "counter",
                 "Reports of jobs by source.",
                 by_label(self.reports, "source"),
+            ),
+            *family(
+                "headway_resizes_total",
+                "counter",
+                "Resizes of running pods by outcome.",
+                by_label(self.resizes, "outcome"),
             ),
             *family("headway_cycles_total", "counter", "Decision cycles.", {(): self.cycles}),
             *family(

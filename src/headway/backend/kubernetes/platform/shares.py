@@ -6,6 +6,7 @@ ten seconds; the newest one counts. Nothing is repeated: a resize that was refus
 Only the return of declared values is tried again, because no decision would ask for it.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -77,6 +78,8 @@ class Shares:
         """Jobs whose pods cannot be resized: the uid, the attempt, and why."""
         self.restore = False
         """Declared values return; decisions have no effect."""
+        self.resizes: Counter[str] = Counter()
+        """By outcome: accepted, deferred, infeasible, conflict, refused, unreachable."""
 
     # -- pods ------------------------------------------------------------------------------------
 
@@ -179,6 +182,7 @@ class Shares:
         found: list[Event] = []
         if reason == INFEASIBLE and not p.infeasible:
             p.infeasible = True
+            self.resizes["infeasible"] += 1
             found += self._hold(p, f"{INFEASIBLE}: {message}")
         elif reason == DEFERRED:
             p.deferred_at = min(p.deferred_at, self._clock() + self._times.patience)
@@ -298,6 +302,7 @@ class Shares:
         """The node may still carry it out; the decision has not had its effect."""
         if p.command is None or p.deferred_at > now:
             return []
+        self.resizes["deferred"] += 1
         return self._refuse(p, f"{DEFERRED}: {pod_cpu.refused(p.pod)[1]}")
 
     def _advance(self, group: Group, now: Seconds) -> list[Event]:
@@ -339,6 +344,7 @@ class Shares:
         group.calls += 1
 
         def done(pod: Plain) -> list[Event]:
+            self.resizes["accepted"] += 1
             group.calls -= 1
             group.not_before = self._clock() + self._times.interval
             newer = _number(pod) > _number(p.pod)  # the watch may have been faster
@@ -357,6 +363,7 @@ class Shares:
         status = error.status if isinstance(error, Declined) else None
         if status == HTTPStatus.NOT_FOUND:
             return []
+        self.resizes[_outcome(error)] += 1
         if status == HTTPStatus.CONFLICT:  # the same again when the newer version is known
             p.outdated = p.pod["metadata"]["resourceVersion"]
             group.steps.insert(0, {p.key: group.targets[p.key]})
@@ -372,6 +379,13 @@ class Shares:
             group.due = now + self._times.interval
             return self._refuse(p, error.message)
         return self._hold(p, error.message)
+
+
+def _outcome(error: BackendError) -> str:
+    if isinstance(error, Unreachable):
+        return "unreachable"
+    conflict = isinstance(error, Declined) and error.status == HTTPStatus.CONFLICT
+    return "conflict" if conflict else "refused"
 
 
 def _number(pod: Plain) -> int:
