@@ -49,6 +49,8 @@ def rendered(chart, values, namespace):
         cases = {
             "not .Values.watchNamespace": not watched,
             ".Values.watchNamespace": watched,
+            ".Values.podDisruptionBudget.enabled": chosen["podDisruptionBudget"]["enabled"],
+            ".Values.networkPolicy.enabled": chosen["networkPolicy"]["enabled"],
             "and .Values.agent.namespace (not .Values.watchNamespace)": agent and not watched,
         }
         return only is None or cases[only[1]]
@@ -68,11 +70,14 @@ def rendered(chart, values, namespace):
         Values(),
         Values(namespace="123", image="registry.example/h:2", replicas=3),
         Values(watch_namespace="team", tolerations=[{"operator": "Exists"}], policy="spread"),
+        Values(disruption_budget=False, network_policy=False),
     ],
 )
 def test_chart_and_base_have_the_same_objects(values):
     chosen = {"image": values.image, "replicas": values.replicas, "policy": values.policy}
     chosen |= {"watchNamespace": values.watch_namespace, "tolerations": values.tolerations}
+    chosen |= {"podDisruptionBudget": {"enabled": values.disruption_budget}}
+    chosen |= {"networkPolicy": {"enabled": values.network_policy}}
     chart = rendered(render.chart(Values()), chosen, values.namespace)
     base = [
         made

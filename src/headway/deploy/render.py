@@ -39,6 +39,8 @@ class Values:
     observe_only: bool | str = False
     watch_namespace: str = ""
     """Only the jobs of this namespace; "": of all."""
+    disruption_budget: bool | str = True
+    network_policy: bool | str = True
     pull_secrets: Any = field(default_factory=list)
     node_selector: Any = field(default_factory=dict)
     tolerations: Any = field(default_factory=list)
@@ -61,6 +63,8 @@ CHOICES = {
     "policy": "policy",
     "observe_only": "observeOnly",
     "watch_namespace": "watchNamespace",
+    "disruption_budget": "podDisruptionBudget.enabled",
+    "network_policy": "networkPolicy.enabled",
     "pull_secrets": "imagePullSecrets",
     "node_selector": "nodeSelector",
     "tolerations": "tolerations",
@@ -77,6 +81,8 @@ ONLY_IF = {
     "cluster": "not .Values.watchNamespace",
     "rbac-cluster": "not .Values.watchNamespace",
     "rbac-namespace": ".Values.watchNamespace",
+    "disruption-budget": ".Values.podDisruptionBudget.enabled",
+    "network-policy": ".Values.networkPolicy.enabled",
     "agent": "and .Values.agent.namespace (not .Values.watchNamespace)",
 }
 """Files of the chart that not every release has."""
@@ -117,10 +123,16 @@ def _filled(node: Any, known: Plain) -> Any:
 
 def _parts(values: Values) -> tuple[str, ...]:
     """In the order in which to apply them."""
+    wanted = {
+        "operator": True,
+        "disruption-budget": values.disruption_budget,
+        "network-policy": values.network_policy,
+        "agent": values.agent_namespace and not values.watch_namespace,
+    }
+    more = [part for part, so in wanted.items() if so]
     if values.watch_namespace:
-        return ("rbac", "rbac-namespace", "operator")
-    agent = ("agent",) if values.agent_namespace else ()
-    return ("namespace", *CLUSTER, "rbac", "rbac-cluster", "operator", *agent)
+        return ("rbac", "rbac-namespace", *more)
+    return ("namespace", *CLUSTER, "rbac", "rbac-cluster", *more)
 
 
 def stream(values: Values, *, only_cluster: bool = False) -> list[Plain]:
@@ -146,7 +158,10 @@ def chart(values: Values) -> dict[str, str]:
     given = {
         k: yaml.safe_dump(v, default_flow_style=True).partition("\n")[0] for k, v in plain.items()
     }
-    parts = ("cluster", "rbac", "rbac-cluster", "rbac-namespace", "operator", "agent", "hook")
+    parts = (
+        "cluster", "rbac", "rbac-cluster", "rbac-namespace", "operator", "disruption-budget",
+        "network-policy", "agent", "hook",
+    )  # fmt: skip
     return {
         "Chart.yaml": text(objects("Chart", values)),
         "values.yaml": Template(_template("values")).substitute(given),
