@@ -3,6 +3,7 @@
 import pytest
 
 from fake_cluster import Headway, all_bound, begins, bound, condition, node, status, task
+from headway.backend.kubernetes.placement import node_info
 
 GANG = {"tasks": [task("ps", cpu="200m"), task("worker", 2)]}
 
@@ -164,6 +165,15 @@ def test_a_task_of_torchrun_whose_command_does_not_start_it_is_refused(fake, lea
     assert "it does not start torchrun" in condition(fake, "x", "Accepted")["message"]
     fake.submit("y", spec={"tasks": [task(elastic="torchrun", command=["torchrun", "train.py"])]})
     leader.until(lambda: fake.get("pods", "y-worker-0-1"))
+
+
+@pytest.mark.parametrize(
+    ("key", "cordoned"), [("ToBeDeletedByClusterAutoscaler", True), ("team", False)]
+)
+def test_a_node_that_is_about_to_be_removed_counts_as_cordoned(key, cordoned):
+    leaves = node("b")
+    leaves["spec"]["taints"] = [{"key": key, "effect": "NoSchedule"}]
+    assert node_info.to_core(leaves, ()).cordoned is cordoned
 
 
 def test_a_job_that_runs_may_use_a_node_that_joins_later(fake, leader):

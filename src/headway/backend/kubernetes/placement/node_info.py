@@ -8,6 +8,16 @@ from headway.core.model.node import Node
 from headway.core.model.units import NodeId, Resources
 
 RACK = "topology.kubernetes.io/zone"
+LEAVING = frozenset(
+    {
+        "ToBeDeletedByClusterAutoscaler",
+        "karpenter.sh/disrupted",
+        "cloud.google.com/impending-node-termination",
+        "aws-node-termination-handler/spot-itn",
+        "node.cloudprovider.kubernetes.io/shutdown",
+    }
+)
+"""Taints of a node that its cluster is about to remove."""
 OVER = ("Succeeded", "Failed")
 
 
@@ -25,8 +35,12 @@ def to_core(node: Plain, taken: Iterable[Resources]) -> Node:
         capacity=room,
         rack=labels.get(RACK, ""),
         up=ready(node),
-        cordoned=bool(node["spec"].get("unschedulable")),
+        cordoned=bool(node["spec"].get("unschedulable")) or leaving(node),
     )
+
+
+def leaving(node: Plain) -> bool:
+    return any(taint["key"] in LEAVING for taint in node["spec"].get("taints") or ())
 
 
 def ready(node: Plain) -> bool:
