@@ -5,7 +5,7 @@ import os
 import pytest
 
 from headway.core.model.report import MOST
-from headway.metrics.reader import KEPT, MAX_LOG, MetricsReader, last_line
+from headway.metrics.reader import KEPT, MAX_LOG, MAX_READ, MetricsReader, last_line
 
 
 def read(folder, text):
@@ -35,6 +35,38 @@ def test_an_invalid_report_does_not_hide_the_next(tmp_path, line):
     assert (reader.step, found.mean) == (7, 2.0)
     assert 0 < len(found.trouble) <= 200
     assert found.trouble.encode()
+
+
+@pytest.mark.parametrize("back", [0, 25, 26, 27])
+def test_a_reader_that_starts_inside_a_line_begins_with_the_next_one(tmp_path, back):
+    """Otherwise the rest of a valid report is invalid, and `loss 12.5` may be read as 2.5."""
+    lines = '{"step": 1, "loss": 2.0}\n' + '{"step": 22, "loss": 12.5}\n'
+    reports, log = tmp_path / "reports.jsonl", tmp_path / "out.log"
+    for path in (reports, log):
+        path.write_text(lines[:-1])
+    with reports.open("a") as job:
+        reader = MetricsReader(tmp_path, back=back)
+        job.write('\n{"step": 3, "loss": 0.5}\n')
+    reader.listen()
+    found = reader.report()
+    whole = [12.5] if back >= 26 else []
+    assert (found.count, found.trouble) == (1 + len(whole), "")
+    assert found.mean == sum([*whole, 0.5]) / (1 + len(whole))
+
+
+def test_what_is_left_of_a_line_whose_end_was_skipped_is_not_joined_to_another_one(tmp_path):
+    line, reader = '{"step": 22, "loss": 12.5}\n', MetricsReader(tmp_path)
+    reports, log = tmp_path / "reports.jsonl", tmp_path / "out.log"
+    for path, text in ((reports, line), (log, "loss: 12.5\n")):
+        path.write_text(text[:-3])
+    reader.listen()
+    for path, text in ((reports, line), (log, "loss: 12.5\n")):
+        with path.open("a") as job:
+            job.write(text[-3:] + text * (MAX_READ // len(text) + 1))
+    reader.listen()
+    assert reader.flooded
+    found = reader.report()
+    assert (found.mean, found.trouble) == (12.5, "")
 
 
 def printed(folder, text, pattern=None):

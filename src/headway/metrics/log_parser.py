@@ -92,6 +92,10 @@ class LogParser:
         self.example = ""
         """The first line that had a value."""
 
+    def skip(self) -> None:
+        """Forget the line that has not ended: the rest of it is not fed."""
+        self._rest = b""
+
     def feed(self, data: bytes) -> list[ParsedMetric]:
         *lines, rest = (self._rest + data.translate(self._ends)).split(b"\n")
         self._rest = rest[:_MAX_LINE]

@@ -7,6 +7,7 @@ parsed.
 
 import json
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
@@ -32,6 +33,7 @@ MAX_MESSAGE = 200
 MAX_EXAMPLE = 60
 """Maximum length of a line that is shown as an example."""
 INVALID = "invalid line in reports.jsonl"
+_BREAK = re.compile(rb"[\r\n]")
 
 
 class Tail:
@@ -43,10 +45,13 @@ class Tail:
         """
         self._folder, self._name, self._file, self._truncates = folder, name, -1, truncates
         self._at = max(0, job_files.size(folder, name) - back)
+        self._inside = self._at > 0
+        """Whether the next byte may be inside a line of which earlier bytes were not read."""
         self.flooded = False
         """Whether the last read skipped bytes."""
 
     def read(self) -> bytes:
+        """Return the new bytes. If bytes before them were skipped, they begin with a whole line."""
         if self._file < 0:
             try:
                 mode = os.O_RDWR | os.O_APPEND if self._truncates else os.O_RDONLY
@@ -62,10 +67,16 @@ class Tail:
         if size == self._at:
             self.flooded = False
             return b""
-        self.flooded = size - self._at > MAX_READ
-        self._at = max(self._at, size - MAX_READ)
-        data = os.pread(self._file, size - self._at, self._at)
-        self._at += len(data)
+        start = max(self._at, size - MAX_READ)
+        self.flooded = start > self._at
+        self._inside = self._inside or self.flooded
+        start -= self._inside  # the byte before, which may end a line
+        data = os.pread(self._file, size - start, start)
+        self._at = start + len(data)
+        if self._inside and (end := _BREAK.search(data)):
+            data, self._inside = data[end.end() :], False
+        elif self._inside:
+            data = b""
         return data + self._truncate() if self._truncates and size > MAX_LOG else data
 
     @property
@@ -219,7 +230,9 @@ class MetricsReader(ReplicaMetrics):
 
     def listen(self) -> None:
         """Read new reports and output. The output of a replica that uses the SDK is not parsed."""
-        *lines, rest = (self._rest + self._reports.read()).split(b"\n")
+        reports = self._reports.read()
+        before = b"" if self._reports.flooded else self._rest
+        *lines, rest = (before + reports).split(b"\n")
         self._rest = rest[-MAX_LINE:]  # a longer line is invalid in any case
         for line in lines:
             try:
@@ -229,6 +242,8 @@ class MetricsReader(ReplicaMetrics):
             else:
                 self.read_report(fields)
         printed = self._out.read()
+        if self._out.flooded:
+            self._parser.skip()
         if printed and not self.sdk:
             for metric in self._parser.feed(printed):
                 self.record(metric)
