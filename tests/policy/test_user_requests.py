@@ -151,3 +151,18 @@ def test_what_moves_with_its_whole_gang_is_moved_first(name):
     plan, _ = UserRequests().decide(s, None)
     moved = ["ps-0", "worker-0", "worker-1"] if name == "x" else []
     assert names(d.replica for d in plan.decisions) == moved
+
+
+@pytest.mark.parametrize(
+    ("at", "moved"), [(("b", "a"), ["worker-1"]), (("b", "b"), ["worker-0", "worker-1"])]
+)
+def test_only_replicas_that_are_elsewhere_move_and_the_refusal_is_left_if_none_is(at, moved):
+    worker = Task(name="worker", replicas=2, most=2)
+    placed = [replica("x", task="worker", index=i, on=n) for i, n in enumerate(at)]
+    s = snapshot(
+        jobs=[job("x", phase=Phase.RUNNING, tasks=(worker,))],
+        replicas=placed, nodes=[node("a"), node("b")], trigger=Trigger.ASKED,
+    )  # fmt: skip
+    s.requests = (Request(job="x", wish="move", to="b"),)
+    plan, _ = UserRequests().decide(s, None)
+    assert names(d.replica for d in plan.decisions) == moved

@@ -35,7 +35,8 @@ def _decisions(request: Request, s: Snapshot) -> list[Decision]:
     if request.wish == "pause" and can.suspend:
         return [] if pending else [Suspend(job=request.job, reason=REASON)]
     if request.wish == "move" and request.to is not None and can.migrate:
-        return [Move(replica=r, to=request.to, reason=REASON) for r in _to_move(s, request.job)]
+        away = _to_move(s, request.job, request.to)
+        return [Move(replica=r, to=request.to, reason=REASON) for r in away]
     if request.wish == "leave" and request.to is not None and can.migrate:
         return _leave(s, request.job, request.to)
     if request.wish in ("scale", "replace") and _can_scale(request, s):
@@ -49,15 +50,17 @@ def _decisions(request: Request, s: Snapshot) -> list[Decision]:
     return []
 
 
-def _to_move(s: Snapshot, job: JobId) -> list[ReplicaId]:
-    """A replica that moves with its whole gang is first: the others then move in the same restart,
-    also independent ones, which could move alone.
+def _to_move(s: Snapshot, job: JobId, to: NodeId) -> list[ReplicaId]:
+    """The replicas that are not there yet, or all, so that the refusal says that they are. One that
+    moves with its whole gang is first: the others then move in the same restart, also independent
+    ones, which could move alone.
     """
 
     def alone(r: Replica) -> tuple[bool, int]:
         return s.jobs[job].spec.task(r.task).elastic.one_by_one, r.id.index
 
-    return [r.id for r in sorted(s.of(job), key=alone)]
+    away = [r for r in s.of(job) if r.node != to] or s.of(job)
+    return [r.id for r in sorted(away, key=alone)]
 
 
 def _leave(s: Snapshot, job: JobId, node: NodeId) -> list[Decision]:
