@@ -270,9 +270,11 @@ def test_a_share_that_is_not_set_returns_to_what_is_in_effect():
     x.event(e.ShareInEffect(MAIN, 1, 0.5, 2.0))
     x.act(SetShare(replica=MAIN, limit=0.25))
     (share,) = x.last(c.ApplyShare)
+    x.controller.outbox.to_measure.clear()
     x.event(e.CommandFailed(share, "EBUSY"))
     assert (x["main-0"].limit, x["main-0"].weight) == (0.5, 2.0)
     assert x.controller.outbox.notices == {MAIN: "its share was not set: EBUSY"}
+    assert list(x.controller.outbox.to_measure) == ["a"], "a report carries the notice"
     x.exit("main-0", 1)
     x.event(e.CommandFailed(share, "late"))
 

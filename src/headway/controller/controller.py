@@ -272,6 +272,7 @@ class Controller:
                 r.limit, r.weight = r.in_effect
                 self.outbox.replicas[r.id] = r
                 self.outbox.notices[r.id] = f"its share was not set: {reason}"
+                self.outbox.to_measure[r.node] = None  # a report carries the notice
             case cmd.RequestCheckpoint() if r.transfer is not None:
                 r.deadline = now
 
