@@ -64,18 +64,22 @@ def start_server(
     private_runs(data)
     lock = private_files.opener(str(data / LOCK), os.O_RDWR | os.O_CREAT)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(lock, data)
         server = _start(data, policy, control, HeldJobs(quotas or Quotas()))
-    except BlockingIOError:
-        os.close(lock)
-        raise ConfigError(
-            "a server is already active", where=str(data), hint="headway submit -- COMMAND"
-        ) from None
     except BaseException:
         os.close(lock)
         raise
     server.lock = lock
     return server
+
+
+def _lock(lock: int, data: Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(
+            "a server is already active", where=str(data), hint="headway submit -- COMMAND"
+        ) from None
 
 
 def _start(data: Path, policy: str, control: ProcessControl | None, held: HeldJobs) -> "Server":
