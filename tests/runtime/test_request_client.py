@@ -1,6 +1,7 @@
 """`headway move`, `pause` and `resume`, asked of a run that goes on."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -188,6 +189,17 @@ def test_nonsense_in_the_inbox_is_left_out(tmp_path):
     box.acknowledge()
     assert not path.exists()
     assert list((tmp_path / "requests").iterdir()) == []
+
+
+def test_a_request_that_leaves_the_time_of_the_folder_as_it_is_is_seen(tmp_path):
+    """Two changes within a tick of the file system's clock give the folder one time."""
+    box, folder = inbox.Inbox(tmp_path), tmp_path / "requests"
+    inbox.put(tmp_path, Request(job="x", wish="pause"))
+    assert len(box.new()) == 1
+    at = folder.stat().st_mtime_ns
+    inbox.put(tmp_path, Request(job="y", wish="pause"))
+    os.utime(folder, ns=(at, at))
+    assert box.new() == [Request(job="y", wish="pause")]
 
 
 def test_a_request_stays_until_it_has_been_written_down(tmp_path):

@@ -20,6 +20,8 @@ from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId
 
 ANSWER = ".answer"
+TICK = 100_000_000
+"""Nanoseconds within which two changes of a folder can have the same time."""
 MAX_REQUEST = 65536
 """Maximum size of a request in bytes."""
 
@@ -80,7 +82,7 @@ class Inbox:
             return []
         if changed == self._changed:
             return []
-        self._changed = changed
+        self._changed = changed if time_ns() - changed > TICK else 0
         known = {*self._seen, *self._given}
         fresh = [p for p in sorted(self._folder.glob("*.json")) if p not in known]
         return [r for p in fresh if (r := self._accept(p)) is not None]
