@@ -133,7 +133,8 @@ class ReplicaRecord:
     came_from: NodeId | None = None
     """Previous node. Its capacity is held until the replica has reported on the new node."""
     deadline: Seconds = inf
-    """When to act if nothing happens. The action depends on `phase` and `transfer`."""
+    """When `overdue` of `lifecycle` or `transfer` acts: it kills a replica that stops, restarts or
+    fails a job that starts, and gives up a transfer."""
     waiting_for: str = ""
     """Why the platform cannot run it yet."""
     unschedulable: bool = False

@@ -29,7 +29,7 @@ class Loop(Generic[M]):
     def step(self, trigger: Trigger) -> Seconds | None:
         """Run one cycle; return the time until the policy must run again."""
         seen = self.backend.observe(self.look if trigger is Trigger.TICK else ())
-        self.state = remember(self.state, seen)
+        self.state = remember(self.state, seen)  # updated in place
         snapshot = assemble(self.state, trigger)
         plan, self.memory = self.policy.decide(snapshot, self.memory)
         verdict = check(plan, snapshot)

@@ -137,8 +137,8 @@ def _share(d: SetShare, s: Snapshot, light: set[ReplicaId], leaving: set[Replica
     return "it is about to stop or migrate" if d.replica in leaving else ""
 
 
-def _impossible(what: str, how: str, by_platform: bool) -> str:
-    return f"{what} cannot be {how} {'for this job' if by_platform else 'on this platform'}"
+def _impossible(what: str, how: str, platform_can: bool) -> str:
+    return f"{what} cannot be {how} {'for this job' if platform_can else 'on this platform'}"
 
 
 # -- places, migrations, scaling, suspension -----------------------------------------------------
