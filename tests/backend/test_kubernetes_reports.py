@@ -15,8 +15,9 @@ from headway.backend.kubernetes.platform.job_progress import duration
 from headway.backend.kubernetes.platform.platform import KubernetesPlatform
 from headway.backend.kubernetes.platform.pod_reports import Endpoint
 from headway.backend.kubernetes.reports import receiver as receivers
-from headway.backend.kubernetes.reports import relay
+from headway.backend.kubernetes.reports import report_annotation
 from headway.backend.kubernetes.reports.pod_metrics import STALE, PodMetrics, PodReader
+from headway.backend.kubernetes.reports.report_annotation import REPORTED
 from headway.backend.kubernetes.reports.token_review import TokenReviewer
 from headway.backend.live import LiveBackend
 from headway.backend.usage import UsageSample
@@ -304,7 +305,7 @@ def test_times_are_shown_as_kubectl_shows_ages():
 
 
 def test_an_operator_passes_the_reports_of_a_run_on(fake, backends, tmp_path, monkeypatch):
-    monkeypatch.setattr(relay, "EVERY", 0.1)
+    monkeypatch.setattr(report_annotation, "EVERY", 0.1)
     spec = TrainingJobSpec.model_validate({"tasks": [plain_task()], "totalSteps": 100})
     job = RunnableJob(id="x", at=0.0, spec=spec.to_core(kind=""), commands={}, manifest=spec)
     jobs, clock = {"x": job}, Clock()
@@ -320,13 +321,13 @@ def test_an_operator_passes_the_reports_of_a_run_on(fake, backends, tmp_path, mo
         line = [[10 * at, 1 / at, 1.0, 1, None]]
         said = {"log": line, "usage": sample(at), "at": at, "line": "step 10 loss 1"}
         receiver.from_node(node, {uid_of(pod): said})
-    operator.until(lambda: relay.REPORTED in fake.all("pods")[0]["metadata"]["annotations"])
+    operator.until(lambda: REPORTED in fake.all("pods")[0]["metadata"]["annotations"])
     run.until(lambda: status(fake, "x").get("progress", {}).get("step") == 20)
     run.backend.observe(look=(node,))
     receiver.from_node(node, {uid_of(pod): {"log": [[30, 0.2, 0.2, 1, None]]}})
 
     def passed_on():
-        note = fake.all("pods")[0]["metadata"]["annotations"][relay.REPORTED]
+        note = fake.all("pods")[0]["metadata"]["annotations"][REPORTED]
         return json.loads(note)["log"][0][0]
 
     operator.until(lambda: passed_on() == 30)
@@ -341,7 +342,9 @@ def test_an_operator_passes_the_reports_of_a_run_on(fake, backends, tmp_path, mo
     assert 0.2 in [r.value for r in found]
     assert run.backend.monitor.replicas["x/worker-0"].last.memory == 2**20
     fake.change(
-        "pods", pod["metadata"]["name"], {"metadata": {"annotations": {relay.REPORTED: "{"}}}
+        "pods",
+        pod["metadata"]["name"],
+        {"metadata": {"annotations": {REPORTED: "{"}}},
     )
     fake.pod(pod["metadata"]["name"], "Succeeded")
     run.until(lambda: run.backend.over)

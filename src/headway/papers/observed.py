@@ -21,7 +21,7 @@ from headway.sim import timeline
 from headway.sim.curve import Log
 from headway.sim.timeline import Line, Stay
 from headway.sim.world import World
-from headway.sim.world_state import JobState
+from headway.sim.world_state import SimJob
 
 INTERVAL: Seconds = 20.0
 LEAST_USED = 0.01
@@ -130,7 +130,7 @@ def _sum(by_job: dict[JobId, Line], world: World) -> Line:
 
 
 def _efficiency(
-    world: World, state: JobState, work: Integral, used: Integral
+    world: World, state: SimJob, work: Integral, used: Integral
 ) -> list[tuple[int, float]]:
     """G for each interval through which the job ran, with the index of the interval."""
     arrival = state.arrival

@@ -10,7 +10,7 @@ from headway.core.model.snapshot import Observation
 from headway.core.model.units import Cores, NodeId, ReplicaId, Seconds
 from headway.sim.event_queue import FINISH, FOREIGN, EventQueue
 from headway.sim.scenario import Scenario
-from headway.sim.world_state import JobState, NodeState, ReplicaState
+from headway.sim.world_state import SimJob, SimNode, SimReplica
 
 Changes = Iterator[tuple[Seconds, Cores]]
 """Times, and the cores that processes outside Headway use from then on."""
@@ -28,16 +28,16 @@ class Hosts:
         lost = scenario.sharing, scenario.contention, scenario.oversubscription
         self.lost = lost if any(lost) else None
         """What sharing a node costs, if it costs anything."""
-        self.nodes = {n.id: NodeState(n) for n in scenario.nodes}
-        self.replicas: dict[ReplicaId, ReplicaState] = {}
+        self.nodes = {n.id: SimNode(n) for n in scenario.nodes}
+        self.replicas: dict[ReplicaId, SimReplica] = {}
         self.trace: list[tuple[Seconds, ReplicaId, NodeId, float]] | None = [] if record else None
         self.foreign: list[tuple[Seconds, NodeId, Cores]] = []
         """Changes so far of what processes outside Headway use."""
-        self.dirty: dict[NodeState, None] = {}
-        self.changed_nodes: dict[NodeState, None] = {}
-        self.changed_jobs: dict[JobState, None] = {}
-        self.changed_replicas: dict[ReplicaState, None] = {}
-        self._reporting: dict[NodeState, None] = {}
+        self.dirty: dict[SimNode, None] = {}
+        self.changed_nodes: dict[SimNode, None] = {}
+        self.changed_jobs: dict[SimJob, None] = {}
+        self.changed_replicas: dict[SimReplica, None] = {}
+        self._reporting: dict[SimNode, None] = {}
         """Nodes on which replicas started or left, whose replicas report."""
         self._observed = False
 
@@ -60,7 +60,7 @@ class Hosts:
         )
 
     def _reports(
-        self, now: Seconds, nodes: dict[NodeState, None], look: tuple[NodeId, ...]
+        self, now: Seconds, nodes: dict[SimNode, None], look: tuple[NodeId, ...]
     ) -> tuple[Report, ...]:
         nodes.update((self.nodes[name], None) for name in look)
         replicas = (r for node in nodes for r in node.replicas.values())
@@ -74,10 +74,10 @@ class Hosts:
 
     # -- replicas on nodes -----------------------------------------------------------------------
 
-    def place(self, job: JobState, name: ReplicaId, node: NodeState, now: Seconds) -> None:
+    def place(self, job: SimJob, name: ReplicaId, node: SimNode, now: Seconds) -> None:
         replica = self.replicas.get(name)
         if replica is None:
-            replica = self.replicas[name] = ReplicaState(name, job, node, now)
+            replica = self.replicas[name] = SimReplica(name, job, node, now)
         else:
             replica.restarted = True
         job.idle.pop(name, None)
@@ -87,7 +87,7 @@ class Hosts:
         job.replicas[name] = node.replicas[name] = replica
         self.dirty[node] = self._reporting[node] = None
 
-    def remove(self, r: ReplicaState, phase: Phase, now: Seconds) -> None:
+    def remove(self, r: SimReplica, phase: Phase, now: Seconds) -> None:
         for node in (r.node, r.bound_for):
             if node is not None:
                 del node.replicas[r.id]
@@ -100,7 +100,7 @@ class Hosts:
         if phase.ended:
             del self.replicas[r.id]
 
-    def stop_using(self, job: JobState, now: Seconds) -> None:
+    def stop_using(self, job: SimJob, now: Seconds) -> None:
         """Let the replicas of a job hold their nodes without using CPU."""
         for r in job.replicas.values():
             r.cores = 0.0
@@ -109,7 +109,7 @@ class Hosts:
                 if node is not None:
                     self.mark_dirty(node)
 
-    def arrive(self, job: JobState, now: Seconds) -> None:
+    def arrive(self, job: SimJob, now: Seconds) -> None:
         """End the migrations of a job: its replicas leave their old nodes."""
         for r in job.replicas.values():
             if r.bound_for is not None and r.node is not None:
@@ -120,28 +120,28 @@ class Hosts:
             assert r.node is not None  # noqa: S101 - for the type checker
             self.mark_dirty(r.node)
 
-    def set_phase(self, job: JobState, phase: Phase) -> None:
+    def set_phase(self, job: SimJob, phase: Phase) -> None:
         job.phase = phase
         self.changed_jobs[job] = None
         for r in job.replicas.values():
             r.phase = phase
             self.changed_replicas[r] = None
 
-    def mark_dirty(self, node: NodeState) -> None:
+    def mark_dirty(self, node: SimNode) -> None:
         self.dirty[node] = self._reporting[node] = None
 
-    def record(self, r: ReplicaState, cores: float, now: Seconds) -> None:
+    def record(self, r: SimReplica, cores: float, now: Seconds) -> None:
         if self.trace is not None and r.node is not None:
             self.trace.append((now, r.id, r.node.node.id, cores))
 
     # -- foreign load ----------------------------------------------------------------------------
 
-    def next_foreign(self, node: NodeState, changes: Changes) -> None:
+    def next_foreign(self, node: SimNode, changes: Changes) -> None:
         for at, cores in changes:
             self.events.push(at, FOREIGN, (at, node, cores, changes))
             return
 
-    def set_foreign(self, change: tuple[Seconds, NodeState, Cores, Changes]) -> None:
+    def set_foreign(self, change: tuple[Seconds, SimNode, Cores, Changes]) -> None:
         now, node, cores, changes = change
         node.set_foreign(cores)
         self.foreign.append((now, node.node.id, cores))
@@ -156,7 +156,7 @@ class Hosts:
         if not self.dirty:
             return
         dirty, self.dirty = self.dirty, {}
-        changed: dict[JobState, None] = {}
+        changed: dict[SimJob, None] = {}
         for node in dirty:
             self._share(node, changed, now)
         for job in changed:
@@ -170,7 +170,7 @@ class Hosts:
                 if first < inf:
                     self.events.push(max(first, now), FINISH, node)
 
-    def _share(self, node: NodeState, changed: dict[JobState, None], now: Seconds) -> None:
+    def _share(self, node: SimNode, changed: dict[SimJob, None], now: Seconds) -> None:
         running = Phase.RUNNING
         active = [r for r in node.replicas.values() if r.phase is running and r.node is node]
         if not active:

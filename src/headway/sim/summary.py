@@ -3,7 +3,7 @@
 from headway.runtime.foreign_use import foreign_line, mean_until
 from headway.runtime.result import Held, JobResult, Result, summarise
 from headway.sim.world import World
-from headway.sim.world_state import JobState
+from headway.sim.world_state import SimJob
 
 
 def summary(world: World, policy: str, baseline: Result | None) -> Result:
@@ -37,7 +37,7 @@ def _held(world: World) -> Held:
     )
 
 
-def _job(j: JobState) -> JobResult:
+def _job(j: SimJob) -> JobResult:
     return JobResult(
         name=j.arrival.id,
         submitted_s=j.arrival.at,

@@ -31,7 +31,7 @@ from headway.sim.event_queue import (
 )
 from headway.sim.hosts import Hosts
 from headway.sim.scenario import Failure, Scenario
-from headway.sim.world_state import JobState, NodeState
+from headway.sim.world_state import SimJob, SimNode
 
 ROUNDING: Seconds = 1e-9
 NOT_RUNNING = "it is not running"
@@ -44,8 +44,8 @@ class World:
         """`reports`: whether the policy reads reports. `record`: keep a trace for charts."""
         self.now: Seconds = 0.0
         self.scenario, self.reports, self._costs = scenario, reports, scenario.costs
-        self.jobs: dict[JobId, JobState] = {}
-        self.finished: list[JobState] = []
+        self.jobs: dict[JobId, SimJob] = {}
+        self.finished: list[SimJob] = []
         self.stalled = False
         """Whether nothing happens but changes of the foreign load."""
         self.deadlocks = 0
@@ -136,7 +136,7 @@ class World:
             self._start(job)
         return ""
 
-    def _join(self, job: JobState) -> None:
+    def _join(self, job: SimJob) -> None:
         """Add a part of a gang: the job starts once it can, and holds its capacity until then."""
         job.partial = not job.whole()
         if job.phase is Phase.RUNNING:
@@ -149,7 +149,7 @@ class World:
         else:
             self.hosts.set_phase(job, Phase.STARTING)
 
-    def _start(self, job: JobState) -> None:
+    def _start(self, job: SimJob) -> None:
         if job.started_at is None:
             job.started_at = self.now
         first = (job.arrival.costs or self._costs).start
@@ -208,16 +208,16 @@ class World:
     def _next_arrival(self) -> None:
         if self._arrived < len(self.scenario.jobs):
             arrival = self.scenario.jobs[self._arrived]
-            job = JobState(arrival, self._arrived, self.scenario.seed)
+            job = SimJob(arrival, self._arrived, self.scenario.seed)
             self._arrived += 1
             self.events.push(arrival.at, ARRIVE, job)
 
-    def _arrive(self, job: JobState) -> None:
+    def _arrive(self, job: SimJob) -> None:
         self.jobs[job.arrival.id] = job
         self.hosts.changed_jobs[job] = None
         self._next_arrival()
 
-    def _finish(self, node: NodeState) -> None:
+    def _finish(self, node: SimNode) -> None:
         for r in list(node.replicas.values()):
             job = r.job
             if job.ends_at <= self.now + ROUNDING:
@@ -226,7 +226,7 @@ class World:
                 self._end(job, Phase.SUCCEEDED)
         self.hosts.dirty[node] = None
 
-    def _end(self, job: JobState, phase: Phase, reason: str = "") -> None:
+    def _end(self, job: SimJob, phase: Phase, reason: str = "") -> None:
         job.phase, job.reason, job.finished_at = phase, reason, self.now
         if job.quality_at is None and phase is Phase.SUCCEEDED:
             job.quality_at = self.now
@@ -242,7 +242,7 @@ class World:
         self.finished.append(job)
         self.hosts.changed_jobs[job] = None
 
-    def _saved(self, job: JobState) -> None:
+    def _saved(self, job: SimJob) -> None:
         """The checkpoint is complete: continue on another node, or return to the queue."""
         if not job.phase.in_transit:
             return
@@ -253,7 +253,7 @@ class World:
         else:
             self._requeue(job)
 
-    def _ready(self, job: JobState) -> None:
+    def _ready(self, job: SimJob) -> None:
         """The job is started or restored: from now on it trains."""
         self.hosts.set_phase(job, Phase.RUNNING)
         self.hosts.arrive(job, self.now)
@@ -273,13 +273,13 @@ class World:
             if job.failures > job.arrival.spec.backoff_limit:
                 self._end(job, Phase.FAILED, f"a replica failed {job.failures} times")
 
-    def _repair(self, node: NodeState) -> None:
+    def _repair(self, node: SimNode) -> None:
         node.up = True
         self.hosts.changed_nodes[node] = None
 
     # -- transitions -----------------------------------------------------------------------------
 
-    def _lose(self, job: JobState) -> None:
+    def _lose(self, job: SimJob) -> None:
         """Return to the last checkpoint, and to the queue."""
         job.advance(self.now)
         job.wasted += job.done - job.saved
@@ -288,7 +288,7 @@ class World:
             r.reported_used = r.used  # a process that fails reports nothing more
         self._requeue(job)
 
-    def _run_after(self, job: JobState, cost: Seconds) -> None:
+    def _run_after(self, job: SimJob, cost: Seconds) -> None:
         """Run after `cost` seconds. If that is at once and the policy reads no reports, there is no
         event: the next observation shows it.
         """
@@ -299,13 +299,13 @@ class World:
         else:
             self._ready(job)
 
-    def _pause(self, job: JobState, phase: Phase) -> None:
+    def _pause(self, job: SimJob, phase: Phase) -> None:
         job.advance(self.now)
         job.stop()
         self.hosts.set_phase(job, phase)
         self.hosts.stop_using(job, self.now)
 
-    def _requeue(self, job: JobState) -> None:
+    def _requeue(self, job: SimJob) -> None:
         job.stop()
         for r in job.replicas.values():
             self.hosts.remove(r, Phase.PENDING, self.now)

@@ -20,7 +20,7 @@ from headway.sim.curve import Log, settled_after
 from headway.sim.scenario import Arrival, Costs
 
 
-class NodeState:
+class SimNode:
     def __init__(self, node: Node) -> None:
         self.node, self.up, self.version = node, True, 0
         self.foreign: Cores = 0.0
@@ -28,7 +28,7 @@ class NodeState:
         """Cores that its replicas share."""
         self.due = inf
         """When the first of its jobs ends, as in the event queue."""
-        self.replicas: dict[ReplicaId, ReplicaState] = {}
+        self.replicas: dict[ReplicaId, SimReplica] = {}
 
     def to_core(self) -> Node:
         n = self.node
@@ -48,18 +48,18 @@ class NodeState:
         self.cores = self.to_core().available
 
 
-class ReplicaState:
+class SimReplica:
     __slots__ = (
         "bound_for", "cores", "demand", "id", "job", "limit", "node", "phase", "placed_at",
         "placed_used", "reported_at", "reported_done", "reported_used", "request", "restarted",
         "task", "used", "weight",
     )  # fmt: skip
 
-    def __init__(self, name: ReplicaId, job: "JobState", node: NodeState, now: Seconds) -> None:
+    def __init__(self, name: ReplicaId, job: "SimJob", node: SimNode, now: Seconds) -> None:
         task = job.arrival.spec.task_of(name)
         self.id, self.job, self.task, self.phase = name, job, task.name, Phase.STARTING
-        self.node: NodeState | None = node
-        self.bound_for: NodeState | None = None
+        self.node: SimNode | None = node
+        self.bound_for: SimNode | None = None
         self.limit: Cores | None = task.limit
         self.weight, self.cores, self.used = 1.0, 0.0, 0.0
         self.demand, self.request = job.demand(task), task.request
@@ -112,7 +112,7 @@ class ReplicaState:
         )
 
 
-class JobState:
+class SimJob:
     __slots__ = (
         "_costs", "_log", "accounted", "arrival", "done", "ends_at", "failures", "finished_at",
         "gain", "held_cpu", "held_gpu", "idle", "index", "moves", "partial", "phase", "quality",
@@ -143,7 +143,7 @@ class JobState:
         """Cores and GPUs that make progress now."""
         self.accounted = arrival.spec.speed is not None or arrival.spec.gpus > 0
         """Whether `useful_*` are summed up from `gain`: it has GPUs, or workers that wait."""
-        self.replicas: dict[ReplicaId, ReplicaState] = {}
+        self.replicas: dict[ReplicaId, SimReplica] = {}
         self.idle: dict[ReplicaId, None] = {}
         """Replicas that it had before it was requeued."""
         self.partial = False

@@ -27,7 +27,7 @@ from headway.backend.kubernetes.platform.pod_status import has_finalizer
 from headway.backend.kubernetes.platform.shares import Shares
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.kubernetes.platform.training_jobs import TrainingJobs
-from headway.backend.kubernetes.reports import relay
+from headway.backend.kubernetes.reports import report_annotation
 from headway.backend.kubernetes.reports.pod_metrics import PodMetrics, PodReader
 from headway.backend.kubernetes.reports.receiver import ReportReceiver, about
 from headway.backend.usage import UsageSample
@@ -85,7 +85,7 @@ class KubernetesPlatform:
         )
         self.pods.checkpoint = self.checkpoints.at_exit
         self._progress = JobProgress(self.records, self.writer, clock, self.pods.attempt_of)
-        self._relay = relay.Relay(self.cluster, clock)
+        self._relay = report_annotation.Relay(self.cluster, clock)
         self.receiver.heard = self._heard
 
     def _counted(self, pod: Plain) -> Resources | None:
@@ -274,7 +274,7 @@ class KubernetesPlatform:
             self._relay.forget((before or {})["metadata"]["uid"])
         elif self.run and self.cluster.owned(new):
             metrics = self.receiver.metrics(new["metadata"]["uid"])
-            relay.read(before, new, metrics, self.clock())
+            report_annotation.read(before, new, metrics, self.clock())
             self._progress.heard(new, metrics)
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
