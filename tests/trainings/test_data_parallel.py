@@ -1,5 +1,6 @@
 """A data-parallel worker without a framework: what it prints and saves at its end."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -43,3 +44,14 @@ def test_a_worker_restarted_after_its_end_announces_the_same_end_and_repeats_no_
     assert said[0][0] == "rank 0 of 1, from step 0"
     assert "each once" in said[0][-2]
     assert said[1] == ["rank 0 of 1, from step 3", *said[0][-2:]]
+
+
+def test_what_is_saved_is_reported_also_if_the_worker_is_killed_after_that(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_DIR", str(tmp_path))
+    monkeypatch.setenv("HEADWAY_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
+    recipe = Recipe(steps=3, chunks=1, epoch=3)
+    run = headway.attach()
+    Worker(recipe, Data(recipe), alone(), run, Stop()).train(demand=1, save_every=0)
+    assert run.latest.step == 3
+    *_, last = map(json.loads, (tmp_path / "reports.jsonl").read_text().splitlines())
+    assert last["step"] == 3, "the process has not exited"

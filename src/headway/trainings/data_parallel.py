@@ -118,6 +118,7 @@ class Worker:
         self._gather_ledger()
         self.saved = self.step
         if self.chief:
+            self.run.flush()  # a worker restarted from here does not report these steps again
             self.run.save(self.step, self._write)
 
     def _write(self, folder: Path) -> None:
