@@ -40,10 +40,12 @@ def undisturbed(python, steps=STEPS):
 
 def last_lines(text):
     """Digest of the samples, and the loss. torchrun restarts a worker that has announced its end
-    but has not exited when another joins; it then announces the same end again.
+    but has not exited when another joins; it then announces the same end again, with the same
+    weights: the end is saved before it is announced.
     """
     (samples,) = set(re.findall(r"samples: .* epochs of .*, each once, sha256 (\w+)", text))
-    (loss,) = set(re.findall(r"^done: .* loss ([\d.]+),", text, re.MULTILINE))
+    done = re.findall(r"^done: .* loss ([\d.]+), weights sha256 (\w+)", text, re.MULTILINE)
+    ((loss, _),) = set(done)
     return samples, float(loss)
 
 
