@@ -103,6 +103,12 @@ class Kube:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def headway(self, *words):
+        """A command of Headway about a job on the cluster."""
+        there = ["--backend", "kubernetes", "--kubeconfig", self.kubeconfig]
+        command = [sys.executable, "-m", "headway", *words, *there]
+        subprocess.run(command, check=True, timeout=KUBECTL)
+
     def get(self, *words):
         return json.loads(self("get", *words, "-o", "json"))
 

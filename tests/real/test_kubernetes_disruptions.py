@@ -140,13 +140,12 @@ def test_a_job_that_is_suspended_saves_and_continues_when_it_is_resumed(cluster,
     made, step = saves
     jobs.submit("x", made, backoffLimit=0, checkpoint={"mode": "sigterm", "graceSeconds": 5})
     runs(cluster, jobs, "x")
-    suspend = ["patch", "tj", "x", "--type=merge", "-p"]
-    cluster(*suspend, '{"spec": {"suspend": true}}')
+    cluster.headway("pause", "x")
     cluster("wait", "--for=condition=Suspended", "tj/x", "--timeout=120s")
     cluster.until(lambda: jobs.phase("x") == "Paused")
     assert not jobs.running("x")
     assert step.exists()
-    cluster(*suspend, '{"spec": {"suspend": false}}')
+    cluster.headway("resume", "x")
     is_whole(cluster, jobs, step)
 
 

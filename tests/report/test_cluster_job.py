@@ -134,6 +134,31 @@ def test_a_job_that_does_not_exist_is_named(fake, operator, explain):
     assert "did you mean 'vae'?" in ran.err
 
 
+def test_a_job_of_an_operator_is_paused_and_resumed_from_any_machine(
+    fake, operator, headway, kubeconfig
+):
+    there = ("--backend", "kubernetes", "--kubeconfig", kubeconfig)
+    running(fake, operator)
+    assert "spec.suspend is now true" in headway("pause", "x", *there).out
+    assert fake.get("trainingjobs", "x")["spec"]["suspend"] is True
+    assert "spec.suspend is already true" in headway("pause", "default/x", *there).out
+    said = json.loads(headway("resume", "x", *there, "--json").out)
+    assert said == {"job": "default/x", "suspended": False, "changed": True}
+    assert fake.get("trainingjobs", "x")["spec"]["suspend"] is False
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("y", "no job is called 'y'"), ("pod/y", "cannot be paused"), ("a/b/c", "not the name")],
+)
+def test_what_cannot_be_paused_on_a_cluster_is_named(fake, headway, kubeconfig, name, why):
+    fake.submit("x")
+    there = ("--backend", "kubernetes", "--kubeconfig", kubeconfig)
+    done = headway("pause", name, *there)
+    assert (done.code, fake.get("trainingjobs", "x")["spec"].get("suspend")) == (2, None)
+    assert why in done.err
+
+
 def test_an_adopted_pod_is_explained_too(fake, operator, explain):
     inside = [{"name": "pytorch", "image": "x:1", "resources": {"requests": {"cpu": "400m"}}}]
     about = {"name": "p", "namespace": "default", "labels": {"headway.dev/adopt": "true"}}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.options import ActiveRun, Data
+from headway.cli.options import ActiveRun, Backend, Data, JobsNamespace, Kubeconfig
 from headway.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 ON_A_CLUSTER = {
     "move": "kubectl cordon NODE lets the jobs of a node move",
     "scale": "kubectl scale tj {job} --replicas N",
-    "pause": "set spec.suspend of the TrainingJob to true",
-    "resume": "set spec.suspend of the TrainingJob to false",
+    "pause": "headway pause {job} --backend kubernetes",
+    "resume": "headway resume {job} --backend kubernetes",
     "cancel": "kubectl delete tj {job}",
 }
 """What a user does with a job of an operator, which these commands do not reach."""
@@ -72,19 +72,55 @@ def scale(
     _request(job, "scale", run, data, as_json, size=(task, int(count)))
 
 
-def pause(job: Job, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
+def pause(
+    job: Job,
+    run: ActiveRun = "",
+    backend: Backend = "",
+    namespace: JobsNamespace = "",
+    kubeconfig: Kubeconfig = "",
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
     """Checkpoint and stop JOB; it releases its resources until `headway resume`.
 
-    headway pause vae
+    With `--backend kubernetes`, JOB is a TrainingJob of a cluster, or NAMESPACE/NAME; this sets its
+    `spec.suspend`.
+
+        headway pause vae
+        headway pause vae --backend kubernetes --namespace team
     """
+    if backend:
+        from headway.cli import by_cluster
+
+        suspended = True
+        by_cluster.suspend(job, namespace, kubeconfig, suspended=suspended, as_json=as_json)
+        return
     _request(job, "pause", run, data, as_json)
 
 
-def resume(job: Job, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
+def resume(
+    job: Job,
+    run: ActiveRun = "",
+    backend: Backend = "",
+    namespace: JobsNamespace = "",
+    kubeconfig: Kubeconfig = "",
+    data: Data = None,
+    as_json: AsJson = False,
+) -> None:
     """Continue a paused JOB from its checkpoint.
 
-    headway resume vae
+    With `--backend kubernetes`, JOB is a TrainingJob of a cluster, or NAMESPACE/NAME; this sets its
+    `spec.suspend`.
+
+        headway resume vae
+        headway resume vae --backend kubernetes --namespace team
     """
+    if backend:
+        from headway.cli import by_cluster
+
+        suspended = False
+        by_cluster.suspend(job, namespace, kubeconfig, suspended=suspended, as_json=as_json)
+        return
     _request(job, "resume", run, data, as_json)
 
 

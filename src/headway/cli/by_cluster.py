@@ -14,12 +14,7 @@ def explain(job: str, namespace: str, kubeconfig: str, home: str, *, as_json: bo
     there = api(kubeconfig)  # first: without the client it says what to install
     from headway.report.cluster_job import explain_on_cluster
 
-    *first, name = job.split("/")
-    if first[-1:] == ["pod"]:
-        name = f"{first.pop()}/{name}"
-    if len(first) > 1:
-        raise ConfigError(f"{shown(job)} is not the name of a job", hint="NAME or NAMESPACE/NAME")
-    space = "".join(first)
+    space, name = _split(job)
     found, missing = explain_on_cluster(there, space or namespace or there.namespace, name, home)
     if as_json:
         print_json(found.plain())
@@ -27,6 +22,40 @@ def explain(job: str, namespace: str, kubeconfig: str, home: str, *, as_json: bo
         show_story(found)
     if missing:
         echo(missing, err=True)
+
+
+def suspend(job: str, namespace: str, kubeconfig: str, *, suspended: bool, as_json: bool) -> None:
+    """Set `spec.suspend` of the TrainingJob NAME or NAMESPACE/NAME."""
+    there = api(kubeconfig)
+    from headway.backend.kubernetes.client.api import jobs_path
+    from headway.report.cluster_job import POD, find_job
+
+    space, name = _split(job)
+    space = space or namespace or there.namespace
+    if name.startswith(POD):
+        raise ConfigError(
+            f"{name} cannot be paused: its controller would replace it",
+            where=f"namespace {space}",
+            hint="set spec.suspend of the Job or JobSet that owns it",
+        )
+    changes = bool(find_job(there, space, name)["spec"].get("suspend")) != suspended
+    if changes:
+        there.patch(f"{jobs_path(space)}/{name}", {"spec": {"suspend": suspended}})
+    field = f"spec.suspend is {'now' if changes else 'already'} {str(suspended).lower()}"
+    if as_json:
+        print_json({"job": f"{space}/{name}", "suspended": suspended, "changed": changes})
+    else:
+        echo(f"{name}: {field}; see headway explain {space}/{name} --backend kubernetes")
+
+
+def _split(job: str) -> tuple[str, str]:
+    """Return the namespace, if one is given, and the name."""
+    *first, name = job.split("/")
+    if first[-1:] == ["pod"]:
+        name = f"{first.pop()}/{name}"
+    if len(first) > 1:
+        raise ConfigError(f"{shown(job)} is not the name of a job", hint="NAME or NAMESPACE/NAME")
+    return "".join(first), name
 
 
 def report(namespace: str, kubeconfig: str, html: Path | None, *, as_json: bool) -> None:

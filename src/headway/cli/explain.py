@@ -1,19 +1,12 @@
 """`headway explain`, `report` and `replay`: what happened in a run."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from headway.cli.options import ActiveRun, Data, Home, JobsNamespace, Kubeconfig
+from headway.cli.options import ActiveRun, Backend, Data, Home, JobsNamespace, Kubeconfig
 from headway.cli.terminal import echo
-
-Backend = Annotated[
-    Literal["", "kubernetes"],
-    typer.Option(
-        help="`kubernetes`: jobs that an operator manages.", show_default="a run on this machine"
-    ),
-]
 
 
 def explain(

@@ -1,7 +1,7 @@
 """Options and arguments that several commands share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,6 +38,12 @@ Steps = Annotated[
 RunName = Annotated[str, typer.Option("--run", help="The run: its name, or `latest`.")]
 WorkloadFile = Annotated[
     Path, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
+]
+Backend = Annotated[
+    Literal["", "kubernetes"],
+    typer.Option(
+        help="`kubernetes`: jobs that an operator manages.", show_default="a run on this machine"
+    ),
 ]
 JobsNamespace = Annotated[
     str,

@@ -38,7 +38,7 @@ POD = "pod/"
 
 def explain_on_cluster(api: Api, namespace: str, name: str, home: str) -> ClusterJob:
     """Explain a TrainingJob, or an adopted pod (`pod/NAME`). `home`: namespace of the operator."""
-    job = _job(api, namespace, name)
+    job = find_job(api, namespace, name)
     state, missing = None, ""
     try:
         state = leader_state.read(StateObject(api, home))
@@ -52,7 +52,8 @@ def explain_on_cluster(api: Api, namespace: str, name: str, home: str) -> Cluste
     )
 
 
-def _job(api: Api, namespace: str, name: str) -> Plain:
+def find_job(api: Api, namespace: str, name: str) -> Plain:
+    """Return a TrainingJob, or an adopted pod (`pod/NAME`)."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     path, what = (pods, "pod") if name.startswith(POD) else (jobs_path(namespace), "job")
     try:
