@@ -154,3 +154,23 @@ def test_what_a_job_prints_while_its_log_is_truncated_is_heard_and_kept(
     assert reader.report().mean == 0.5
     assert "loss: 0.5\n" in path.read_text()
     assert "bytes were cut here" in path.read_text()
+
+
+def test_a_log_that_grows_beyond_its_bound_while_it_is_truncated_is_truncated_again(
+    tmp_path, monkeypatch
+):
+    """On a busy machine, a job can print that much between two calls of the reader."""
+    path, real, late = tmp_path / "out.log", os.ftruncate, [MAX_LOG + 1]
+    path.touch()
+    os.truncate(path, MAX_LOG + 1)
+
+    def slow(file, size):
+        real(file, late.pop() if late else size)
+
+    monkeypatch.setattr(os, "ftruncate", slow)
+    reader = MetricsReader(tmp_path, back=2**20)
+    reader.listen()
+    assert path.stat().st_size > MAX_LOG
+    assert reader.too_long
+    reader.listen()
+    assert path.stat().st_size < 2 * KEPT

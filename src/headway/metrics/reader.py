@@ -64,7 +64,8 @@ class Tail:
         size = os.fstat(self._file).st_size
         if size < self._at:
             self._at = 0  # truncated by another process
-        if size == self._at:
+        cut = self._truncates and size > MAX_LOG
+        if size == self._at and not cut:
             self.flooded = False
             return b""
         start = max(self._at, size - MAX_READ)
@@ -77,7 +78,7 @@ class Tail:
             data, self._inside = data[end.end() :], False
         elif self._inside:
             data = b""
-        return data + self._truncate() if self._truncates and size > MAX_LOG else data
+        return data + self._truncate() if cut else data
 
     @property
     def too_long(self) -> bool:
