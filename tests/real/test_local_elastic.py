@@ -9,7 +9,7 @@ from elastic import Training, digests, running, spec, undisturbed, words
 from local import processes, workload
 from scaling_hands import kills, making
 
-from headway.backend import inbox
+from headway.backend import inbox, procfs
 from headway.backend.job_store import JobStore
 from headway.core.model.decision import Move, Started
 from headway.core.model.job import Elastic, Phase
@@ -107,6 +107,9 @@ def test_a_crash_of_headway_while_a_job_is_scaled_costs_no_sample(tmp_path, faul
         latest = (tmp_path / "runs" / "latest").resolve()
         inbox.put(latest, Request(job="x", wish="scale", task="worker", count=after))
         assert run.wait(120) == -signal.SIGKILL
+        for pid in processes(tmp_path):  # the trainings, until Headway is back and continues them
+            if not procfs.words(pid).startswith(b"/bin/sh"):
+                os.kill(pid, signal.SIGSTOP)
     with running("run", "--resume", "latest", data=tmp_path) as run:
         assert run.wait(120) == 0
     assert outcomes(tmp_path) == ({"x": "succeeded"}, {})
