@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.terminal import print_json
+
 
 def bench(
     name: Annotated[str, typer.Argument(help="A benchmark, or `all`.")] = "all",
@@ -54,7 +56,7 @@ def bench(
         headway bench submissions --pairs 5
     """
     from headway.bench.suite import BENCHES, ROUNDS, SIMULATED, SOAK, TRACES, run
-    from headway.cli.output import print_json, progress_bar, show_bench
+    from headway.cli.output import progress_bar, show_bench
     from headway.errors import UnknownName
 
     known = [*BENCHES, *SIMULATED, *([TRACES] if traces or name == TRACES else [])]
