@@ -33,3 +33,8 @@ def test_a_wrong_name_is_refused(name):
     with pytest.raises(ConfigError, match="not a name of a job") as refused:
         single_job(["true"], name)
     assert "lower-case letters" in refused.value.hint
+
+
+def test_a_command_that_is_not_utf_8_is_refused():
+    with pytest.raises(ConfigError, match="in the command is not UTF-8"):
+        single_job(["true", "data/\udcff"])

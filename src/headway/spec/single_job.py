@@ -23,6 +23,9 @@ def single_job(
     >>> single_job(["python", "-u", "src/Train_1.py", "--lr=1"])["name"]
     'train-1'
     """
+    for word in command:
+        if not _is_text(word):
+            raise ConfigError(f"{shown(word)} in the command is not UTF-8", hint="rename the file")
     name = name or _name_of(command) or "job"
     if len(name) > LONGEST_NAME or not re.fullmatch(JOB_NAME, name):
         raise ConfigError(
@@ -32,6 +35,14 @@ def single_job(
     total = {} if steps is None else {"totalSteps": steps}
     spec = {"tasks": [{"command": list(command)}], "backoffLimit": retries, **total}
     return {"name": name, "spec": spec}
+
+
+def _is_text(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _name_of(command: Sequence[str]) -> str:
