@@ -30,6 +30,7 @@ SUBJECT: dict[str, tuple[str, ...]] = {
     "real": (*LOCAL, CORE, POLICY),
     "api": ("src/headway/server", "src/headway/client.py"),
     "server": ("src/headway/server", "src/headway/client.py", "src/headway/runtime/submissions.py"),
+    "submissions": (*LOCAL, CORE, POLICY, "src/headway/server", "src/headway/client.py"),
     "crash": LOCAL,
     "crash-moves": LOCAL,
     "moves": (*LOCAL, "src/headway/sdk"),

@@ -1,4 +1,4 @@
-"""A training loop as people write it, in seven styles of output: `ordinary_script.py STYLE`.
+"""A training loop as people write it, in seven styles of output: `ordinary_script.py STYLE STEPS`.
 
 It knows nothing of Headway, and computes for a fixed CPU time, on two cores as frameworks do: half
 of each step in a second process. If it has a checkpoint directory, it saves its step on SIGTERM
@@ -64,16 +64,18 @@ class SecondCore:
         os.read(self.answers, 1)
 
 
-def main(style: str) -> None:
+def main(style: str, steps: int = 0) -> None:
+    """`steps`: how many; 0: as many as this style has by default."""
+    steps = steps or STEPS[style]
     saved = Path(os.environ.get("HEADWAY_CHECKPOINT_DIR", ".")) / "step"
     step = int(saved.read_text()) if saved.exists() else 0
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     cores = SecondCore(CPU[style] / 2)
-    while step < STEPS[style]:
+    while step < steps:
         cores.step()
         step += 1
-        sys.stdout.write(line(style, step, STEPS[style]))
+        sys.stdout.write(line(style, step, steps))
         sys.stdout.flush()
         if stopped:
             saved.write_text(str(step))
@@ -81,4 +83,4 @@ def main(style: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -51,7 +51,7 @@ Times = dict[str, Seconds]
 
 def bench_scripts(pairs: int = 5) -> list[Figure]:
     """Alone on the machine."""
-    return _compare([_pair(_undisturbed) for _ in range(pairs)])
+    return compare([pair(_undisturbed) for _ in range(pairs)])
 
 
 def bench_scripts_foreign(pairs: int = 5) -> list[Figure]:
@@ -66,7 +66,7 @@ def bench_scripts_foreign(pairs: int = 5) -> list[Figure]:
 
 def bench_scripts_interrupted(pairs: int = 5) -> list[Figure]:
     """On two nodes; two jobs are paused and resumed, one is moved, and Headway is killed once."""
-    return _compare([_pair(_interrupted) for _ in range(pairs)])
+    return compare([pair(_interrupted) for _ in range(pairs)])
 
 
 def bench_scripts_again(pairs: int = 5) -> list[Figure]:
@@ -75,8 +75,8 @@ def bench_scripts_again(pairs: int = 5) -> list[Figure]:
         data = Path(folder)
         _undisturbed("headway", data)
         errors = _size_errors(data)
-        runs = [_pair(lambda policy, _: _undisturbed(policy, data)) for _ in range(pairs)]
-    figures = _compare(runs, most=0.75)
+        runs = [pair(lambda policy, _: _undisturbed(policy, data)) for _ in range(pairs)]
+    figures = compare(runs, most=0.75)
     return [*figures, Figure("sizes from memory, largest error", max(errors), "", 0.2)]
 
 
@@ -90,7 +90,7 @@ def _size_errors(data: Path) -> list[float]:
 # -- runs ----------------------------------------------------------------------------------------
 
 
-def _pair(measure: Callable[[str, Path], Times]) -> tuple[Times, Times]:
+def pair(measure: Callable[[str, Path], Times]) -> tuple[Times, Times]:
     """Run under `fair` and under `headway`, each with a new data directory."""
     with tempfile.TemporaryDirectory() as a, tempfile.TemporaryDirectory() as b:
         return measure("fair", Path(a)), measure("headway", Path(b))
@@ -164,12 +164,12 @@ def _times(child: subprocess.Popen[str]) -> Times:
 # -- figures -------------------------------------------------------------------------------------
 
 
-def _compare(runs: Sequence[tuple[Times, Times]], most: float = 0.90) -> list[Figure]:
+def compare(runs: Sequence[tuple[Times, Times]], most: float = 0.90) -> list[Figure]:
     """Medians of each job. The noise band: how far a run under `fair` is above its median."""
-    fair = {name: median(a[name] for a, _ in runs) for name in ARRIVALS}
-    ours = {name: median(b[name] for _, b in runs) for name in ARRIVALS}
-    ratios = {name: ours[name] / fair[name] for name in ARRIVALS}
-    band = max(max(a[name] for a, _ in runs) / fair[name] - 1 for name in ARRIVALS)
+    fair = {name: median(a[name] for a, _ in runs) for name in runs[0][0]}
+    ours = {name: median(b[name] for _, b in runs) for name in fair}
+    ratios = {name: ours[name] / fair[name] for name in fair}
+    band = max(max(a[name] for a, _ in runs) / fair[name] - 1 for name in fair)
     return [
         Figure("mean completion against fair", fmean(ours.values()) / fmean(fair.values()), "x",
                most),

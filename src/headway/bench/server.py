@@ -53,7 +53,7 @@ def bench_server(
     with tempfile.TemporaryDirectory(prefix="headway-bench-") as folder:
         data = Path(folder)
         _make_history(data, history)
-        with _serving(data) as started:
+        with serving(data) as started:
             listing, whole = _listing(data), _ps(data)
             names: set[str] = set()
             load = Load(data, rate, seconds)
@@ -102,10 +102,10 @@ def _job(name: str) -> dict[str, object]:
 
 
 @contextmanager
-def _serving(data: Path) -> Iterator[Seconds]:
+def serving(data: Path, policy: str = "headway") -> Iterator[Seconds]:
     """Run a server; yield how long it took until it answered."""
     began = monotonic()
-    words = [sys.executable, "-m", "headway", "serve", "--data", str(data)]
+    words = [sys.executable, "-m", "headway", "serve", "--data", str(data), "--policy", policy]
     child = subprocess.Popen(words, stderr=subprocess.DEVNULL)
     try:
         while (found := find_server(data)) is None or not found.locked:

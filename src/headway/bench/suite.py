@@ -15,7 +15,7 @@ from typing import Any
 
 from headway.bench.checkpoint_cost import bench_checkpoints
 from headway.bench.decide import bench_decide
-from headway.bench.distributed import PAIRS, bench_distributed
+from headway.bench.distributed import bench_distributed
 from headway.bench.fidelity import bench_fidelity
 from headway.bench.figure import Figure
 from headway.bench.gangs import bench_gangs
@@ -31,10 +31,11 @@ from headway.bench.scripts import (
 from headway.bench.server import bench_server
 from headway.bench.simulator import bench_sim
 from headway.bench.soak import MINUTES, bench_soak
+from headway.bench.submissions import bench_submissions
 from headway.bench.traces import bench_traces
 
-TRACES, SOAK, DISTRIBUTED = "traces", "soak", "distributed"
-"""Not part of `all`: one needs files, the others take long."""
+TRACES, SOAK = "traces", "soak"
+"""Not part of `all`: one needs files, the other takes long."""
 REFERENCE = 1.5
 """Million heap pops and pushes a second on the machine for which bars are stated."""
 BENCHES: dict[str, Callable[[float], list[Figure]]] = {
@@ -58,6 +59,13 @@ SIMULATED: dict[str, tuple[Callable[[Sequence[int]], list[Figure]], int]] = {
     "gangs": (bench_gangs, 10),
 }
 """Each takes the seeds of its simulations, by default 0 and so on, so many."""
+ROUNDS: dict[str, tuple[Callable[[int], list[Figure]], int]] = {
+    "distributed": (bench_distributed, 1),
+    "submissions": (bench_submissions, 3),
+}
+"""Each takes the number of rounds of all its policies, by default so many. They take long and are
+not part of `all`.
+"""
 DRAWN = 40
 
 
@@ -66,10 +74,10 @@ def run(
     folder: Path | None = None,
     draw: str = "",
     minutes: float = MINUTES,
-    pairs: int = PAIRS,
+    pairs: int | None = None,
 ) -> tuple[dict[str, Any], str]:
     """The result as plain data, and its charts; `folder`: the directory of the traces; `draw`: a
-    text from which seeds are drawn; `minutes`: of a soak; `pairs`: of `distributed`.
+    text from which seeds are drawn; `minutes`: of a soak; `pairs`: rounds of all policies.
     """
     rate = score()
     scale = rate / REFERENCE
@@ -78,8 +86,9 @@ def run(
         figures = bench(drawn_seeds(draw) if draw else range(count))
     elif name == SOAK:
         figures = bench_soak(minutes)
-    elif name == DISTRIBUTED:
-        figures = bench_distributed(pairs)
+    elif name in ROUNDS:
+        compare, rounds = ROUNDS[name]
+        figures = compare(pairs or rounds)
     else:
         figures = bench_traces(scale, folder) if name == TRACES else BENCHES[name](scale)
     result = {

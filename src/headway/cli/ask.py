@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.options import ActiveRun, Backend, Data, JobsNamespace, Kubeconfig
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
     from headway.runtime.api_address import Address
@@ -141,7 +141,6 @@ def _request(
     to: str | None = None,
     size: tuple[str, int] = ("", 0),
 ) -> None:
-    from headway.cli.output import print_json
     from headway.client_connection import has_api
     from headway.runtime.api_address import api_address
 

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.terminal import print_json
+
 
 def bench(
     name: Annotated[str, typer.Argument(help="A benchmark, or `all`.")] = "all",
@@ -27,9 +29,13 @@ def bench(
         float, typer.Option(min=1.0, help="For `soak`: its length; the bars are for 90 minutes.")
     ] = 90.0,
     pairs: Annotated[
-        int,
-        typer.Option(min=1, help="For `distributed`: rounds of all policies, some minutes each."),
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            help="For `distributed` and `submissions`: rounds of all policies, some minutes each.",
+            show_default="1 and 3",
+        ),
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with charts.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per benchmark.")] = False,
 ) -> None:
@@ -47,16 +53,16 @@ def bench(
 
         headway bench soak --minutes 3
 
-        headway bench distributed --pairs 5
+        headway bench submissions --pairs 5
     """
-    from headway.bench.suite import BENCHES, DISTRIBUTED, SIMULATED, SOAK, TRACES, run
-    from headway.cli.output import print_json, progress_bar, show_bench
+    from headway.bench.suite import BENCHES, ROUNDS, SIMULATED, SOAK, TRACES, run
+    from headway.cli.output import progress_bar, show_bench
     from headway.errors import UnknownName
 
     known = [*BENCHES, *SIMULATED, *([TRACES] if traces or name == TRACES else [])]
-    known += [name] if name in (SOAK, DISTRIBUTED) else []
+    known += [name] if name in (SOAK, *ROUNDS) else []
     if name != "all" and name not in known:
-        rest = [TRACES, SOAK, DISTRIBUTED, "all"]
+        rest = [TRACES, SOAK, *ROUNDS, "all"]
         raise UnknownName("benchmark", name, [*BENCHES, *SIMULATED, *rest])
     chosen = known if name == "all" else [name]
     results, charts = [], []

@@ -9,15 +9,11 @@ from time import monotonic, sleep
 
 import typer
 
-from headway.cli.job_tables import show_jobs
-from headway.cli.output import print_json, show_story
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 from headway.client import Client
 from headway.core.model.units import Seconds
 from headway.errors import Unreachable
-from headway.report.explain import Event, Explanation
 from headway.runtime.api_address import Address
-from headway.runtime.job_facts import JobFacts
 from headway.runtime.job_status import JobStatus
 
 AGAIN: Seconds = 0.5
@@ -103,6 +99,10 @@ def explain(server: Address, job: str, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    from headway.cli.output import show_story
+    from headway.report.explain import Event, Explanation
+    from headway.runtime.job_facts import JobFacts
+
     known = JobFacts(**found["known"]) if found["known"] else None
     events = [Event(**event) for event in found["events"]]
     show_story(Explanation(job=job, events=events, facts=known, began=found["began"]))
@@ -129,4 +129,6 @@ def _show(jobs: Sequence[JobStatus], *, as_json: bool) -> None:
     if as_json:
         print_json([job.plain() for job in jobs])
     elif jobs:
+        from headway.cli.job_tables import show_jobs
+
         show_jobs(jobs, several=False)

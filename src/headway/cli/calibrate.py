@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 from headway.errors import ConfigError
 
 
@@ -76,7 +76,7 @@ def _jobs(workload: Path, to: Path, seconds: float, most: float, *, as_json: boo
     from headway.calibrate import Measurement
     from headway.calibrate import calibrate as measure
     from headway.calibrate.speed import SpeedMeasurement, describe
-    from headway.cli.output import print_json, progress_bar, show_measured
+    from headway.cli.output import progress_bar, show_measured
     from headway.spec.load import read_workload
 
     read = read_workload(workload)
@@ -106,7 +106,7 @@ def _machine(
 
     import yaml
 
-    from headway.cli.output import print_json, progress_bar, show_machine
+    from headway.cli.output import progress_bar, show_machine
     from headway.machine import measure_machine
 
     there = len(os.sched_getaffinity(0))

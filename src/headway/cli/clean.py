@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 
 def clean(
@@ -30,7 +30,6 @@ def clean(
         headway clean --older-than 30d
         headway clean --older-than 30d --keep 10 --yes
     """
-    from headway.cli.output import print_json
     from headway.errors import ConfigError
     from headway.runtime.clean import (
         EndedJob,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.options import Data
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
     from headway.runtime.run import Run
@@ -50,7 +50,7 @@ def demo(
         headway demo --distributed
     """
     from headway.cli.display import Display
-    from headway.cli.output import print_json, show_results
+    from headway.cli.output import show_results
     from headway.demo import (
         DISTRIBUTED_POLICIES,
         MOST,

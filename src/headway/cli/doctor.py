@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data
+from headway.cli.terminal import print_json
 
 
 def doctor(
@@ -17,7 +18,7 @@ def doctor(
     """
     from rich.markup import escape
 
-    from headway.cli.output import SafeConsole, plain_table, print_json
+    from headway.cli.output import SafeConsole, plain_table
     from headway.runtime.doctor import examine
     from headway.runtime.run_directory import data_folder
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import ActiveRun, Data
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 Node = Annotated[str, typer.Argument(help="The name of the node.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
@@ -32,7 +32,6 @@ def undrain(node: Node, run: ActiveRun = "", data: Data = None, as_json: AsJson 
 
 
 def _request(node: str, wish: str, run: str, data: Data, *, as_json: bool) -> None:
-    from headway.cli.output import print_json
     from headway.core.model.snapshot import Request
     from headway.core.model.units import JobId, NodeId
     from headway.runtime.api_address import api_address

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import ActiveRun, Backend, Data, Home, JobsNamespace, Kubeconfig
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 
 def explain(
@@ -39,7 +39,7 @@ def explain(
 
         by_cluster.explain(job, namespace, kubeconfig, home, as_json=as_json)
         return
-    from headway.cli.output import print_json, show_story
+    from headway.cli.output import show_story
     from headway.errors import UnknownName
     from headway.report.explain import explain_job
     from headway.runtime.api_address import api_address
@@ -92,7 +92,7 @@ def report(
 
         by_cluster.report(namespace, kubeconfig, html, as_json=as_json)
         return
-    from headway.cli.output import print_json, show_outcomes, show_results
+    from headway.cli.output import show_outcomes, show_results
     from headway.report.run_page import describe_failures, read_json, read_result, write_run
     from headway.runtime.run_directory import RunDirectory, data_folder
 
@@ -134,7 +134,7 @@ def replay(
 
         headway simulate w.yaml --policy headway --journal j.jsonl && headway replay j.jsonl
     """
-    from headway.cli.output import print_json, show_differences
+    from headway.cli.output import show_differences
     from headway.runtime.replay import find_journal, replay_journal
     from headway.runtime.run_directory import data_folder
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 from headway.errors import ConfigError
 
 
@@ -26,7 +26,6 @@ def forget(
         headway forget 'train.py --epochs *'
         headway forget --all
     """
-    from headway.cli.output import print_json
     from headway.runtime.earlier_runs import EarlierRuns
     from headway.runtime.run_directory import data_folder
 

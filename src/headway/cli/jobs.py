@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import ActiveRun, Data
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -28,8 +28,6 @@ def ps(
         headway ps --run latest --json
     """
     from headway.backend.drained_nodes import read
-    from headway.cli.job_tables import show_jobs
-    from headway.cli.output import print_json
     from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import ENDED, detached_run, known_runs, run_status
@@ -45,6 +43,8 @@ def ps(
     if as_json:
         print_json([job.plain() for job in found])
     elif found:
+        from headway.cli.job_tables import show_jobs
+
         show_jobs(found, several=len(folders) > 1)
     elif not detached:
         echo("nothing runs; see headway history, or start: headway run -- COMMAND")
@@ -120,8 +120,6 @@ def wait(
         headway wait && echo done
         headway wait train eval --timeout 3600
     """
-    from headway.cli.job_tables import show_jobs
-    from headway.cli.output import print_json
     from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import wait_for
@@ -135,6 +133,8 @@ def wait(
     if as_json:
         print_json([job.plain() for job in found])
     elif found:
+        from headway.cli.job_tables import show_jobs
+
         show_jobs(found, several=len({job.run for job in found}) > 1)
     else:
         echo("nothing runs")
@@ -158,8 +158,6 @@ def history(
     if jobs:
         _ended_jobs(most, data, as_json=as_json)
         return
-    from headway.cli.job_tables import show_history
-    from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_history import run_history
 
@@ -167,6 +165,8 @@ def history(
     if as_json:
         print_json([run.plain() for run in found])
     elif found:
+        from headway.cli.job_tables import show_history
+
         show_history(found)
     else:
         echo("nothing has run yet; start with headway run")
@@ -174,8 +174,6 @@ def history(
 
 def _ended_jobs(most: int, data: Data, *, as_json: bool) -> None:
     """The last to end comes first."""
-    from headway.cli.job_tables import show_jobs
-    from headway.cli.output import print_json
     from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_server, run_status
@@ -191,6 +189,8 @@ def _ended_jobs(most: int, data: Data, *, as_json: bool) -> None:
     if as_json:
         print_json([job.plain() for job in found])
     elif found:
+        from headway.cli.job_tables import show_jobs
+
         show_jobs(found, several=False)
     else:
         echo("no job of a server has ended yet")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from headway import __version__
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 from headway.errors import ConfigError
 
 app = typer.Typer(help="Run Headway on a Kubernetes cluster.", no_args_is_help=True)
@@ -48,7 +48,6 @@ def manifests(
         headway kubernetes manifests --out base && kubectl apply -k base
         headway kubernetes manifests --helm --out chart && helm install headway chart
     """
-    from headway.cli.output import print_json
     from headway.deploy import render
     from headway.policy.registry import build
 

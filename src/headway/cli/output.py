@@ -1,6 +1,5 @@
 """Tables, messages and progress bars that the commands print."""
 
-import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,10 +43,6 @@ class SafeConsole(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(clean(text), **options)
-
-
-def print_json(thing: Any) -> None:
-    echo(json.dumps(thing, indent=2, allow_nan=False))
 
 
 @contextmanager

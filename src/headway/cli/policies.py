@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headway.cli.terminal import print_json
+
 
 def policies(
     name: Annotated[
@@ -21,7 +23,7 @@ def policies(
         headway policies flowcon
         headway simulate w.yaml --policy flowcon:paper,threshold=0.1,interval=30
     """
-    from headway.cli.output import print_json, show_policies, show_policy
+    from headway.cli.output import show_policies, show_policy
     from headway.errors import UnknownName
     from headway.policy.registry import POLICIES
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 
 def reproduce(
@@ -31,7 +31,7 @@ def reproduce(
         headway reproduce E-F1 E-F3 --html reproduced.html
         headway reproduce E-D1 E-D2 E-K1 --html distributed.html
     """
-    from headway.cli.output import print_json, progress_bar, show_reproductions
+    from headway.cli.output import progress_bar, show_reproductions
     from headway.papers.experiments import select
     from headway.papers.readings import read_otherwise
     from headway.papers.render.experiments_page import write_reproductions

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from headway.cli.options import Data, Engine, ObserveOnly, Policy, Steps
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
     from headway.cli.display import Display
@@ -198,7 +198,7 @@ def _ask(live: "Run", display: "Display") -> None:
 def follow(start: Callable[[], "Run"], *, html: Path | None = None, as_json: bool = False) -> None:
     """Start a run and show it until it ends, write its report and print its result."""
     from headway.cli.display import Display
-    from headway.cli.output import print_json, show_outcomes, show_results
+    from headway.cli.output import show_outcomes, show_results
     from headway.report.run_page import (
         describe_failures,
         describe_output,

@@ -1,13 +1,13 @@
 """`headway serve` and `submit`: a queue that is always there."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headway.cli.options import Data, Policy, Steps
 from headway.cli.run import COMMAND, program
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
     from headway.backend.local.remote_control import RemoteControl
@@ -179,15 +179,11 @@ def submit(
         headway submit --name big --env DATASET -- python train.py
         headway submit workloads/five-jobs.yaml
     """
-    from headway.cli.output import print_json
     from headway.client import Client
     from headway.errors import ConfigError
     from headway.runtime.api_address import Remote, api_address
-    from headway.runtime.new_submission import entries, without_files
-    from headway.runtime.start import COMMAND_LINE
     from headway.runtime.user_environment import environment
-    from headway.spec.load import read_workload
-    from headway.spec.runnable import single_job
+    from headway.spec.single_job import single_job
 
     command = ctx.meta.get(COMMAND, [])
     if (workload is None) == (not command):
@@ -195,25 +191,31 @@ def submit(
     if workload is not None and steps is not None:
         raise ConfigError("--steps needs a command after --", hint="set totalSteps in the file")
     client = Client.of(data)
-    if workload is not None:
-        listed = read_workload(workload)
-        if "nodes" in listed.model_fields_set:
-            echo("the nodes of the workload are ignored: the server has its own", err=True)
-        path = workload
-    else:
-        listed, path = single_job(command, name, retries, steps), Path(COMMAND_LINE)
-    made, home = entries(listed, path), path.absolute().parent
     server = api_address(data)
+    if workload is not None:
+        made, home = _jobs_of(workload, inline=server is not None), workload.absolute().parent
+    else:
+        made, home = [single_job(command, name, retries, steps)], Path.cwd()
     if command and not isinstance(server, Remote):
         shown = program(command[0])
         if not as_json:
             echo(shown, err=True)
     passed = environment(env or (), own=isinstance(server, Remote))
-    if server:
-        made = without_files(made, str(home))
     with client:
         found = client.submit(made, directory=directory or home, env=passed, key=key)
     if as_json:
         print_json({"jobs": found})
     else:
         echo("\n".join(found))
+
+
+def _jobs_of(workload: Path, *, inline: bool) -> list[dict[str, Any]]:
+    """`inline`: with the specs of their manifests."""
+    from headway.runtime.new_submission import entries, without_files
+    from headway.spec.load import read_workload
+
+    listed = read_workload(workload)
+    if "nodes" in listed.model_fields_set:
+        echo("the nodes of the workload are ignored: the server has its own", err=True)
+    made = entries(listed, workload)
+    return without_files(made, str(workload.absolute().parent)) if inline else made

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 
 def simulate(
@@ -79,7 +79,7 @@ def simulate(
 
         headway simulate --trace philly.csv --format philly --first 5000 --shortest 60 --largest 32
     """
-    from headway.cli.output import print_json, progress_bar, show_results
+    from headway.cli.output import progress_bar, show_results
     from headway.report.simulation import SimulationOptions, journals, run_simulation
     from headway.runtime.result import to_json
 

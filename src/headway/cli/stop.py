@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.options import ActiveRun, Data
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
     from headway.runtime.stopping import Stopped
@@ -39,7 +39,6 @@ def stop(
         headway stop --jobs stop
         headway stop --run 20240601-120000-1a2b3c --jobs stop
     """
-    from headway.cli.output import print_json
     from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
     from headway.runtime.stopping import find_run, stop_run

@@ -5,8 +5,10 @@ sequences could change the title, clear the screen, or write to the clipboard, s
 cleaned before it is styled.
 """
 
+import json
 import re
 import sys
+from typing import Any
 
 import typer
 
@@ -32,6 +34,10 @@ def clean(text: str) -> str:
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(clean(text), err=err, nl=nl)
+
+
+def print_json(thing: Any) -> None:
+    echo(json.dumps(thing, indent=2, allow_nan=False))
 
 
 def draw(text: str, *, flush: bool = False) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 app = typer.Typer(
     help="Tokens of clients that reach `headway serve --listen` over the network.",
@@ -35,7 +35,6 @@ def create(
     """
     import os
 
-    from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
     from headway.server.tokens import Tokens
 
@@ -61,7 +60,6 @@ def list_(data: Data = None, as_json: AsJson = False) -> None:
 
     headway token list
     """
-    from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
     from headway.server.tokens import Tokens
 
@@ -86,7 +84,6 @@ def revoke(name: Name, data: Data = None, as_json: AsJson = False) -> None:
 
     headway token revoke laptop
     """
-    from headway.cli.output import print_json
     from headway.runtime.run_directory import data_folder
     from headway.server.tokens import Tokens
 

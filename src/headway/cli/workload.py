@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import WorkloadFile
-from headway.cli.terminal import echo
+from headway.cli.terminal import echo, print_json
 
 app = typer.Typer(help="Work with workload files.", no_args_is_help=True)
 
@@ -22,7 +22,6 @@ def expand(
 
     headway workload expand workloads/ten-jobs.yaml --seed 3 > ten-3.yaml
     """
-    from headway.cli.output import print_json
     from headway.sim.build import to_scenario
     from headway.spec.arrivals import expand as expand_arrivals
     from headway.spec.arrivals import to_plain, to_yaml

@@ -22,6 +22,8 @@ from headway.backend import durable
 from headway.errors import ConfigError, UnknownName
 from headway.runtime.file_format import FORMAT, refuse_format
 
+COMMAND_LINE = "command line"
+"""The workload of a run of one command, in its options."""
 PROBED = 0.5
 """Seconds for which other processes may hold the lock to probe it."""
 

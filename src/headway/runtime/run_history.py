@@ -9,9 +9,7 @@ from typing import Any
 
 from headway.core.model.units import Seconds
 from headway.errors import ConfigError, HeadwayError
-from headway.runtime.run_directory import RunDirectory
-from headway.runtime.start import COMMAND_LINE
-from headway.spec.load import read_stored
+from headway.runtime.run_directory import COMMAND_LINE, RunDirectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +63,8 @@ def _what(run: RunDirectory, about: dict[str, Any]) -> str:
     name = Path(about["workload"]).name
     if name != COMMAND_LINE:
         return name
+    from headway.spec.load import read_stored  # noqa: PLC0415 - slow
+
     try:
         [job] = read_stored(run.path / "workload.yaml").jobs
         return shlex.join(job.spec.tasks[0].command) if job.spec else name

@@ -22,17 +22,17 @@ from headway.runtime import journal
 from headway.runtime.earlier_runs import EarlierRuns, keys
 from headway.runtime.loop import Loop
 from headway.runtime.run import ObserveOnly, Run
-from headway.runtime.run_directory import RunDirectory
+from headway.runtime.run_directory import COMMAND_LINE, RunDirectory
 from headway.runtime.targets import Docker, Engines, Machine, OnCluster, Target, find_target
 from headway.spec.arrivals import expand, to_plain
 from headway.spec.capacity_check import refuse_too_large
 from headway.spec.load import read_stored, read_workload
 from headway.spec.node_spec import NodeSpec
 from headway.spec.platform_features import ALL_FEATURES, LIVE_FEATURES
-from headway.spec.runnable import RunnableJob, single_job, to_jobs
-from headway.spec.workload import Workload
+from headway.spec.runnable import RunnableJob, to_jobs
+from headway.spec.single_job import single_job
+from headway.spec.workload import Workload, make_workload
 
-COMMAND_LINE = "command line"
 """Used instead of the file name of a workload. Relative paths begin in the same directory."""
 _PID = re.compile("[0-9]{1,10}")
 
@@ -83,9 +83,10 @@ def start_run(options: RunOptions, data: Path) -> Run:
     elif options.platform == "kubernetes":
         on = OnCluster(options.image, options.namespace)
     path = options.workload or Path(COMMAND_LINE).absolute()
-    workload = (
-        single_job(options.command, steps=options.steps) if options.command else read_workload(path)
-    )
+    if options.command:
+        workload = make_workload(jobs=[single_job(options.command, steps=options.steps)])
+    else:
+        workload = read_workload(path)
     if options.nodes is not None:
         equal = NodeSpec(cpu=len(os.sched_getaffinity(0)) / options.nodes, count=options.nodes)
         workload = workload.model_copy(update={"nodes": (equal,)})

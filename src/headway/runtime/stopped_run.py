@@ -7,7 +7,6 @@ from headway.backend.job_store import JobStore
 from headway.core.model.units import JobId
 from headway.runtime.job_status import JobStatus
 from headway.runtime.run_directory import RunDirectory
-from headway.spec.load import read_stored
 
 
 def listed_jobs(folder: RunDirectory, names: Collection[str] = ()) -> list[JobStatus]:
@@ -15,6 +14,8 @@ def listed_jobs(folder: RunDirectory, names: Collection[str] = ()) -> list[JobSt
     workload = folder.path / "workload.yaml"
     if not workload.exists():
         return []
+    from headway.spec.load import read_stored  # noqa: PLC0415 - slow
+
     began = float(folder.about.get("began", 0.0))
     return [
         JobStatus(run=folder.id, job=job.name, phase="pending", submitted_s=job.at, began=began)

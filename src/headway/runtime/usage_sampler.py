@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headway import failpoint, private_files
-from headway.backend.live import LiveBackend
-from headway.backend.monitor import Watched
 from headway.backend.usage import UsageSample
 from headway.core.model.units import Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
 from headway.runtime.step_pace import StepPace
+
+if TYPE_CHECKING:  # slow, and `headway explain` only reads samples
+    from headway.backend.live import LiveBackend
+    from headway.backend.monitor import Watched
 
 log = logging.getLogger("headway")
 FIRST: Seconds = 0.2
@@ -73,7 +75,7 @@ class ReplicaSample:
 
 @dataclass(slots=True)
 class UsageSampler:
-    backend: LiveBackend
+    backend: "LiveBackend"
     path: Path
     then: Callable[["UsageSampler", Seconds], None] = lambda sampler, now: None
     """Called after each sample, for example by the display."""
@@ -159,7 +161,7 @@ class UsageSampler:
             for r in replicas
         }
 
-    def _sample(self, w: Watched, now: Seconds, share: Cores) -> ReplicaSample:
+    def _sample(self, w: "Watched", now: Seconds, share: Cores) -> ReplicaSample:
         w.reader.listen()
         used = self.backend.monitor.measure(w, cpu_only=bool(self._looks % SELDOM))
         at, last = self._before.get((w.id, w.attempt), (w.since, w.first))
@@ -182,7 +184,7 @@ class UsageSampler:
         )
 
     def _pace(
-        self, w: Watched, now: Seconds, used: CoreSeconds, share: Cores
+        self, w: "Watched", now: Seconds, used: CoreSeconds, share: Cores
     ) -> tuple[float, Cores] | None:
         if w.reader.step is None:
             return None
@@ -190,7 +192,7 @@ class UsageSampler:
         pace.add(now, w.reader.step, used, share)
         return pace.rate(now, used)
 
-    def _left(self, w: Watched, used: CoreSeconds) -> CoreSeconds | None:
+    def _left(self, w: "Watched", used: CoreSeconds) -> CoreSeconds | None:
         job, step = self.backend.controller.jobs.get(w.id.job), w.reader.step
         total = w.reader.total or (job.spec.total_steps if job else None)
         if step is None or not total:

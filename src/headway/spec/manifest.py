@@ -14,8 +14,9 @@ from headway.metrics.log_parser import LogParser
 from headway.spec.base_model import Manifest, Rule, unique_names
 from headway.spec.pod_fields import EnvFrom, Mount, PodTemplate, Toleration
 from headway.spec.quantity import Count, Cpu, Gpus, Memory, Time
+from headway.spec.single_job import JOB_NAME, LONGEST_NAME
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=63)]
+Name = Annotated[str, Field(pattern=JOB_NAME, max_length=LONGEST_NAME)]
 GROUP, VERSION, PLURAL = "headway.dev", "v1alpha1", "trainingjobs"
 NAME = f"{PLURAL}.{GROUP}"
 """Name of the custom resource definition."""

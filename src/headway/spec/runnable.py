@@ -2,24 +2,22 @@
 
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from pathlib import Path
-
-from pydantic import ValidationError
 
 from headway.core.estimate.job_size import ONE_RUN
 from headway.core.model.job import Elastic, Estimate, Expected, JobSpec, Task, holding
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, Seconds
-from headway.errors import ConfigError, UnknownName, shown
+from headway.errors import ConfigError, UnknownName
 from headway.spec.catalogue import profile_of, training_of
 from headway.spec.load import read_manifest
 from headway.spec.manifest import Checkpoint, TaskSpec, TrainingJobSpec
 from headway.spec.platform_features import refuse_unsupported
 from headway.spec.profile import Profile
-from headway.spec.workload import JobEntry, Workload, make_workload
+from headway.spec.workload import JobEntry, Workload
 from headway.trainings import CHUNKS, DISTRIBUTED
 
 POOLS = (
@@ -106,29 +104,6 @@ def to_jobs(
         )
         jobs.append(found)
     return jobs
-
-
-def single_job(
-    command: Sequence[str], name: str = "", retries: int = 0, steps: int | None = None
-) -> Workload:
-    """Return a workload of one job. Without a name, it is that of the script of its command. A
-    command that a user types is not retried unless the user says so. `steps`: None: unknown.
-
-    >>> [job.name for job in single_job(["python", "-u", "src/Train_1.py", "--lr=1"]).jobs]
-    ['train-1']
-    """
-    scripts = (word for word in command if not word.startswith("-") and "." in Path(word).name)
-    found = re.sub("[^a-z0-9]+", "-", Path(next(scripts, command[0])).stem.lower()).strip("-")[:63]
-    total = {} if steps is None else {"totalSteps": steps}
-    spec = {"tasks": [{"command": list(command)}], "backoffLimit": retries, **total}
-    job = {"name": name or found or "job", "spec": spec}
-    try:
-        return make_workload(jobs=[job])
-    except ValidationError:
-        raise ConfigError(
-            f"{shown(name)} is not a name of a job",
-            hint="use at most 63 lower-case letters, digits, '-' and '.'",
-        ) from None
 
 
 def _size(measured: Profile | None) -> Expected | None:
