@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headway.cli.display import Display
     from headway.runtime.result import Result
     from headway.runtime.run import Run
+    from headway.runtime.start import RunOptions
 
 COMMAND = "headway.command"
 """Where the words after `--` are kept."""
@@ -119,7 +120,21 @@ def run(
         shown = program(options.command[0])
         if not as_json:
             echo(shown, err=True)
+    if backend == "local" and not resume and not as_json:
+        _say_server(data_folder(data), options)
     follow(lambda: start_run(options, data_folder(data)), html=html, as_json=as_json)
+
+
+def _say_server(data: Path, options: "RunOptions") -> None:
+    from headway.runtime.api_address import server_here
+
+    if server_here(data):
+        what = f"-- {shlex.join(options.command)}" if options.command else str(options.workload)
+        echo(
+            "a server is active on this machine; this run and its jobs divide the CPU. "
+            f"To queue there instead: headway submit {what}",
+            err=True,
+        )
 
 
 def program(name: str) -> str:
