@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from shutil import get_terminal_size
 from statistics import fmean
 from textwrap import indent, wrap
@@ -219,10 +220,11 @@ def show_story(found: "Explanation") -> None:
     facts, ended = found.facts, found.ended
     if facts:
         at, phase = (ended.at_s, ended.what) if ended else (facts.at_s, facts.phase)
+        facts = replace(facts, eta_s=None) if ended else facts
         clock = f" ({moment(at, began)})" if began is not None else ""
         why = f": {ended.why}" if ended and ended.why else ""
         _line(f"{found.job}: {phase} at {at:.1f} s{clock}{why}")
-        if ended:
+        if ended and facts.at_s < ended.at_s:
             _line(f"last known, at {facts.at_s:.1f} s:")
         known = plain_table("", no_wrap=True)
         known.add_column("", overflow="fold")

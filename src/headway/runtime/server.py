@@ -249,6 +249,7 @@ class Server:
                 manager.ready()
                 drive(backend, run.loop, sampler, woken)
                 manager.stopping()
+                sampler.finish(run.clock())
                 board.update(sampler, last=True)
             finally:
                 backend.stop_waking(wake)

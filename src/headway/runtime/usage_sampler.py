@@ -109,10 +109,12 @@ class UsageSampler:
         self._paces = {k: v for k, v in self._paces.items() if k in running}
         if any(w.reader.flooded for w in watched):
             self.due = now + FLOOD
-        if self.latest:
+        ended = self._ended()
+        if self.latest or ended:
             line = {
                 "at_s": round(now, 3),
                 "replicas": {k: n.plain() for k, n in self.latest.items()},
+                **({"ended": ended} if ended else {}),
             }
             new = {k: n.found for k, n in self.latest.items() if n.found != self._found.get(k, "")}
             if new:
@@ -120,6 +122,19 @@ class UsageSampler:
                 line["found"] = new
             self._append(line)
         self.then(self, now)
+
+    def finish(self, now: Seconds) -> None:
+        """Write the last metrics of replicas that have exited since the last sample."""
+        if ended := self._ended():
+            self._append({"at_s": round(now, 3), "replicas": {}, "ended": ended})
+
+    def _ended(self) -> dict[str, dict[str, Any]]:
+        exited, ended = self.backend.monitor.exited, dict[str, dict[str, Any]]()
+        while exited:
+            w = exited.popleft()
+            last = {name: getattr(w.reader, name) for name in ("step", "total", "value", "found")}
+            ended[w.id] = {name: value for name, value in last.items() if value not in (None, "")}
+        return ended
 
     def _append(self, line: dict[str, Any]) -> None:
         """Append a line to the file. Errors, for example a full disk, are logged once."""
