@@ -3,6 +3,8 @@
 import socket
 import sys
 
+from headway.runtime.run_directory import RunDirectory
+
 SAID = "a server is active on this machine"
 QUICK = ("--", sys.executable, "-c", "print('step 1/1')")
 
@@ -31,3 +33,15 @@ def test_a_run_says_so_of_the_server_of_the_machine(headway, tmp_path, monkeypat
         assert SAID not in headway("run", *QUICK).err, "it does not answer"
         server.listen()
         assert SAID in headway("run", *QUICK).err
+
+
+def test_a_server_without_jobs_is_named_with_how_to_submit_one(
+    serving, headway, tmp_path, monkeypatch
+):
+    assert "nothing runs" in headway("ps").out
+    serving()
+    said = "the server has no unfinished jobs; submit one: headway submit -- COMMAND\n"
+    assert headway("ps").out == said
+    [run] = RunDirectory.all(tmp_path / "data")
+    monkeypatch.setenv("HEADWAY_SYSTEM", str(run.path))
+    assert headway("ps").out == said

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import ActiveRun, Data
-from headway.cli.terminal import echo, print_json
+from headway.cli.terminal import IDLE_SERVER, echo, print_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -46,6 +46,8 @@ def ps(
         from headway.cli.job_tables import show_jobs
 
         show_jobs(found, several=len(folders) > 1)
+    elif any(folder.locked and "server" in folder.about for folder in folders):
+        echo(IDLE_SERVER)
     elif not detached:
         echo("nothing runs; see headway history, or start: headway run -- COMMAND")
     for folder in folders if not as_json else ():
