@@ -11,9 +11,8 @@ from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
-from headway.cli.options import Data, Engine, ObserveOnly, Policy, Steps
+from headway.cli.options import Command, Data, Engine, ObserveOnly, Policy, Steps
 from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
@@ -26,8 +25,11 @@ COMMAND = "headway.command"
 """Where the words after `--` are kept."""
 
 
-class CommandAfterDashes(TyperCommand):
+class CommandAfterDashes(Command):
     """Keeps the words after `--` apart: they are the command of a job."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND]"]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
