@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from shutil import get_terminal_size
 from statistics import fmean
 from textwrap import indent, wrap
@@ -213,14 +212,13 @@ def _line(text: str) -> None:
 
 def show_story(found: "Explanation") -> None:
     """Print what is known of a job, then its events."""
-    from headway.cli.facts import facts_lines, moment, with_clock
+    from headway.cli.facts import PASSING, facts_lines, moment, with_clock
     from headway.report.explain import without_old_shares
 
     console, began = SafeConsole(), found.began
     facts, ended = found.facts, found.ended
     if facts:
         at, phase = (ended.at_s, ended.what) if ended else (facts.at_s, facts.phase)
-        facts = replace(facts, eta_s=None) if ended else facts
         clock = f" ({moment(at, began)})" if began is not None else ""
         why = f": {ended.why}" if ended and ended.why else ""
         _line(f"{found.job}: {phase} at {at:.1f} s{clock}{why}")
@@ -230,7 +228,8 @@ def show_story(found: "Explanation") -> None:
         known.add_column("", overflow="fold")
         known.show_header = False
         for label, text in facts_lines(facts, began):
-            known.add_row(f"  {label}", escape(text))
+            if not (ended and label in PASSING):
+                known.add_row(f"  {label}", escape(text))
         console.print(known, highlight=False)
         console.print()
     table = plain_table("time", justify="right", no_wrap=True)
