@@ -68,3 +68,21 @@ def test_the_report_of_a_job_that_ended_without_a_server_counts(headway, script,
     serving()
     assert headway("wait", "train").code == 0
     wait_for(lambda: known(headway)["step"] == 60)
+
+
+BURNS = """
+import time
+for step in range(1, 31):
+    until = time.process_time() + 0.04
+    while time.process_time() < until:
+        pass
+    print(f"step {step}/30 loss: 1.0", flush=True)
+"""
+
+
+def test_the_size_of_an_ended_job_is_the_cpu_that_it_used(headway, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    (tmp_path / "train.py").write_text(BURNS)
+    assert headway("run", "--", sys.executable, tmp_path / "train.py").code == 0
+    assert 1.1 < known(headway)["size"] < 1.7

@@ -118,12 +118,16 @@ def _facts(
     policy = recorded_policy(first["policy"], path)
     loop = fold(lines, policy)
     until = cycles[len(lines)]["at_s"] if len(lines) < len(cycles) else None
-    seen = _samples(folder, job, until) if folder else None
+    seen = _samples(folder, job, until, loop.state.at) if folder else None
     return job_facts(loop.state, policy, loop.memory, seen).get(job)
 
 
-def _samples(folder: RunDirectory, job: JobId, until: Seconds | None) -> Samples | None:
-    """The last sample of each of its replicas, with its last metrics if it has exited."""
+def _samples(
+    folder: RunDirectory, job: JobId, until: Seconds | None, reported: Seconds
+) -> Samples | None:
+    """The last sample of each of its replicas, with its last metrics if it has exited. `reported`:
+    when the replicas were last asked for reports.
+    """
     found: dict[str, str] = {}
     latest: dict[str, ReplicaSample] = {}
     at = None
@@ -140,6 +144,8 @@ def _samples(folder: RunDirectory, job: JobId, until: Seconds | None) -> Samples
                 latest[name] = replace(latest.get(name, ReplicaSample()), **final)
         if over:
             break
+    if at is not None and at < reported:  # a report has it since then
+        latest = {name: replace(sample, unreported=0.0) for name, sample in latest.items()}
     return None if at is None else Samples(at=at, latest=latest)
 
 

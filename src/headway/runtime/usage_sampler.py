@@ -47,6 +47,8 @@ class ReplicaSample:
     step: float | None = None
     total: float | None = None
     """Number of steps that the script has announced."""
+    unreported: CoreSeconds = 0.0
+    """CPU used since its last report, which the state of the loop does not have yet."""
     left: CoreSeconds | None = None
     """Remaining work, by the steps since the first sample; None: unknown."""
     rate: float | None = None
@@ -64,6 +66,7 @@ class ReplicaSample:
             **({"value": self.value} if self.value is not None else {}),
             **({"step": self.step} if self.step is not None else {}),
             **({"total": self.total} if self.total is not None else {}),
+            **({"unreported": round(self.unreported, 2)} if self.unreported else {}),
             **({"left": round(self.left, 2)} if self.left is not None else {}),
             **(
                 {"rate": self.rate, "rate_cpu": round(self.rate_cpu, 4)}
@@ -99,24 +102,24 @@ class UsageSampler:
     def look(self, now: Seconds) -> None:
         often = min(EVERY, FIRST + now / 20)
         self.due = now + max(often, min(self.slowest, now * EVERY / COARSER))
-        self._looks += 1
+        exited, self._looks = self._exited(), self._looks + 1
         watched = list(self.backend.monitor.replicas.values())
         self.latest, shares = {}, self._shares()
         for w in watched:
             with self.backend.contained.of(w.id.job, "metrics"):
                 self.latest[w.id] = self._sample(w, now, shares.get(w.id, 0.0))
+        ended = self._ended(exited)
         running = {(w.id, w.attempt) for w in watched}
         self._before = {k: v for k, v in self._before.items() if k in running}
         self._begun = {k: v for k, v in self._begun.items() if k in running}
         self._paces = {k: v for k, v in self._paces.items() if k in running}
         if any(w.reader.flooded for w in watched):
             self.due = now + FLOOD
-        exited = self._exited()
         if self.latest or exited:
             line = {
                 "at_s": round(now, 3),
                 "replicas": {k: n.plain() for k, n in self.latest.items()},
-                **_ended(exited),
+                **ended,
                 **self._printed([*watched, *exited]),
             }
             new = {k: n.found for k, n in self.latest.items() if n.found != self._found.get(k, "")}
@@ -129,7 +132,7 @@ class UsageSampler:
     def finish(self, now: Seconds) -> None:
         """Write the last metrics of replicas that have exited since the last sample."""
         if exited := self._exited():
-            last = {**_ended(exited), **self._printed(exited)}
+            last = {**self._ended(exited), **self._printed(exited)}
             self._append({"at_s": round(now, 3), "replicas": {}, **last})
 
     def _exited(self) -> "list[Watched]":
@@ -137,6 +140,15 @@ class UsageSampler:
         exited = list(self.backend.monitor.exited)
         self.backend.monitor.exited.clear()
         return exited
+
+    def _ended(self, exited: "Iterable[Watched]") -> dict[str, Any]:
+        """Return the last metrics of replicas that have exited."""
+        names, ended = ("step", "total", "value", "found"), {}
+        for w in exited:
+            last = {name: getattr(w.reader, name) for name in names}
+            last |= {"left": self._left(w, w.last.cpu), "unreported": _unreported(w)}
+            ended[w.id] = {name: value for name, value in last.items() if value not in (None, "")}
+        return {"ended": ended} if ended else {}
 
     def _printed(self, watched: "Iterable[Watched]") -> dict[str, Any]:
         """Return the sizes of outputs that have changed, by which `headway logs --since` knows when
@@ -203,6 +215,7 @@ class UsageSampler:
             value=w.reader.value,
             step=w.reader.step,
             total=w.reader.total,
+            unreported=_unreported(w),
             left=self._left(w, used.cpu),
             rate=rate,
             rate_cpu=rate_cpu,
@@ -233,13 +246,8 @@ class UsageSampler:
             del values[1::2]
 
 
-def _ended(exited: "Iterable[Watched]") -> dict[str, Any]:
-    """Return the last metrics of replicas that have exited."""
-    names, ended = ("step", "total", "value", "found"), {}
-    for w in exited:
-        last = {name: getattr(w.reader, name) for name in names}
-        ended[w.id] = {name: value for name, value in last.items() if value not in (None, "")}
-    return {"ended": ended} if ended else {}
+def _unreported(w: "Watched") -> CoreSeconds:
+    return max(0.0, w.last.cpu - w.reported.cpu)
 
 
 def samples(path: Path) -> Iterator[dict[str, Any]]:
