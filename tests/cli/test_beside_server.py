@@ -45,3 +45,13 @@ def test_a_server_without_jobs_is_named_with_how_to_submit_one(
     [run] = RunDirectory.all(tmp_path / "data")
     monkeypatch.setenv("HEADWAY_SYSTEM", str(run.path))
     assert headway("ps").out == said
+
+
+def test_a_job_runs_in_a_directory_that_exists(serving, headway, tmp_path):
+    serving()
+    (tmp_path / "inner").mkdir()
+    assert headway("submit", "--directory", "inner", "--", "pwd").code == 0
+    assert headway("wait", "pwd").code == 0
+    assert headway("logs", "pwd").out == f"{tmp_path / 'inner'}\n"
+    refused = headway("submit", "--directory", "nosuch", "--", "pwd")
+    assert (refused.code, f"--directory {tmp_path / 'nosuch'}" in refused.err) == (2, True)

@@ -200,6 +200,10 @@ def submit(
         shown = program(command[0])
         if not as_json:
             echo(shown, err=True)
+    if directory and not isinstance(server, Remote):
+        directory = directory.absolute()
+        if not directory.is_dir():
+            raise ConfigError("this directory does not exist", where=f"--directory {directory}")
     passed = environment(env or (), own=isinstance(server, Remote))
     with client:
         found = client.submit(made, directory=directory or home, env=passed, key=key)
