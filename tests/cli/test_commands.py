@@ -186,6 +186,13 @@ def test_the_help_of_every_command_has_an_example(headway, command):
     assert all(line.count(words) == 1 for line in examples)
 
 
+def test_the_usage_names_arguments_as_the_text_does(headway):
+    assert "headway logs [OPTIONS] {JOB}" in headway("logs", "--help").out
+    assert "headway wait [OPTIONS] [JOBS...]" in headway("wait", "--help").out
+    assert "headway submit [OPTIONS] [WORKLOAD] [-- COMMAND]" in headway("submit", "--help").out
+    assert "Missing argument 'JOB'" in headway("explain").err
+
+
 def test_the_version_is_printed(headway):
     assert headway("--version").out.strip() == __version__
 

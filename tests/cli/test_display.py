@@ -7,7 +7,9 @@ import sys
 import pytest
 
 from headway.cli.display import Display
+from headway.runtime.server import start_server
 from headway.runtime.start import begin
+from headway.runtime.usage_sampler import UsageSampler
 from headway.spec.load import read_workload
 
 PRINTS = """
@@ -80,3 +82,17 @@ def test_a_distributed_job_whose_reporting_replica_has_ended_is_not_called_silen
         run.go(display.show)
     assert "x succeeded" in screen.getvalue()
     assert "no metric found" not in screen.getvalue()
+
+
+def test_a_server_without_jobs_says_how_to_submit_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    run = start_server(tmp_path / "data", "fair").run
+    display = Display(run)
+    display.show(UsageSampler(run.backend, run.folder.usage), 5.0)
+    said = "5 s · no unfinished jobs; submit one: headway submit -- COMMAND\n"
+    assert screen.getvalue().startswith(said)
+    run.backend.close()
+    run.journal.close()
+    run.folder.unlock()

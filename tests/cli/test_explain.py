@@ -50,11 +50,12 @@ def test_a_phase_that_is_observed_again_is_listed_once(journal):
 
 def test_the_first_line_of_an_ended_job_says_why_it_ended(capsys):
     end = Event(9.0, "failed", "exited with code 1: ModuleNotFoundError: No module named 'x'")
-    facts = JobFacts(at_s=8.5, phase="running")
+    facts = JobFacts(at_s=8.5, phase="running", eta_s=9.5, reason="fair share")
     show_story(Explanation(job="bad", events=[Event(1.0, "pending"), end], facts=facts))
-    first, second, *_ = capsys.readouterr().out.splitlines()
+    first, second, *rest = capsys.readouterr().out.splitlines()
     assert first == f"bad: failed at 9.0 s: {end.why}"
     assert second == "last known, at 8.5 s:"
+    assert not any(word in line for word in ("ETA", "fair share") for line in rest)
 
 
 def test_a_share_that_changes_each_second_does_not_bury_the_other_events(capsys):

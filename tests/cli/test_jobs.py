@@ -211,6 +211,9 @@ def test_the_steps_of_a_command_are_declared_on_the_command_line(start, headway,
     for command in ("run", "submit"):
         refused = headway(command, "w.yaml", "--steps", 7)
         assert (refused.code, "--steps needs a command" in refused.err) == (2, True)
+    for option, value in (("--name", "x"), ("--retries", 1)):
+        refused = headway("submit", "w.yaml", option, value)
+        assert (refused.code, f"{option} needs a command" in refused.err) == (2, True)
 
 
 def test_what_a_job_has_not_printed_yet_is_said(headway, tmp_path, monkeypatch):

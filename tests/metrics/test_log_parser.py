@@ -484,3 +484,12 @@ def test_no_line_takes_long(start, again):
         return perf_counter() - since
 
     assert min(seconds() for _ in range(7)) < 0.002
+
+
+def test_the_example_is_the_first_line_with_a_value_as_it_was_printed():
+    parser = LogParser()
+    parser.feed(b"Epoch 1/4\nEpoch 1/4 - ")
+    assert parser.example == ""
+    parser.feed(b"Loss: 0.5\nEpoch 2/4 - Loss: 0.4\n")
+    parser.feed(b"Epoch 3/4 - Loss: 0.3\n")
+    assert parser.example == "Epoch 1/4 - Loss: 0.5"

@@ -79,7 +79,7 @@ def printed(folder, text, pattern=None):
 def test_the_reader_says_where_the_metric_was_found(tmp_path):
     assert printed(tmp_path, "hello\n").found == ""
     seen = printed(tmp_path, "hello\n\tEpoch 1/9\x07 loss: 2.0\nEpoch 2/9 loss: 1.0\n")
-    assert seen.found == 'loss in out.log, line "epoch 1/9 loss: 2.0"'
+    assert seen.found == 'loss in out.log, line "Epoch 1/9 loss: 2.0"'
     own = printed(tmp_path, "R=7 at 20\n", pattern=r"R=(\S+) at (?P<step>\d+)")
     assert own.found == 'loss in out.log by reports.pattern, line "R=7 at 20"'
     sdk, _ = read(tmp_path, '{"step": 1, "loss": 2.0}\n')

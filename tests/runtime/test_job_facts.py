@@ -116,6 +116,13 @@ def test_under_any_policy_the_steps_seen_give_a_size_and_an_eta():
     assert job_facts(state, policy, memory, idle)["x"].eta_s == 14.0, "alone on its node"
 
 
+def test_a_size_by_the_last_sample_has_the_cpu_that_was_used_since_the_last_report():
+    state, policy, memory = decided(world(job("x", total_steps=100)), "fair")
+    sample = ReplicaSample(cpu=0.5, step=10.0, left=5.0, unreported=3.0)
+    x = job_facts(state, policy, memory, Samples(at=9.0, latest={"x/main-0": sample}))["x"]
+    assert (x.size, x.attained) == (8.0, 3.0)
+
+
 def test_a_job_that_waits_for_capacity_has_no_facts_but_its_phase():
     state = history(nodes=(node(),), jobs=(job("x", phase=Phase.PENDING),))
     policy = Chain()

@@ -73,7 +73,7 @@ def test_the_jobs_of_a_server_that_is_stopped_continue(jobs, headway, serving, t
 
 def test_the_jobs_of_a_server_are_stopped_with_it(jobs, headway, tmp_path):
     ran = headway("stop", "--jobs", "stop")
-    assert (ran.code, ran.out) == (0, "the server has ended\n"), ran.err
+    assert (ran.code, ran.out) == (0, "the server has ended; no job continues\n"), ran.err
     assert jobs.wait(60) == 0
     found = listed(headway, "--all")
     assert {name: job["phase"] for name, job in found.items()} == {
@@ -87,7 +87,9 @@ def test_the_jobs_of_a_server_that_was_killed_are_stopped(jobs, headway, tmp_pat
     jobs.send_signal(signal.SIGKILL)
     jobs.wait()
     ran = headway("stop", "--jobs", "stop")
-    assert (ran.code, ran.out) == (0, "the server had no active process\n"), ran.err
+    assert (ran.code, ran.out) == (0, "the server had no active process; no job continues\n"), (
+        ran.err
+    )
     assert {job["phase"] for job in listed(headway, "--all").values()} == {"cancelled"}
     assert ledger(tmp_path) == ["began"]
 
@@ -144,7 +146,7 @@ def test_a_run_is_detached_and_its_jobs_are_stopped_later(headway, tmp_path, mon
     assert f"run {run.id} has ended; 1 job continues: headway run --resume {run.id}" in ran.out
     child.communicate(timeout=60)
     ran = headway("stop", "--jobs", "stop")
-    assert ran.out == f"run {run.id} had no active process\n", ran.err
+    assert ran.out == f"run {run.id} had no active process; no job continues\n", ran.err
     assert run.ended
     assert ledger(tmp_path) == ["began"]
     assert headway("stop", "--run", run.id).code == 4, "it has ended"

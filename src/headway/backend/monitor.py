@@ -1,5 +1,6 @@
 """Join metrics and usage of running replicas into reports."""
 
+from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ REREAD = 64 * 2**10
 """Bytes of earlier output that are read again after a restart. The journal has the rest."""
 BOUND: Seconds = 1.0
 """Interval between two checks for logs that are too long, for up to a thousand replicas."""
+EXITED = 1000
+"""Maximum number of exited replicas whose last metrics are kept until the next sample."""
 NONE_YET = UsageSample()
 
 
@@ -57,6 +60,8 @@ class Monitor:
         self.totals: dict[JobId, Totals] = {}
         self._bounded_at: Seconds = 0.0
         self._expected: dict[ReplicaId, tuple[int, ReplicaMetrics]] = {}
+        self.exited: deque[Watched] = deque(maxlen=EXITED)
+        """Replicas that have exited since the last sample, the next of which has their metrics."""
 
     def expect(self, replica: ReplicaId, attempt: int) -> None:
         """Note that an attempt is about to start: output from now on belongs to it."""
@@ -107,6 +112,7 @@ class Monitor:
         totals.used += self.measure(w).cpu
         totals.step = max(totals.step, w.reader.step or 0.0)
         w.reader.close()
+        self.exited.append(w)
 
     def bound_logs(self, now: Seconds) -> None:
         """Truncate long logs, also while there are no cycles and samples."""

@@ -33,6 +33,7 @@ from headway.cli import (
     top,
     workload,
 )
+from headway.cli.options import Command
 from headway.cli.terminal import echo
 from headway.errors import ConfigError, HeadwayError
 
@@ -80,8 +81,7 @@ PANELS = {
 """Commands, by the panel of `headway --help`."""
 for panel, commands in PANELS.items():
     for command in commands:
-        kind = run.CommandAfterDashes if command in TAKES_A_COMMAND else None
-        app.command(cls=kind, rich_help_panel=panel)(command)
+        app.command(rich_help_panel=panel)(command)
 app.add_typer(workload.app, name="workload", rich_help_panel="Simulate and measure")
 app.add_typer(token.app, name="token", rich_help_panel="Maintain")
 app.add_typer(kubernetes.app, name="kubernetes", rich_help_panel="Kubernetes")
@@ -97,6 +97,7 @@ def _help_of(command: Callable[..., object]) -> str:
 for some in (app, *(group.typer_instance for group in app.registered_groups)):
     for each in some.registered_commands if some else ():
         each.help = _help_of(each.callback) if each.callback else None
+        each.cls = run.CommandAfterDashes if each.callback in TAKES_A_COMMAND else Command
 
 
 def main() -> None:

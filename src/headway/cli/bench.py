@@ -46,13 +46,9 @@ def bench(
     missed.
 
         headway bench sim
-
         headway bench promises --draw "$(git rev-parse HEAD)"
-
         headway bench traces FOLDER
-
         headway bench soak --minutes 3
-
         headway bench submissions --pairs 5
     """
     from headway.bench.suite import BENCHES, ROUNDS, SIMULATED, SOAK, TRACES, run

@@ -9,7 +9,7 @@ from time import monotonic, sleep
 
 import typer
 
-from headway.cli.terminal import echo, print_json
+from headway.cli.terminal import IDLE_SERVER, echo, print_json
 from headway.client import Client
 from headway.core.model.units import Seconds
 from headway.errors import Unreachable
@@ -26,7 +26,7 @@ def ps(server: Address, *, every: bool, as_json: bool) -> None:
     with Client(server) as client:
         found = list(client.jobs(state="all" if every else "active"))
     if not found and not as_json:
-        echo("nothing runs; start: headway submit -- COMMAND")
+        echo(IDLE_SERVER)
         return
     _show(found, as_json=as_json)
 

@@ -28,6 +28,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 INTERVAL: Seconds = 10.0
 """Interval over which growth is judged for the display."""
 GROWING = 0.05
+IDLE = "no unfinished jobs; submit one: headway submit -- COMMAND"
 COLUMNS = ("job", "", "category", "share", "cores used", "memory", "step", "loss", "", "ETA")
 RIGHT = (3, 4, 5, 6, 7, 9)
 """Columns of numbers."""
@@ -103,7 +104,10 @@ class Display:
         rows = [COLUMNS, *self._rows(meter, now, facts)]
         jobs = self.run.backend.controller.jobs.values()
         done = sum(j.phase.ended for j in jobs)
-        head = f"{now:.0f} s · {done} of {len(jobs)} done{self._foreign()}"
+        count = f"{done} of {len(jobs)} done"
+        if self.run.backend.endless:  # it forgets those that are done
+            count = f"{len(jobs)} unfinished job{'s' * (len(jobs) != 1)}" if jobs else IDLE
+        head = f"{now:.0f} s · {count}{self._foreign()}"
         if later := sum(not j.arrived for j in jobs):
             head += f", {later} not submitted yet"
         lines = [head, *laid_out(rows, width - 1)]

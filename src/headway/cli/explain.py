@@ -131,7 +131,6 @@ def replay(
     policy, the differences show what that policy would have done.
 
         headway replay latest
-
         headway simulate w.yaml --policy headway --journal j.jsonl && headway replay j.jsonl
     """
     from headway.cli.output import show_differences

@@ -13,6 +13,8 @@ NOTHING_FOUND = (
     "no metric found in its output yet: set metric.name or reports.pattern, and totalSteps, "
     "or report through the SDK"
 )
+PASSING = ("ETA", "share", "waits")
+"""Labels of what no longer matters when a job has ended."""
 _WITHIN = re.compile(r"\bwithin (\d+) s\b")
 
 

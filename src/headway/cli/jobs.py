@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import ActiveRun, Data
-from headway.cli.terminal import echo, print_json
+from headway.cli.terminal import IDLE_SERVER, echo, print_json
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -46,6 +46,8 @@ def ps(
         from headway.cli.job_tables import show_jobs
 
         show_jobs(found, several=len(folders) > 1)
+    elif any(folder.locked and "server" in folder.about for folder in folders):
+        echo(IDLE_SERVER)
     elif not detached:
         echo("nothing runs; see headway history, or start: headway run -- COMMAND")
     for folder in folders if not as_json else ():
@@ -74,6 +76,13 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Keep printing until the job ends, or Ctrl-C.")
     ] = False,
+    since: Annotated[
+        str,
+        typer.Option(
+            help="Only lines printed since then: 10m, 1h30m, 14:05. May begin a sample earlier.",
+            show_default=False,
+        ),
+    ] = "",
     run: ActiveRun = "",
     data: Data = None,
     as_json: Annotated[bool, typer.Option("--json", help="One object per line of output.")] = False,
@@ -82,21 +91,28 @@ def logs(
 
     headway logs train
     headway logs train --follow --lines 20
+    headway logs train --since 10m
     """
     import json
+    from datetime import datetime
 
+    from headway.errors import ConfigError
     from headway.runtime.api_address import api_address
     from headway.runtime.job_log import read_log
+    from headway.runtime.log_times import parse_since
     from headway.runtime.run_directory import data_folder
     from headway.runtime.run_status import find_job
 
+    after = parse_since(since, datetime.now()) if since else None  # noqa: DTZ005 - local
     if not run and (server := api_address(data)):
         from headway.cli import by_api
 
+        if since:
+            raise ConfigError("--since is for your own runs and server", hint="use --lines")
         by_api.logs(server, job, replica, lines, follow=follow, as_json=as_json)
         return
     folder = find_job(data_folder(data), job, run)
-    for line in read_log(folder, job, replica, last=lines, follow=follow):
+    for line in read_log(folder, job, replica, last=lines, follow=follow, since=after):
         echo(json.dumps({"job": job, "line": line}) if as_json else line)
 
 

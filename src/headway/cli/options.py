@@ -1,9 +1,21 @@
 """Options and arguments that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperArgument, TyperCommand
+
+
+class Command(TyperCommand):
+    """Shows the names of arguments as the text of its help does: JOB."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for argument in self.params:
+            if isinstance(argument, TyperArgument) and argument.metavar is None and argument.name:
+                argument.metavar = argument.name.upper() + "..." * (argument.nargs == -1)
+
 
 Data = Annotated[
     Path | None,

@@ -212,7 +212,7 @@ def _line(text: str) -> None:
 
 def show_story(found: "Explanation") -> None:
     """Print what is known of a job, then its events."""
-    from headway.cli.facts import facts_lines, moment, with_clock
+    from headway.cli.facts import PASSING, facts_lines, moment, with_clock
     from headway.report.explain import without_old_shares
 
     console, began = SafeConsole(), found.began
@@ -222,13 +222,14 @@ def show_story(found: "Explanation") -> None:
         clock = f" ({moment(at, began)})" if began is not None else ""
         why = f": {ended.why}" if ended and ended.why else ""
         _line(f"{found.job}: {phase} at {at:.1f} s{clock}{why}")
-        if ended:
+        if ended and facts.at_s < ended.at_s:
             _line(f"last known, at {facts.at_s:.1f} s:")
         known = plain_table("", no_wrap=True)
         known.add_column("", overflow="fold")
         known.show_header = False
         for label, text in facts_lines(facts, began):
-            known.add_row(f"  {label}", escape(text))
+            if not (ended and label in PASSING):
+                known.add_row(f"  {label}", escape(text))
         console.print(known, highlight=False)
         console.print()
     table = plain_table("time", justify="right", no_wrap=True)

@@ -11,22 +11,25 @@ from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
-from headway.cli.options import Data, Engine, ObserveOnly, Policy, Steps
+from headway.cli.options import Command, Data, Engine, ObserveOnly, Policy, Steps
 from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
     from headway.cli.display import Display
     from headway.runtime.result import Result
     from headway.runtime.run import Run
+    from headway.runtime.start import RunOptions
 
 COMMAND = "headway.command"
 """Where the words after `--` are kept."""
 
 
-class CommandAfterDashes(TyperCommand):
+class CommandAfterDashes(Command):
     """Keeps the words after `--` apart: they are the command of a job."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND]"]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
@@ -119,7 +122,21 @@ def run(
         shown = program(options.command[0])
         if not as_json:
             echo(shown, err=True)
+    if backend == "local" and not resume and not as_json:
+        _say_server(data_folder(data), options)
     follow(lambda: start_run(options, data_folder(data)), html=html, as_json=as_json)
+
+
+def _say_server(data: Path, options: "RunOptions") -> None:
+    from headway.runtime.api_address import server_here
+
+    if server_here(data):
+        what = f"-- {shlex.join(options.command)}" if options.command else str(options.workload)
+        echo(
+            "a server is active on this machine; this run and its jobs divide the CPU. "
+            f"To queue there instead: headway submit {what}",
+            err=True,
+        )
 
 
 def program(name: str) -> str:

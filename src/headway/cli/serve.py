@@ -10,6 +10,8 @@ from headway.cli.run import COMMAND, program
 from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from headway.backend.local.remote_control import RemoteControl
     from headway.server.network import Network
     from headway.spec.quotas import Quotas
@@ -127,8 +129,8 @@ def _serve(
     with Display(server.run) as display, listener:
         left = server.go(display.show, display.tell_end)
     if left:
-        jobs = "1 job continues" if left == 1 else f"{left} jobs continue"
-        echo(f"{jobs}; headway serve manages them again", err=True)
+        jobs, them = ("1 job continues", "it") if left == 1 else (f"{left} jobs continue", "them")
+        echo(f"{jobs}; headway serve manages {them} again", err=True)
 
 
 def _say_where(url: str, data: Path) -> None:
@@ -137,6 +139,16 @@ def _say_where(url: str, data: Path) -> None:
     echo(f"clients with a token: {url}", err=True)
     if not Tokens(data).list():
         echo("there is no token yet: headway token create NAME", err=True)
+
+
+def _refuse_of_a_file(options: "Mapping[str, object]") -> None:
+    """Raise if an option is given that only a command has."""
+    from headway.errors import ConfigError
+
+    fields = {"steps": "totalSteps", "name": "name", "retries": "backoffLimit"}
+    for option in (name for name, given in options.items() if given):
+        hint = f"set {fields[option]} in the file"
+        raise ConfigError(f"--{option} needs a command after --", hint=hint)
 
 
 def submit(
@@ -188,8 +200,8 @@ def submit(
     command = ctx.meta.get(COMMAND, [])
     if (workload is None) == (not command):
         raise ConfigError("give a workload, or a command after --", hint="headway submit --help")
-    if workload is not None and steps is not None:
-        raise ConfigError("--steps needs a command after --", hint="set totalSteps in the file")
+    if workload is not None:
+        _refuse_of_a_file({"steps": steps, "name": name, "retries": retries})
     client = Client.of(data)
     server = api_address(data)
     if workload is not None:
@@ -200,6 +212,10 @@ def submit(
         shown = program(command[0])
         if not as_json:
             echo(shown, err=True)
+    if directory and not isinstance(server, Remote):
+        directory = directory.absolute()
+        if not directory.is_dir():
+            raise ConfigError("this directory does not exist", where=f"--directory {directory}")
     passed = environment(env or (), own=isinstance(server, Remote))
     with client:
         found = client.submit(made, directory=directory or home, env=passed, key=key)

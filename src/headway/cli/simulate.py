@@ -76,7 +76,6 @@ def simulate(
     backend is simulated.
 
         headway simulate workloads/three-jobs.yaml --policy fair --policy headway --html out.html
-
         headway simulate --trace philly.csv --format philly --first 5000 --shortest 60 --largest 32
     """
     from headway.cli.output import progress_bar, show_results

@@ -59,7 +59,8 @@ def _said(found: "Stopped") -> str:
     what = "the server" if found.server else f"run {found.run}"
     text = f"{what} has ended" if found.was_active else f"{what} had no active process"
     if not found.continue_:
-        return text
-    count = "1 job continues" if found.continue_ == 1 else f"{found.continue_} jobs continue"
+        return f"{text}; no job continues" if found.jobs == "stop" else text
+    one = found.continue_ == 1
+    count, them = ("1 job continues", "it") if one else (f"{found.continue_} jobs continue", "them")
     again = "headway serve" if found.server else f"headway run --resume {found.run}"
-    return f"{text}; {count}: {again} manages them again, headway stop --jobs stop ends them"
+    return f"{text}; {count}: {again} manages {them} again, headway stop --jobs stop ends {them}"

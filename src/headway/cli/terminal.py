@@ -22,6 +22,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 """From names of files that are not UTF-8; they cannot be printed."""
 
+IDLE_SERVER = "the server has no unfinished jobs; submit one: headway submit -- COMMAND"
+
 
 def clean(text: str) -> str:
     r"""Return the text without control characters and escape sequences.

@@ -88,7 +88,8 @@ class LogParser:
         self._pattern = None if pattern is None else _compiled(pattern)
         self._ends = _ENDS.lower() if pattern is None else _ENDS
         self._progress = _Progress()
-        self._rest = b""
+        self._rest = self._printed = b""
+        """The last line, which is not finished; as it was printed, until there is an example."""
         self.example = ""
         """The first line that had a value."""
 
@@ -100,7 +101,17 @@ class LogParser:
         *lines, rest = (self._rest + data.translate(self._ends)).split(b"\n")
         self._rest = rest[:_MAX_LINE]
         parse = self._parse_metric if self._pattern is None else self._parse_pattern
-        return [metric for line in lines if (metric := parse(line[:_MAX_LINE]))]
+        found = [parse(line[:_MAX_LINE]) for line in lines]
+        if not self.example:
+            self._find_example(data, found)
+        return [metric for metric in found if metric]
+
+    def _find_example(self, data: bytes, found: list[ParsedMetric | None]) -> None:
+        *lines, rest = (self._printed + data.translate(_ENDS)).split(b"\n")
+        self._printed = rest[:_MAX_LINE]
+        first = next((i for i, metric in enumerate(found) if metric), None)
+        if first is not None:
+            self.example, self._printed = _text(lines[first][:_MAX_LINE]).strip(), b""
 
     def _parse_metric(self, line: bytes) -> ParsedMetric | None:
         if self._name not in line:
@@ -114,7 +125,6 @@ class LogParser:
             self._progress.note(text)
             return None
         step, total = self._progress.reach(text)
-        self.example = self.example or text.strip()
         return ParsedMetric(step, value, total)
 
     def _parse_pattern(self, line: bytes) -> ParsedMetric | None:
@@ -126,7 +136,6 @@ class LogParser:
             self._progress.note(text.lower())
             return None
         step, total = self._progress.reach(text.lower())
-        self.example = self.example or text.strip()
         if "step" in groups:
             step, total = _float(groups["step"]), None
         return ParsedMetric(step, value, _float(groups.get("total")) or total)

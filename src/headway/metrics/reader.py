@@ -81,6 +81,11 @@ class Tail:
         return data + self._truncate() if cut else data
 
     @property
+    def at(self) -> int:
+        """Where the next read begins."""
+        return self._at
+
+    @property
     def too_long(self) -> bool:
         return self._truncates and job_files.size(self._folder, self._name) > MAX_LOG
 
@@ -162,6 +167,11 @@ class ReplicaMetrics:
     def flooded(self) -> bool:
         """Whether the last read skipped bytes."""
         return False
+
+    @property
+    def printed(self) -> int | None:
+        """Size of its output at the last read; None: unknown."""
+        return None
 
     def listen(self) -> None:
         """Read new reports."""
@@ -256,6 +266,10 @@ class MetricsReader(ReplicaMetrics):
     @property
     def flooded(self) -> bool:
         return self._out.flooded
+
+    @property
+    def printed(self) -> int | None:
+        return self._out.at
 
     @property
     def found(self) -> str:

@@ -3,7 +3,7 @@ reasons.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -118,22 +118,34 @@ def _facts(
     policy = recorded_policy(first["policy"], path)
     loop = fold(lines, policy)
     until = cycles[len(lines)]["at_s"] if len(lines) < len(cycles) else None
-    seen = _samples(folder, job, until) if folder else None
+    seen = _samples(folder, job, until, loop.state.at) if folder else None
     return job_facts(loop.state, policy, loop.memory, seen).get(job)
 
 
-def _samples(folder: RunDirectory, job: JobId, until: Seconds | None) -> Samples | None:
-    """The last sample of each of its replicas."""
+def _samples(
+    folder: RunDirectory, job: JobId, until: Seconds | None, reported: Seconds
+) -> Samples | None:
+    """The last sample of each of its replicas, with its last metrics if it has exited. `reported`:
+    when the replicas were last asked for reports.
+    """
     found: dict[str, str] = {}
     latest: dict[str, ReplicaSample] = {}
     at = None
     for sample in samples(folder.usage):
-        if until is not None and sample["at_s"] > until:
+        over = until is not None and sample["at_s"] > until
+        if not over:
+            at = sample["at_s"]
+            found |= sample.get("found", {})
+            last = {n: s for n, s in sample["replicas"].items() if ReplicaId(n).job == job}
+            latest |= {n: ReplicaSample(**s, found=found.get(n, "")) for n, s in last.items()}
+        for name, final in sample.get("ended", {}).items():
+            if ReplicaId(name).job == job:
+                at = until if over else at
+                latest[name] = replace(latest.get(name, ReplicaSample()), **final)
+        if over:
             break
-        at = sample["at_s"]
-        found |= sample.get("found", {})
-        last = {n: s for n, s in sample["replicas"].items() if ReplicaId(n).job == job}
-        latest |= {n: ReplicaSample(**s, found=found.get(n, "")) for n, s in last.items()}
+    if at is not None and at < reported:  # a report has it since then
+        latest = {name: replace(sample, unreported=0.0) for name, sample in latest.items()}
     return None if at is None else Samples(at=at, latest=latest)
 
 

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
+from math import inf
 from typing import Any
 
 from headway.core.model.job import Phase
@@ -99,6 +100,11 @@ def _sampled(
             cores[job] += now["cpu"]
             if "value" in now:
                 values[job].append((sample["at_s"], now["value"]))
+        for replica, last in sample.get("ended", {}).items():
+            if "value" in last:
+                job = ReplicaId(replica).job
+                at = min(sample["at_s"], ends.get(job, inf))
+                values[job].append((at, last["value"]))
         for job, used in cores.items():
             shares[job].append((before, used))
         before = sample["at_s"]

@@ -3,14 +3,17 @@ share (`headway serve --system`), or a server with a URL.
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from socket import AF_UNIX, socket
 from stat import S_IMODE
 from typing import Self
 
 from headway import private_files
 from headway.errors import ConfigError
 from headway.runtime.run_directory import RunDirectory, data_folder
+from headway.runtime.run_status import find_server
 
 SOCKET = Path("/run/headway/headway.sock")
 DATA = Path("/var/lib/headway")
@@ -76,6 +79,17 @@ def api_address(data: Path | None) -> Address | None:
         return None
     own = RunDirectory.all(data_folder())
     return None if any(run.locked for run in own) else SOCKET
+
+
+def server_here(data: Path) -> bool:
+    """Return whether a server of this data directory, or of the machine, is active."""
+    own = find_server(data)
+    if own is not None and own.locked:
+        return True
+    with suppress(OSError), socket(AF_UNIX) as probe:
+        probe.connect(os.environ.get(VARIABLE) or str(SOCKET))
+        return True
+    return False
 
 
 def _token() -> str:

@@ -15,6 +15,7 @@ from headway.backend.docker.discovery import connect, engine_targets
 from headway.backend.local.enforcement.cgroup import Cgroup1, Cgroup2, Unavailable
 from headway.core.model.units import Seconds
 from headway.errors import HeadwayError
+from headway.runtime.network_filesystem import network_mount
 from headway.runtime.run_status import active_runs
 from headway.runtime.targets import api
 
@@ -84,6 +85,9 @@ def _disk(data: Path) -> Finding:
     except OSError as error:
         hint = "choose another: --data DIRECTORY or HEADWAY_DATA"
         return Finding("data directory", "missing", f"{data}: {error.strerror}", hint)
+    if mount := network_mount(data):
+        hint = "headway serve needs a directory on a local disk: HEADWAY_DATA=DIRECTORY"
+        return Finding("data directory", "limited", f"{found}, on the network ({mount})", hint)
     if free < FREE:
         return Finding("data directory", "limited", found, "headway clean --older-than 30d")
     return Finding("data directory", "ok", found)

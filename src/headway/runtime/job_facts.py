@@ -171,6 +171,7 @@ def _facts(
     dues = [t.due for t in twins.values() if t.due < inf]
     due = max(dues) if dues else None
     attained = sum(r.attained for r in replicas)
+    unreported = {r.id: seen[r.id].unreported for r in replicas}
     ahead = due is not None and due > samples.at
     finishes = [
         (samples.at if sizes[r.id].fresh else state.at)
@@ -196,8 +197,10 @@ def _facts(
         found=sample.found,
         step=sample.step if sample.step is not None else (first.history.step if first else None),
         total_steps=job.spec.total_steps or sample.total,
-        attained=attained,
-        size=attained + sum(s.left for s in known) if known else None,
+        attained=attained + sum(unreported.values()),
+        size=attained + sum(s.left + s.fresh * unreported[name] for name, s in sizes.items())
+        if known
+        else None,
         size_error=max(s.error for s in known) if known else None,
         size_from=next((s.source for s in known if s.source), ""),
         demand=sum(t.demand for t in twins.values()) if twins else None,

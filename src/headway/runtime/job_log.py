@@ -11,6 +11,7 @@ from headway.backend.job_store import JobStore
 from headway.core.model.units import JobId, ReplicaId
 from headway.errors import ConfigError, UnknownName
 from headway.metrics import job_files
+from headway.runtime.log_times import printed_until
 from headway.runtime.run_directory import RunDirectory
 
 AGAIN = 0.2
@@ -30,22 +31,28 @@ def read_log(
     last: int | None = None,
     follow: bool,
     most: int | None = None,
+    since: float | None = None,
 ) -> Iterator[str]:
     """Yield the lines of the output of a replica: all, or the `last` ones. `follow`: until its job
-    ends. `most`: how many bytes are read for the last lines, however long they are.
+    ends. `most`: how many bytes are read for the last lines, however long they are. `since`: only
+    lines that were printed after this time of day.
     """
-    path = JobStore(folder.path).replica(_replica(folder, JobId(job), replica))
+    name = _replica(folder, JobId(job), replica)
+    path = JobStore(folder.path).replica(name)
+    begun = 0 if since is None else printed_until(folder, name, since)
     file = _opened(path, folder, job, follow=follow)
     if file is None:
         return
     with os.fdopen(file, "rb") as log:
+        begun = _line_start(log, begun)
         if last is not None and not follow:
-            first = 0 if most is None else max(0, os.fstat(log.fileno()).st_size - most)
+            size = os.fstat(log.fileno()).st_size
+            first = begun if most is None else max(begun, size - most)
             log.seek(_start_of(log, last, first))
             text = log.read(most).removesuffix(b"\n")
             yield from deque(_lines(text) if text else (), maxlen=last)
             return
-        log.seek(0 if last is None else _start_of(log, last))
+        log.seek(begun if last is None else _start_of(log, last, begun))
         rest = b""
         while True:
             over = not follow or _over(folder, JobId(job))  # asked before the last read
@@ -100,6 +107,13 @@ def _opened(path: os.PathLike[str], folder: RunDirectory, job: str, *, follow: b
 def _over(folder: RunDirectory, job: JobId) -> bool:
     state = JobStore(folder.path).load([job]).get(job)
     return (state is not None and state.phase.ended) or not folder.locked
+
+
+def _line_start(log: IO[bytes], at: int) -> int:
+    """Return where the line begins that contains this byte; at most a block before it."""
+    first = max(0, at - BLOCK)
+    log.seek(first)
+    return first + log.read(at - first).rfind(b"\n") + 1 if at else 0
 
 
 def _start_of(log: IO[bytes], last: int, first: int = 0) -> int:

@@ -93,6 +93,7 @@ class Run:
                 drive(self.backend, self.loop, sampler, lambda: board.update(sampler))
             finally:
                 self.backend.stop_waking(reader)
+        sampler.finish(self.clock())
         board.update(sampler, last=True)
         if self.detached:
             self.backend.platform.close()

@@ -2,7 +2,7 @@
 
 run.json        options of the run            workload.yaml   the workload
 journal.jsonl   every cycle                   usage.jsonl     samples of usage and metrics
-journal.1.jsonl earlier cycles of a long run
+journal.1.jsonl earlier cycles of a long run  usage.1.jsonl   earlier samples of a server
 result.json     results, written at the end   report.html     the report
 jobs/NAME/REPLICA/                            files of each replica
 """

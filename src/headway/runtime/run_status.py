@@ -65,7 +65,8 @@ def _has_about(run: RunDirectory, key: str) -> bool:
 def active_server(data: Path) -> RunDirectory:
     found = find_server(data)
     if found is None or not found.locked:
-        raise NoServer("no server is active", where=str(data), hint="start it: headway serve")
+        start = "start it in the background: nohup headway serve 2> serve.log &"
+        raise NoServer("no server is active", where=str(data), hint=start)
     return found
 
 

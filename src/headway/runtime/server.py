@@ -25,6 +25,7 @@ from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, keys
 from headway.runtime.held_jobs import HeldJobs
 from headway.runtime.job_status import JobStatus
+from headway.runtime.network_filesystem import refuse_network
 from headway.runtime.owner import Owner
 from headway.runtime.run import Run
 from headway.runtime.run_directory import private_runs
@@ -61,6 +62,7 @@ def start_server(
     """Start a server, or continue a stopped one, whose jobs may have continued. `control`: starts
     its processes; None: this process does. `quotas`: quotas of its users.
     """
+    refuse_network(data)
     private_runs(data)
     lock = private_files.opener(str(data / LOCK), os.O_RDWR | os.O_CREAT)
     try:
@@ -247,6 +249,7 @@ class Server:
                 manager.ready()
                 drive(backend, run.loop, sampler, woken)
                 manager.stopping()
+                sampler.finish(run.clock())
                 board.update(sampler, last=True)
             finally:
                 backend.stop_waking(wake)

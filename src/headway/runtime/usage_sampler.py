@@ -6,7 +6,7 @@ Samples are not part of the journal. In a long run, the interval grows, so that 
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -30,7 +30,7 @@ FLOOD: Seconds = 0.1
 SELDOM = 5
 """Memory, which is expensive to read, is read at every such sample."""
 MOST = 16 * 2**20
-"""Size in bytes at which the file of an endless run is started anew."""
+"""Size in bytes at which the file of an endless run is started anew. The file before it is kept."""
 COARSER: Seconds = 600.0
 """After this time the interval grows in proportion to the elapsed time."""
 
@@ -47,6 +47,8 @@ class ReplicaSample:
     step: float | None = None
     total: float | None = None
     """Number of steps that the script has announced."""
+    unreported: CoreSeconds = 0.0
+    """CPU used since its last report, which the state of the loop does not have yet."""
     left: CoreSeconds | None = None
     """Remaining work, by the steps since the first sample; None: unknown."""
     rate: float | None = None
@@ -64,6 +66,7 @@ class ReplicaSample:
             **({"value": self.value} if self.value is not None else {}),
             **({"step": self.step} if self.step is not None else {}),
             **({"total": self.total} if self.total is not None else {}),
+            **({"unreported": round(self.unreported, 2)} if self.unreported else {}),
             **({"left": round(self.left, 2)} if self.left is not None else {}),
             **(
                 {"rate": self.rate, "rate_cpu": round(self.rate_cpu, 4)}
@@ -88,6 +91,8 @@ class UsageSampler:
     _looks: int = 0
     _full: bool = False
     _before: dict[tuple[str, int], tuple[Seconds, UsageSample]] = field(default_factory=dict)
+    _sizes: dict[ReplicaId, int | None] = field(default_factory=dict)
+    """Size of the output of each replica, as written to the file."""
     _found: dict[str, str] = field(default_factory=dict)
     """Where each metric was found, as written to the file."""
     _begun: dict[tuple[str, int], tuple[float, CoreSeconds]] = field(default_factory=dict)
@@ -97,22 +102,25 @@ class UsageSampler:
     def look(self, now: Seconds) -> None:
         often = min(EVERY, FIRST + now / 20)
         self.due = now + max(often, min(self.slowest, now * EVERY / COARSER))
-        self._looks += 1
+        exited, self._looks = self._exited(), self._looks + 1
         watched = list(self.backend.monitor.replicas.values())
         self.latest, shares = {}, self._shares()
         for w in watched:
             with self.backend.contained.of(w.id.job, "metrics"):
                 self.latest[w.id] = self._sample(w, now, shares.get(w.id, 0.0))
+        ended = self._ended(exited)
         running = {(w.id, w.attempt) for w in watched}
         self._before = {k: v for k, v in self._before.items() if k in running}
         self._begun = {k: v for k, v in self._begun.items() if k in running}
         self._paces = {k: v for k, v in self._paces.items() if k in running}
         if any(w.reader.flooded for w in watched):
             self.due = now + FLOOD
-        if self.latest:
+        if self.latest or exited:
             line = {
                 "at_s": round(now, 3),
                 "replicas": {k: n.plain() for k, n in self.latest.items()},
+                **ended,
+                **self._printed([*watched, *exited]),
             }
             new = {k: n.found for k, n in self.latest.items() if n.found != self._found.get(k, "")}
             if new:
@@ -121,14 +129,44 @@ class UsageSampler:
             self._append(line)
         self.then(self, now)
 
+    def finish(self, now: Seconds) -> None:
+        """Write the last metrics of replicas that have exited since the last sample."""
+        if exited := self._exited():
+            last = {**self._ended(exited), **self._printed(exited)}
+            self._append({"at_s": round(now, 3), "replicas": {}, **last})
+
+    def _exited(self) -> "list[Watched]":
+        """Return the replicas that have exited since the last sample."""
+        exited = list(self.backend.monitor.exited)
+        self.backend.monitor.exited.clear()
+        return exited
+
+    def _ended(self, exited: "Iterable[Watched]") -> dict[str, Any]:
+        """Return the last metrics of replicas that have exited."""
+        names, ended = ("step", "total", "value", "found"), {}
+        for w in exited:
+            last = {name: getattr(w.reader, name) for name in names}
+            last |= {"left": self._left(w, w.last.cpu), "unreported": _unreported(w)}
+            ended[w.id] = {name: value for name, value in last.items() if value not in (None, "")}
+        return {"ended": ended} if ended else {}
+
+    def _printed(self, watched: "Iterable[Watched]") -> dict[str, Any]:
+        """Return the sizes of outputs that have changed, by which `headway logs --since` knows when
+        a line was printed.
+        """
+        sizes = {w.id: w.reader.printed for w in watched}
+        new = {k: size for k, size in sizes.items() if size not in (None, self._sizes.get(k))}
+        self._sizes = sizes
+        return {"printed": new} if new else {}
+
     def _append(self, line: dict[str, Any]) -> None:
         """Append a line to the file. Errors, for example a full disk, are logged once."""
         try:
             failpoint.hit("usage.append")
             if self.slowest < inf and self.path.exists() and self.path.stat().st_size > MOST:
-                self.path.unlink()
+                self.path.replace(self.path.with_suffix(".1.jsonl"))
                 self._found = {k: n.found for k, n in self.latest.items()}
-                line["found"] = self._found
+                line["found"], line["printed"] = self._found, self._sizes
             with open(self.path, "a", encoding="utf-8", opener=private_files.opener) as file:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
@@ -177,6 +215,7 @@ class UsageSampler:
             value=w.reader.value,
             step=w.reader.step,
             total=w.reader.total,
+            unreported=_unreported(w),
             left=self._left(w, used.cpu),
             rate=rate,
             rate_cpu=rate_cpu,
@@ -205,6 +244,10 @@ class UsageSampler:
         values.append(value)
         if len(values) > 128:
             del values[1::2]
+
+
+def _unreported(w: "Watched") -> CoreSeconds:
+    return max(0.0, w.last.cpu - w.reported.cpu)
 
 
 def samples(path: Path) -> Iterator[dict[str, Any]]:
