@@ -324,6 +324,17 @@ def test_a_job_that_is_scaled_while_it_starts_is_scaled_when_it_runs(fake, leade
     leader.until(lambda: fake.start_bound() or there <= set(pods(fake)))
 
 
+def test_the_first_size_that_is_asked_for_while_no_operator_runs_is_not_forgotten(
+    fake, leader, backends
+):
+    """As if the operator had ended between the request and its first write about it."""
+    begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
+    leader.backend.close()
+    scale(fake, 2)
+    again = Headway(backends())
+    again.until(lambda: fake.start_bound() or "x-worker-1-2" in pods(fake))
+
+
 def test_a_size_that_was_asked_for_while_no_operator_ran_is_not_forgotten(fake, leader, backends):
     begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
     scale(fake, 2)

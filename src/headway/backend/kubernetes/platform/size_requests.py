@@ -1,6 +1,6 @@
 """Sizes that users ask for by `spec.elasticReplicas` (`kubectl scale`, an autoscaler).
 
-A request is forgotten only when the state of the job has the size.
+A request is forgotten only when the state of the job has the size: the next leader finds it, too.
 """
 
 from headway.backend.kubernetes.client.api import Plain
@@ -23,9 +23,9 @@ class SizeRequests:
         return self._wanted(record, wanted) if wanted != before and record.admitted else []
 
     def meanwhile(self, record: JobStatus) -> list[events.Event]:
-        """A job that was scaled before, and once more while no operator ran."""
+        """It was scaled while no operator ran, or just before one ended."""
         wanted = record.job["spec"].get("elasticReplicas")
-        before = dict(record.state.sizes).get(_scalable(record), wanted)
+        before = dict(record.state.sizes).get(_scalable(record), record.size)
         return self._wanted(record, wanted) if wanted != before and not record.settled else []
 
     def _wanted(self, record: JobStatus, count: int | None) -> list[events.Event]:

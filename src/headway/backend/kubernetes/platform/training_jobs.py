@@ -104,6 +104,8 @@ class TrainingJobs:
         knows of the job beyond its manifest.
         """
         record.generation = _generation(record.job)
+        if not record.state.replicas:
+            record.size = record.job["spec"].get("elasticReplicas")
         try:
             record.spec = spec_of(record.job)
         except HeadwayError as error:
