@@ -356,3 +356,17 @@ def test_kubectl_scale_changes_a_running_job(fake, leader):
     env = {e["name"]: e.get("value") for e in inside["env"]}
     assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
     assert leader.backend.controller.jobs["default/x"].failures == 0
+
+
+def test_a_job_that_a_quota_does_not_let_grow_continues_in_its_size(fake, leader):
+    begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
+    fake.refuse["POST", "pods", ""] = 403, "exceeded quota: team"
+    scale(fake, 2)
+    leader.until(lambda: "exceeded quota: team" in status(fake, "x").get("reason", ""))
+    fake.refuse.clear()
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("phase") == "Running")
+    assert (status(fake, "x")["replicas"], status(fake, "x")["failures"]) == (1, 0)
+    assert "x-worker-1-3" not in pods(fake)
+    scale(fake, 3)
+    there = {"x-worker-0-4", "x-worker-1-4", "x-worker-2-4"}
+    leader.until(lambda: fake.start_bound() or there <= set(pods(fake)))

@@ -3,12 +3,14 @@
 A request is forgotten only when the state of the job has the size: the next leader finds it, too.
 """
 
+from dataclasses import replace
+
 from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.platform.job_status import JobStatus
 from headway.backend.kubernetes.platform.pod_checkpoints import not_movable
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.controller import events
-from headway.core.model.job import Phase
+from headway.core.model.job import JobSpec, Phase
 from headway.core.model.snapshot import Request
 
 
@@ -39,6 +41,14 @@ class SizeRequests:
             return []
         record.wanted = task, int(count)
         return self.again(record, always=True)
+
+    @staticmethod
+    def applied(record: JobStatus, core: JobSpec) -> JobSpec:
+        """The size that it was given last: the cluster may have refused the one in its spec."""
+        sizes = dict(record.state.sizes) if record.wanted is None else {}
+        tasks = [(t, sizes.get(t.name, t.replicas)) for t in core.tasks]
+        fitting = (replace(t, replicas=n) if t.least <= n <= t.most else t for t, n in tasks)
+        return replace(core, tasks=tuple(fitting))
 
     @staticmethod
     def again(record: JobStatus, *, always: bool = False) -> list[events.Event]:

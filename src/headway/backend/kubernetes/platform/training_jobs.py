@@ -114,7 +114,8 @@ class TrainingJobs:
         if why := _refused(record.spec):
             record.rejected = "Invalid", why
             return
-        core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
+        core = record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
+        core = known or self.sizes.applied(record, core)
         reason, why = self._not_movable(record)
         before = record.conditions.get("Movable") or {}
         record.exclusive = before.get("reason") == EXCLUSIVE
