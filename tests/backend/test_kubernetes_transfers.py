@@ -324,6 +324,17 @@ def test_a_job_that_is_scaled_while_it_starts_is_scaled_when_it_runs(fake, leade
     leader.until(lambda: fake.start_bound() or there <= set(pods(fake)))
 
 
+def test_the_first_size_that_is_asked_for_while_no_operator_runs_is_not_forgotten(
+    fake, leader, backends
+):
+    """As if the operator had ended between the request and its first write about it."""
+    begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
+    leader.backend.close()
+    scale(fake, 2)
+    again = Headway(backends())
+    again.until(lambda: fake.start_bound() or "x-worker-1-2" in pods(fake))
+
+
 def test_a_size_that_was_asked_for_while_no_operator_ran_is_not_forgotten(fake, leader, backends):
     begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
     scale(fake, 2)
@@ -345,3 +356,17 @@ def test_kubectl_scale_changes_a_running_job(fake, leader):
     env = {e["name"]: e.get("value") for e in inside["env"]}
     assert (env["RANK"], env["WORLD_SIZE"]) == ("1", "2")
     assert leader.backend.controller.jobs["default/x"].failures == 0
+
+
+def test_a_job_that_a_quota_does_not_let_grow_continues_in_its_size(fake, leader):
+    begin(fake, leader, "sigterm", minReplicas=1, maxReplicas=3)
+    fake.refuse["POST", "pods", ""] = 403, "exceeded quota: team"
+    scale(fake, 2)
+    leader.until(lambda: "exceeded quota: team" in status(fake, "x").get("reason", ""))
+    fake.refuse.clear()
+    leader.until(lambda: fake.start_bound() or status(fake, "x").get("phase") == "Running")
+    assert (status(fake, "x")["replicas"], status(fake, "x")["failures"]) == (1, 0)
+    assert "x-worker-1-3" not in pods(fake)
+    scale(fake, 3)
+    there = {"x-worker-0-4", "x-worker-1-4", "x-worker-2-4"}
+    leader.until(lambda: fake.start_bound() or there <= set(pods(fake)))

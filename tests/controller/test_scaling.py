@@ -114,6 +114,54 @@ def test_a_change_of_size_without_a_checkpoint_is_over_but_counts_for_the_next_s
     assert requested(x.crash(found("ps-0", 1), found("worker-0", 1))) == []
 
 
+def refused_growth(**more):
+    """A job that restarts with three workers, and the refusal of their start."""
+    x = started(**more)
+    x.ask("scale", task="worker", count=3)
+    assert grow(x, 1, 2) == ""
+    x.last(c.Start)
+    x.save("worker-0")
+    for name in ("worker-0", "ps-0"):
+        x.exit(name, 143)
+    (start,) = x.last(c.Start)
+    return x, start
+
+
+def test_a_larger_job_that_a_quota_refuses_continues_in_the_size_before():
+    x, start = refused_growth()
+    x.event(e.CommandFailed(start, "exceeded quota", disrupted=True))
+    why = "could not be started: exceeded quota; it continues with 1 worker instead of 3"
+    assert x.job.reason == why
+    x.tick(1.0)
+    assert (x.phase, size(x), x.job.failures) == (Phase.PENDING, 1, 0)
+    assert x.disk["x"].sizes == (("worker", 1),)
+    assert requested(x.crash()) == [], "the next process does not try again"
+
+
+def test_the_size_before_is_known_to_the_next_process():
+    x, _ = refused_growth()
+    x.disk["x"] = from_plain(json.loads(json.dumps(to_plain(x.disk["x"]))))
+    again = x.crash()
+    (start,) = again.last(c.Start)
+    again.event(e.CommandFailed(start, "exceeded quota", disrupted=True))
+    assert size(again) == 1
+
+
+def test_a_larger_job_that_has_run_keeps_its_size():
+    x, _ = refused_growth()
+    names = [f"worker-{i}" for i in range(3)]
+    for name in ("ps-0", *names):
+        x.runs(name)
+    x.exit("worker-1", 1)
+    for name in ("ps-0", "worker-0", "worker-2"):
+        x.exit(name, 143)
+    x.tick(2.0)
+    assert x.place("ps-0", *names) == ""
+    start = x.last(c.Start)[-1]
+    x.event(e.CommandFailed(start, "exceeded quota", disrupted=True))
+    assert size(x) == 3
+
+
 def test_what_a_policy_scales_is_not_the_size_of_the_next_start():
     x = started()
     grow(x, 1)

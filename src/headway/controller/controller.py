@@ -248,7 +248,7 @@ class Controller:
             case cmd.Admit():
                 job.admit_at = retry_at
             case cmd.Start(replicas=replicas) | cmd.Proceed(replicas=replicas):
-                return lifecycle.start_failed(job, replicas, event, now)
+                return lifecycle.start_failed(job, replicas, decisions.not_grown(job, event), now)
             case cmd.Reserve(replicas=replicas):
                 return transfer.not_reserved(job, replicas[0], event.reason)
             case cmd.DeleteJob():

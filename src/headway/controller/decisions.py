@@ -4,10 +4,12 @@ A decision that the records do not allow is refused with a reason. Requests to s
 scale a running job are decided by the policy, which gets them with the next observation.
 """
 
+from dataclasses import replace
 from typing import assert_never
 
 from headway.controller import lifecycle, transfer
 from headway.controller.commands import ApplyShare, Commands
+from headway.controller.events import CommandFailed
 from headway.controller.phases import Cause, allows
 from headway.controller.records import JobRecord, Records, ReplicaRecord
 from headway.core.model.decision import Decision, Move, Place, Scale, SetShare, Suspend
@@ -107,6 +109,8 @@ def _scale(records: Records, d: Scale, now: Seconds) -> Answer:
         return "", transfer.scale(job, d.add, d.remove, now)
     job.resize(*asked)
     job.scale_to = asked
+    restarts = not job.spec.task(d.task).elastic.one_by_one
+    job.grown_from = (d.task, before) if d.add and restarts else None
     return "", [*job.persist(), *transfer.scale(job, d.add, d.remove, now)]
 
 
@@ -120,6 +124,20 @@ def _not_scalable(records: Records, job: JobRecord, d: Scale) -> str:
     if job.chief() in d.remove:
         return f"{job.chief()} is the chief, which cannot be removed"
     return "" if transfer.can_scale(job, d.task) else f"{job.id} cannot save checkpoints"
+
+
+def not_grown(job: JobRecord, event: CommandFailed) -> CommandFailed:
+    """Handle a refused start of a job that restarts with more replicas, as a quota refuses it: it
+    continues with as many as before. Return the event with this reason.
+    """
+    if job.grown_from is None or job.phase is not Phase.STARTING or not event.disrupted:
+        return event
+    task, before = job.grown_from
+    wanted = job.spec.task(task).replicas
+    why = f"{event.reason}; it continues with {before} {task} instead of {wanted}"
+    job.grown_from = None
+    job.resize(task, before)
+    return replace(event, reason=why)
 
 
 def request(records: Records, asked: Request, now: Seconds) -> Commands:

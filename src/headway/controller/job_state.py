@@ -58,6 +58,8 @@ class JobFields:
     """Numbers of replicas, by task, that a user has requested. The next start uses them too."""
     scale_to: tuple[str, int] | None = None
     """Task and number of replicas of the last request, until it is done or has failed."""
+    grown_from: tuple[str, int] | None = None
+    """Task and number of replicas before a requested restart with more of them, until it runs."""
     short_of: tuple[str, int] | None = None
     """Task that has lost replicas to the cluster, and the number that it had before, until it has
     this number again."""
@@ -91,10 +93,9 @@ def from_plain(plain: dict[str, Any]) -> JobState:
     fields["replicas"] = tuple(_replica(r) for r in fields["replicas"])
     fields["restart_as"] = tuple((ReplicaId(r), NodeId(n)) for r, n in fields["restart_as"])
     fields["sizes"] = tuple((str(task), int(n)) for task, n in fields.get("sizes", ()))
-    if fields.get("scale_to") is not None:
-        fields["scale_to"] = tuple(fields["scale_to"])
-    if fields.get("short_of") is not None:
-        fields["short_of"] = tuple(fields["short_of"])
+    for name in ("scale_to", "grown_from", "short_of"):
+        if fields.get(name) is not None:
+            fields[name] = tuple(fields[name])
     return JobState(**fields)
 
 

@@ -72,7 +72,7 @@ def _run_if_all_run(job: JobRecord) -> bool:
     """Change to running if each replica runs or has already exited with code 0."""
     if not all(r.running for r in job.replicas.values()):
         return False
-    job.requeues, job.reason = 0, ""
+    job.requeues, job.reason, job.grown_from = 0, "", None
     job.transition(Cause.RUN, Phase.RUNNING)
     return True
 

@@ -98,6 +98,7 @@ def _phase(job: JobRecord) -> Commands:
         return resume(job, Cause.ARRIVE)
     if job.phase is Phase.STARTING and all(r.running for r in job.replicas.values()):
         job.transition(Cause.RUN, Phase.RUNNING)
+        job.grown_from = None
         return job.persist()
     if job.phase is Phase.RUNNING and (again := _begun(job)):
         job.outbox.requests.append(again)

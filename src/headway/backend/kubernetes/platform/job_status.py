@@ -18,7 +18,7 @@ from headway.spec.manifest import TrainingJob, TrainingJobSpec
 Leader = tuple[int, str]
 """A number that is larger than that of each leader before, and a random word."""
 NO_LEADER: Leader = (0, "")
-BY = "by"
+BY, SIZE = "by", "size"
 MESSAGE = 1024
 """The longest message of a condition or an event."""
 
@@ -64,6 +64,8 @@ class JobStatus:
     """A volume of its pods can be attached to one node at a time, or Headway cannot know."""
     wanted: tuple[str, int] | None = None
     """A task and its number of replicas that a user asked for, until it has it."""
+    size: int | None = None
+    """`elasticReplicas` of the manifest with which it was started."""
     enqueued: str = ""
     fitted: tuple[int, int] | None = None
     """The generations of the cluster and of the job for which its tasks were last fitted."""
@@ -172,7 +174,7 @@ class JobStatus:
             "startTime": _timestamp(_shift(s.started_at, began)),
             "finishTime": _timestamp(_shift(s.finished_at, began)),
             "observedGeneration": self.generation,
-            "state": encode(s, began, leader),
+            "state": encode(s, began, leader, self.size),
         }
         return {k: v for k, v in found.items() if v not in ("", {})}
 
@@ -186,13 +188,16 @@ class JobStatus:
             self.state = decode(status, self.id, began)
             self.admitted, self.settled = True, self.state.phase.ended
             self.suspended = self.state.paused
+            self.size = _noted(self.job).get(SIZE, self.job["spec"].get("elasticReplicas"))
 
 
 _JOB = to_plain(JobState())
 _REPLICA = asdict(ReplicaState(replica=ReplicaId(""), node="", attempt=0))  # type: ignore[arg-type]
 
 
-def encode(state: JobState, began: float, leader: Leader = NO_LEADER) -> str:
+def encode(
+    state: JobState, began: float, leader: Leader = NO_LEADER, size: int | None = None
+) -> str:
     """Compact: without defaults, replicas by their names within the job, times of day."""
     plain = to_plain(state)
     plain["started_at"] = _shift(state.started_at, began)
@@ -204,16 +209,25 @@ def encode(state: JobState, began: float, leader: Leader = NO_LEADER) -> str:
         for each, r in zip(plain["replicas"], state.replicas, strict=True)
     )
     changed = {k: v for k, v in plain.items() if v != _JOB[k]}
-    return json.dumps({**changed, BY: leader}, separators=(",", ":"))
+    return json.dumps({**changed, BY: leader, SIZE: size}, separators=(",", ":"))
 
 
 def leader_of(job: Plain) -> Leader:
     """The leader that wrote the status of a job."""
     try:
-        number, nonce = json.loads((job.get("status") or {})["state"])[BY]
+        number, nonce = _noted(job)[BY]
         return int(number), str(nonce)
     except (KeyError, ValueError, TypeError):
         return NO_LEADER
+
+
+def _noted(job: Plain) -> Plain:
+    """The state in the status of a job; empty if there is none, or it cannot be read."""
+    try:
+        found = json.loads((job.get("status") or {})["state"])
+    except (KeyError, ValueError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def decode(status: Plain, job: JobId, began: float) -> JobState:
@@ -221,6 +235,7 @@ def decode(status: Plain, job: JobId, began: float) -> JobState:
     try:
         plain = {**_JOB, **json.loads(status["state"])}
         plain.pop(BY, None)
+        plain.pop(SIZE, None)
         named = [{**_REPLICA, **r} for r in plain["replicas"]]
         plain["gang"] = [f"{job}/{name}" for name in plain["gang"]]
         plain["restart_as"] = [(f"{job}/{name}", node) for name, node in plain["restart_as"]]

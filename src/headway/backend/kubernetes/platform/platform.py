@@ -212,7 +212,7 @@ class KubernetesPlatform:
             found += persisted()
         else:
             self.writer.persist(record, before, persisted, failed)
-        found += self.training_jobs.rescale(record)
+        found += self.training_jobs.sizes.again(record)
         held = {r.node for r in (*before.replicas, *record.state.replicas)}
         return [*found, *self.capacity.renew(*sorted(held))]
 

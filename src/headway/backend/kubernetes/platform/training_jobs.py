@@ -22,12 +22,12 @@ from headway.backend.kubernetes.platform.job_status import JobStatus, arrival, n
 from headway.backend.kubernetes.platform.pod_builder import KIND, RUN
 from headway.backend.kubernetes.platform.pod_checkpoints import not_movable
 from headway.backend.kubernetes.platform.pod_claims import EXCLUSIVE
+from headway.backend.kubernetes.platform.size_requests import SizeRequests
 from headway.backend.kubernetes.platform.status_writer import StatusWriter
 from headway.backend.new_job import new_job
 from headway.controller import events
 from headway.controller.commands import Admit, DeleteJob
 from headway.core.model.job import JobSpec, Mode, Phase
-from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId, ReplicaId
 from headway.errors import BackendError, Declined, HeadwayError
 from headway.spec.manifest import MOST_ON_A_CLUSTER, TrainingJobSpec
@@ -52,6 +52,7 @@ class TrainingJobs:
         self._cluster, self._jobs, self._clock = cluster, jobs, clock
         self._writer, self._capacity = writer, capacity
         self.records: dict[JobId, JobStatus] = {}
+        self.sizes = SizeRequests(writer, can_ask=not cluster.run)
 
     def load(self) -> list[events.Event]:
         """Records of all jobs that exist. Returns what to report after the controller is loaded."""
@@ -64,7 +65,7 @@ class TrainingJobs:
             events.JobRestricted(r.id, r.capabilities) for r in self.records.values() if r.exclusive
         ]
         return restricted + [
-            e for r in self.records.values() for e in (*self._about(r), *self._scaled_meanwhile(r))
+            e for r in self.records.values() for e in (*self._about(r), *self.sizes.meanwhile(r))
         ]
 
     def _add(self, job: Plain) -> JobStatus | None:
@@ -103,6 +104,8 @@ class TrainingJobs:
         knows of the job beyond its manifest.
         """
         record.generation = _generation(record.job)
+        if not record.state.replicas:
+            record.size = record.job["spec"].get("elasticReplicas")
         try:
             record.spec = spec_of(record.job)
         except HeadwayError as error:
@@ -111,7 +114,8 @@ class TrainingJobs:
         if why := _refused(record.spec):
             record.rejected = "Invalid", why
             return
-        core = known or record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
+        core = record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
+        core = known or self.sizes.applied(record, core)
         reason, why = self._not_movable(record)
         before = record.conditions.get("Movable") or {}
         record.exclusive = before.get("reason") == EXCLUSIVE
@@ -253,7 +257,7 @@ class TrainingJobs:
             return [events.JobDeleted(record.id, DELETED), *forgotten]
         if _generation(new) != record.generation:
             self._capacity.dirty = True
-        scaled = self._scaled(record, new)
+        scaled = self.sizes.changed(record, new)
         record.job = new
         record.saw(new)
         self._writer.saw(new)
@@ -263,44 +267,6 @@ class TrainingJobs:
 
     def _not_movable(self, record: JobStatus) -> tuple[str, str]:
         return not_movable(record.spec, can_ask=not self._cluster.run)
-
-    def _scaled(self, record: JobStatus, new: Plain) -> list[events.Event]:
-        """`kubectl scale`, or an autoscaler. A job without replicas starts in its new size."""
-        before, wanted = (j["spec"].get("elasticReplicas") for j in (record.job, new))
-        task = next((t.name for t in record.spec.tasks if t.scalable), "")
-        if wanted == before or not wanted or not task or not record.admitted:
-            return []
-        why = self._not_movable(record)[1] if record.state.replicas else ""
-        if why and not record.core.task(task).elastic.one_by_one:
-            why = f"the number of replicas counts from its next start: {why}"
-            self._writer.event(record, "NotScaled", why, warning=True)
-            return []
-        record.wanted = task, int(wanted)
-        return self.rescale(record, always=True)
-
-    def _scaled_meanwhile(self, record: JobStatus) -> list[events.Event]:
-        """A job that was scaled before, and once more while no operator ran."""
-        wanted = record.job["spec"].get("elasticReplicas")
-        for task, count in record.state.sizes:
-            if wanted and int(wanted) != count and not record.settled:
-                record.wanted = task, int(wanted)
-        return self.rescale(record, always=True)
-
-    @staticmethod
-    def rescale(record: JobStatus, *, always: bool = False) -> list[events.Event]:
-        """Ask again for a size that could not be had when it was asked for: the job was starting,
-        or being moved. A job that was scaled keeps its size in its state.
-        """
-        if record.wanted is None:
-            return []
-        if record.wanted in record.state.sizes:
-            record.wanted = None
-            return []
-        if not always and record.state.phase is not Phase.RUNNING:
-            return []
-        task, count = record.wanted
-        request = Request(job=record.id, wish="scale", task=task, count=count)
-        return [events.JobRequested(record.id, request)]
 
     def settle(self, record: JobStatus) -> list[events.Event]:
         """Its end is durable."""

@@ -1,0 +1,71 @@
+"""Sizes that users ask for by `spec.elasticReplicas` (`kubectl scale`, an autoscaler).
+
+A request is forgotten only when the state of the job has the size: the next leader finds it, too.
+"""
+
+from dataclasses import replace
+
+from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.platform.job_status import JobStatus
+from headway.backend.kubernetes.platform.pod_checkpoints import not_movable
+from headway.backend.kubernetes.platform.status_writer import StatusWriter
+from headway.controller import events
+from headway.core.model.job import JobSpec, Phase
+from headway.core.model.snapshot import Request
+
+
+class SizeRequests:
+    def __init__(self, writer: StatusWriter, *, can_ask: bool) -> None:
+        """`can_ask`: pods can be asked to save."""
+        self._writer, self._can_ask = writer, can_ask
+
+    def changed(self, record: JobStatus, new: Plain) -> list[events.Event]:
+        """The object has changed. A job without replicas starts in its new size."""
+        before, wanted = (j["spec"].get("elasticReplicas") for j in (record.job, new))
+        return self._wanted(record, wanted) if wanted != before and record.admitted else []
+
+    def meanwhile(self, record: JobStatus) -> list[events.Event]:
+        """It was scaled while no operator ran, or just before one ended."""
+        wanted = record.job["spec"].get("elasticReplicas")
+        before = dict(record.state.sizes).get(_scalable(record), record.size)
+        return self._wanted(record, wanted) if wanted != before and not record.settled else []
+
+    def _wanted(self, record: JobStatus, count: int | None) -> list[events.Event]:
+        task = _scalable(record)
+        if not count or not task:
+            return []
+        why = not_movable(record.spec, can_ask=self._can_ask)[1] if record.state.replicas else ""
+        if why and not record.core.task(task).elastic.one_by_one:
+            why = f"the number of replicas counts from its next start: {why}"
+            self._writer.event(record, "NotScaled", why, warning=True)
+            return []
+        record.wanted = task, int(count)
+        return self.again(record, always=True)
+
+    @staticmethod
+    def applied(record: JobStatus, core: JobSpec) -> JobSpec:
+        """The size that it was given last: the cluster may have refused the one in its spec."""
+        sizes = dict(record.state.sizes) if record.wanted is None else {}
+        tasks = [(t, sizes.get(t.name, t.replicas)) for t in core.tasks]
+        fitting = (replace(t, replicas=n) if t.least <= n <= t.most else t for t, n in tasks)
+        return replace(core, tasks=tuple(fitting))
+
+    @staticmethod
+    def again(record: JobStatus, *, always: bool = False) -> list[events.Event]:
+        """Ask again for a size that could not be had when it was asked for: the job was starting,
+        or being moved. A job that was scaled keeps its size in its state.
+        """
+        if record.wanted is None:
+            return []
+        if record.wanted in record.state.sizes:
+            record.wanted = None
+            return []
+        if not always and record.state.phase is not Phase.RUNNING:
+            return []
+        task, count = record.wanted
+        request = Request(job=record.id, wish="scale", task=task, count=count)
+        return [events.JobRequested(record.id, request)]
+
+
+def _scalable(record: JobStatus) -> str:
+    return next((t.name for t in record.spec.tasks if t.scalable), "")
