@@ -67,7 +67,7 @@ def pytest_runtest_makereport(item):
     return report
 
 
-@pytest.fixture(params=["cgroup", "nice"])
+@pytest.fixture(params=["cgroup", pytest.param("nice", marks=pytest.mark.long)])
 def enforcement(request, monkeypatch):
     """Each kind of enforcement that this machine has; cgroups of either version count as one."""
     kind = request.param

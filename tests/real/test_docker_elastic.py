@@ -3,6 +3,7 @@
 from contextlib import suppress
 
 import image
+import pytest
 from elastic import Training, digests, running, spec, undisturbed, words
 from local import workload
 from patience import wait_for
@@ -28,6 +29,7 @@ def test_a_synchronous_job_of_containers_grows_and_shrinks_on_two_engines(tmp_pa
     assert [e.containers() for e in engines] == [[], []]
 
 
+@pytest.mark.long
 def test_a_container_that_is_killed_while_its_job_is_scaled_costs_no_sample(tmp_path, engines):
     job = {"name": "x", "spec": spec(words(steps=100, python="python3"), replicas=2)}
     nodes = [{"name": name, "engine": e.url} for name, e in zip("ab", engines, strict=True)]

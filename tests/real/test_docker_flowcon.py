@@ -189,6 +189,7 @@ def test_the_limits_of_algorithm_1_are_seen_in_the_engines_own_account(with_ceil
 
 
 @pytest.mark.xdist_group("flowcon")
+@pytest.mark.long
 def test_makespan_with_and_without_the_ceilings(tmp_path, one_cpu_engine, with_ceilings):
     """In turns, because other processes use the machine too. CPU time says what they cost, and two
     runs without ceilings how much equal runs differ.

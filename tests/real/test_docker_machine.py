@@ -73,6 +73,7 @@ def trainings(kind, engines, folder, cores, model):
         made.close()
 
 
+@pytest.mark.long
 @pytest.mark.alone
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("cores", [1, 2] if ROUNDS > 1 else [1])
@@ -82,6 +83,7 @@ def test_trainings_at_once_lose_little(kind, cores, model, engines, tmp_path):
         judge(made, kind, cores, model)
 
 
+@pytest.mark.long
 @pytest.mark.alone
 @pytest.mark.parametrize("cores", [1, 2] if ROUNDS > 1 else [1])
 def test_pytorch_trainings_at_once_lose_little(cores, torch_python):

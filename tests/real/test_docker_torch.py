@@ -23,6 +23,7 @@ def torch_engines(engines, torch_python):
         engine.client.delete(f"/images/{image.TORCH}", force=True)
 
 
+@pytest.mark.long
 def test_a_ddp_job_of_containers_grows_and_shrinks_on_two_engines(
     tmp_path, torch_engines, torch_python
 ):

@@ -89,6 +89,7 @@ class LocalHands(LiveHands):
         self.backend.close()
 
 
+@pytest.mark.parametrize("enforcement", ["cgroup", "nice"], indirect=True)
 class TestLocal(BackendContract):
     @pytest.fixture
     def platform(self, tmp_path, enforcement):
@@ -143,6 +144,7 @@ class TestLocal(BackendContract):
         os.killpg(shell, signal.SIGCONT)
 
 
+@pytest.mark.parametrize("enforcement", ["cgroup", "nice"], indirect=True)
 def test_jobs_run_to_their_end_and_leave_nothing_behind(tmp_path, enforcement):
     jobs = [job(f"j{i}", script(tmp_path, "trains"), at=0.3 * i) for i in range(3)]
     done = headway("run", workload(tmp_path, *jobs), "--json", data=tmp_path)
@@ -316,6 +318,7 @@ def test_a_job_waits_for_memory_that_others_were_promised(tmp_path):
     assert second["started_s"] >= first["finished_s"] - 0.2
 
 
+@pytest.mark.parametrize("enforcement", ["cgroup", "nice"], indirect=True)
 def test_jobs_outlive_a_killed_headway_and_are_found_again(tmp_path, enforcement):
     del enforcement
     slow = """

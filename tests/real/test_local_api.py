@@ -63,6 +63,7 @@ def written(path, *, tokens):
     return path
 
 
+@pytest.mark.long
 def test_schemathesis_finds_nothing(server, tmp_path):
     with forwarded(server[0].path) as port:
         schemathesis(written(tmp_path / "openapi.json", tokens=False), port)

@@ -21,6 +21,7 @@ def command(*words):
 
 
 @pytest.mark.alone
+@pytest.mark.long
 def test_the_speed_of_a_distributed_job_is_measured_and_used(tmp_path):
     job = {"name": "x", "model": "ps-sync", "workers": {"replicas": 1, "max": 2}}
     job["profile"] = {"steps": 100_000, "work": 5000.0}

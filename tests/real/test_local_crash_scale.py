@@ -109,6 +109,7 @@ def drawn_points(model):
     return every[int(count) * int(part) :][: int(count)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", ["ps-sync", "ps-async"])
 def test_after_a_crash_anywhere_while_a_job_grows_and_shrinks_every_sample_counts_once(
     tmp_path, model

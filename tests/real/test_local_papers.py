@@ -74,6 +74,7 @@ def run(path, policy, data):
 
 
 @pytest.mark.alone
+@pytest.mark.long
 def test_the_first_experiment_of_specon_with_ceilings_and_with_migrations(tmp_path):
     """In turns, each round beginning with another."""
     path = workload(tmp_path, *jobs(), nodes=[{"name": "node", "cpu": CORES, "count": 4}])

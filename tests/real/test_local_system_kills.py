@@ -24,7 +24,10 @@ def run(kind):
         trial.close(None)
 
 
-@pytest.mark.parametrize("kind", ["scheduler", "launcher", "both"])
+@pytest.mark.parametrize(
+    "kind",
+    ["both", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("scheduler", "launcher"))],
+)
 def test_every_accepted_job_runs_once_as_its_user_whichever_process_is_killed(violations, kind):
     assert violations(kind) == []
 

@@ -6,6 +6,7 @@ import re
 import sys
 
 import numpy as np
+import pytest
 from elastic import Training, running
 from local import processes, result, workload
 from patience import wait_for
@@ -52,6 +53,7 @@ def test_a_tensorflow_job_of_two_workers_goes_on_with_one_where_it_was(tmp_path,
     assert processes(tmp_path) == []
 
 
+@pytest.mark.long
 def test_a_tensorflow_worker_that_never_joins_ends_the_job_in_time(tmp_path, tensorflow):
     hangs = "import os, sys, time; time.sleep(600 * os.environ['HEADWAY_REPLICA'].endswith('1')); "
     hangs += "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"

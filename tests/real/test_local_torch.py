@@ -24,6 +24,7 @@ def test_a_ddp_job_grows_and_shrinks_while_it_trains(tmp_path, torch_python):
 KILLS = [("grow", "saving", "worker-1"), ("shrink", "starting", "worker-0")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("change", "phase", "victim"), kills(("worker-0", "worker-1"), KILLS))
 def test_a_ddp_worker_that_is_killed_while_the_job_is_scaled_costs_no_sample(
     tmp_path, torch_python, change, phase, victim
@@ -53,6 +54,7 @@ def test_workers_without_the_first_replica_do_not_train_from_the_start(torch_pyt
     assert (done.returncode, done.stdout) == (1, why)
 
 
+@pytest.mark.long
 def test_a_rank_that_hangs_in_rendezvous_ends_the_job_in_time(tmp_path, torch_python):
     hangs = "import os, sys, time; time.sleep(600 * (os.environ['RANK'] == '1')); "
     hangs += "os.execv(sys.argv[1], sys.argv[1:])"

@@ -5,6 +5,7 @@ import re
 import signal
 from pathlib import Path
 
+import pytest
 from ddp import EPOCH, Ddp, check_end, job, undisturbed
 from elastic import running
 from local import processes, result, workload
@@ -40,6 +41,7 @@ class Agents(Ddp):
         (self.folder(0) / "hurry").touch()
 
 
+@pytest.mark.long
 def test_agents_of_torchrun_join_leave_and_are_killed_while_the_job_trains(tmp_path, torch_python):
     """One leaves and another is killed at once: torchrun takes 20 s to notice each of them."""
     made, x = job([torch_python, *AGENT, *SLOW], elastic="torchrun"), Agents(tmp_path)
