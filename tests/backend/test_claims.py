@@ -58,7 +58,7 @@ def test_a_port_that_a_program_uses_is_not_given(claims, tmp_path):
         assert Ports(tmp_path / "run", claims[0]).of("x", 4, ()) != first
 
 
-def test_a_user_who_claims_every_port_and_cpu_denies_nobody_theirs(claims, tmp_path):
+def test_a_user_that_claims_every_port_and_cpu_denies_them_to_no_other_user(claims, tmp_path):
     theirs, ours = claims
     for first in range(FIRST, LAST, BLOCK):
         theirs.take(f"port-{first}")

@@ -210,14 +210,14 @@ def test_a_container_that_comes_later_with_the_label_is_adopted_too(tmp_path, en
         (["adopt", "made", "--engine", "../../x=unix:///x"], "names no engine"),
     ],
 )
-def test_bad_input_to_adopt_is_said(engine, words, said):
+def test_bad_input_to_adopt_is_reported(engine, words, said):
     engine.create("made", {"HostConfig": {}, "Image": "any"})
     done = CliRunner().invoke(app, words)
     assert isinstance(done.exception, ConfigError)
     assert said in done.exception.message
 
 
-def test_bad_input_to_run_is_said(tmp_path, engine):
+def test_bad_input_to_run_is_reported(tmp_path, engine):
     del engine
     path = write(tmp_path, job("x", image="no/such:1"))
     for words, said in [
@@ -232,7 +232,7 @@ def test_bad_input_to_run_is_said(tmp_path, engine):
     assert "docker build -f deploy/docker/workloads.Dockerfile" in done.exception.hint
 
 
-def test_no_engine_is_said(tmp_path):
+def test_a_missing_engine_is_reported(tmp_path):
     with pytest.raises(Unreachable, match="no Docker engine answers at unix") as error:
         Client(f"unix://{tmp_path}/none.sock").hello()
     assert "DOCKER_HOST" in error.value.hint
@@ -256,7 +256,7 @@ def test_a_denied_socket_is_reported(engine):
     assert error.value.exit_code == 3
 
 
-def test_an_engine_that_is_too_old_is_said(tmp_path):
+def test_an_engine_that_is_too_old_is_reported(tmp_path):
     old = FakeEngine(tmp_path / "old", version="1.40")
     with pytest.raises(BackendError, match=r"too old: its API version is 1\.40") as error:
         Client(old.url).hello()
@@ -264,14 +264,14 @@ def test_an_engine_that_is_too_old_is_said(tmp_path):
     old.close()
 
 
-def test_what_is_no_engine_is_said(tmp_path):
+def test_a_socket_that_is_no_engine_is_reported(tmp_path):
     odd = FakeEngine(tmp_path / "odd", version="")
     with pytest.raises(Unreachable, match="invalid response"):
         Client(odd.url).hello()
     odd.close()
 
 
-def test_certificates_that_are_not_there_are_said(tmp_path, monkeypatch):
+def test_missing_certificates_are_reported(tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
     monkeypatch.setenv("DOCKER_CERT_PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="certificates"):

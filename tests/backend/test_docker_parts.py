@@ -39,7 +39,7 @@ def test_no_ceiling_is_never_zero():
         assert cpu_limits.share({**host, **asked}, 2.0) == (None, 1.0)
 
 
-def test_memory_is_never_told_without_swap():
+def test_a_memory_limit_is_always_set_with_its_swap_limit():
     assert cpu_limits.memory_body({}, 100) == {"Memory": 100, "MemorySwap": 100}
     assert cpu_limits.memory_body({"Memory": 100, "MemorySwap": -1}, 50) == {
         "Memory": 50,

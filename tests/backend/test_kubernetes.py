@@ -157,7 +157,7 @@ def test_a_job_that_exceeds_its_time_limit_fails_and_is_not_tried_again(fake, le
     assert status(fake, "x")["reason"] == "exceeded its time limit of 1 s"
 
 
-def test_memory_and_deleted_pods_are_told_in_words(fake, leader):
+def test_memory_kills_and_deleted_pods_get_a_reason(fake, leader):
     fake.submit("x", spec={"tasks": [task()], "backoffLimit": 0})
     leader.until(lambda: all_bound(fake, 1))
     ended = {"exitCode": 137, "reason": "OOMKilled"}
@@ -201,7 +201,7 @@ def test_a_job_goes_only_where_its_pods_may(fake, leader):
     leader.until(lambda: "more cpu" in condition(fake, "z", "Placed").get("message", ""))
 
 
-def test_a_manifest_that_cannot_be_understood_is_told_so(fake, leader):
+def test_an_invalid_manifest_gets_a_condition(fake, leader):
     fake.submit("x", spec={"tasks": [task(minReplicas=5)]})
     leader.until(lambda: condition(fake, "x", "Accepted").get("reason") == "Invalid")
     assert "minReplicas" in condition(fake, "x", "Accepted")["message"]
@@ -301,7 +301,7 @@ def test_a_new_leader_finds_what_runs_and_what_has_ended(fake, backends):
     assert fake.get("pods", "x-worker-0-2") is None
 
 
-def test_pods_of_which_no_status_tells_are_deleted(fake, backends):
+def test_pods_that_no_status_mentions_are_deleted(fake, backends):
     fake.submit("x", spec={"tasks": [task(cpu="20")]})
     labels = {"job": "x", "replica": "worker-0", "attempt": "1"}
     about = {"name": "x-worker-0-1", "namespace": "default"}
@@ -337,7 +337,7 @@ def test_a_status_that_could_not_be_written_is_written_later(fake, leader, refus
     leader.until(lambda: status(fake, "x")["phase"] == "Running")
 
 
-def test_a_watch_that_is_told_410_lists_again(fake, backends):
+def test_a_watch_that_gets_410_lists_again(fake, backends):
     leader = Headway(backends())
     with fake.changed:
         fake.compacted = fake.version + 5

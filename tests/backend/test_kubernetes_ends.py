@@ -175,7 +175,7 @@ def test_a_leader_that_was_paused_writes_nothing_after_another_has(fake, backend
     assert leader_of(fake, "x") == 2
 
 
-def test_a_job_that_users_change_meanwhile_is_still_written(fake, leader):
+def test_a_job_that_users_change_at_the_same_time_is_still_written(fake, leader):
     fake.submit("x", spec={"tasks": [task(cpu="20")]})
     leader.until(lambda: condition(fake, "x", "Placed").get("reason") == "Unschedulable")
     fake.submit("y")
@@ -213,7 +213,7 @@ def test_without_an_operator_a_cleanup_lets_pods_go(fake, leader):
     assert not fake.all("pods")
 
 
-def test_a_job_on_a_node_that_is_not_ready_is_not_said_to_run(fake, leader):
+def test_a_job_on_a_node_that_is_not_ready_is_not_shown_as_running(fake, leader):
     running(fake, leader)
     where = bound(fake)["x-worker-0-1"]
     fake.put("nodes", node(where, ready=False))

@@ -322,7 +322,7 @@ def test_an_infeasible_resize_is_taken_back(jobs, fake):
     jobs.until(lambda: (jobs.cpu("x")[0], jobs.cpu("y")[0]) == ("400m", "400m"))
 
 
-def test_a_pod_that_has_changed_meanwhile_is_resized_a_little_later(jobs, fake):
+def test_a_pod_that_has_changed_since_is_resized_a_little_later(jobs, fake):
     jobs.start("x", "y")
     fake.stale.add("pods")
     fake.change("pods", "x-worker-0-1", {"metadata": {"labels": {"seen": "no"}}})

@@ -19,7 +19,7 @@ def other(name, on, cpu="100m", space="default", **labels):
     }
 
 
-def test_who_was_done_when_the_leader_died_has_succeeded(fake, backends):
+def test_a_job_that_was_done_when_the_leader_died_has_succeeded(fake, backends):
     """The chief had ended and the server was gone, but that had not been written down."""
     old = Headway(backends())
     fake.submit("g", spec={**GANG, "backoffLimit": 0})
@@ -47,7 +47,7 @@ def test_who_was_done_when_the_leader_died_has_succeeded(fake, backends):
         },
     ],
 )
-def test_nonsense_in_a_pod_template_is_refused_and_harms_nobody(fake, leader, inside):
+def test_nonsense_in_a_pod_template_is_refused_and_harms_no_other_job(fake, leader, inside):
     fake.submit("bad", spec={"tasks": [task(podTemplate={"spec": inside})]})
     leader.until(lambda: status(fake, "bad").get("finishTime"))
     assert condition(fake, "bad", "Accepted")["status"] == "False"

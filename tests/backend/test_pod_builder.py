@@ -63,7 +63,7 @@ def test_agents_of_torchrun_know_where_to_meet():
     assert found["PET_RDZV_CONF"].startswith("is_host=true,")
 
 
-def test_it_is_nobody_special_and_writes_only_where_something_is_mounted():
+def test_a_training_pod_runs_unprivileged_and_writes_only_to_mounts():
     made = pod(JOB)
     assert made["spec"]["automountServiceAccountToken"] is False
     assert made["spec"]["securityContext"]["runAsNonRoot"] is True

@@ -75,7 +75,7 @@ def test_an_error_of_the_server_is_an_answer(there, caplog):
     assert post(there, "/echo", {}, DOWN)[0] == 503
 
 
-def test_who_does_not_trust_the_certificate_sends_nothing(there):
+def test_a_client_that_does_not_trust_the_certificate_sends_nothing(there):
     other = ssl.create_default_context(cadata=certificate.create("headway").certificate)
     connection = HTTPSConnection("127.0.0.1", there.server_port, context=other)
     with pytest.raises(ssl.SSLCertVerificationError):

@@ -100,7 +100,7 @@ def test_the_label_of_the_leader_is_tried_again(there, tmp_path):
         wait_for(lambda: complete(there, platform))
 
 
-def test_pods_report_although_the_agents_cannot_be_told(there, tmp_path, caplog):
+def test_pods_report_although_the_agents_cannot_be_reached(there, tmp_path, caplog):
     there.drop("configmaps", NAME, AGENTS)
     with leading(there, tmp_path) as platform:
         assert trusted(platform)

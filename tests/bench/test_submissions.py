@@ -19,7 +19,7 @@ def test_together_the_jobs_need_more_than_two_cores_have_while_they_are_submitte
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_each_job_says_after_its_first_step_how_many_there_will_be(style):
+def test_each_job_announces_its_steps_after_the_first_one(style):
     text = ordinary_script.line(style, 1, 70)
     assert "70" in text or "1/7\n" in text  # epochs of ten
 

@@ -78,7 +78,7 @@ def test_a_comparison_of_distributed_jobs_is_disturbed_by_other_programs(monkeyp
     assert "Other programs took 50% of the CPU in a run" in describe(busy)
 
 
-def test_a_job_is_said_to_gain_only_if_it_does():
+def test_a_job_is_shown_to_gain_only_if_it_does():
     fair = [result("fair", 20.0, 30.0)]
     assert "gained" not in describe(compare([fair, [result("headway", 25.0, 40.0)]]))
     assert "gained" not in describe(compare([fair, [result("headway", 19.5, 40.0)]]))

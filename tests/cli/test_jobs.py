@@ -216,7 +216,7 @@ def test_the_steps_of_a_command_are_declared_on_the_command_line(start, headway,
         assert (refused.code, f"{option} needs a command" in refused.err) == (2, True)
 
 
-def test_what_a_job_has_not_printed_yet_is_said(headway, tmp_path, monkeypatch):
+def test_explain_names_what_a_job_has_not_printed_yet(headway, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADWAY_DATA", str(tmp_path))
     assert "nothing has run yet" in headway("history").out
     assert "nothing has run yet" in headway("logs", "x").err

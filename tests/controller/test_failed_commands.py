@@ -70,7 +70,7 @@ def test_a_replica_that_succeeds_before_it_was_seen_running_does_not_hold_up_its
     assert starting.jobs["g"].phase is Phase.RUNNING
 
 
-def test_a_stop_that_failed_is_sent_again_and_the_grace_period_begins_anew(running):
+def test_a_failed_stop_is_sent_again_and_its_grace_period_restarts(running):
     commands = confirm(running, running.cancel("interrupted", 1.0), 1.0)
     stop = c.Stop(WORKERS[0], 1, 5.0)
     assert stop in commands

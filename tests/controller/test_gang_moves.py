@@ -74,7 +74,7 @@ def test_a_gang_whose_chief_does_not_save_in_time_is_not_moved():
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_gang_is_not_moved_to_a_node_that_is_lost_meanwhile(index):
+def test_a_gang_is_not_moved_to_a_node_that_is_lost_during_the_move(index):
     x = gang_of_two()
     x.act(move_of(index))
     x.event(e.NodeChanged(replace(node("b"), up=False)))

@@ -216,7 +216,7 @@ def test_an_independent_replica_moves_and_the_others_keep_running():
 
 
 @pytest.mark.parametrize("begin", [moving, reserved])
-def test_a_replica_that_the_cluster_ends_meanwhile_continues_in_the_room_that_is_held(begin):
+def test_a_replica_that_the_cluster_ends_during_a_move_continues_in_the_reserved_room(begin):
     x = begin(backoff_limit=0)
     x.exit("main-0", 137, disrupted=True, reason="evicted")
     (start,) = x.last(c.Start)

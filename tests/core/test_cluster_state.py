@@ -40,7 +40,7 @@ def test_the_queue_is_by_class_value_then_priority_then_arrival():
     assert [j.id for j in s.waiting] == ["x", "y", "w", "z"]
 
 
-def test_an_ended_job_takes_its_replicas_along_and_is_told_once():
+def test_an_ended_job_removes_its_replicas_and_is_reported_once():
     h = history(jobs=[job("x")], replicas=[replica("x")])
     s = after(h, jobs=(job("x", phase=Phase.SUCCEEDED),))
     assert (dict(s.jobs), dict(s.replicas), s.on("a"), s.of("x")) == ({}, {}, (), ())

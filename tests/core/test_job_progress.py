@@ -62,7 +62,7 @@ def test_an_adopted_job_is_measured_from_its_adoption():
     assert (found.done, left(found)) == (90.0, 10.0)
 
 
-def test_an_interval_of_unknown_work_tells_nothing_about_the_cost_of_a_step():
+def test_an_interval_of_unknown_work_does_not_change_the_cost_of_a_step():
     found = told(said(0, 20, 20.0), said(20, 30, 60.0, usage=None), said(30, 40, 70.0))
     assert found.done == pytest.approx(70.0)
 

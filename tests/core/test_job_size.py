@@ -74,7 +74,7 @@ def test_kinds_are_learnt_from_those_that_ended():
     assert from_kind(twice).error == pytest.approx(40 / 120)
 
 
-def test_a_run_of_which_no_work_was_seen_tells_nothing():
+def test_a_run_without_measured_work_teaches_nothing():
     nothing = learn(None, 0.0)
     assert from_kind(nothing) is None
     assert learn(nothing, 100.0) == learn(None, 100.0)
@@ -129,7 +129,7 @@ def test_too_little_or_nothing_that_falls_gives_no_curve():
     assert flat.improvement(0, 0) == 1.0
 
 
-def test_quality_is_fitted_anew_only_when_much_more_has_been_heard():
+def test_quality_is_fitted_again_only_after_many_more_reports():
     spec, track = JobSpec(total_steps=1000), curve("inverse")
     first = SizeEstimate(attained=1.0)
     settle(first, spec, track, None)

@@ -84,7 +84,7 @@ def test_only_nodes_that_changed_or_are_due_decide():
     assert mem.members["b"].calls == [("started", 0.0), ("started", 4.0)]
 
 
-def test_a_node_that_changes_at_its_tick_is_told_that_it_changed():
+def test_a_node_that_changes_at_its_tick_knows_that_it_changed():
     policy = PerNode(Every())
     h = history(jobs=[job("x")], replicas=[replica("x")])
     _, mem = policy.decide(assemble(h, Trigger.STARTED), policy.begin())

@@ -93,7 +93,7 @@ def test_scaling_adds_and_removes():
     ],
     ids=str,
 )
-def test_what_names_somebody_unknown_changes_nothing(decision):
+def test_a_decision_about_an_unknown_name_changes_nothing(decision):
     before, after = world(), seen(decision)
     for table in ("nodes", "jobs", "replicas"):
         assert dict(getattr(after, table)) == dict(getattr(before, table))

@@ -130,7 +130,7 @@ def test_what_is_no_file_is_not_read(tmp_path, name, kind):
 
 
 @pytest.mark.parametrize("moment", ["pread", "ftruncate"])
-def test_what_a_job_prints_while_its_log_is_truncated_is_heard_and_kept(
+def test_output_printed_while_its_log_is_truncated_is_parsed_and_kept(
     tmp_path, monkeypatch, moment
 ):
     """Also if the job waits in `write` until the file is truncated."""

@@ -401,7 +401,7 @@ def test_growth_waits_its_turn_and_is_woken_for_it():
     assert alone("dragon:tick=off")[0].wake_after is None
 
 
-def test_nothing_is_added_while_somebody_waits():
+def test_nothing_is_added_while_another_job_waits():
     x = gang("x", 1, least=1, most=4, phase=Phase.RUNNING, work=1000.0)
     s = snapshot(
         nodes=[gpus("a", 3)], jobs=[x, gang("big", 3, work=None)], replicas=there("x", "a"), at=100

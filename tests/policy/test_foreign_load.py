@@ -46,7 +46,7 @@ def test_a_node_offers_what_others_leave_and_a_little_at_least():
     assert from_plain(to_plain(replace(whole, foreign=0.5))).foreign == 0.5
 
 
-def test_the_load_of_requests_and_the_foreign_load_are_told_apart():
+def test_the_load_of_requests_and_the_foreign_load_are_distinguished():
     h, _ = start(Headway(), sized("x", 10), foreign=0.5)
     assert (h.nodes["a"].foreign, h.nodes["a"].capacity.cpu, h.nodes["a"].count) == (0.5, 1.0, 1)
 

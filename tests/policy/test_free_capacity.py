@@ -191,7 +191,7 @@ def test_a_starting_job_releases_nothing():
     assert not late("optimus", s)[0].decisions
 
 
-def test_optimus_gives_nothing_to_whose_speed_is_unknown():
+def test_optimus_gives_no_worker_to_a_job_of_unknown_speed():
     x = gang("x", 1, least=1, most=4)
     x = replace(x, spec=replace(x.spec, total_steps=None))
     assert decide("optimus", snapshot(nodes=[gpus("a")], jobs=[x]))[1].targets == {"x": 1}

@@ -199,7 +199,7 @@ def test_synchronous_workers_get_no_more_than_the_slowest():
     assert limits(kips(s, "kips:workers=off")[0]) == {"x/worker-0": 4.0, "x/worker-1": 8.0}
 
 
-def test_ceilings_come_down_when_somebody_asks():
+def test_ceilings_come_down_when_another_job_arrives():
     """In the same cycle in which the newcomer is placed."""
     x = cpu_job("x", phase=Phase.RUNNING)
     s = running(*using("x", "a", "a", limit=3.5), jobs=[x, cpu_job("y", 1, at=1.0)])
@@ -240,7 +240,7 @@ def test_nothing_changes_on_nodes_where_nothing_changed():
 # -- optimus -------------------------------------------------------------------------------------
 
 
-def test_optimus_gives_workers_to_whom_they_save_most():
+def test_optimus_gives_workers_to_the_job_they_save_most():
     """Of two alike the one with more left; each keeps its least."""
     jobs = [
         gang("short", 2, least=1, most=4, phase=Phase.RUNNING, work=50.0),

@@ -69,7 +69,7 @@ def test_a_gang_of_which_nothing_fits_just_waits():
 @pytest.mark.parametrize(
     ("turns", "goes"), [(False, {"x": ["b", "c"]}), (True, {"x": ["b"], "y": ["c"]})]
 )
-def test_jobs_take_turns_unless_told_otherwise(turns, goes):
+def test_jobs_take_turns_by_default(turns, goes):
     x, xs = half("x", 3, "a")
     s = snapshot(nodes="abc", jobs=[waiting("y", 2), x], replicas=xs)
     memory = ByPodMemory()

@@ -144,7 +144,7 @@ def test_even_decides_nothing_without_pending_jobs():
     assert Even().decide(snapshot(nodes=(), jobs=waiting("x")), None)[0] is CALM
 
 
-def test_crowded_nodes_are_told_apart_by_their_count():
+def test_crowded_nodes_are_distinguished_by_their_count():
     """Above ten pods without requests kube-scheduler sees no difference; we still do."""
     jobs = [job(f"j{i}") for i in range(23)]
     there = [replica(f"j{i}", on="a" if i < 12 else "b") for i in range(23)]

@@ -226,7 +226,7 @@ time.sleep(600 if os.environ["HEADWAY_TASK"] == "ps" else 0.3)
     assert set(logs) == {"worker-0", "worker-1", "ps-0"}
 
 
-def test_a_missing_image_is_said_before_anything_is_started(tmp_path, engines):
+def test_a_missing_image_is_reported_before_anything_is_started(tmp_path, engines):
     task = {"image": "no/such-image:1"}
     done = docker_run(engines, tmp_path, docker_job("x", PRINTS, task=task), check=False)
     assert done.returncode == 2

@@ -259,7 +259,7 @@ def _figures(figures):
             file.write(json.dumps(figures) + "\n")
 
 
-def test_who_is_let_go_has_what_it_had(tmp_path, engines):
+def test_a_released_container_has_its_former_limits(tmp_path, engines):
     engine = engines[0]
     spin = "while True: pass"
     made = {

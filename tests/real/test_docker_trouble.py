@@ -83,7 +83,7 @@ def test_an_engine_that_takes_its_containers_down_is_waited_for_and_they_go_on(
     assert engine.containers() == []
 
 
-def test_containers_that_outlive_their_engine_are_heard_again(tmp_path, private_engine):
+def test_containers_that_outlive_their_engine_are_followed_again(tmp_path, private_engine):
     engine = private_engine(live_restore=True)
     running = begin(engine, tmp_path, backoffLimit=0)
     (there,) = engine.containers()
@@ -99,7 +99,7 @@ def test_containers_that_outlive_their_engine_are_heard_again(tmp_path, private_
     assert engine.containers() == []
 
 
-def test_a_container_that_somebody_removes_begins_anew_and_it_is_said(tmp_path, engines):
+def test_a_container_removed_from_outside_restarts_and_is_reported(tmp_path, engines):
     engine = engines[0]
     running = begin(engine, tmp_path)
     (there,) = engine.containers()

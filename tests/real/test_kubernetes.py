@@ -245,7 +245,7 @@ if LONG:  # it is waiting that takes the time
 
 
 @pytest.mark.parametrize("writes", CRASHES)
-def test_whoever_leads_next_completes_what_was_begun(cluster, operator, jobs, writes):
+def test_the_next_leader_completes_what_was_begun(cluster, operator, jobs, writes):
     """The operator is killed at one of its writes; the next one finds what it left."""
     operator.end()
     jobs.submit("gang", task(replicas=3, command=ENDS))

@@ -49,7 +49,7 @@ def test_pods_of_different_nodes_find_each_other_by_name(cluster):
         cluster("delete", "pod/a", "pod/b", "service/pair", "--grace-period=0", "--force")
 
 
-def test_kubelets_ask_the_api_server_who_may_use_them(cluster, installed_operator):
+def test_kubelets_authorize_callers_with_the_api_server(cluster, installed_operator):
     """So the tests of rights mean something: neither anybody nor the operator may."""
     (node, *_) = cluster.get("nodes")["items"]
     (address,) = [a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP"]

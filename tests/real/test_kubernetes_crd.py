@@ -143,7 +143,7 @@ def test_what_is_wrong_is_refused_with_the_name_of_the_field(kubectl, where, to,
     assert named in ran.stderr
 
 
-def test_a_job_is_scaled_shown_and_told_of(kubectl, namespace):
+def test_a_job_is_scaled_and_its_scale_is_shown(kubectl, namespace):
     there = ("-n", namespace)
     kubectl.done("apply", *there, given=WHOLE)
     assert kubectl("scale", "tj", "whole", "--replicas=4", *there).returncode == 0
@@ -246,7 +246,7 @@ def test_the_operator_has_one_lease_in_its_own_namespace(kubectl, installed, lea
     assert ran.stdout.strip() == answer
 
 
-def test_who_may_edit_a_namespace_may_edit_its_training_jobs(kubectl, namespace):
+def test_users_that_may_edit_a_namespace_may_edit_its_training_jobs(kubectl, namespace):
     kubectl.done(
         "create", "rolebinding", "ann", "--clusterrole=edit", "--user=ann", "-n", namespace
     )

@@ -206,7 +206,7 @@ def test_no_step_is_lost_when_the_kubelet_rotates_a_log(cluster, own_cluster, jo
     assert least <= reports(cluster, "log") <= least + 250 + 400, "`outside` and the time since"
 
 
-def test_a_client_is_who_its_token_says(cluster, jobs):
+def test_a_client_is_identified_by_its_token(cluster, jobs):
     ask, pod = Endpoint(cluster), jobs.pods("prints")[0]
     body = {"reports": [{"step": 999_999, "loss": 7.0}]}
     assert ask("/v1/reports", body)[0] == 401

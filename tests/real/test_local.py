@@ -255,7 +255,7 @@ def test_a_failed_job_is_tried_again_as_often_as_it_may_be(tmp_path):
     assert found["outcome"] == "succeeded"
 
 
-def test_who_ignores_sigterm_is_killed_after_its_grace(tmp_path, enforcement):
+def test_a_job_that_ignores_sigterm_is_killed_after_its_grace_period(tmp_path, enforcement):
     del enforcement
     stubborn = """
         import signal, time
@@ -273,7 +273,7 @@ def test_who_ignores_sigterm_is_killed_after_its_grace(tmp_path, enforcement):
     assert processes(tmp_path) == []
 
 
-def test_a_gigabyte_of_output_is_cut_and_the_last_of_it_is_heard(tmp_path):
+def test_a_gigabyte_of_output_is_cut_and_its_last_line_is_parsed(tmp_path):
     flood = """
         import os, sys, time
         line = b"x" * 1023 + b"\\n"
@@ -386,7 +386,7 @@ def test_an_adopted_tree_is_held_and_let_go_unharmed(tmp_path, enforcement):
 
 
 @pytest.mark.parametrize("enforcement", ["nice"], indirect=True)
-def test_who_was_stopped_goes_on_when_headway_or_its_pacer_dies(tmp_path, enforcement):
+def test_a_stopped_process_continues_when_headway_or_its_pacer_dies(tmp_path, enforcement):
     del enforcement
     spin = "while True: pass"
     jobs = [job(f"j{i}", script(tmp_path, spin)) for i in range(2)]

@@ -167,7 +167,7 @@ def test_a_save_that_fails_or_hangs_changes_nothing(hands, write):
     assert not (run.process.folder / "ask").exists()
 
 
-def test_who_saves_on_sigterm_is_moved_by_it(hands):
+def test_a_job_that_saves_on_sigterm_is_moved_by_it(hands):
     run = hands(BY_SIGNAL, mode=Mode.SIGTERM)
     before = run.step()
     assert isinstance(run.move(), Started)
@@ -175,7 +175,7 @@ def test_who_saves_on_sigterm_is_moved_by_it(hands):
     assert run.step() > before
 
 
-def test_who_ignores_sigterm_goes_on_where_it_was_and_is_not_moved_again(hands):
+def test_a_job_that_ignores_sigterm_continues_where_it_was_and_is_not_moved_again(hands):
     run = hands(DEAF, mode=Mode.SIGTERM, grace=0.5)
     assert isinstance(run.move(), Started)
     assert (run.member.node, run.work.moves, run.member.attempt) == ("a", 0, 2)

@@ -57,7 +57,7 @@ def test_explain_says_what_others_used_while_the_job_ran(ran):
     assert times == sorted(times)
 
 
-def test_nothing_is_said_of_a_machine_that_was_ours_alone(ran, capsys):
+def test_nothing_is_shown_about_a_machine_without_foreign_load(ran, capsys):
     world, folder = ran()
     assert not [e for e in explain_job(folder.journal, "x").events if "others" in e.what]
     assert "others" not in run_charts(world_timeline(world))

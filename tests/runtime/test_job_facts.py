@@ -88,7 +88,7 @@ def test_a_size_has_a_source():
     assert x.eta_s == pytest.approx(50), "40 core-seconds at one core, from 10 s on"
 
 
-def test_growth_efficiency_is_told_by_resource():
+def test_growth_efficiency_is_shown_by_resource():
     seen = world(job("x", total_steps=100))
     for i, value in enumerate((2.0, 1.0)):
         report = Report(replica=ReplicaId("x/main-0"), since=10.0 * i, at=10.0 * (i + 1),

@@ -62,7 +62,7 @@ def test_what_was_intended_is_durable_before_it_is_done(tmp_path):
     assert "outcomes" not in line
 
 
-def test_wherever_a_line_is_torn_it_tells_whether_we_had_begun_to_act(tmp_path):
+def test_a_torn_line_shows_whether_acting_had_begun(tmp_path):
     path = tmp_path / "j"
     book = begin(path)
     intended = path.stat().st_size

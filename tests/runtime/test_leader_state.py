@@ -122,7 +122,7 @@ def test_while_a_state_is_being_written_no_other_waits_for_that(fake):
     events.close()
 
 
-def test_an_operator_without_the_right_to_read_it_begins_anew(fake, caplog):
+def test_an_operator_that_may_not_read_its_memory_starts_without_it(fake, caplog):
     fake.refuse["GET", "configmaps", ""] = 403, "configmaps is forbidden"
     assert leader_state.load(StateObject(fake.api(), "default")) is None
     assert "configmaps is forbidden" in caplog.text

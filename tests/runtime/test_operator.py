@@ -67,7 +67,7 @@ def test_waiting_for_the_lease_can_be_stopped(fake, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["taken", "unreachable", "expired", "released"])
-def test_a_lease_that_is_lost_is_told_in_time(fake, monkeypatch, how):
+def test_a_lost_lease_is_noticed_in_time(fake, monkeypatch, how):
     monkeypatch.setattr(leases, "RETRY", 0.02)
     monkeypatch.setattr(leases, "DEADLINE", 1.0)
     monkeypatch.setattr(leases, "LOOK", 0.02)
@@ -207,7 +207,7 @@ def test_of_earlier_terms_only_the_last_is_kept(fake, tmp_path):
     assert there == {"1", "3", "5", "broken", "latest", latest}
 
 
-def test_a_cluster_that_denies_or_does_not_know_us_is_told_so(fake, tmp_path):
+def test_a_cluster_that_denies_access_is_reported(fake, tmp_path):
     fake.refuse["GET", "nodes", ""] = (403, "nodes is forbidden")
     with pytest.raises(Denied, match="forbidden") as denied:
         Operator("spread", tmp_path).go(fake.api())

@@ -144,7 +144,7 @@ def test_requests_become_decisions():
     assert asked(Request(job="x", wish="resume")) == ()
 
 
-def test_a_request_about_somebody_unknown_is_refused_in_words():
+def test_a_request_about_an_unknown_job_is_refused_with_a_reason():
     """All who decide after it see the world as it was."""
     for request, why in (
         (Request(job="x", wish="move", to="nowhere"), "node nowhere is not available"),

@@ -269,7 +269,7 @@ def test_mistakes_have_one_clear_message(data, words, says):
     assert done.exception.exit_code == 2
 
 
-def test_a_torn_journal_is_mended(tmp_path):
+def test_a_torn_journal_is_repaired(tmp_path):
     path = tmp_path / "journal.jsonl"
     seen = '"seen":{"is":"Observation","at":0.0},"plan":{"is":"Plan"}'
     whole = f'{{"format":2,"cycle":1,"at_s":0.0,"trigger":"tick",{seen},"outcomes":[]}}\n'

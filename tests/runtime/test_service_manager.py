@@ -28,7 +28,7 @@ def manager(tmp_path):
     made.close()
 
 
-def test_a_server_tells_when_it_is_ready_at_work_and_ending(
+def test_a_server_notifies_systemd_when_ready_alive_and_stopping(
     serving, manager, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
@@ -48,7 +48,9 @@ def test_a_server_tells_when_it_is_ready_at_work_and_ending(
     wait_for(lambda: manager.recv(100) == b"STOPPING=1")
 
 
-def test_a_server_that_hangs_is_not_told_to_be_at_work(serving, manager, tmp_path, monkeypatch):
+def test_a_server_that_hangs_sends_no_watchdog_notification(
+    serving, manager, tmp_path, monkeypatch
+):
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     monkeypatch.setenv("WATCHDOG_USEC", "200000")
     child = serving()
@@ -66,7 +68,7 @@ def test_a_server_that_hangs_is_not_told_to_be_at_work(serving, manager, tmp_pat
     assert manager.recv(100) == b"WATCHDOG=1"
 
 
-def test_an_abstract_socket_is_told_and_a_missing_one_is_ignored():
+def test_an_abstract_socket_is_notified_and_a_missing_one_is_ignored():
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
         name = f"headway-test-{os.getpid()}"
         made.bind(f"\0{name}")

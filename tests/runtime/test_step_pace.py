@@ -65,7 +65,7 @@ def test_the_pace_falls_while_no_step_is_made():
     assert all(later < before for before, later in pairwise(rates[1:]))
 
 
-def test_only_the_last_marks_count_and_a_step_that_goes_back_begins_anew():
+def test_only_the_last_marks_count_and_a_step_that_goes_back_restarts_them():
     pace = paced(*range(0, 1000, 100), *range(1000, 1000 + KEPT))
     assert pace.rate(29.0, 15.0)[0] == pytest.approx(1.0)
     pace.add(30.0, 3.0, 15.0, 1.0)
@@ -97,7 +97,7 @@ def test_a_job_that_waits_finishes_by_its_steps_and_not_by_the_cpu_that_it_needs
         assert sleeps.reason == NOT_CPU
 
 
-def test_it_is_not_said_that_cpu_does_not_help_where_other_programs_use_all_of_it():
+def test_cpu_is_not_called_useless_where_other_programs_use_all_of_it():
     """A job that computes gets little there, too."""
     slow = ReplicaSample(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.005)
     busy = known(slow, foreign=node().capacity.cpu)
@@ -105,7 +105,7 @@ def test_it_is_not_said_that_cpu_does_not_help_where_other_programs_use_all_of_i
     assert busy.eta_s == pytest.approx(0.5 + 90 / 0.5), "its steps tell when it ends"
 
 
-def test_it_is_not_said_that_cpu_does_not_help_a_job_that_headway_keeps_waiting():
+def test_cpu_is_not_called_useless_to_a_job_that_headway_keeps_waiting():
     waits = ReplicaSample(cpu=0.0, step=10.0, left=0.1, rate=0.5, rate_cpu=0.0)
     assert known(waits, others=("y",), weight=0.004).reason != NOT_CPU
 

@@ -85,7 +85,7 @@ def test_nothing_of_a_failed_submission_is_stored(tmp_path):
     assert store.after(0) == []
 
 
-def test_what_clients_that_are_killed_were_told_is_stored_and_ids_are_unique(tmp_path):
+def test_answers_that_killed_clients_received_are_stored_and_ids_are_unique(tmp_path):
     Submissions(tmp_path).close()
     command = [sys.executable, "-c", ADDS, str(tmp_path)]
     clients = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]

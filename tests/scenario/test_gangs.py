@@ -105,7 +105,7 @@ def test_nine_places_are_not_held_for_a_tenth(policy):
     assert times["ten"][0] == pytest.approx(500.0, abs=2)
 
 
-def test_a_gang_is_refused_whole_if_a_node_is_gone_meanwhile():
+def test_a_gang_is_refused_whole_if_a_node_is_gone():
     """scheduler-plugins 930: one pod was admitted although the node of the other was gone."""
     scenario = Scenario(
         nodes=(gpus("a", 1), gpus("b", 1)),

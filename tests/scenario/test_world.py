@@ -199,7 +199,7 @@ def test_a_replica_that_keeps_dying_fails_its_job():
     assert found["y"][0] is Phase.SUCCEEDED
 
 
-def test_a_gang_that_never_fits_is_said_to_be_stuck():
+def test_a_gang_that_never_fits_is_reported_as_stuck():
     tasks = (replace(SAVES.tasks[0], request=Resources(cpu=0.7)),)
     two = replace(SAVES, tasks=(replace(tasks[0], replicas=2, least=2, most=2),))
     with pytest.raises(ConfigError, match="never fit"):

@@ -410,7 +410,7 @@ def test_a_listener_that_falls_far_behind_is_left(monkeypatch):
     assert changes.listeners == 0
 
 
-def test_one_listener_too_many_is_told_so(client, monkeypatch):
+def test_one_listener_too_many_gets_an_error(client, monkeypatch):
     monkeypatch.setattr("headway.server.app.LISTENERS", 0)
     with pytest.raises(HeadwayError, match="clients listen already"):
         next(client.changes())

@@ -59,7 +59,7 @@ def test_the_numbers_of_events_grow_over_several_servers():
     assert int(later) > int(number)
 
 
-def test_a_client_of_the_server_before_is_told_all_jobs_and_what_has_ended_meanwhile():
+def test_a_client_of_the_previous_server_gets_all_jobs_and_those_that_ended_since():
     changes = Changes(lambda: 1000.0)
     changes.update([status("x"), status("y")])
     told = heard(changes, 999_000, [status("z", phase="succeeded")])
@@ -67,7 +67,7 @@ def test_a_client_of_the_server_before_is_told_all_jobs_and_what_has_ended_meanw
     assert [number for number, _ in told] == ["", "", "", "1000002"], "numbered when all was sent"
 
 
-def test_a_client_that_was_away_for_long_is_told_each_job_once():
+def test_a_client_that_was_away_for_long_gets_each_job_once():
     changes = Changes(lambda: 0.0)
     for step in range(KEPT + 10):
         changes.update([status("x", step=step), status("y")])
@@ -82,7 +82,7 @@ def test_a_number_that_no_server_has_given_is_not_taken_for_a_known_one():
     assert [name for _, name in heard(changes, 77)] == ["x", None]
 
 
-def test_a_job_that_has_just_ended_is_told_as_ended_and_not_as_running():
+def test_a_job_that_has_just_ended_is_shown_as_ended():
     changes = Changes(lambda: 0.0)
     changes.update([status("x"), status("y")])
     changes.tell(status("x", phase="succeeded"))
@@ -115,7 +115,7 @@ def heard_by_client(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_client_hears_of_a_job_that_ends_while_the_server_is_started_again(
+def test_a_client_is_notified_of_a_job_that_ends_while_the_server_restarts(
     serving, headway, heard_by_client, tmp_path, number
 ):
     (tmp_path / "train.py").write_text(WORKS)

@@ -138,7 +138,7 @@ def test_a_line_names_the_user_the_request_its_jobs_and_the_answer(public):
     assert all(x["pid"] and x["time"] for x in found)
 
 
-def test_a_long_file_begins_anew_and_a_full_disk_stops_no_request(tmp_path, monkeypatch, caplog):
+def test_a_long_file_is_rotated_and_a_full_disk_stops_no_request(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(audit, "MOST", 10)
     noting = Audited(None, tmp_path)
     scope = {"method": "POST", "path": "/x"}
