@@ -18,6 +18,8 @@ VERSION, STAGING = "v1.34.10", "v0.34.10"
 COREDNS, HELM = "v1.12.4", "v3.19.0"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl")
 OTHERS = {"coredns": COREDNS, "helm": HELM}
+LOCKED = 600
+"""Seconds to wait for another program that installs packages."""
 PACKAGES = {
     "etcd": "etcd-server",
     "containerd": "containerd",
@@ -88,8 +90,9 @@ def install() -> None:
 
 
 def apt_install(packages: list[str]) -> None:
-    """One process at a time: apt-get fails if another one runs."""
+    """One process at a time. If another program installs packages, wait for it."""
     words = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    words += ["-o", f"DPkg::Lock::Timeout={LOCKED}"]
     # Do not start the packages' services: tests start their own.
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     with Path(tempfile.gettempdir(), "headway-apt").open("w") as lock:
