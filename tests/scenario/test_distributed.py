@@ -14,6 +14,8 @@ from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
 from headway.policy.placement.even import Even
 from headway.policy.registry import build
+from headway.report.explain import explain_job
+from headway.runtime.journal import FileJournal
 from headway.runtime.result import from_json, to_json
 from headway.sim.build import to_scenario
 from headway.sim.driver import simulate
@@ -176,6 +178,19 @@ def test_scaling_keeps_every_step_that_was_made():
     rest = 100 - 10 * predict(SPEED, 3)
     assert ended(world) == {"x": pytest.approx(10 + 10 + rest / predict(SPEED, 5))}
     assert world.finished[0].done == pytest.approx(450.0)
+
+
+def test_explain_names_the_replicas_that_a_scale_adds_and_removes(tmp_path):
+    added, removed = ReplicaId("x/worker-3"), ReplicaId("x/worker-1")
+    grow = Scale(job="x", task="worker", add=((added, "a"),), reason="room")
+    shrink = Scale(job="x", task="worker", remove=(removed,))
+    journal = FileJournal(tmp_path / "journal.jsonl", durable=False)
+    policy = Chain(Even(), Once(10.0, grow), Once(20.0, shrink))
+    simulate(Scenario(nodes=(node(cpu=8.0),), jobs=(ps_job(),)), policy, journal=journal)
+    journal.close()
+    told = [(e.what, e.why) for e in explain_job(tmp_path / "journal.jsonl", "x").events]
+    assert ("scale: add worker-3 on a", "room") in told
+    assert ("scale: remove worker-1", "") in told
 
 
 def test_a_parameter_server_uses_no_more_than_it_asks_for():

@@ -201,7 +201,7 @@ def describe(made: decision.Decision) -> str:
             return f"place on {', '.join(dict.fromkeys(node for _, node in where))}"
         case decision.Move(to=to):
             return f"move to {to}"
-        case decision.Scale(add=add, remove=remove):
-            return f"scale: add {len(add)}, remove {len(remove)}"
+        case decision.Scale():
+            return f"scale: {made.change}"
         case decision.Suspend():
             return "suspend"

@@ -47,6 +47,19 @@ class Scale:
     remove: tuple[ReplicaId, ...] = ()
     reason: str = ""
 
+    @property
+    def change(self) -> str:
+        """Which replicas come and go.
+
+        >>> first, second = ReplicaId("a/x/worker-0"), ReplicaId("a/x/worker-1")
+        >>> Scale(job="a/x", task="worker", add=((second, "n"),), remove=(first,)).change
+        'add worker-1 on n; remove worker-0'
+        """
+        added = ", ".join(f"{replica.name} on {node}" for replica, node in self.add)
+        taken = ", ".join(replica.name for replica in self.remove)
+        parts = (f"add {added}" if added else "", f"remove {taken}" if taken else "")
+        return "; ".join(filter(None, parts))
+
 
 @record
 class Suspend:

@@ -4,15 +4,13 @@ Placements have an event of their own when they are durable. Shares change too o
 records each resize of a pod.
 """
 
-from collections.abc import Iterable
-
 from headway.core.model.decision import Decision, Move, Scale, Suspend
-from headway.core.model.units import ReplicaId
 
 
 def describe(decision: Decision) -> str:
     """Return its text; empty: it has no event.
 
+    >>> from headway.core.model.units import ReplicaId
     >>> first, second = ReplicaId("a/x/worker-0"), ReplicaId("a/x/worker-1")
     >>> describe(Move(replica=first, to="n", reason="converged"))
     'move worker-0 to n: converged'
@@ -22,17 +20,10 @@ def describe(decision: Decision) -> str:
     match decision:
         case Move(replica=replica, to=to):
             what = f"move {replica.name} to {to}"
-        case Scale(add=add, remove=remove):
-            added = ", ".join(f"{replica.name} on {node}" for replica, node in add)
-            taken = _names(remove)
-            parts = (f"add {added}" if added else "", f"remove {taken}" if taken else "")
-            what = "; ".join(filter(None, parts))
+        case Scale():
+            what = decision.change
         case Suspend():
             what = "suspend"
         case _:
             return ""
     return f"{what}: {decision.reason}" if decision.reason else what
-
-
-def _names(replicas: Iterable[ReplicaId]) -> str:
-    return ", ".join(replica.name for replica in replicas)
