@@ -1,11 +1,12 @@
 """A PyTorch job with DistributedDataParallel as real processes, scaled while it trains."""
 
+import re
 import subprocess
 
 import pytest
 from ddp import SOURCE, Ddp, check_end, job, undisturbed, words
 from elastic import running
-from local import processes, result, workload
+from local import headway, processes, result, workload
 from scaling_hands import kills, making
 
 
@@ -52,6 +53,22 @@ def test_workers_without_the_first_replica_do_not_train_from_the_start(torch_pyt
     )
     why = "error: the first replica, which has the checkpoints, is not among the workers\n"
     assert (done.returncode, done.stdout) == (1, why)
+
+
+def test_a_job_whose_training_lacks_its_framework_fails_at_once_with_what_to_install(tmp_path):
+    (tmp_path / "torch.py").write_text("raise ImportError('it is not there')")
+    path = workload(tmp_path, {"name": "x", "model": "ddp", "workers": {"replicas": 2}})
+    env = {"PYTHONPATH": str(tmp_path)}
+    words = "run", path, "--nodes", 2, "--policy", "gang"
+    assert headway(*words, data=tmp_path, env=env, check=False).returncode == 1
+    found = result(tmp_path)
+    missing = "PyTorch cannot be imported: it is not there; pip install 'headway[torch]'"
+    assert re.fullmatch(
+        rf"replica worker-\d: exited with code 2: error: .*: {re.escape(missing)}",
+        found["reasons"]["x"],
+    )
+    claims = (tmp_path / "runs" / "latest" / "records" / "x").glob("worker-*/claim.*")
+    assert len(list(claims)) == 2, "it was not retried"
 
 
 @pytest.mark.long

@@ -8,8 +8,9 @@ from headway.metrics.reader import last_line
 
 NOT_STARTABLE = (126, 127)
 """Exit codes of a shell for a command that cannot be started."""
-INCOMPLETE = ("ModuleNotFoundError: ", ": can't open file ")
-"""Parts of Python's last line if a module or the script itself is missing."""
+INCOMPLETE = ("ModuleNotFoundError: ", ": can't open file ", " cannot be imported: ")
+"""Parts of the last line if a module or the script itself is missing: of Python, and of a built-in
+training without its framework."""
 SIGNALLED = 128
 KILLED = SIGNALLED + signal.SIGKILL
 STOPPED = SIGNALLED + signal.SIGTERM

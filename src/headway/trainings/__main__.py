@@ -50,7 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _distributed(given, stop) if given.model in DISTRIBUTED else _single(given, stop)
     except ConfigError as error:
-        sys.stderr.write(f"error: {error.message}\n{error.where}\n{error.hint}\n")
+        # In one line: the last line of a failed replica is the reason that its job shows.
+        sys.stderr.write(f"error: {error.where}: {error.message}; {error.hint}\n")
         return error.exit_code
 
 
@@ -104,7 +105,7 @@ def _with_framework(model: str) -> ModuleType:
     except ImportError as error:
         raise ConfigError(
             f"{name} cannot be imported: {error}",
-            where=f"in {sys.executable}",
+            where=sys.executable,
             hint=f"pip install 'headway[{extra}]'",
         ) from None
 
