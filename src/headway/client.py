@@ -14,7 +14,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPException, HTTPResponse
 from itertools import chain
@@ -57,17 +57,24 @@ KEY = "[!-~]([ -~]{0,253}[!-~])?"
 class Client:
     """One connection, opened again if the server has closed it. For one thread at a time."""
 
-    def __init__(self, server: Address, timeout: Seconds = PATIENCE) -> None:
-        """`server`: the folder of its run, the socket of the machine's server, or a `Remote`."""
-        self._server, self._timeout = server, timeout
+    def __init__(
+        self,
+        server: Address,
+        timeout: Seconds = PATIENCE,
+        waiting: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`server`: the folder of its run, the socket of the machine's server, or a `Remote`.
+        `waiting`: called while the server is starting.
+        """
+        self._server, self._timeout, self._waiting = server, timeout, waiting
         self._connection: Connection | None = None
 
     @classmethod
-    def of(cls, data: Path | None = None) -> Self:
+    def of(cls, data: Path | None = None, *, waiting: Callable[[], None] = lambda: None) -> Self:
         """A client of the server of this data directory, `HEADWAY_SERVER` or the machine's."""
         if server := api_address(data):
             return cls(server)
-        return cls(active_server(data_folder(data)).path)
+        return cls(active_server(data_folder(data), waiting).path, waiting=waiting)
 
     def submit(
         self,
@@ -242,7 +249,7 @@ class Client:
         until: Seconds,
     ) -> tuple[HTTPResponse, bytes]:
         kept, left = self._connection, max(AGAIN, until - monotonic())
-        connection = kept or Connection(self._server, left)
+        connection = kept or Connection(self._server, left, self._waiting)
         connection.wait_for(left)
         self._connection = None
         try:

@@ -3,7 +3,7 @@
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -90,8 +90,11 @@ def error_of(answer: HTTPResponse, data: bytes) -> HeadwayError:
 
 
 class Connection(HTTPConnection):
-    def __init__(self, server: Address, timeout: Seconds) -> None:
-        self._server, self.connected = server, False
+    def __init__(
+        self, server: Address, timeout: Seconds, waiting: Callable[[], None] = lambda: None
+    ) -> None:
+        """`waiting`: called while the server is starting."""
+        self._server, self.connected, self._waiting = server, False, waiting
         self.headers: dict[str, str] = {}
         """Of each request."""
         if isinstance(server, Remote):
@@ -129,6 +132,8 @@ class Connection(HTTPConnection):
                     raise
                 if not (starting or isinstance(error, BlockingIOError)) or monotonic() > until:
                     raise
+                if starting:
+                    self._waiting()
                 sleep(rest)  # it is starting, or others wait to be accepted
                 rest = min(SLOWEST, 2 * rest)
             else:

@@ -1,5 +1,6 @@
 """`headway serve` and `submit`: a queue that is always there."""
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,11 +119,14 @@ def _serve(
     network: "Network | None" = None,
 ) -> None:
     """`control` and `public`, its socket and quotas: of a server of all users."""
+    from headway.runtime.data_lock import lock_data
+
+    lock = lock_data(data)  # before the imports that take a second
     from headway.cli.display import Display
     from headway.runtime.server import start_server
     from headway.server.listener import Listener
 
-    server = start_server(data, policy, control, public[1])
+    server = start_server(data, policy, control, public[1], lock)
     listener = Listener(server, *public, network)
     if listener.url:
         _say_where(listener.url, data)
@@ -202,7 +206,7 @@ def submit(
         raise ConfigError("give a workload, or a command after --", hint="headway submit --help")
     if workload is not None:
         _refuse_of_a_file({"steps": steps, "name": name, "retries": retries})
-    client = Client.of(data)
+    client = Client.of(data, waiting=_say_starting)
     server = api_address(data)
     if workload is not None:
         made, home = _jobs_of(workload, inline=server is not None), workload.absolute().parent
@@ -223,6 +227,11 @@ def submit(
         print_json({"jobs": found})
     else:
         echo("\n".join(found))
+
+
+@cache
+def _say_starting() -> None:
+    echo("waiting for the server, which is starting", err=True)
 
 
 def _jobs_of(workload: Path, *, inline: bool) -> list[dict[str, Any]]:

@@ -148,7 +148,7 @@ class RunDirectory:
         for folder in (self.path.parent, self.path):
             private_files.tighten(folder)
         self._lock = private_files.opener(str(self.path / "lock"), os.O_RDWR | os.O_CREAT)
-        if not _lock(self._lock):
+        if not take_lock(self._lock):
             raise ConfigError(
                 f"run {self.id} is managed by another Headway process",
                 where=str(self.path),
@@ -167,21 +167,26 @@ class RunDirectory:
     @property
     def locked(self) -> bool:
         """Whether a Headway process manages the run."""
-        try:
-            file = os.open(self.path / "lock", os.O_RDWR)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            return False
-        finally:
-            os.close(file)
+        return is_locked(self.path / "lock")
 
 
-def _lock(file: int) -> bool:
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on a file."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(file)
+
+
+def take_lock(file: int) -> bool:
     """Take a lock. Other processes may hold it for an instant to probe it."""
     until = monotonic() + PROBED
     while True:

@@ -3,7 +3,7 @@
 This module imports little, because `headway ps` must start fast.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from time import monotonic, sleep
 from headway.core.model.units import Seconds
 from headway.errors import ConfigError, NoServer, UnknownName, Unreachable
 from headway.runtime import job_status
+from headway.runtime.data_lock import has_server_process
 from headway.runtime.job_status import FAR, LISTED, JobStatus
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.submissions import FILE, Submissions, Submitted
@@ -22,6 +23,9 @@ NAMED = 20
 """Maximum number of names in a message."""
 AGAIN = 0.5
 """Seconds between two checks while waiting."""
+STARTING: Seconds = 30.0
+"""Maximum time for which a server that has just been started is waited for."""
+SOON: Seconds = 0.1
 
 
 def active_runs(data: Path) -> list[RunDirectory]:
@@ -62,11 +66,21 @@ def _has_about(run: RunDirectory, key: str) -> bool:
         return False
 
 
-def active_server(data: Path) -> RunDirectory:
-    found = find_server(data)
-    if found is None or not found.locked:
-        start = "start it in the background: nohup headway serve 2> serve.log &"
-        raise NoServer("no server is active", where=str(data), hint=start)
+def active_server(data: Path, waiting: Callable[[], None] = lambda: None) -> RunDirectory:
+    """Return the run of the active server. `waiting`: called while a server is starting."""
+    until = monotonic() + STARTING
+    while (found := find_server(data)) is None or not found.locked:
+        if not has_server_process(data):
+            start = "start it in the background: nohup headway serve 2> serve.log &"
+            raise NoServer("no server is active", where=str(data), hint=start)
+        if monotonic() > until:
+            raise Unreachable(
+                f"the server has not started within {STARTING:g} s",
+                where=str(data),
+                hint="see what it prints, or end its process and start it again: headway serve",
+            )
+        waiting()
+        sleep(SOON)
     return found
 
 

@@ -1,6 +1,5 @@
 """`headway serve`: a run that never ends and accepts jobs at any time."""
 
-import fcntl
 import logging
 import os
 from collections import Counter
@@ -9,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic
 
-from headway import private_files
 from headway.backend.clock import Clock
 from headway.backend.job_store import JobStore
 from headway.backend.local.launcher import claim_of
@@ -21,14 +19,13 @@ from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId, Seconds
 from headway.errors import BackendError, ConfigError, HeadwayError
 from headway.policy.registry import build
+from headway.runtime.data_lock import lock_data
 from headway.runtime.driver import drive, signal_pipe
 from headway.runtime.earlier_runs import EarlierRuns, keys
 from headway.runtime.held_jobs import HeldJobs
 from headway.runtime.job_status import JobStatus
-from headway.runtime.network_filesystem import refuse_network
 from headway.runtime.owner import Owner
 from headway.runtime.run import Run
-from headway.runtime.run_directory import private_runs
 from headway.runtime.run_status import find_server
 from headway.runtime.service_manager import ServiceManager
 from headway.runtime.start import begin_run, construct_run
@@ -41,7 +38,6 @@ from headway.spec.quotas import Quotas
 from headway.spec.runnable import RunnableJob, to_jobs
 from headway.spec.workload import make_workload
 
-LOCK = "server.lock"
 PATIENCE: Seconds = 0.1
 """Maximum time for which the server waits for a client that locks the database."""
 SLICE: Seconds = 0.2
@@ -58,30 +54,20 @@ def start_server(
     policy: str,
     control: ProcessControl | None = None,
     quotas: Quotas | None = None,
+    lock: int | None = None,
 ) -> "Server":
     """Start a server, or continue a stopped one, whose jobs may have continued. `control`: starts
-    its processes; None: this process does. `quotas`: quotas of its users.
+    its processes; None: this process does. `quotas`: quotas of its users. `lock`: of the data
+    directory, if it is taken already.
     """
-    refuse_network(data)
-    private_runs(data)
-    lock = private_files.opener(str(data / LOCK), os.O_RDWR | os.O_CREAT)
+    lock = lock_data(data) if lock is None else lock
     try:
-        _lock(lock, data)
         server = _start(data, policy, control, HeldJobs(quotas or Quotas()))
     except BaseException:
         os.close(lock)
         raise
     server.lock = lock
     return server
-
-
-def _lock(lock: int, data: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigError(
-            "a server is already active", where=str(data), hint="headway submit -- COMMAND"
-        ) from None
 
 
 def _start(data: Path, policy: str, control: ProcessControl | None, held: HeldJobs) -> "Server":
