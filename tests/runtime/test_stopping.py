@@ -143,7 +143,10 @@ def test_a_run_is_detached_and_its_jobs_are_stopped_later(headway, tmp_path, mon
     wait_for(lambda: listed(headway)["train"]["phase"] == "running")
     [run] = RunDirectory.all(tmp_path / "data")
     ran = headway("stop")
-    assert f"run {run.id} has ended; 1 job continues: headway run --resume {run.id}" in ran.out
+    assert ran.out == (
+        f"run {run.id} has ended; 1 job continues: headway run --resume {run.id} manages it again, "
+        f"headway stop --run {run.id} --jobs stop ends it\n"
+    )
     child.communicate(timeout=60)
     ran = headway("stop", "--jobs", "stop")
     assert ran.out == f"run {run.id} had no active process; no job continues\n", ran.err
@@ -167,6 +170,37 @@ def test_of_several_runs_one_is_named(headway, tmp_path, monkeypatch):
     for child in children:
         child.communicate(timeout=60)
     assert ledger(tmp_path) == ["began"]
+
+
+def test_an_earlier_run_that_was_detached_is_found_after_a_later_one(
+    headway, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(WORKS)
+    child = run_in_background(tmp_path)
+    assert headway("stop").code == 0
+    child.communicate(timeout=60)
+    [run] = RunDirectory.all(tmp_path / "data")
+    assert headway("run", "--", "true").code == 0
+    assert f"run {run.id} has no active process" in headway("ps").err
+    ran = headway("stop", "--jobs", "stop")
+    assert ran.out == f"run {run.id} had no active process; no job continues\n", ran.err
+    assert headway("ps").out.startswith("nothing runs")
+
+
+def test_an_unfinished_run_is_stopped_before_a_server_without_jobs(serving, headway, tmp_path):
+    serving()
+    assert headway("stop").code == 0
+    (tmp_path / "train.py").write_text(WORKS)
+    child = run_in_background(tmp_path)
+    assert headway("stop").code == 0
+    child.communicate(timeout=60)
+    run = RunDirectory.all(tmp_path / "data")[-1]
+    ran = headway("stop", "--jobs", "stop")
+    assert ran.out == f"run {run.id} had no active process; no job continues\n", ran.err
+    assert headway("stop").out == "the server had no active process\n"
 
 
 # -- drain -----------------------------------------------------------------------------------------

@@ -63,4 +63,5 @@ def _said(found: "Stopped") -> str:
     one = found.continue_ == 1
     count, them = ("1 job continues", "it") if one else (f"{found.continue_} jobs continue", "them")
     again = "headway serve" if found.server else f"headway run --resume {found.run}"
-    return f"{text}; {count}: {again} manages {them} again, headway stop --jobs stop ends {them}"
+    end = f"headway stop --run {found.run} --jobs stop"
+    return f"{text}; {count}: {again} manages {them} again, {end} ends {them}"

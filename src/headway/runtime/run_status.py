@@ -45,10 +45,10 @@ def known_runs(data: Path, run: str = "") -> list[RunDirectory]:
 
 
 def detached_run(data: Path) -> str:
-    """Return the name of the last run if it can be resumed, otherwise "": its jobs may continue,
+    """Return the name of the last run that can be resumed, otherwise "": its jobs may continue,
     although no process manages them.
     """
-    for run in RunDirectory.all(data)[-1:]:
+    for run in reversed(RunDirectory.all(data)):
         if not run.locked and not run.ended and _has_about(run, "workload"):
             return run.id
     return ""

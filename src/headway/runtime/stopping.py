@@ -11,7 +11,7 @@ from headway.core.model.units import JobId, Seconds
 from headway.errors import ConfigError, NoServer, Unreachable
 from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
-from headway.runtime.run_status import known_runs, run_status
+from headway.runtime.run_status import detached_run, known_runs, run_status
 
 KEEP = "keep"
 WISHES = {KEEP: DETACH, "stop": STOP}
@@ -35,14 +35,16 @@ class Stopped:
 
 
 def find_run(data: Path, run: str = "") -> RunDirectory:
-    """Return the run to stop: the run of this name, else the only active one, else the server or
-    the last unfinished run.
+    """Return the run to stop: the run of this name, else the only active one, else the server if
+    its jobs have not ended, else the last unfinished run.
     """
     if run:
         return RunDirectory.find(data, run)
     known = known_runs(data)
-    active = [folder for folder in known if folder.locked]
-    found = active or known or [f for f in RunDirectory.all(data)[-1:] if not f.ended]
+    found = [folder for folder in known if folder.locked] or [f for f in known if _left(f)]
+    if not found and (detached := detached_run(data)):
+        found = [RunDirectory.find(data, detached)]
+    found = found or known
     if not found:
         raise NoServer("nothing runs", where=str(data), hint="headway history lists runs")
     if len(found) > 1:
@@ -63,8 +65,14 @@ def stop_run(folder: RunDirectory, jobs: str, timeout: Seconds) -> Stopped:
         _wait(folder, timeout)
     elif jobs != KEEP:
         _stop_here(folder, server=server)
-    left = sum(not job.ended for job in run_status(folder))
-    return Stopped(run=folder.id, server=server, jobs=jobs, was_active=active, continue_=left)
+    return Stopped(
+        run=folder.id, server=server, jobs=jobs, was_active=active, continue_=_left(folder)
+    )
+
+
+def _left(folder: RunDirectory) -> int:
+    """Return the number of jobs that have not ended."""
+    return sum(not job.ended for job in run_status(folder))
 
 
 def _wait(folder: RunDirectory, timeout: Seconds) -> None:
