@@ -207,7 +207,7 @@ def test_a_move_is_marked_by_its_reason():
         seen = Observation(at=at, complete=False)
         moves.intend(Trigger.TICK, seen, None, Verdict(accepted=(move,), refused=()), None)
     moves.settle(())
-    stays = [Stay("j", node, at, at + 9, moved_in=node != "a")
+    stays = [Stay(ReplicaId("j/main-0"), node, at, at + 9, moved_in=node != "a")
              for node, at in (("a", 0.0), ("b", 15.0), ("c", 55.0))]  # fmt: skip
     assert [moves.mark(stay) for stay in stays] == ["", "-M", "-R"]
 

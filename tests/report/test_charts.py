@@ -192,6 +192,18 @@ def test_a_bar_too_short_for_its_label_keeps_it_as_hover_text_only() -> None:
     assert any((e.text or "").startswith("slim") for e in root.iter(SVG + "title"))
 
 
+def test_a_bar_names_its_replica_where_there_is_room() -> None:
+    spans = [
+        Span(row="n", since=0, until=1000, label="first", detail="worker-0"),
+        Span(row="n", since=1000, until=1100, label="first", detail="worker-1"),
+    ]
+    root = parse(gantt(spans, x="x", rows=["n"]))
+    inside = [e.text for e in root.iter(SVG + "text") if "still" in e.get("class", "")]
+    assert inside == ["first worker-0", "first"]
+    hovers = [e.text or "" for e in root.iter(SVG + "title")]
+    assert any(text.startswith("first worker-1\n") for text in hovers)
+
+
 def test_downsampling_keeps_the_extremes_and_the_ends() -> None:
     points = [(float(i), math.sin(i)) for i in range(50_000)]
     points[12_345] = (12_345.0, 9.0)

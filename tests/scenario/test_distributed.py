@@ -14,7 +14,9 @@ from headway.core.model.units import ReplicaId, Resources
 from headway.errors import ConfigError
 from headway.policy.placement.even import Even
 from headway.policy.registry import build
+from headway.report.comparison import run_charts
 from headway.report.explain import explain_job
+from headway.report.run_timeline import world_timeline
 from headway.runtime.journal import FileJournal
 from headway.runtime.result import from_json, to_json
 from headway.sim.build import to_scenario
@@ -191,6 +193,14 @@ def test_explain_names_the_replicas_that_a_scale_adds_and_removes(tmp_path):
     told = [(e.what, e.why) for e in explain_job(tmp_path / "journal.jsonl", "x").events]
     assert ("scale: add worker-3 on a", "room") in told
     assert ("scale: remove worker-1", "") in told
+
+
+def test_the_chart_names_the_replicas_of_a_job_that_has_several():
+    alone = Arrival(id="alone", at=0.0, spec=JobSpec(), work=45.0)
+    scenario = Scenario(nodes=(node(cpu=8.0),), jobs=(ps_job(), alone))
+    page = run_charts(world_timeline(simulate(scenario, Even(), record=True)))
+    assert all(f"x {name}\n" in page for name in ("ps-0", "worker-0", "worker-1", "worker-2"))
+    assert "alone\n" in page
 
 
 def test_a_parameter_server_uses_no_more_than_it_asks_for():

@@ -1,5 +1,6 @@
 """The HTML report of a comparison: completion times, CPU of each job, and jobs on nodes."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -172,9 +173,13 @@ def _series(jobs: Sequence[JobId], given: Mapping[JobId, Line]) -> list[Series]:
 
 
 def spans(jobs: Sequence[JobId], stays: Iterable[tuple[Stay, str]]) -> list[Span]:
-    """Stays with their marks as bars of a Gantt chart."""
-    colour = {name: i for i, name in enumerate(jobs)}
+    """Stays with their marks as bars of a Gantt chart. Replicas are named if a job has several."""
+    colour, stays = {name: i for i, name in enumerate(jobs)}, list(stays)
+    count = Counter(replica.job for replica in {s.replica for s, _ in stays})
     return [
-        Span(row=s.node, since=s.since, until=s.until, label=s.job, colour=colour[s.job], mark=mark)
+        Span(
+            row=s.node, since=s.since, until=s.until, label=s.job, colour=colour[s.job], mark=mark,
+            detail=s.replica.name if count[s.job] > 1 else "",
+        )
         for s, mark in stays
-    ]
+    ]  # fmt: skip

@@ -123,7 +123,7 @@ def _stays(cycles: list[dict[str, Any]], last: Seconds) -> list[Stay]:
 
     def close(name: ReplicaId, at: Seconds) -> None:
         since, node, moved = open_.pop(name)
-        found.append(Stay(name.job, node, since, at, moved_in=moved))
+        found.append(Stay(name, node, since, at, moved_in=moved))
 
     for cycle in cycles:
         at, seen = cycle["at_s"], cycle["seen"]

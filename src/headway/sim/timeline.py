@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headway.core.model.units import Cores, JobId, NodeId, Seconds
+from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.sim.curve import Log
 from headway.sim.hosts import LEFT
 from headway.sim.world import World
@@ -18,13 +18,17 @@ Line = list[tuple[Seconds, float]]
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A job on a node, from its first use until it left."""
+    """A replica on a node, from its first use until it left."""
 
-    job: JobId
+    replica: ReplicaId
     node: NodeId
     since: Seconds
     until: Seconds
     moved_in: bool
+
+    @property
+    def job(self) -> JobId:
+        return self.replica.job
 
 
 def shares(world: World) -> dict[JobId, Line]:
@@ -46,7 +50,7 @@ def shares(world: World) -> dict[JobId, Line]:
 
 def stays(world: World) -> list[Stay]:
     """Return all stays in order of their start."""
-    open_: dict[tuple[str, str], tuple[Seconds, bool]] = {}
+    open_: dict[tuple[ReplicaId, NodeId], tuple[Seconds, bool]] = {}
     before: set[str] = set()
     found: list[Stay] = []
     for at, replica, node, cores in world.trace or ():
@@ -54,8 +58,7 @@ def stays(world: World) -> list[Stay]:
         if cores == LEFT:
             if key in open_:
                 since, moved = open_.pop(key)
-                job = replica.job
-                found.append(Stay(job, node, since, at, moved))
+                found.append(Stay(replica, node, since, at, moved))
         elif key not in open_:
             open_[key] = (at, replica in before)
             before.add(replica)

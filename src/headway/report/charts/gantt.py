@@ -23,6 +23,12 @@ class Span:
     label: str
     colour: int | None = None
     mark: str = ""
+    detail: str = ""
+    """Shown after the label where there is room."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.label} {self.detail}".rstrip()
 
 
 def gantt(spans: Sequence[Span], *, x: str, rows: Sequence[str], title: str = "") -> str:
@@ -106,15 +112,17 @@ def _row(row: str, area: axes.Frame, top: float, height: float) -> Iterator[str]
 
 def _span(span: Span, top: float, height: float, across: axes.Scale) -> str:
     start, end = across.at(span.since), across.at(span.until)
-    hover = f"{span.label}\n{number(span.since)} to {number(span.until)}"
+    hover = f"{span.name}\n{number(span.since)} to {number(span.until)}"
     hover += f" ({number(span.until - span.since)})" + (f"\n{span.mark}" if span.mark else "")
     size = (max(end - start - 0.4, 1), height)
     bar = rect(f"f{span.colour}", (start, top), size, radius=2, hover=hover)
     if not span.label or height < 11 or not _fits(span, across):
         return bar
-    at = end - 5 - _label_width(span, across)
+    room = _label_width(span, across)
+    shown = span.name if text_width(span.name, 11) <= room else span.label
+    at = end - 5 - room
     # The bar has the hover text, so the label ignores the pointer.
-    return bar + text_element(at, top + height / 2 + 4, span.label, f"small still o{span.colour}")
+    return bar + text_element(at, top + height / 2 + 4, shown, f"small still o{span.colour}")
 
 
 def _mark(span: Span, top: float, height: float, across: axes.Scale) -> Iterator[str]:
@@ -123,7 +131,7 @@ def _mark(span: Span, top: float, height: float, across: axes.Scale) -> Iterator
     x, y = across.at(span.since), top + height / 2
     half = max(text_width(span.mark, 9) / 2 + 2.5, 5.5)
     tall = min(height, 13.0)
-    hover = f"{span.mark}: {span.label} at {number(span.since)}"
+    hover = f"{span.mark}: {span.name} at {number(span.since)}"
     corner, size = (x - half, y - tall / 2), (2 * half, tall)
     yield rect("mark", corner, size, radius=tall / 2, hover=hover)
     yield text_element(x, y + 3.2, span.mark, "badge still mid")
