@@ -6,6 +6,7 @@
     ├─ BackendError     the platform failed
     │  ├─ Unreachable   temporary: the next cycle tries again
     │  ├─ Denied        permanent: a permission is missing
+    │  ├─ DiskFull      a file cannot be written
     │  └─ Declined      the platform rejected the request, with its reason
     ├─ NoServer         no Headway process serves the request
     └─ PolicyBug        a plan or a memory that violates the core's rules
@@ -16,6 +17,9 @@ it, and the next cycle observes and decides again.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from errno import EDQUOT, ENOSPC
+
+FULL = {ENOSPC: "the disk is full (ENOSPC)", EDQUOT: "the disk quota is used up (EDQUOT)"}
 
 
 class HeadwayError(Exception):
@@ -64,6 +68,17 @@ class Denied(BackendError):
     code = "denied"
 
 
+class DiskFull(BackendError):
+    """Nothing was stored."""
+
+    def __init__(self, message: str = FULL[ENOSPC], *, where: str = "") -> None:
+        super().__init__(
+            message,
+            where=where or "the data directory",
+            hint="free disk space (see df -h), then repeat the command; running jobs continue",
+        )
+
+
 class Declined(BackendError):
     code = "declined"
 
@@ -78,6 +93,19 @@ class NoServer(HeadwayError):
 
 class PolicyBug(HeadwayError):
     code = "policy-bug"
+
+
+def reason_of(error: OSError) -> str:
+    """Return the reason of an error of the system."""
+    return FULL.get(error.errno or 0) or error.strerror or str(error)
+
+
+def of_file(error: OSError) -> HeadwayError:
+    """Return the error of a file as it is shown."""
+    where = str(error.filename or "")
+    if error.errno in FULL:
+        return DiskFull(reason_of(error), where=where)
+    return ConfigError(f"cannot use this file: {reason_of(error)}", where=where)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

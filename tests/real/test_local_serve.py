@@ -106,8 +106,10 @@ def test_a_disk_that_fails_is_reported_and_harms_no_running_job(disk, tmp_path, 
         assert wait_for(submit) == ["job"]
         wait_for(ledger.exists)
         disk.fill(0) if isinstance(disk, SmallDisk) else disk.fail()
-        with pytest.raises(HeadwayError), Client.of(disk.data) as client:
+        with pytest.raises(HeadwayError) as refused, Client.of(disk.data) as client:
             client.submit([job])
+        if isinstance(disk, SmallDisk):
+            assert refused.value.message == "the disk is full (ENOSPC)"
         (tmp_path / "go").touch()
         wait_for(lambda: ledger.read_text() == "began\nended\n")
         reported = re.compile("No space left on device|Read-only file system|disk is full")

@@ -116,7 +116,7 @@ for at in range(9):
 def test_a_full_disk_is_an_error_of_the_journal(arm, tmp_path):
     book = FileJournal(tmp_path / "j")
     arm("journal.intend=enospc")
-    with pytest.raises(BackendError, match="No space left"):
+    with pytest.raises(BackendError, match="the disk is full"):
         book.intend(Trigger.TICK, Observation(at=1.0), Plan(), FINE, None)
     book.close()
 

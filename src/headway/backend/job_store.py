@@ -19,7 +19,7 @@ from headway.controller import commands, events
 from headway.controller.job_state import JobState, from_plain, to_plain
 from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId
-from headway.errors import BackendError
+from headway.errors import BackendError, reason_of
 from headway.metrics import job_files
 
 log = logging.getLogger("headway")
@@ -79,7 +79,7 @@ class JobStore:
             durable.make(folder)
             durable.write(folder / STATE, json.dumps(to_plain(state)))
         except OSError as error:
-            why = f"state of job {job} was not stored: {error.strerror}"
+            why = f"state of job {job} was not stored: {reason_of(error)}"
             raise BackendError(why) from None
 
     def load(self, jobs: Iterable[JobId], *, repair: bool = False) -> dict[JobId, JobState]:

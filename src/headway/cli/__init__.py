@@ -35,7 +35,7 @@ from headway.cli import (
 )
 from headway.cli.options import Command
 from headway.cli.terminal import echo
-from headway.errors import ConfigError, HeadwayError
+from headway.errors import HeadwayError, of_file
 
 app = typer.Typer(
     name="headway",
@@ -108,7 +108,7 @@ def main() -> None:
         _print_error(error)
         raise SystemExit(error.exit_code) from None
     except OSError as error:
-        wrapped = ConfigError(f"cannot use this file: {error.strerror}", where=str(error.filename))
+        wrapped = of_file(error)
         _print_error(wrapped)
         raise SystemExit(wrapped.exit_code) from None
     except KeyboardInterrupt:

@@ -34,7 +34,7 @@ from headway.core.model.job import Phase
 from headway.core.model.serialization import KNOWN, from_plain, to_json
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import CoreSeconds, ReplicaId, Seconds
-from headway.errors import BackendError, ConfigError, PolicyBug
+from headway.errors import BackendError, ConfigError, PolicyBug, reason_of
 from headway.policy import registry
 from headway.runtime.file_format import FORMAT, refuse_format
 
@@ -163,7 +163,7 @@ class FileJournal(Journal):
                 os.fsync(self._file.fileno())
         except OSError as error:
             raise BackendError(
-                f"the journal cannot be written: {error.strerror}",
+                f"the journal cannot be written: {reason_of(error)}",
                 where=str(self._path),
                 hint="free disk space, then headway serve or run --resume; jobs continue meanwhile",
             ) from None

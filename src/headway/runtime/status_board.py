@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headway.controller.records import JobRecord
 from headway.core.model.job import Phase
 from headway.core.model.units import JobId, ReplicaId, Seconds
+from headway.errors import reason_of
 from headway.runtime import job_status, owner
 from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
 from headway.runtime.job_status import LISTED, JobStatus
@@ -94,9 +95,10 @@ class StatusBoard:
             job_status.write(self._run.folder.path, self.jobs)
             self._told = ""
         except Exception as error:  # noqa: BLE001 - it is for people, and ends no run: a full disk
-            if self._told != str(error):
-                log.warning("%s is not written: %s", job_status.FILE, error)
-            self._told = str(error)
+            why = reason_of(error) if isinstance(error, OSError) else str(error)
+            if self._told != why:
+                log.warning("%s is not written: %s", job_status.FILE, why)
+            self._told = why
         self._changed(self.jobs)
         now = monotonic()
         self._due = now + min(LATEST, max(SOONEST, REST * (thread_time() - began)))

@@ -18,7 +18,7 @@ from typing import Any
 
 from headway import private_files
 from headway.core.model.units import JobId, Seconds
-from headway.errors import BackendError, ConfigError
+from headway.errors import BackendError, ConfigError, DiskFull
 from headway.runtime.owner import Owner
 
 FILE, WAKE = "jobs.db", "wake"
@@ -102,6 +102,8 @@ def _errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL:
+            raise DiskFull(where=str(path)) from None
         raise BackendError(f"cannot use this file: {error}", where=str(path)) from None
 
 
@@ -291,10 +293,11 @@ class Submissions:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # a full disk has ended it already
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
         if not self.path.exists():  # SQLite stores on: in a file that nothing will find again
             raise BackendError("this file was removed: nothing is stored", where=str(self.path))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headway import failpoint, private_files
 from headway.backend.usage import UsageSample
 from headway.core.model.units import Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
+from headway.errors import reason_of
 from headway.runtime.step_pace import StepPace
 
 if TYPE_CHECKING:  # slow, and `headway explain` only reads samples
@@ -171,7 +172,7 @@ class UsageSampler:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
             if not self._full:
-                log.warning("samples are not stored: %s", error)
+                log.warning("samples are not stored: %s", reason_of(error))
             self._full = True
         else:
             self._full = False

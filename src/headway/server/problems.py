@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from headway.errors import HeadwayError, shown
+from headway.errors import HeadwayError, of_file, shown
 
 MEDIA_TYPE = "application/problem+json"
 STATUS = {
@@ -84,7 +84,8 @@ def of_http(_: Request, error: Exception) -> Response:
 def of_system(_: Request, error: Exception) -> Response:
     """A full or read-only disk, for example: nothing was done."""
     assert isinstance(error, OSError)  # noqa: S101 - registered for it
-    return problem(503, "platform", str(error))
+    told = of_file(error)
+    return problem(503, "platform", told.message, where=told.where, hint=told.hint)
 
 
 def unexpected(_: Request, error: Exception) -> Response:

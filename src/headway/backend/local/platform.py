@@ -38,6 +38,7 @@ from headway.controller import commands, events
 from headway.core.model.capabilities import Capabilities
 from headway.core.model.node import Node
 from headway.core.model.units import Bytes, JobId, NodeId, ReplicaId, Seconds, Where
+from headway.errors import FULL
 from headway.metrics import job_files
 from headway.spec.runnable import RunnableJob, environment, threads
 
@@ -204,8 +205,8 @@ class LocalPlatform(MetricsInFiles):
                 self._start(assigned, command)
             except OSError as error:
                 lacking, never = error.errno in NOT_ITS_FAULT, error.errno == E2BIG
-                failed = events.CommandFailed(command, str(error), never, lacking)
-                return [*done, failed]
+                why = FULL.get(error.errno or 0) or str(error)
+                return [*done, events.CommandFailed(command, why, never, lacking)]
             except (ValueError, KeyError) as error:  # a NUL in its command, an unknown user
                 return [*done, events.CommandFailed(command, str(error), permanent=True)]
             done.append(events.ReplicaRunning(assigned.replica, assigned.attempt))
