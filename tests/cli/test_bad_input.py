@@ -127,7 +127,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
         pytest.param(
             "jobs: [{name: x, model: gru}, {name: x, model: gru}]\n",
             ["two jobs are called 'x'"],
-            "w.yaml:3, jobs",
+            "w.yaml:3, jobs[1].name\n",
             id="two jobs of one name",
         ),
         pytest.param(
@@ -304,6 +304,12 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             id="an infinite number of steps",
         ),
         pytest.param(
+            "jobs: [{name: x, spec: {tasks: [{command: [yes]}]}}]\n",
+            ["must be text, not True", 'quote it: "yes"'],
+            "w.yaml:3, jobs[0].spec.tasks[0].command[0]\n",
+            id="a word that YAML reads as a boolean",
+        ),
+        pytest.param(
             "arrivals: {uniform: [0,], jobs: 2, models: any}\n",
             ["entry 2 is missing"],
             "w.yaml:3, arrivals.uniform[1]\n",
@@ -313,7 +319,7 @@ JOB = "jobs: [{name: x, profile: {work: 5}}]\n"
             "arrivals: {every_s: 1, jobs: 2, profile: {work: [5], tasks: [{name: w}, {name: w}]}}"
             "\n",
             ["two tasks are called 'w'"],
-            "w.yaml:3, arrivals.profile.tasks\n",
+            "w.yaml:3, arrivals.profile.tasks[1].name\n",
             id="two equal generated tasks",
         ),
         pytest.param(

@@ -91,6 +91,24 @@ def test_a_file_over_a_limit_is_refused_with_the_limit_and_its_place(
     assert len(message) + len(where) < 300
 
 
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        ("jobs:\n\t- {}\n", "indent with spaces, not tabs"),
+        ("jobs:\n  - name: x\n\t  at: 3\n", "indent with spaces, not tabs"),
+        ("jobs:\n  - {name: x\n  - {name: y}\n", "close the bracket of line 4"),
+        ("name: 'x\nnodes: 2\njobs: []\n", "close the quotation mark of line 3"),
+        ("jobs:\n  - name: x\n    at 3\n    model: gru\n", "write 'key: value' in line 5"),
+        ("name: @x\n", "quote text that starts with '@'"),
+        ("jobs:\n  - name: x\n   at: 3\n", "check the indentation"),
+    ],
+)
+def test_invalid_yaml_has_a_remedy(body, hint):
+    with pytest.raises(ConfigError) as caught:
+        load(HEAD + body, "w.yaml")
+    assert caught.value.hint == hint
+
+
 def test_a_large_ordinary_workload_is_read(tmp_path):
     path = tmp_path / "w.yaml"
     entry = "  - {{name: job-{0}, at: {0}, profile: {{work: 5}}}}\n"

@@ -2,7 +2,6 @@
 
 import ast
 import inspect
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -93,9 +92,12 @@ def unique_names(what: str) -> AfterValidator:
     """Refuse a list in which two entries have the same name."""
 
     def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
-        for name, count in Counter(entry.name for entry in entries).items():
-            if count > 1:
-                raise ValueError(f"two {what} are called {shown(name)}")
+        seen: set[str] = set()
+        for index, entry in enumerate(entries):
+            if entry.name in seen:
+                context = {"what": what, "shown": shown(entry.name), "index": index}
+                raise PydanticCustomError("repeated", "two {what} are called {shown}", context)
+            seen.add(entry.name)
         return entries
 
     return AfterValidator(check)

@@ -97,10 +97,13 @@ def _problem(group: Sequence[Any], root: Any, where: str) -> tuple[str, str, str
         message, _, hint = e["msg"].partition("; ")
         line = line_of(root, (*location, e["ctx"]["key"]))
         return message, place_of(root, location, where, line), hint
+    if e["type"] == "repeated":
+        location = (*location, e["ctx"]["index"], "name")
+        return e["msg"], place_of(root, location, where), "rename one of them"
     message = " or ".join([_message(e), *(_message(o).removeprefix("must be ") for o in group[1:])])
     if isinstance(e["input"], int | float | str) and e["type"] != "value_error":
         message += f", not {shown(e['input'])}"
-    return message, place_of(root, location, where), _hint(e)
+    return message, place_of(root, location, where), _hint(e, _text_at(root, location))
 
 
 def _message(e: Any) -> str:
@@ -116,11 +119,13 @@ def _message(e: Any) -> str:
     return _MESSAGES.get(e["type"], f"{text[:1].lower()}{text[1:]}")
 
 
-def _hint(e: Any) -> str:
+def _hint(e: Any, written: str) -> str:
     if e["type"] == "tuple_type":
         words = e["input"].split() if isinstance(e["input"], str) else []
         short = words and len(e["input"]) <= 60
         return f"write [{', '.join(words if short else ['a', 'b'])}]"
+    if e["type"] == "string_type" and 0 < len(written) <= 60:
+        return f'quote it: "{written}"'
     return _REMEDIES.get(e["type"], "")
 
 
@@ -137,6 +142,17 @@ def _below(node: Any, part: int | str) -> tuple[int, Any] | None:
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part].start_mark.line + 1, node.value[part]
     return None
+
+
+def _text_at(root: Any, location: Location) -> str:
+    """Return the scalar of a location as it is written in the file, or ""."""
+    node = root
+    for part in location:
+        below = _below(node, part)
+        if below is None:
+            return ""
+        node = below[1]
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
 
 
 def line_of(root: Any, location: Location) -> int:

@@ -78,10 +78,28 @@ def _config_error(error: yaml.YAMLError, text: str, where: str) -> ConfigError:
             where=place,
             hint="write each document to its own file, or remove '---'",
         )
-    hint = "check the indentation"
     if isinstance(error, _InvalidScalar):
         hint = "use a smaller number, or quote it if it is text"
+    else:
+        hint = _remedy(problem, text, mark, getattr(error, "context_mark", None))
     return ConfigError(f"invalid YAML: {problem}", where=place, hint=hint)
+
+
+def _remedy(problem: str, text: str, mark: Any, opened: Any) -> str:
+    """Return what to do about a problem at `mark`, inside of what begins at `opened`."""
+    if "cannot start any token" in problem:
+        start = text[mark.index : mark.index + 1]
+        tab = start == "\t"
+        return "indent with spaces, not tabs" if tab else f"quote text that starts with {start!r}"
+    if "tab character" in problem:
+        return "indent with spaces, not tabs"
+    if "expected ',' or" in problem:
+        return f"close the bracket of line {opened.line + 1}"
+    if "end of stream" in problem and opened:
+        return f"close the quotation mark of line {opened.line + 1}"
+    if "expected ':'" in problem and opened:
+        return f"write 'key: value' in line {opened.line + 1}"
+    return "check the indentation"
 
 
 @dataclass(slots=True)
