@@ -125,6 +125,7 @@ def test_the_submission_of_a_user_has_a_bounded_size(public):
 def test_a_line_names_the_user_the_request_its_jobs_and_the_answer(public):
     submit(public, ANN, job("a"), job("b"))
     call(public, BEN, "GET", "/jobs")
+    call(public, BEN, "GET", "/jobs/a/logs")
     call(public, BEN, "POST", "/jobs/a/cancel")
     call(public, BEN, "POST", "/jobs/missing/cancel")
     file = public.parent.parent / "data" / "audit.jsonl"
@@ -132,6 +133,7 @@ def test_a_line_names_the_user_the_request_its_jobs_and_the_answer(public):
     found = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(x["uid"], x["request"], x["jobs"], x["status"]) for x in found] == [
         (ANN, "POST /api/v1/jobs", ["a", "b"], 201),
+        (BEN, "GET /api/v1/jobs/a/logs", ["a"], 403),
         (BEN, "POST /api/v1/jobs/a/cancel", ["a"], 403),
         (BEN, "POST /api/v1/jobs/missing/cancel", [], 404),
     ]

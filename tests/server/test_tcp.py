@@ -127,6 +127,19 @@ def test_a_request_without_a_token_is_answered_before_its_body(port):
         assert made.recv(65536).startswith(b"HTTP/1.1 401 ")
 
 
+def test_the_audit_names_the_token_of_a_client_that_changes_something(port, token, data):
+    with Client(Remote("127.0.0.1", port, token, tls=False)) as client:
+        spec = {"tasks": [{"command": ["true"]}]}
+        client.submit([{"name": "far", "spec": spec}], directory="/")
+        assert [job.job for job in client.jobs()] == ["far"]
+    get(port)
+    lines = [json.loads(line) for line in (data / "audit.jsonl").read_text().splitlines()]
+    assert [(x["token"], x["request"], x["jobs"], x["status"]) for x in lines] == [
+        ("laptop", "POST /api/v1/jobs", ["far"], 201)
+    ]
+    assert token not in (data / "audit.jsonl").read_text()
+
+
 def test_the_client_submits_by_url_and_follows(port, token, monkeypatch, headway, tmp_path):
     monkeypatch.setenv("HEADWAY_SERVER", f"http://127.0.0.1:{port}")
     monkeypatch.setenv("HEADWAY_TOKEN", token)

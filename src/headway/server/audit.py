@@ -1,4 +1,6 @@
-"""One line for each request that changes something: when, which user, what, and the answer."""
+"""One line for each request that changes something or is denied: when, by which user and with which
+token, what, and the answer.
+"""
 
 import json
 import logging
@@ -12,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headway import private_files
 from headway.server.access import PEER
+from headway.server.network import CLIENT
 
 FILE, BEFORE = "audit.jsonl", "audit.1.jsonl"
 MOST = 64 * 2**20
@@ -20,6 +23,7 @@ JOBS = "audited_jobs"
 """Where a request notes the jobs that it is about."""
 MOST_JOBS = 100
 """Jobs of a submission that a line names."""
+READS, DENIED = ("GET", "HEAD"), 403
 log = logging.getLogger("headway")
 
 
@@ -29,8 +33,10 @@ class Audited:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def noting(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start" and scope["method"] != "GET":
-                self._note(scope, int(message["status"]))
+            if message["type"] == "http.response.start":
+                status = int(message["status"])
+                if scope["method"] not in READS or status == DENIED:
+                    self._note(scope, status)
             await send(message)
 
         await self._app(scope, receive, noting)
@@ -42,6 +48,7 @@ class Audited:
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "uid": caller.uid if caller else os.geteuid(),
             "pid": caller.pid if caller else None,
+            "token": state.get(CLIENT),
             "request": f"{scope['method']} {path[:300]}",
             "jobs": state.get(JOBS, []),
             "status": status,

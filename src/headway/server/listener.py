@@ -163,14 +163,14 @@ class Listener:
         if public is not None:
             sockets.append(bind_public(public))
             self.api.limits = SubmitLimits(quotas or Quotas(), self._store)
-            app = Audited(app, run.folder.path.parent.parent)
+            app = Audited(app, run.folder.data)
         app = Counted(app, self.api)
         self._serve(app, sockets)
         if public is None:
             self._serve_reports(run.folder.path)
         if network is not None and far is not None:
-            tokens = Tokens(run.folder.path.parent.parent)
-            guarded = Guarded(app, tokens.name_of, network.names)
+            tokens = Tokens(run.folder.data)
+            guarded = Guarded(Audited(app, run.folder.data), tokens.name_of, network.names)
             self._serve(guarded, [far], network.context)
             self.url = network.url(far.getsockname()[1])
         self._thread = Thread(target=self._run, name="api", daemon=True)
