@@ -38,6 +38,16 @@ SUBJECT: dict[str, tuple[str, ...]] = {
     "server-kills": (*LOCAL, "src/headway/server", "src/headway/client.py"),
     "soak": (*LOCAL, CORE, POLICY, "src/headway/metrics"),
     "checkpoints": ("src/headway/sdk", "src/headway/trainings"),
+    "machine": (
+        "src/headway/machine.py",
+        "src/headway/trainings/counter.py",
+        "src/headway/trainings/torch_counter",
+        f"{BACKEND}/local/enforcement",
+    ),
+    "docker": (f"{BACKEND}/docker", CORE, f"{POLICY}/share/flowcon.py"),
+    "flowcon": (f"{BACKEND}/docker", CORE, f"{POLICY}/share/flowcon.py"),
+    "specon": (*LOCAL, CORE, POLICY),
+    "scheduler": (f"{POLICY}/placement/even.py", f"{POLICY}/placement/spread.py"),
 }
 """The code that each measurement is about: a claim is out of date when it has changed."""
 DRAWN = ("promises", "gangs")

@@ -247,6 +247,9 @@ def test_the_tables_name_the_misses_and_the_page_has_the_charts(headway, tmp_pat
     assert ran.code == 0
     assert "of 23 published figures agree. Not counted: 4" in ran.out
     assert "Makespan (5 %, 20 s" in ran.out
+    assert "of 35 published figures agree. Not counted: 4" in " ".join(ran.out.split())
+    assert "Fitted: the job sizes" in ran.out
+    assert "decision 0034" in " ".join(ran.out.split())
     drawn = page.read_text(encoding="utf-8")
     for number in ("3.1", *(f"6.{i}" for i in range(1, 10))):
         assert f"Figure {number}: " in drawn

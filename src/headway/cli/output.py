@@ -357,23 +357,28 @@ def show_machine(found: "Machine") -> None:
 
 
 def show_reproductions(found: Sequence["Reproduction"], outcomes: Sequence["Outcome"] = ()) -> None:
-    from headway.papers.render.tables import NOTES, arm_table, claim_table, reading_table, verdict
+    from headway.papers.claims import remarks
+    from headway.papers.render import tables
 
     console = SafeConsole()
     for one in found:
         head = f"{one.experiment.id}: {one.publication.about}; {many(len(one.runs.seeds), 'seed')}"
         console.print(head, style="bold", highlight=False)
         if one.judged:
-            console.print(_paper_table(claim_table(one), console.width))
+            console.print(_paper_table(tables.claim_table(one), console.width))
             console.print()
-        console.print(_paper_table(arm_table(one), console.width))
-        console.print(f"\n{verdict(one)}\n", highlight=False)
+        console.print(_paper_table(tables.arm_table(one), console.width))
+        console.print(f"\n{tables.verdict(one)}\n", highlight=False)
     if outcomes:
         console.print("Open readings: published figures that agree", style="bold", highlight=False)
-        console.print(_paper_table(reading_table(outcomes), console.width))
+        console.print(_paper_table(tables.reading_table(outcomes), console.width))
         console.print()
+    if len(found) > 1:
+        total = tables.count_agreement(found)
+        console.print(f"All experiments: {total}\n", style="bold", highlight=False)
     for distributed in dict.fromkeys(one.experiment.distributed for one in found):
-        console.print(NOTES[distributed], style="dim", highlight=False)
+        for text in (*([] if distributed else remarks()), tables.NOTES[distributed]):
+            console.print(tables.plain(text), style="dim", highlight=False)
 
 
 def _paper_table(content: "Content", width: int) -> Table:

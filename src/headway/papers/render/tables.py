@@ -1,5 +1,6 @@
 """Tables and sentences about reproduced experiments, for the terminal, Markdown and HTML."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -134,6 +135,15 @@ _CLAIM_COLUMNS = [
            optional=True),
     Column("", _verdict, numeric=False),
 ]  # fmt: skip
+
+
+def plain(text: str) -> str:
+    """Return a remark without the marks of Markdown.
+
+    >>> plain("Only *given* ones ([0031](../0031.md), `VAE`).")
+    'Only given ones (0031, VAE).'
+    """
+    return re.sub(r"\[([^]]*)\]\([^)]*\)|[*`]", r"\1", text)
 
 
 def count_agreement(found: Sequence[Reproduction]) -> str:
