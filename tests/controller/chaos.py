@@ -37,6 +37,7 @@ JOBS = {
     "sigterm": spec(Mode.SIGTERM),
     "plain": spec(Mode.NONE),
     "gang": spec(replicas=2),
+    "plain gang": spec(Mode.NONE, replicas=2),
     "loose": spec(replicas=2, elastic=Elastic.INDEPENDENT),
 }
 
@@ -69,6 +70,8 @@ class Machine:
     """Attempts that hold room on a node, and do nothing else."""
     asked: set = field(default_factory=set)
     removed: set = field(default_factory=set)
+    completed: set = field(default_factory=set)
+    """Jobs whose chief has completed their work."""
     events: list = field(default_factory=list)
 
     def carry_out(self, x):
@@ -112,6 +115,7 @@ class Machine:
         assert not (state.paused and state.phase is Phase.PAUSED), "started while paused"
         assert (a.replica, a.attempt) not in self.removed, "an attempt number was used twice"
         if (a.replica, a.attempt) not in self.processes:
+            assert job not in self.completed, f"{a.replica} runs again after {job} has completed"
             running = [k for k, p in self.processes.items() if k[0] == a.replica and p.running]
             assert not running, f"{a.replica} runs twice"
             self.waiting.pop((a.replica, a.attempt), None)
@@ -244,6 +248,9 @@ class World(Machine):
         if key:
             self.processes[key].disrupted = i % 4 > 1 and i % 8 > 3
             self.exit(*key, (0, 1, 143, 137)[i % 4])
+            job = key[0].job
+            if i % 4 == 0 and key[0] == worker(job) and JOBS[job].checkpoint is Mode.NONE:
+                self.completed.add(job)
 
     def saves_itself(self, i):
         key = self.some_process(i)

@@ -31,6 +31,22 @@ def test_a_chief_that_completes_while_its_gang_is_stopped_has_succeeded(lost, or
     assert [a.attempt for s in x.last(c.Start) for a in s.replicas] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_a_chief_that_completes_although_a_worker_never_began_has_succeeded(seen):
+    """The process that starts the worker was killed before it had begun."""
+    x = Driver(tasks=workers(2))
+    assert x.place("worker-0", "worker-1") == ""
+    x.runs("worker-0")
+    if seen:
+        x.runs("worker-1")
+    x.exit("worker-1", 137)
+    assert (x.phase, x.job.target, x.stopped) == (Phase.STOPPING, Phase.BACKOFF, ["worker-0"])
+    x.exit("worker-0", 0)
+    assert (x.phase, x.controller.finished) == (Phase.SUCCEEDED, True)
+    x.tick(1000.0)
+    assert [a.attempt for s in x.last(c.Start) for a in s.replicas] == [1, 1]
+
+
 def test_that_it_has_succeeded_is_durable_before_its_exit_code_is_removed():
     x = gang()
     x.exit("worker-1", 1)

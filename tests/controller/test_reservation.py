@@ -278,3 +278,16 @@ def test_room_that_was_lost_with_a_crash_is_not_used(left):
     y.exit("main-0", 143)
     (start,) = y.last(c.Start)
     assert [(a.attempt, a.node) for a in start.replicas] == [(3, "b")]
+
+
+def test_room_is_given_back_if_the_job_is_cancelled_before_its_start_there_is_durable():
+    x = reserved()
+    x.save("main-0")
+    x.persists = False
+    x.exit("main-0", 143)
+    x.ask("cancel")
+    assert (x.phase, removed(x), x.last(c.Start)) == (Phase.CANCELLED, [], [])
+    x.persists = True
+    x.tick(10.0)
+    assert sorted(removed(x)) == [("main-0", 1), ("main-0", 2)]
+    assert x.controller.finished

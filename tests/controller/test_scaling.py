@@ -390,3 +390,16 @@ def test_an_independent_worker_that_never_joins_is_given_up_in_time():
     assert said == "the job continues without worker-3: did not start: not running after 100 s"
     x.exit("worker-3", 143)
     assert names(x) == ["ps-0", "worker-0", "worker-1", "worker-2"]
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.MIGRATING])
+def test_a_worker_that_was_given_up_before_a_crash_is_not_started_after_it(phase):
+    x = independent()
+    grow(x, 3)
+    x.tick(101.0)
+    x.disk["x"].phase = phase  # another worker moves, or none
+    left = [found(name, 1) for name in ("ps-0", "worker-0", "worker-1", "worker-2")]
+    again = x.crash(*left)
+    assert (again.last(c.Start), names(again)) == ([], names(x))
+    assert [(r.replica.name, r.attempt) for r in again.last(c.Remove)] == [("worker-3", 2)]
+    assert (again.phase, again.job.failures) == (Phase.RUNNING, 1)

@@ -322,7 +322,7 @@ class Controller:
     def _due(self, job: JobRecord, now: Seconds) -> Commands:
         commands = lifecycle.due(job, now)
         for r in list(job.replicas.values()):
-            if r.deadline > now:
+            if r.deadline > now or job.replicas.get(r.id) is not r:  # it has ended with its gang
                 continue
             if r.transfer is not None and r.running and not r.transfer.stopping:
                 commands += transfer.overdue(job, r, r.transfer, now)

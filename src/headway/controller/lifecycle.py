@@ -93,7 +93,9 @@ def exited(job: JobRecord, r: ReplicaRecord, event: ReplicaExited, now: Seconds)
         if job.target is Phase.BACKOFF and _completed(job, r, event):  # no retry
             job.target, job.reason = Phase.SUCCEEDED, ""
             return job.persist(*remove) if job.replicas else finish_stopping(job, now, *remove)
-        return remove if job.replicas else finish_stopping(job, now, *remove)
+        if job.replicas:
+            return job.after_persist(*remove)
+        return finish_stopping(job, now, *remove)
     if leaving:  # scaled away
         return job.persist(*remove)
     if job.new.adopted:
@@ -216,7 +218,9 @@ def start_failed(
         del job.replicas[r.id]
         job.set_replica(r, Phase.FAILED)
     if job.phase is Phase.STOPPING:
-        return commands if job.replicas else finish_stopping(job, now, *commands)
+        if job.replicas:
+            return job.after_persist(*commands)
+        return finish_stopping(job, now, *commands)
     reason = f"could not be started: {event.reason}"
     if _can_continue_without(job, *absent):
         job.failures += not event.disrupted
@@ -266,9 +270,8 @@ def end(
     job.arrived, job.admit_at = True, inf
     job.target, job.reason = target, reason
     job.retry_at, job.restart_as = inf, ()
-    job.withdraw_starts()
+    stops = job.withdraw_starts()
     commands: Commands = []
-    stops: Commands = []
     for r in job.replicas.values():
         if r.transfer is not None and r.transfer.saving:
             commands.append(cmd.CancelCheckpoint(r.id, r.attempt))
@@ -276,7 +279,7 @@ def end(
         r.transfer, r.came_from = None, None
         stops.append(stop(job, r, now))
     if not job.replicas:
-        return [*commands, *finish_stopping(job, now, *then)]
+        return finish_stopping(job, now, *stops, *then)
     return [*commands, *job.persist(*stops, *then)]
 
 

@@ -12,6 +12,7 @@ from headway.controller.commands import (
     Commands,
     Persist,
     Release,
+    Remove,
     Reserve,
     Start,
     Stop,
@@ -258,6 +259,13 @@ class JobRecord(JobFields):
         self._waiting += [(self.version, command) for command in then]
         return [Persist(self.id, self.version, self.state())]
 
+    def after_persist(self, *then: Command) -> Commands:
+        """Return commands that follow when the present state is durable."""
+        if self.persisted == self.version:
+            return list(then)
+        self._waiting += [(self.version, command) for command in then]
+        return []
+
     def confirmed(self, version: int) -> Commands:
         self.persisted = max(self.persisted, version)
         ready = [c for v, c in self._waiting if v <= self.persisted]
@@ -272,12 +280,17 @@ class JobRecord(JobFields):
         stops = [c for _, c in self._waiting if isinstance(c, Stop | Release)]
         return any(c.replica == replica for c in stops)
 
-    def withdraw_starts(self) -> None:
-        """Forget replicas whose `Start` has not been sent."""
+    def withdraw_starts(self) -> Commands:
+        """Forget replicas whose `Start` has not been sent. Return commands that remove what their
+        attempts have reserved.
+        """
         self._waiting = [(v, c) for v, c in self._waiting if not isinstance(c, Start | Reserve)]
-        for r in [r for r in self.replicas.values() if not r.started]:
+        unsent = [r for r in self.replicas.values() if not r.started]
+        for r in unsent:
             del self.replicas[r.id]
             self.set_replica(r, Phase.CANCELLED)
+        moved = [r for r in unsent if r.transfer is not None and self.config.reserves]
+        return [Remove(r.id, r.attempt) for r in moved]
 
     def state(self) -> JobState:
         return JobState(

@@ -35,7 +35,7 @@ def restore(
             exits.append(there.exited)
         elif there is not None and there.running:
             commands += _continue(job, r, now)
-        elif each.starting and job.phase is not Phase.STOPPING and not each.stopping:
+        elif each.starting and not each.leaving and not each.stopping:
             missing.append(r)
         else:
             lost = "disappeared while Headway was not running"
@@ -58,11 +58,11 @@ def _replica(job: JobRecord, state: ReplicaState, found: ReplicaFound | None) ->
     if state.stopping:
         r.transfer = Transfer(state.to, Stage.STOPPING, state.baseline, state.reserved)
         phase = job.phase
+    elif state.leaving:
+        phase = Phase.STOPPING
     elif job.phase in (Phase.MIGRATING, Phase.SUSPENDING) and state.starting:
         r.transfer = Transfer(r.node, Stage.ARRIVING)
         phase = job.phase
-    elif state.leaving:
-        phase = Phase.STOPPING
     job.replicas[r.id] = r
     job.set_replica(r, phase)
     return r
