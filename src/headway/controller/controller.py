@@ -17,8 +17,9 @@ from headway.controller.commands import Attempt, Commands
 from headway.controller.config import Config
 from headway.controller.cordons import Cordons
 from headway.controller.phases import Cause
-from headway.controller.records import JobRecord, Outbox, Records, ReplicaRecord
+from headway.controller.records import JobRecord, Outbox, Records
 from headway.controller.recovery import restore
+from headway.controller.replica_record import ReplicaRecord
 from headway.core.model.decision import Decision
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.node import Node

@@ -11,7 +11,8 @@ from headway.controller import lifecycle, transfer
 from headway.controller.commands import ApplyShare, Commands
 from headway.controller.events import CommandFailed
 from headway.controller.phases import Cause, allows
-from headway.controller.records import JobRecord, Records, ReplicaRecord
+from headway.controller.records import JobRecord, Records
+from headway.controller.replica_record import ReplicaRecord
 from headway.core.model.decision import Decision, Move, Place, Scale, SetShare, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request, Trigger

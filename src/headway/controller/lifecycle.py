@@ -12,7 +12,8 @@ from headway.controller.commands import Command, Commands
 from headway.controller.config import Config
 from headway.controller.events import CommandFailed, ReplicaExited, ReplicaWaiting
 from headway.controller.phases import Cause, allows
-from headway.controller.records import JobRecord, ReplicaRecord
+from headway.controller.records import JobRecord
+from headway.controller.replica_record import ReplicaRecord
 from headway.core.model.job import Mode, Phase
 from headway.core.model.snapshot import Request, Trigger
 from headway.core.model.units import Cores, Seconds, Where

@@ -5,7 +5,8 @@ from headway.controller.events import ReplicaExited, ReplicaFound
 from headway.controller.job_state import JobState, ReplicaState
 from headway.controller.lifecycle import KILLED, backoff, stop
 from headway.controller.phases import Cause
-from headway.controller.records import JobRecord, ReplicaRecord, Stage, Transfer
+from headway.controller.records import JobRecord
+from headway.controller.replica_record import ReplicaRecord, Stage, Transfer
 from headway.controller.transfer import resume, under_way
 from headway.core.model.job import Phase
 from headway.core.model.snapshot import Request, Trigger

@@ -36,7 +36,8 @@ from headway.controller.events import (
 )
 from headway.controller.job_state import Checkpoint
 from headway.controller.phases import Cause
-from headway.controller.records import JobRecord, ReplicaRecord, Stage, Transfer
+from headway.controller.records import JobRecord
+from headway.controller.replica_record import ReplicaRecord, Stage, Transfer
 from headway.core.model.job import Elastic, Mode, Phase
 from headway.core.model.snapshot import Trigger
 from headway.core.model.units import NodeId, ReplicaId, Seconds, Where
