@@ -123,10 +123,10 @@ class Worker:
                 self._thread = None
         return None
 
-    def close(self, timeout: Seconds = 5.0) -> None:
-        """Stop the thread after the queued calls."""
+    def close(self) -> None:
+        """Stop the thread after the queued calls; wait for it for a few seconds."""
         with self._lock:
             self._calls.put(None)
             thread = self._thread
         if thread is not None:
-            thread.join(timeout)
+            thread.join(5.0)

@@ -32,6 +32,8 @@ from headway.spec.runnable import RunnableJob
 
 SIZES = (10, 30, 100, 300, 1000)
 """Nodes; there are five jobs for each node."""
+DECISIONS = 1000
+"""Decisions of which the median is taken, on one node."""
 BAR = 50.0
 """Milliseconds, with a thousand nodes and five thousand jobs."""
 ARRIVAL_POLICIES = ("fair", "headway", "flowcon2", "fifo", "tiresias", "dragon", "kips")
@@ -60,15 +62,15 @@ def bench_decide(scale: float) -> list[Figure]:
     ]
 
 
-def _decision_ms(jobs: int, most: int = 1000) -> float:
+def _decision_ms(jobs: int) -> float:
     """Median over decisions while at least 80 % of the jobs run."""
     timed = TimedPolicy(Headway(), counts=lambda snapshot: len(snapshot.running) >= 0.8 * jobs)
     for seed in range(8):
         row = Row(name="", mean=1, worst=1)
         simulate(to_scenario(workload(row, jobs), seed=seed), Chain(Even(), PerNode(timed)))
-        if len(timed.took) >= most:
+        if len(timed.took) >= DECISIONS:
             break
-    return median(timed.took[:most])
+    return median(timed.took[:DECISIONS])
 
 
 def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:

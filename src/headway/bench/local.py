@@ -153,12 +153,12 @@ class _TimedJournal(Journal):
             self.answered.setdefault(what, time())
 
 
-def bench_reaction(count: int = 50) -> list[Figure]:
+def bench_reaction() -> list[Figure]:
     """Time from the start or exit of a busy job, by the timestamps of the files that its shell
     writes, until all shares are written.
     """
     spin = "import time; end = time.time() + 2\nwhile time.time() < end: pass"
-    jobs = [_inline(f"j{i}", [sys.executable, "-S", "-c", spin], at=0.4 * i) for i in range(count)]
+    jobs = [_inline(f"j{i}", [sys.executable, "-S", "-c", spin], at=0.4 * i) for i in range(50)]
     with tempfile.TemporaryDirectory() as data:
         run = begin(make_workload(jobs=jobs), Path(data) / "w.yaml", "headway", data=Path(data))
         run.loop.journal = timed = _TimedJournal(run.loop.journal)
@@ -191,6 +191,8 @@ for i in range(int(sys.argv[1])):
     print(f"step {i} loss {1 / (i + 1):.4f}", flush=True)
     time.sleep(1)
 """
+MEASURED = 120
+"""Seconds."""
 REPORTING = """
 import json, os, sys, time, headway
 run, took = headway.attach(), []
@@ -204,11 +206,11 @@ print(json.dumps([took[len(took) // 2] / 1000, took[int(0.99 * len(took))] / 100
 """
 
 
-def bench_overhead(seconds: int = 120) -> list[Figure]:
+def bench_overhead() -> list[Figure]:
     """Twenty jobs that each print ten lines and a loss a second, displayed on a terminal."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
-        chatty = [sys.executable, "-S", "-c", CHATTY, str(seconds + 25)]
+        chatty = [sys.executable, "-S", "-c", CHATTY, str(MEASURED + 25)]
         jobs = [_inline(f"j{i}", chatty) for i in range(20)]
         jobs.append(_inline("sdk", [sys.executable, "-c", REPORTING]))
         path = data / "w.yaml"
@@ -216,7 +218,7 @@ def bench_overhead(seconds: int = 120) -> list[Figure]:
         with _on_terminal(["run", str(path), "--data", str(data)]) as pid:
             sleep(8.0)
             before, began = _headway_cpu(pid, data), monotonic()
-            sleep(seconds)
+            sleep(MEASURED)
             after, took = _headway_cpu(pid, data), monotonic() - began
         sdk = json.loads(next(data.glob("runs/2*/jobs/sdk/main-0/out.log")).read_text())
     return [
@@ -272,7 +274,7 @@ def _own_cpu(pid: int) -> float:
 # -- gain ----------------------------------------------------------------------------------------
 
 
-def bench_real(pairs: int = 5) -> list[Figure]:
+def bench_real() -> list[Figure]:
     """Five real jobs: A A for the noise, then A B A B …; medians of each job."""
     workload = demo_workload()
     with tempfile.TemporaryDirectory() as data:
@@ -281,7 +283,7 @@ def bench_real(pairs: int = 5) -> list[Figure]:
             return undisturbed(lambda: run_once(workload, policy, Path(data))[0])
 
         same = [measure("fair"), measure("fair")]
-        runs = [(measure("fair"), measure("headway")) for _ in range(pairs)]
+        runs = [(measure("fair"), measure("headway")) for _ in range(5)]
     fair, ours = zip(*runs, strict=True)
     times = ([j.completion_s for j in result.per_job] for result in same)
     band = max(abs(1 - b / a) for a, b in zip(*times, strict=True))
@@ -299,15 +301,17 @@ def bench_real(pairs: int = 5) -> list[Figure]:
 
 
 T = TypeVar("T")
+STOLEN = 0.03
+"""Share of the CPU; a measurement during which others took more is repeated."""
 
 
-def undisturbed(measure: Callable[[], T], most: float = 0.03) -> T:
+def undisturbed(measure: Callable[[], T]) -> T:
     """Repeat a measurement, at most twice, if other virtual machines took CPU during it."""
     for _ in range(3):
         before, began = _stolen(), monotonic()
         found = measure()
         stolen = (_stolen() - before) / (monotonic() - began) / (os.cpu_count() or 1)
-        if stolen <= most:
+        if stolen <= STOLEN:
             break
     return found
 

@@ -29,6 +29,8 @@ from headway.spec.workload import make_workload
 
 ARRIVALS = {"epoch": 0, "hf": 1, "accuracy": 2, "keras": 3, "silent": 4, "bar": 5, "json": 8}
 COMMAND = (sys.executable, "-m", "headway")
+PAIRS = 5
+"""Runs under each policy, in turn."""
 HALF_A_CORE = """
 import time
 while True:
@@ -49,33 +51,33 @@ Times = dict[str, Seconds]
 """Completion time of each job."""
 
 
-def bench_scripts(pairs: int = 5) -> list[Figure]:
+def bench_scripts() -> list[Figure]:
     """Alone on the machine."""
-    return compare([pair(_undisturbed) for _ in range(pairs)])
+    return compare([pair(_undisturbed) for _ in range(PAIRS)])
 
 
-def bench_scripts_foreign(pairs: int = 5) -> list[Figure]:
+def bench_scripts_foreign() -> list[Figure]:
     """Beside a foreign process that uses a core half of the time."""
     foreign = subprocess.Popen([sys.executable, "-S", "-c", HALF_A_CORE])
     try:
-        return bench_scripts(pairs)
+        return bench_scripts()
     finally:
         foreign.kill()
         foreign.wait()
 
 
-def bench_scripts_interrupted(pairs: int = 5) -> list[Figure]:
+def bench_scripts_interrupted() -> list[Figure]:
     """On two nodes; two jobs are paused and resumed, one is moved, and Headway is killed once."""
-    return compare([pair(_interrupted) for _ in range(pairs)])
+    return compare([pair(_interrupted) for _ in range(PAIRS)])
 
 
-def bench_scripts_again(pairs: int = 5) -> list[Figure]:
+def bench_scripts_again() -> list[Figure]:
     """With the sizes that an earlier run of the same scripts has shown."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
         _undisturbed("headway", data)
         errors = _size_errors(data)
-        runs = [pair(lambda policy, _: _undisturbed(policy, data)) for _ in range(pairs)]
+        runs = [pair(lambda policy, _: _undisturbed(policy, data)) for _ in range(PAIRS)]
     figures = compare(runs, most=0.75)
     return [*figures, Figure("sizes from memory, largest error", max(errors), "", 0.2)]
 

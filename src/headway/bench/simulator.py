@@ -43,10 +43,10 @@ def bench_sim(scale: float) -> list[Figure]:
     ]
 
 
-def crowd(jobs: int, nodes: int, load: float = 0.9) -> Scenario:
+def crowd(jobs: int, nodes: int) -> Scenario:
     """Single-replica jobs of mixed size and demand with random arrivals on equal nodes."""
     dice = Random(1)
-    mean_work, at, arrivals = 131.7, 0.0, []
+    mean_work, load, at, arrivals = 131.7, 0.9, 0.0, []
     for i in range(jobs):
         at += dice.expovariate(load * nodes / mean_work)
         work = dice.choice([40, 60, 90, 130, 200, 270]) * dice.uniform(0.8, 1.2)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from headway.core.model.report import MetricHistory
 
 BLOCKS = "▁▂▃▄▅▆▇█"
+SPARKS = 16
+"""Largest number of values in a line of blocks."""
 INTERVAL: Seconds = 10.0
 """Interval over which growth is judged for the display."""
 GROWING = 0.05
@@ -251,7 +253,7 @@ def _interleaved(lines: Sequence[str], notes: Sequence[str], width: int) -> list
     ]
 
 
-def sparkline(values: Sequence[float], width: int = 16) -> str:
+def sparkline(values: Sequence[float]) -> str:
     """Values as one line of blocks.
 
     >>> sparkline([8, 7, 6, 5, 4, 3, 2, 1])
@@ -259,8 +261,8 @@ def sparkline(values: Sequence[float], width: int = 16) -> str:
     """
     if not values:
         return ""
-    step = max(1, len(values) // width)
-    shown = values[-1::-step][:width][::-1]
+    step = max(1, len(values) // SPARKS)
+    shown = values[-1::-step][:SPARKS][::-1]
     low, high = min(shown), max(shown)
     scale = (len(BLOCKS) - 1) / (high - low) if high > low else 0.0
     return "".join(BLOCKS[round((v - low) * scale)] for v in shown)

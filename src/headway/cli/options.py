@@ -47,7 +47,6 @@ Steps = Annotated[
         show_default=False,
     ),
 ]
-RunName = Annotated[str, typer.Option("--run", help="The run: its name, or `latest`.")]
 WorkloadFile = Annotated[
     Path, typer.Argument(help="YAML file, kind: Workload.", show_default=False)
 ]

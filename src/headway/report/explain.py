@@ -53,13 +53,13 @@ class Explanation:
 SHARES = 10
 
 
-def without_old_shares(events: Sequence[Event], last: int = SHARES) -> tuple[list[Event], int]:
+def without_old_shares(events: Sequence[Event]) -> tuple[list[Event], int]:
     """Return the events without all but the last changes of shares and of the load by other
     programs, and how many are left out: there may be one a second.
     """
     often = ("weight ", " used by others")
     found = [i for i, e in enumerate(events) if e.what.startswith(often[0]) or often[1] in e.what]
-    omitted = set(found[:-last])
+    omitted = set(found[:-SHARES])
     return [e for i, e in enumerate(events) if i not in omitted], len(omitted)
 
 

@@ -14,6 +14,7 @@ from headway.sim.hosts import LEFT
 from headway.sim.world import World
 
 Line = list[tuple[Seconds, float]]
+POINTS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +66,15 @@ def stays(world: World) -> list[Stay]:
     return sorted(found, key=lambda s: s.since)
 
 
-def values(world: World, points: int = 60) -> dict[JobId, Line]:
-    """Return the values of each job over time: means over `points` intervals."""
+def values(world: World) -> dict[JobId, Line]:
+    """Return the values of each job over time: means over intervals of equal numbers of steps."""
     lines: dict[JobId, Line] = {}
     shared = shares(world)
     for state in world.finished:
         arrival = state.arrival
         log = Log(arrival.curve, arrival.steps, (world.scenario.seed, state.index))
         line: Line = []
-        steps = [i * arrival.steps / points for i in range(points + 1)]
+        steps = [i * arrival.steps / POINTS for i in range(POINTS + 1)]
         moments = _when(shared.get(arrival.id, []), state.done, steps, arrival.steps)
         for i, at in enumerate(moments[1:], 1):
             found = log.between(steps[i - 1], steps[i])

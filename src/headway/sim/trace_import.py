@@ -45,7 +45,7 @@ MAX_SECONDS: Seconds = 1e12
 """Absolute value of a time; year 9999 is 2.5e11."""
 
 
-def read_trace(path: Path, form: str, cluster: Cluster, seed: int = 0) -> Scenario:
+def read_trace(path: Path, form: str, cluster: Cluster) -> Scenario:
     if form not in FORMATS:
         raise UnknownName("trace format", form, FORMATS)
     rows = list(FORMATS[form](read_lines(path, "this trace"), str(path)))
@@ -66,10 +66,10 @@ def read_trace(path: Path, form: str, cluster: Cluster, seed: int = 0) -> Scenar
             where=str(path),
             hint="give more or larger nodes (--nodes, --devices), or leave them out (--largest)",
         )
-    return _scenario(kept, cluster, cores=form == "swf", seed=seed)
+    return _scenario(kept, cluster, cores=form == "swf")
 
 
-def _scenario(rows: list[Row], cluster: Cluster, *, cores: bool, seed: int) -> Scenario:
+def _scenario(rows: list[Row], cluster: Cluster, *, cores: bool) -> Scenario:
     one = Resources(cpu=1.0) if cores else Resources(gpu=1.0)
     tasks: dict[int, tuple[Task, ...]] = {}
     start, curve = rows[0].at, Curve()
@@ -89,7 +89,7 @@ def _scenario(rows: list[Row], cluster: Cluster, *, cores: bool, seed: int) -> S
     devices = float(cluster.devices)
     capacity = Resources(cpu=devices, memory=2.0**40, gpu=0.0 if cores else devices)
     nodes = tuple(Node(id=NodeId(f"node-{i}"), capacity=capacity) for i in range(cluster.nodes))
-    return Scenario(nodes=nodes, jobs=tuple(jobs), costs=Costs(save=0.0, restore=0.0), seed=seed)
+    return Scenario(nodes=nodes, jobs=tuple(jobs), costs=Costs(save=0.0, restore=0.0))
 
 
 def _philly(file: Iterable[str], where: str) -> Iterator[Row]:

@@ -14,22 +14,22 @@ MAX_LINE = 64 * 2**10
 MAX_LINES = 1_000_000
 
 
-def read_text(path: Path, what: str = "this file") -> str:
+def read_text(path: Path) -> str:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) <= MAX_BYTES:
             return data.decode()
     except (OSError, ValueError) as error:
-        raise _unreadable(path, what, error) from None
+        raise _unreadable(path, "this file", error) from None
     raise ConfigError(
-        f"{what} is larger than the limit of {MAX_BYTES >> 20} MiB",
+        f"this file is larger than the limit of {MAX_BYTES >> 20} MiB",
         where=str(path),
         hint="describe many equal jobs with `arrivals`",
     )
 
 
-def read_lines(path: Path, what: str = "this file") -> Iterator[str]:
+def read_lines(path: Path, what: str) -> Iterator[str]:
     try:
         with path.open(encoding="utf-8", newline="") as file:
             lines = iter(partial(file.readline, MAX_LINE + 1), "")

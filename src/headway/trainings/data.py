@@ -13,6 +13,8 @@ IMAGES = 2048
 """Images of digits that a model is trained on."""
 CLASSES = 10
 LETTERS = " abcdefghijklmnopqrstuvwxyz"
+VOCABULARY = 80
+"""Number of words."""
 TAGS = 8
 WRONG = 0.05
 """Fraction of the tags that are random."""
@@ -45,12 +47,12 @@ def add_noise(rng: Generator, images: Array, noise: float) -> Array:
     return images + noise * rng.standard_normal(images.shape)
 
 
-def text(rng: Generator, length: int, vocabulary: int = 80) -> Labels:
+def text(rng: Generator, length: int) -> Labels:
     """Return a text of random words with Zipf frequencies, as indices into `LETTERS`."""
-    lengths = rng.integers(2, 8, size=vocabulary)
+    lengths = rng.integers(2, 8, size=VOCABULARY)
     words = [np.append(rng.integers(1, len(LETTERS), size=n), 0) for n in lengths]
-    frequency = 1 / np.arange(1.0, vocabulary + 1)  # Zipf's law
-    drawn = rng.choice(vocabulary, size=length // 3 + 1, p=frequency / frequency.sum())
+    frequency = 1 / np.arange(1.0, VOCABULARY + 1)  # Zipf's law
+    drawn = rng.choice(VOCABULARY, size=length // 3 + 1, p=frequency / frequency.sum())
     return np.concatenate([words[word] for word in drawn])[:length]
 
 

@@ -163,10 +163,10 @@ class SharedModel:
         arrays = b"".join(each.tobytes() for each in self._arrays())
         return len(head).to_bytes(4, "big") + head + arrays
 
-    def restore(self, state: bytes | bytearray, where: str = "checkpoint") -> None:
+    def restore(self, state: bytes | bytearray) -> None:
         size = int.from_bytes(state[:4], "big")
         about: dict[str, Any] = json.loads(state[4 : 4 + size])
-        check_recipe(about["recipe"], asdict(self.recipe), where)
+        check_recipe(about["recipe"], asdict(self.recipe), "checkpoint")
         begin = 4 + size
         for values in self._arrays():
             end = begin + values.nbytes
