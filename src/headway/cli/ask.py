@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.options import ActiveRun, Backend, Data, JobsNamespace, Kubeconfig
+from headway.cli.options import ActiveRun, AsJson, Backend, Data, JobsNamespace, Kubeconfig
 from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ HOW_TO_SAVE = (
     "in its job file"
 )
 Job = Annotated[str, typer.Argument(help="The job's name.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 
 def move(
@@ -90,12 +89,11 @@ def pause(
         headway pause vae --backend kubernetes --namespace team
     """
     if backend:
-        from headway.cli import by_cluster
+        from headway.cli.by_cluster import suspend
 
-        suspended = True
-        by_cluster.suspend(job, namespace, kubeconfig, suspended=suspended, as_json=as_json)
-        return
-    _request(job, "pause", run, data, as_json)
+        suspend(job, namespace, kubeconfig, suspended=True, as_json=as_json)
+    else:
+        _request(job, "pause", run, data, as_json)
 
 
 def resume(
@@ -116,12 +114,11 @@ def resume(
         headway resume vae --backend kubernetes --namespace team
     """
     if backend:
-        from headway.cli import by_cluster
+        from headway.cli.by_cluster import suspend
 
-        suspended = False
-        by_cluster.suspend(job, namespace, kubeconfig, suspended=suspended, as_json=as_json)
-        return
-    _request(job, "resume", run, data, as_json)
+        suspend(job, namespace, kubeconfig, suspended=False, as_json=as_json)
+    else:
+        _request(job, "resume", run, data, as_json)
 
 
 def cancel(job: Job, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:

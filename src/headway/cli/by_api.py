@@ -9,12 +9,12 @@ from time import monotonic, sleep
 
 import typer
 
+from headway.cli.job_list import print_jobs
 from headway.cli.terminal import IDLE_SERVER, echo, print_json
 from headway.client import Client
 from headway.core.model.units import Seconds
 from headway.errors import Unreachable
 from headway.runtime.api_address import Address
-from headway.runtime.job_status import JobStatus
 
 AGAIN: Seconds = 0.5
 """Between two looks at a job."""
@@ -25,17 +25,14 @@ LINES = 10_000
 def ps(server: Address, *, every: bool, as_json: bool) -> None:
     with Client(server) as client:
         found = list(client.jobs(state="all" if every else "active"))
-    if not found and not as_json:
-        echo(IDLE_SERVER)
-        return
-    _show(found, as_json=as_json)
+    print_jobs(found, as_json=as_json, empty=IDLE_SERVER)
 
 
 def history(server: Address, most: int, *, as_json: bool) -> None:
     """Ended jobs; the last to end comes first."""
     with Client(server) as client:
         ended = sorted(client.jobs(state="ended"), key=lambda job: -(job.finished_s or 0.0))
-    _show(ended[:most], as_json=as_json)
+    print_jobs(ended[:most], as_json=as_json)
 
 
 def logs(
@@ -86,9 +83,7 @@ def wait(server: Address, names: Sequence[str], timeout: Seconds | None, *, as_j
                     f"after {timeout:g} s these jobs have not ended: {', '.join(left)}"
                 )
             sleep(AGAIN)
-    if not found and not as_json:
-        echo("nothing runs")
-    _show(found, as_json=as_json)
+    print_jobs(found, as_json=as_json, empty="nothing runs")
     if any(job.phase != "succeeded" for job in found):
         raise typer.Exit(1)
 
@@ -123,12 +118,3 @@ def stop(server: Address, jobs: str, *, as_json: bool) -> None:
         print_json({"server": str(server), "jobs": jobs})
     else:
         echo(f"the server ends; {what}")
-
-
-def _show(jobs: Sequence[JobStatus], *, as_json: bool) -> None:
-    if as_json:
-        print_json([job.plain() for job in jobs])
-    elif jobs:
-        from headway.cli.job_tables import show_jobs
-
-        show_jobs(jobs, several=False)

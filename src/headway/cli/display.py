@@ -10,7 +10,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Self
 
 from headway.cli.facts import NOTHING_FOUND, eta, note, steps
-from headway.cli.terminal import clean, draw, echo
+from headway.cli.terminal import clean, draw, echo, many
 from headway.controller.records import JobRecord
 from headway.core.estimate.category import Category
 from headway.core.estimate.progress import progress
@@ -79,8 +79,7 @@ class Display:
         run = self.run
         _, how = run.backend.platform.enforcement
         count = len(run.backend.controller.jobs)
-        jobs = f"{count} job{'s' * (count != 1)}"
-        jobs = "a server" if run.backend.endless else jobs
+        jobs = "a server" if run.backend.endless else many(count, "job")
         self._say(f"run {run.folder.id}: {jobs} under {run.policy}, shares by {how}")
         if not self._live and (above := self._above(0.0)):
             self._say(above)
@@ -108,7 +107,7 @@ class Display:
         done = sum(j.phase.ended for j in jobs)
         count = f"{done} of {len(jobs)} done"
         if self.run.backend.endless:  # it forgets those that are done
-            count = f"{len(jobs)} unfinished job{'s' * (len(jobs) != 1)}" if jobs else IDLE
+            count = many(len(jobs), "unfinished job") if jobs else IDLE
         head = f"{now:.0f} s · {count}{self._foreign()}"
         if later := sum(not j.arrived for j in jobs):
             head += f", {later} not submitted yet"

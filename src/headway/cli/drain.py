@@ -4,11 +4,10 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.options import ActiveRun, Data
+from headway.cli.options import ActiveRun, AsJson, Data
 from headway.cli.terminal import echo, print_json
 
 Node = Annotated[str, typer.Argument(help="The name of the node.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 
 def drain(node: Node, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:

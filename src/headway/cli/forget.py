@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.options import Data
-from headway.cli.terminal import echo, print_json
+from headway.cli.terminal import echo, many, print_json
 from headway.errors import ConfigError
 
 
@@ -40,4 +40,4 @@ def forget(
         return
     for command in found:
         echo(command)
-    echo(f"{len(found)} kind{'s' * (len(found) != 1)} of job forgotten")
+    echo(f"{many(len(found), 'kind')} of job forgotten")

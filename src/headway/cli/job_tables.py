@@ -55,7 +55,7 @@ def jobs_table(
         empty = {name for name in LIVE if not any(row[name] for row in rows)}
         rows = [{n: cell for n, cell in row.items() if n not in empty} for row in rows]
     kept = _fitted(rows, width)
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
+    table = plain_table(gap=GAP)
     for name in kept:
         numbers = name in ("step", "loss", "share", "cores used", "time", "ETA")
         table.add_column(name, justify="right" if numbers else "left", no_wrap=True)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.job_list import print_jobs
 from headway.cli.options import ActiveRun, Data
 from headway.cli.terminal import IDLE_SERVER, echo, print_json
 
@@ -40,12 +41,8 @@ def ps(
     folders = known_runs(data_folder(data), run)
     found = [job for folder in folders for job in run_status(folder, ended=ENDED if every else 0)]
     detached = "" if run or as_json else detached_run(data_folder(data))
-    if as_json:
-        print_json([job.plain() for job in found])
-    elif found:
-        from headway.cli.job_tables import show_jobs
-
-        show_jobs(found, several=len(folders) > 1)
+    if as_json or found:
+        print_jobs(found, as_json=as_json, several=len(folders) > 1)
     elif any(folder.locked and "server" in folder.about for folder in folders):
         echo(IDLE_SERVER)
     elif not detached:
@@ -146,14 +143,8 @@ def wait(
         by_api.wait(server, jobs or (), timeout, as_json=as_json)
         return
     found = wait_for(data_folder(data), jobs or (), run, timeout)
-    if as_json:
-        print_json([job.plain() for job in found])
-    elif found:
-        from headway.cli.job_tables import show_jobs
-
-        show_jobs(found, several=len({job.run for job in found}) > 1)
-    else:
-        echo("nothing runs")
+    several = len({job.run for job in found}) > 1
+    print_jobs(found, as_json=as_json, several=several, empty="nothing runs")
     if any(job.phase != "succeeded" for job in found):
         raise typer.Exit(1)
 
@@ -202,11 +193,4 @@ def _ended_jobs(most: int, data: Data, *, as_json: bool) -> None:
     folder = find_server(data_folder(data))
     listed = run_status(folder, ended=most) if folder else []
     found = sorted((j for j in listed if j.ended), key=lambda j: -(j.finished_s or 0.0))
-    if as_json:
-        print_json([job.plain() for job in found])
-    elif found:
-        from headway.cli.job_tables import show_jobs
-
-        show_jobs(found, several=False)
-    else:
-        echo("no job of a server has ended yet")
+    print_jobs(found, as_json=as_json, empty="no job of a server has ended yet")

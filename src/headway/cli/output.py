@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli.terminal import clean, echo
+from headway.cli.terminal import clean, echo, many
 
 if TYPE_CHECKING:
     from headway.calibrate import Measurement
@@ -119,15 +119,6 @@ def _fitting(
         if widths[0] + sum(widths[i + 1] for i in kept) - 2 > width:
             kept = [i for i in kept if i not in dropped]
     return kept
-
-
-def many(count: int, what: str) -> str:
-    """Return a count with its noun.
-
-    >>> many(1, "job"), many(2, "job")
-    ('1 job', '2 jobs')
-    """
-    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _change(part: float) -> str:
@@ -345,12 +336,12 @@ def show_machine(found: "Machine") -> None:
         table.add_row(f"{p.count}", ceilings, *ratios)
     console = SafeConsole()
     console.print(table)
-    cores = f"{found.cores} core{'s' * (found.cores > 1)}"
     for name in ("sharing", "contention", "oversubscription"):
         cost = getattr(found, name)
         console.print(f"{name}: {cost.value:.4f} ± {cost.error:.4f}", highlight=False)
     console.print(
-        f"updates, relative to {cores} with one training each; ceilings: their sum over the cores",
+        f"updates, relative to {many(found.cores, 'core')} with one training each; "
+        "ceilings: their sum over the cores",
         style="dim",
         highlight=False,
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headway.cli.options import ActiveRun, Data
+from headway.cli.options import ActiveRun, AsJson, Data
 from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def stop(
         float, typer.Option(min=0, help="Seconds to wait for the end of the process.")
     ] = 120.0,
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """End the server, or the process of a run, and say what happens to its jobs.
 

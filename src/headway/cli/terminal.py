@@ -34,6 +34,15 @@ def clean(text: str) -> str:
     return _SURROGATE.sub("\ufffd", _CONTROL.sub("", _SEQUENCE.sub("", text)))
 
 
+def many(count: int, what: str) -> str:
+    """Return a count with its noun.
+
+    >>> many(1, "job"), many(2, "job")
+    ('1 job', '2 jobs')
+    """
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(clean(text), err=err, nl=nl)
 

@@ -19,7 +19,7 @@ from rich.text import Text
 from headway.cli.facts import facts_lines, with_clock
 from headway.cli.job_tables import jobs_table
 from headway.cli.output import SafeConsole
-from headway.cli.terminal import clean
+from headway.cli.terminal import clean, many
 from headway.core.model.snapshot import Request
 from headway.core.model.units import JobId, Seconds
 from headway.errors import ConfigError, HeadwayError
@@ -69,10 +69,8 @@ class Top:
         try:
             folders = known_runs(self.data, self.run)
             jobs = [job for folder in folders for job in run_status(folder) if not job.ended]
-        except (
-            HeadwayError,
-            OSError,
-        ) as error:  # a file was replaced: it is there at the next look
+        except (HeadwayError, OSError) as error:
+            # A file was replaced: it is there at the next look.
             self.message = str(error)
             return
         self.jobs = sorted(jobs, key=self._key)
@@ -137,9 +135,7 @@ class Top:
 
     def picture(self) -> Group:
         count = len(self.jobs)
-        head = (
-            f"{count} job{'s' * (count != 1)}, sorted by {self.order}" if count else "nothing runs"
-        )
+        head = f"{many(count, 'job')}, sorted by {self.order}" if count else "nothing runs"
         several = len({job.run for job in self.jobs}) > 1
         width = get_terminal_size().columns
         table, _ = jobs_table(self.jobs, width, several=several, selected=self.at)

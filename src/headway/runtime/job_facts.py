@@ -280,16 +280,15 @@ EARLIER = "an earlier run of this kind"
 def _source(job: Job, r: Replica, kind: Known | None) -> str:
     """Return the source of the best estimate of the size, as `estimate_size` selects it."""
     spec = per_replica(job.spec)
-    known = known_per_replica(kind, working_replicas(job.spec))
+    earlier = known_per_replica(kind, working_replicas(job.spec))
     given = spec.expected.work if spec.expected else None
     found = [
         (STEPS, from_steps(spec, r.progress)),
         ("declared" if given and not given.error else EARLIER, given),
-        (EARLIER, from_kind(known)),
+        (EARLIER, from_kind(earlier)),
     ]
-    return min(((e.error, i, name) for i, (name, e) in enumerate(found) if e), default=(0, 0, ""))[
-        2
-    ]
+    known = [(e.error, i, name) for i, (name, e) in enumerate(found) if e]
+    return min(known, default=(0, 0, ""))[2]
 
 
 def _last_value(r: Replica | None) -> float | None:

@@ -140,9 +140,8 @@ class Submissions:
 
     def _add_owners(self) -> None:
         with self._transaction():
-            if (
-                self._db.execute("PRAGMA user_version").fetchone()[0] == 1
-            ):  # another process did not
+            # Another process may have done it before this transaction.
+            if self._db.execute("PRAGMA user_version").fetchone()[0] == 1:
                 for change in OWNERS:
                     self._db.execute(change)
                 self._db.execute(f"PRAGMA user_version={VERSION}")
