@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headway.cli.job_names import UnfinishedJob
 from headway.cli.options import ActiveRun, AsJson, Backend, Data, JobsNamespace, Kubeconfig
 from headway.cli.terminal import echo, print_json
 
@@ -25,11 +26,10 @@ HOW_TO_SAVE = (
     "  remedy: let the script save checkpoints, and set checkpoint: {mode: sdk} or {mode: sigterm} "
     "in its job file"
 )
-Job = Annotated[str, typer.Argument(help="The job's name.", show_default=False)]
 
 
 def move(
-    job: Job,
+    job: UnfinishedJob,
     to: Annotated[str, typer.Option(help="The target node.", show_default=False)],
     run: ActiveRun = "",
     data: Data = None,
@@ -43,7 +43,7 @@ def move(
 
 
 def scale(
-    job: Job,
+    job: UnfinishedJob,
     size: Annotated[
         str,
         typer.Argument(
@@ -72,7 +72,7 @@ def scale(
 
 
 def pause(
-    job: Job,
+    job: UnfinishedJob,
     run: ActiveRun = "",
     backend: Backend = "",
     namespace: JobsNamespace = "",
@@ -97,7 +97,7 @@ def pause(
 
 
 def resume(
-    job: Job,
+    job: UnfinishedJob,
     run: ActiveRun = "",
     backend: Backend = "",
     namespace: JobsNamespace = "",
@@ -121,7 +121,9 @@ def resume(
         _request(job, "resume", run, data, as_json)
 
 
-def cancel(job: Job, run: ActiveRun = "", data: Data = None, as_json: AsJson = False) -> None:
+def cancel(
+    job: UnfinishedJob, run: ActiveRun = "", data: Data = None, as_json: AsJson = False
+) -> None:
     """Stop JOB for good. The other jobs of the run continue.
 
     headway cancel vae

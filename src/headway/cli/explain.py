@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
+from headway.cli.job_names import KnownJob
 from headway.cli.options import ActiveRun, Backend, Data, Home, JobsNamespace, Kubeconfig
 from headway.cli.terminal import echo, print_json
 
 
 def explain(
-    job: Annotated[str, typer.Argument(help="The job's name.", show_default=False)],
+    job: KnownJob,
     run: ActiveRun = "",
     backend: Backend = "",
     namespace: JobsNamespace = "",

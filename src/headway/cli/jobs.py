@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from headway.cli.job_list import print_jobs
+from headway.cli.job_names import KnownJob, unfinished_jobs
 from headway.cli.options import ActiveRun, Data
 from headway.cli.terminal import IDLE_SERVER, echo, print_json
 
@@ -63,7 +64,7 @@ def ps(
 
 
 def logs(
-    job: Annotated[str, typer.Argument(help="The job's name.", show_default=False)],
+    job: KnownJob,
     replica: Annotated[
         str, typer.Option(help="Which replica, such as worker-1.", show_default="the first")
     ] = "",
@@ -116,7 +117,11 @@ def logs(
 def wait(
     jobs: Annotated[
         list[str] | None,
-        typer.Argument(help="Names of jobs.", show_default="all that have not ended"),
+        typer.Argument(
+            help="Names of jobs.",
+            show_default="all that have not ended",
+            autocompletion=unfinished_jobs,
+        ),
     ] = None,
     timeout: Annotated[
         float | None, typer.Option(min=0, help="Seconds to wait at most.", show_default="no limit")
