@@ -78,6 +78,27 @@ def test_every_reading_is_on_the_page_of_its_paper_with_both_outcomes():
         assert f"{agree} and {otherwise} of {figures} figures" in line
 
 
+def rows(part, name):
+    """The rows of a section of the results that begin with this name."""
+    section = "".join(map(text, PAGES)).split(f"## {part}\n")[1].split("\n## ")[0]
+    listed = [line for line in section.splitlines() if line.startswith(f"| {name} |")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in listed]
+
+
+def test_changes_on_the_pages_of_papers_are_those_of_the_results():
+    flowcon2, dragon = (re.sub(r"\s+", " ", text(f"{name}.md")) for name in ("flowcon2", "dragon"))
+    found = re.findall(r"(-\d+) % on [^()%]*\((E-G\d)\)", flowcon2)
+    assert [part for _, part in found] == ["E-G2", "E-G1", "E-G3"]
+    for change, part in found:
+        (row,) = rows(part, "paper")
+        assert float(change) == pytest.approx(float(row[6].split()[0]), abs=0.51)
+    found = re.findall(r"(-\d+) % in (E-D\d)", dragon)
+    assert [part for _, part in found] == ["E-D1", "E-D2"]
+    for change, part in found:
+        (row,) = rows(part, "elapsed")
+        assert float(change) == pytest.approx(float(row[5].split()[0]), abs=0.51)
+
+
 @pytest.mark.usefixtures("one_core")
 @pytest.mark.untraced
 def test_another_reading_changes_only_the_paper_mode():
