@@ -1,13 +1,17 @@
 """A PyTorch job with DistributedDataParallel as real processes, scaled while it trains."""
 
 import re
+import signal
+import socket
 import subprocess
 
 import pytest
-from ddp import SOURCE, Ddp, check_end, job, undisturbed, words
+from ddp import ROUNDING, SOURCE, Ddp, check_end, job, last_lines, undisturbed, words
 from elastic import running
 from local import headway, processes, result, workload
 from scaling_hands import kills, making
+
+from headway.core.model.job import Phase
 
 
 def test_a_ddp_job_grows_and_shrinks_while_it_trains(tmp_path, torch_python):
@@ -34,6 +38,19 @@ def test_a_ddp_worker_that_is_killed_while_the_job_is_scaled_costs_no_sample(
         x = make(words(torch_python, demand=0.05), server=False, env=SOURCE)
         x.kill_while(change, phase, victim)
         check_end(x.log(), undisturbed(torch_python))
+
+
+@pytest.mark.long
+def test_the_difference_allowed_by_the_tests_is_below_the_noise_of_ten_undisturbed_runs(
+    torch_python,
+):
+    command = words(torch_python, demand=1)
+    losses = []
+    for seed in range(10):
+        each = [*command, "--seed", str(seed)]
+        done = subprocess.run(each, check=True, capture_output=True, text=True, env=SOURCE)
+        losses.append(last_lines(done.stdout)[1])
+    assert max(losses) - min(losses) > 100 * ROUNDING
 
 
 def test_no_thread_of_gloo_is_left_when_a_training_has_ended(torch_python):
@@ -69,6 +86,34 @@ def test_a_job_whose_training_lacks_its_framework_fails_at_once_with_what_to_ins
     )
     claims = (tmp_path / "runs" / "latest" / "records" / "x").glob("worker-*/claim.*")
     assert len(list(claims)) == 2, "it was not retried"
+
+
+def test_a_port_in_use_is_named(torch_python):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        env = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        done = subprocess.run(
+            words(torch_python), check=False, capture_output=True, text=True, env={**SOURCE, **env}
+        )
+    why = f"error: port {port} of 127.0.0.1: Address already in use\n"
+    assert (done.returncode, done.stdout) == (1, why)
+
+
+@pytest.mark.long
+def test_a_ddp_worker_that_hangs_is_reported_in_time_and_the_job_goes_on(tmp_path, torch_python):
+    with making(tmp_path) as make:
+        command = [*words(torch_python, demand=0.05)[:-1], "5"]  # the timeout
+        x = make(command, server=False, grace=1.0, env=SOURCE)
+        x.drive(lambda: "step 15/" in x.log())
+        x.kill("worker-1", signal.SIGSTOP)
+        stopped = x.clock()
+        x.drive(lambda: x.job.phase is Phase.STOPPING)
+        assert x.clock() - stopped < 5 + 30, "a busy machine takes its time"
+        why = "replica worker-0: exited with code 1: error: lost the other workers, or one did not"
+        assert x.job.reason.startswith(why)
+        x.drive(lambda: x.job.phase.ended)
+        assert (x.job.phase, x.job.failures) == (Phase.SUCCEEDED, 1)
+        check_end(x.log(), undisturbed(torch_python))
 
 
 @pytest.mark.long

@@ -31,6 +31,8 @@ from headway.trainings.parameter_server.shared_model import Data, Recipe
 from headway.trainings.stop import Stop
 from headway.trainings.train import TERMINATED, print_line
 
+PORT_IN_USE = "address already in use"
+"""Part of the error of rank 0 if another program listens on MASTER_PORT."""
 Ranks = tuple[int, int, int]
 """The own rank, that of the chief, and the number of workers."""
 
@@ -51,7 +53,12 @@ def take_part(
     except (RuntimeError, TimeoutError) as error:  # of gloo
         if stop.requested:
             return TERMINATED
-        return lost_others(timeout, str(error).strip().splitlines()[0])
+        why = str(error).strip().splitlines()[0]
+        if PORT_IN_USE in why.lower():
+            there = f"port {os.environ.get('MASTER_PORT')} of {os.environ.get('MASTER_ADDR')}"
+            print_line(f"error: {there}: Address already in use")
+            return FAILED
+        return lost_others(timeout, why)
     finally:
         # A thread of gloo that ends later than Python aborts the process.
         if dist.is_initialized():
