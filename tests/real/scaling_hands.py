@@ -1,4 +1,6 @@
-"""A distributed job of real processes on two nodes, which a test scales and kills step by step."""
+"""A distributed job of real processes, or containers, on two nodes, which a test scales and kills
+step by step.
+"""
 
 import os
 import signal
@@ -12,11 +14,15 @@ from patience import Deadline
 from headway.backend import procfs
 from headway.backend.clock import Clock
 from headway.backend.cpu_partition import Cut
+from headway.backend.docker.client import Client
+from headway.backend.docker.engine import Engine
+from headway.backend.docker.platform import DockerPlatform
 from headway.backend.local.enforcement.select import choose
 from headway.backend.local.platform import LocalPlatform
 from headway.core.model.decision import Place, Scale, Started
 from headway.core.model.job import Elastic, JobSpec, Mode, Phase, Task, gang
 from headway.core.model.units import ReplicaId
+from headway.errors import Declined
 from headway.spec.runnable import Command, RunnableJob
 from making import node
 
@@ -25,12 +31,13 @@ class Hands(LiveHands):
     """Two workers, and a parameter server if it is wanted."""
 
     def __init__(
-        self, folder, argv, *, server=True, elastic=Elastic.RESTART, grace=20.0, env=None
+        self, folder, argv, *, server=True, elastic=Elastic.RESTART, grace=20.0, env=None, image=""
     ):  # fmt: skip
         tasks = (Task(name="worker", replicas=2, least=1, most=3, elastic=elastic),)
         if server:
             tasks = (Task(name="ps"), *tasks)
-        command = Command(argv=tuple(argv), where="/", env=env or {})
+        where = "" if image else "/"
+        command = Command(argv=tuple(argv), where=where, env=env or {}, image=image)
         made = RunnableJob(
             id="x",
             at=0.0,
@@ -38,10 +45,12 @@ class Hands(LiveHands):
             commands={task.name: command for task in tasks},
         )
         clock, jobs = Clock(), {"x": made}
-        chosen = choose(f"elastic-{os.getpid()}-{folder.name}")
-        cuts = [Cut(node("a")), Cut(node("b"))]
-        super().__init__(LocalPlatform(folder, cuts, jobs, chosen, clock), clock, folder, jobs)
+        super().__init__(self.connect(folder, jobs, clock), clock, folder, jobs)
         self.job = self.record("x")
+
+    def connect(self, folder, jobs, clock):
+        chosen = choose(f"elastic-{os.getpid()}-{folder.name}")
+        return LocalPlatform(folder, [Cut(node("a")), Cut(node("b"))], jobs, chosen, clock)
 
     def drive(self, claim):
         """Until it is true; meanwhile a pending job is started."""
@@ -89,6 +98,9 @@ class Hands(LiveHands):
                 os.kill(pid, number)
         return bool(found)
 
+    def left_on_platform(self):
+        return processes(self.folder)
+
     def kill_while(self, change, phase, victim):
         """Scale the training job, and kill a replica in this phase of it."""
         gone = change == "shrink" and phase == "starting" and victim == "worker-1"
@@ -98,6 +110,30 @@ class Hands(LiveHands):
         self.drive(lambda: PHASES[phase](self) and (self.kill_now(victim) or gone or stopping))
         self.drive(lambda: self.job.phase.ended)
         assert (self.job.phase, self.job.reason) == (Phase.SUCCEEDED, "")
+
+
+class ContainerHands(Hands):
+    """The same as containers on two engines."""
+
+    def __init__(self, engines, folder, argv, **more):
+        self.engines = engines
+        super().__init__(folder, argv, **more)
+
+    def connect(self, folder, jobs, clock):
+        nodes = [Engine(n, Client(e.url)) for n, e in zip("ab", self.engines, strict=True)]
+        return DockerPlatform(folder, nodes, jobs, clock)
+
+    def kill_now(self, name, number=signal.SIGKILL):
+        c = self.platform.containers.current.get(ReplicaId.named("x", name))
+        if c is None:
+            return False
+        with suppress(Declined):  # it has not started, or just stopped
+            c.engine.client.post(f"/containers/{c.name}/kill", signal=number.name)
+            return True
+        return False
+
+    def left_on_platform(self):
+        return [c for e in self.engines for c in e.containers()]
 
 
 PHASES = {
@@ -115,16 +151,16 @@ def kills(victims, sampled):
 
 
 @contextmanager
-def making(folder):
+def making(folder, kind=Hands):
     """A function that makes the hands; nothing is left behind, also if the test fails."""
     made = []
 
     def make(*given, **more):
-        made.append(Hands(folder, *given, **more))
+        made.append(kind(folder, *given, **more))
         return made[0]
 
     yield make
     made[0].backend.cancel("the test is over", force=True)
     made[0].until(lambda: made[0].backend.controller.finished)
     made[0].platform.close()
-    assert processes(folder) == []
+    assert made[0].left_on_platform() == []

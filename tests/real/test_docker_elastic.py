@@ -1,17 +1,22 @@
 """Distributed trainings as containers, scaled while they run, on two engines."""
 
 from contextlib import suppress
+from functools import partial
 
 import image
 import pytest
 from elastic import Training, digests, running, spec, undisturbed, words
 from local import workload
 from patience import wait_for
+from scaling_hands import ContainerHands, kills, making
 
 from headway.backend import inbox
 from headway.backend.job_store import JobStore
 from headway.core.model.snapshot import Request
 from headway.errors import Declined
+
+FEW = 60
+"""Steps of a training that is killed and not only scaled."""
 
 
 def test_a_synchronous_job_of_containers_grows_and_shrinks_on_two_engines(tmp_path, engines):
@@ -53,6 +58,21 @@ def test_a_container_that_is_killed_while_its_job_is_scaled_costs_no_sample(tmp_
     assert digests(x.log()) == undisturbed(100)
     assert x.joined(2), "the size that was asked for"
     assert [e.containers() for e in engines] == [[], []]
+
+
+KILLS = [("grow", "saving", "worker-1"), ("shrink", "starting", "ps-0")]
+
+
+@pytest.mark.parametrize(
+    ("change", "phase", "victim"), kills(("ps-0", "worker-0", "worker-1"), KILLS)
+)
+def test_a_container_that_is_killed_in_a_phase_of_a_scale_costs_no_sample(
+    tmp_path, engines, change, phase, victim
+):
+    with making(tmp_path, partial(ContainerHands, engines)) as make:
+        x = make(words(steps=FEW, python="python3"), image=image.NAME)
+        x.kill_while(change, phase, victim)
+        assert digests(x.log()) == undisturbed(FEW)
 
 
 def test_workers_find_their_parameter_server_on_another_machine_also_after_a_move(

@@ -1,5 +1,6 @@
 """A PyTorch job with DistributedDataParallel as containers on two engines, scaled meanwhile."""
 
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,9 +10,10 @@ from ddp import Ddp, check_end, job, undisturbed, words
 from elastic import running
 from engines import roomy
 from local import workload
+from scaling_hands import ContainerHands, kills, making
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def torch_engines(engines, torch_python):
     """Two engines with an image that has PyTorch."""
     with TemporaryDirectory(dir=roomy()) as folder:
@@ -38,3 +40,16 @@ def test_a_ddp_job_of_containers_grows_and_shrinks_on_two_engines(
     x.check_changes()
     assert len(x.starts()) == 3, "one restart for each change"
     assert [e.containers() for e in torch_engines] == [[], []]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("change", "phase", "victim"), kills(("worker-0", "worker-1"), [("grow", "saving", "worker-1")])
+)
+def test_a_ddp_container_that_is_killed_while_the_job_is_scaled_costs_no_sample(
+    tmp_path, torch_engines, torch_python, change, phase, victim
+):
+    with making(tmp_path, partial(ContainerHands, torch_engines)) as make:
+        x = make(words("python3", demand=0.05), server=False, image=image.TORCH)
+        x.kill_while(change, phase, victim)
+        check_end(x.log(), undisturbed(torch_python))

@@ -130,6 +130,28 @@ def test_a_worker_of_an_asynchronous_job_that_is_killed_is_started_again_alone(h
     assert digests(x.log())[1] == undisturbed(FEW)[1]
 
 
+@pytest.mark.parametrize(
+    ("change", "victim"),
+    [
+        ("grow", "worker-2"),
+        ("shrink", "ps-0"),
+        pytest.param("grow", "ps-0", marks=pytest.mark.long),
+        pytest.param("shrink", "worker-1", marks=pytest.mark.long),
+    ],
+)
+def test_a_kill_while_workers_of_an_asynchronous_job_come_and_go_costs_no_sample(
+    hands, change, victim
+):
+    """`worker-2` is the one that joins; `worker-1` the one that leaves, which may have exited."""
+    x = hands("ps-async", elastic=Elastic.INDEPENDENT)
+    x.drive(lambda: "step 5/" in x.log() and "worker-1 joined" in x.log("ps-0"))
+    getattr(x, change)()
+    x.drive(lambda: x.kill_now(victim) or victim == "worker-1")
+    x.drive(lambda: x.job.phase.ended)
+    assert (x.job.phase, x.job.reason) == (Phase.SUCCEEDED, "")
+    assert digests(x.log())[1] == undisturbed(FEW)[1]
+
+
 def test_dragon_takes_and_gives_workers_of_an_asynchronous_job_without_a_restart(tmp_path):
     """A gang that waits starts whole on the nodes of the workers that were taken."""
     request = {"resources": {"requests": {"cpu": len(os.sched_getaffinity(0)) / 4}}}
