@@ -1,7 +1,7 @@
-"""Pods of other controllers as jobs: Headway observes them and changes their shares, nothing else.
+"""Adopted pods: pods of other controllers, which Headway observes and whose shares it changes.
 
-A pod is adopted while it runs and has the label, or the Job that controls it has. Each is a job
-of one replica: what its controller does when it ends is no matter of Headway.
+A pod is adopted while it runs and has the label, or the Job that controls it has the label. Each
+adopted pod is a job of one replica. Its own controller decides what happens when it ends.
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ from headway.spec.manifest import GROUP
 from headway.spec.runnable import RunnableJob
 
 NOT_ADOPTED = f"{GROUP}/not-adopted"
-"""Annotation of a pod with the label: why it is not adopted."""
+"""Annotation of a pod that has the label but is not adopted: the reason."""
 ATTEMPT = 1
 """An adopted pod is never started again."""
 AGAIN: Seconds = 10.0
-"""After this time, a pod is looked at again whose owners could not be read."""
+"""Interval after which a pod is checked again whose owners could not be read."""
 
 Ended = Callable[[ReplicaId, int, Plain | None], events.Event]
 
@@ -50,7 +50,7 @@ class AdoptedPod:
     spec: JobSpec
     resizable: bool = True
     leaving: bool = False
-    """It is being released, or has ended."""
+    """Whether it is being released, or has ended."""
 
     @property
     def uid(self) -> str:
@@ -78,31 +78,35 @@ class Adoption:
         shares: Shares,
         ended: Ended,
     ) -> None:
-        """`ended`: how a pod that no longer runs has ended."""
+        """`ended`: returns the exit of a pod that no longer runs."""
         self._cluster, self._jobs, self._clock = cluster, jobs, clock
         self._writer, self._shares, self._ended = writer, shares, ended
         self._pods: dict[JobId, AdoptedPod] = {}
         self._considered: set[str] = set()
-        """Uids of pods with the label that were adopted or refused, or are being looked at."""
+        """Uids of pods with the label that were adopted or refused, or are being checked."""
         self._again: dict[Key, Seconds] = {}
+        """Times at which pods are checked again."""
         self.told: Callable[[Plain], list[events.Event]] = lambda pod: []
-        """Called when a pod was adopted, and when it no longer is."""
+        """Called when a pod is adopted, and when its adoption ends."""
 
     def of(self, pod: Plain) -> AdoptedPod | None:
+        """Return the record of a pod; None: it is not adopted."""
         found = self._pods.get(self._job_id(pod))
         return found if found is not None and found.uid == pod["metadata"]["uid"] else None
 
     def key(self, job: JobId) -> Key | None:
-        """Of its pod; None: it is not an adopted one."""
+        """Return the key of the pod of a job; None: it is not an adopted pod."""
         return key_of(self._pods[job].pod) if job in self._pods else None
 
     def _job_id(self, pod: Plain) -> JobId:
-        """One that no TrainingJob can have."""
+        """Return the id of the job of a pod. No TrainingJob can have it, because of the slash."""
         namespace, name = key_of(pod)
         return self._cluster.job_id(namespace, f"pod/{name}")
 
     def load(self) -> list[tuple[AdoptedPod, ReplicaId, int, Plain]]:
-        """Adopt what an earlier leader had; restore what lost its label while none ran."""
+        """Adopt the pods that have the label. Restore the declared CPU of pods that an earlier
+        leader had adopted and that lost the label while no operator ran.
+        """
         api = self._cluster.api
         for pod in () if self._cluster.run else self._cluster.pods.values():
             try:
@@ -131,7 +135,7 @@ class Adoption:
         return [*shared, *self._leave(record)]
 
     def job_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
-        """A Job got the label, or lost it."""
+        """Adopt or release the pods of a Job that got or lost the label."""
         if before is not None and new is not None:
             return []
         uid = (new or before or {})["metadata"]["uid"]
@@ -142,6 +146,7 @@ class Adoption:
         return found
 
     def advance(self) -> list[events.Event]:
+        """Check the pods again whose owners could not be read."""
         due = [key for key, at in self._again.items() if at <= self._clock()]
         for key in due:
             del self._again[key]
@@ -149,7 +154,9 @@ class Adoption:
         return [event for pod in pods for event in self._consider(pod)]
 
     def _labelled(self, pod: Plain) -> Plain | None:
-        """A reference to the object with the label: its Job, or itself."""
+        """Return a reference to the object with the label: the Job of the pod, or the pod; None:
+        neither has it.
+        """
         owner, labels = controller_of(pod), pod["metadata"].get("labels") or {}
         job = self._cluster.adopting.get((pod["metadata"]["namespace"], owner.get("name", "")))
         if job is not None and job["metadata"]["uid"] == owner["uid"]:
@@ -157,11 +164,13 @@ class Adoption:
         return _reference(pod, "v1", "Pod") if labels.get(ADOPT) == "true" else None
 
     def _wanted(self, pod: Plain) -> bool:
+        """Whether a pod runs, has the label, and is no pod of a TrainingJob."""
         runs = pod["status"].get("phase") == "Running" and node_of(pod)
         leaves = pod["metadata"].get("deletionTimestamp")
         return bool(runs and not leaves and not owner_uid(pod) and self._labelled(pod))
 
     def _consider(self, pod: Plain) -> list[events.Event]:
+        """Adopt a pod that is not adopted yet, if nothing else manages it."""
         uid = pod["metadata"]["uid"]
         if self._cluster.run or not self._wanted(pod):
             self._considered.discard(uid)
@@ -186,14 +195,14 @@ class Adoption:
         return []
 
     def _look_again(self, pod: Plain, error: BackendError) -> list[events.Event]:
-        """Later: what manages it could not be read."""
+        """Check a pod again later, because its owners could not be read."""
         self._considered.discard(pod["metadata"]["uid"])
         self._again[key_of(pod)] = self._clock() + AGAIN
         self._writer.log_once(error)
         return []
 
     def _decide(self, pod: Plain, why: str) -> AdoptedPod | None:
-        """Adopt it, or refuse it because something else manages it."""
+        """Adopt a pod. `why`: something else manages it, so that it is refused."""
         spec = _spec(pod_cpu.checked(pod, self._cluster.node(node_of(pod))))
         record = AdoptedPod(self._job_id(pod), pod, self._labelled(pod) or {}, spec)
         self._considered.add(record.uid)
@@ -215,7 +224,9 @@ class Adoption:
         return record
 
     def _leave(self, record: AdoptedPod) -> list[events.Event]:
-        """If it is no longer to be managed. The controller answers by `Release`."""
+        """End the adoption of a pod that lost its label, or that something else manages now. The
+        controller answers by `Release`.
+        """
         if record.leaving or (self._wanted(record.pod) and not marked(record.pod)):
             return []
         record.leaving = True
@@ -231,7 +242,7 @@ class Adoption:
     # -- commands --------------------------------------------------------------------------------
 
     def start(self, command: Start) -> list[events.Event]:
-        """It runs already."""
+        """Report an adopted pod, which runs already, as started."""
         record = self._pods[command.job]
         key = record.replica, ATTEMPT
         known = events.ShareInEffect(*key, *self._shares.share(*key))  # by an earlier leader
@@ -242,7 +253,9 @@ class Adoption:
         return self._shares.release(command.replica, command.attempt)
 
     def settle(self, job: JobId) -> list[events.Event]:
-        """Its end is recorded. It may have the label again, or its name may be another pod's."""
+        """Forget a job whose end is persisted. Its pod, or a new pod of the same name, may have the
+        label again.
+        """
         record = self._pods.pop(job)
         del self._jobs[job]
         self._shares.forget(job)
@@ -253,7 +266,7 @@ class Adoption:
 
 
 def _spec(pod: Plain) -> JobSpec:
-    """As its owner has declared it."""
+    """Return the job that a pod is, with the CPU that its owner has declared."""
     own = pod_cpu.declared(pod)
     limit = None if own.limit is None else own.limit / 1000
     task = Task(request=resources(asked(pod_cpu.as_declared(pod))), limit=limit)

@@ -1,4 +1,4 @@
-"""What the cluster offers, as events: capacity of nodes, and the nodes that each task may use."""
+"""Report the capacity of nodes, and the nodes that each task may use, as events."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -19,9 +19,9 @@ from headway.core.model.node import Node
 from headway.core.model.units import NodeId, Resources
 
 SHAPES = 1000
-"""Kept at most."""
+"""Maximum number of kept shapes."""
 SHOWN = 3
-"""Reasons in one message."""
+"""Number of reasons in a message."""
 
 
 class Feasible(NamedTuple):
@@ -32,16 +32,18 @@ class Feasible(NamedTuple):
 
 class Capacity:
     def __init__(self, cluster: ClusterCache, counted: Callable[[Plain], Resources | None]) -> None:
-        """`counted`: what the controller counts for a pod; None: it is no replica of its jobs."""
+        """`counted`: returns the request that the controller counts for a pod; None: the pod is no
+        replica of its jobs.
+        """
         self._cluster, self._counted = cluster, counted
         self.nodes: dict[NodeId, Node] = {}
-        """As last reported."""
+        """Nodes as last reported."""
         self.dirty = True
-        """Which nodes the tasks of pending jobs may use must be computed again, of some jobs."""
+        """Whether the usable nodes of some pending jobs must be computed again."""
         self.generation = 0
-        """Number of changes that concern all of them: of nodes, or of priority classes."""
+        """Number of changes that concern all jobs: of nodes, or of priority classes."""
         self._feasible: dict[str, Feasible] = {}
-        """By the shape of a pod, in this generation."""
+        """Usable nodes by the shape of a pod, in this generation."""
 
     def all(self) -> list[Node]:
         for _, name in self._cluster.nodes:
@@ -49,7 +51,7 @@ class Capacity:
         return list(self.nodes.values())
 
     def renew(self, *names: str) -> list[Event]:
-        """Nodes whose capacity without foreign pods has changed."""
+        """Report the nodes whose capacity without foreign pods has changed."""
         found: list[Event] = []
         for name in dict.fromkeys(names):
             node = self._cluster.node(name)
@@ -63,11 +65,11 @@ class Capacity:
         return found
 
     def _taken(self, pod: Plain, node: Plain) -> Resources:
-        """What a pod holds beyond what the controller counts: admission may add to its requests.
-        What its share adds or takes is not counted, because the sum on the node stays the same.
+        """Return what a pod requests beyond what the controller counts: admission may add to its
+        requests. Changes by its share are not counted, because the sum on the node stays the same.
         """
         counted = self._counted(pod)
-        if counted is None:  # what is noted on it is not from Headway
+        if counted is None:  # an annotation on it is not from Headway
             return resources(asked(pod))
         real = resources(asked(as_declared(checked(pod, node))))
         return Resources(
@@ -99,8 +101,8 @@ class Capacity:
         return self.renew(*(n for n in (holds(p) for p in (before, new) if p) if n))
 
     def fitted(self, spec: JobSpec, record: JobStatus) -> JobSpec:
-        """With the requests of its pods, the nodes that each task may use, and the value of its
-        priority class: the highest of its tasks.
+        """Return a job with the requests of its pods, the nodes that each task may use, and the
+        highest priority value of its tasks.
         """
         pods = record.sample_pods()
         gang = sum(t.replicas for t in spec.tasks) > 1
@@ -111,7 +113,9 @@ class Capacity:
         )
 
     def _class_value(self, pod: Plain, gang: bool) -> int:
-        """As admission will set it; 0: its class is unknown, and the pod will be refused."""
+        """Return the priority that admission will set; 0: the class is unknown and the pod will be
+        refused.
+        """
         classes = self._cluster.classes
         name = pod["spec"].get("priorityClassName") or (pod_builder.GANG_PRIORITY if gang else "")
         if name:
@@ -119,13 +123,17 @@ class Capacity:
         return next((int(c["value"]) for c in classes.values() if c.get("globalDefault")), 0)
 
     def _fitted(self, task: Task, pod: Plain) -> Task:
-        """Sidecars, and limits without requests, count too."""
+        """Return a task with the request of its pod, which includes sidecars and limits without
+        requests, and with its usable nodes.
+        """
         good = self._feasibility(pod).nodes
         usable = None if len(good) == len(self._cluster.nodes) else good
         return replace(task, request=resources(asked(pod)), nodes=usable)
 
     def _feasibility(self, pod: Plain) -> Feasible:
-        """Pods of the same shape are compared with each node once."""
+        """Return the usable nodes of a pod. Pods of the same shape are compared with each node
+        once.
+        """
         shape = filters.shape(pod)
         if shape not in self._feasible:
             if len(self._feasible) >= SHAPES:
@@ -136,7 +144,7 @@ class Capacity:
         return self._feasible[shape]
 
     def unschedulable(self, pods: Iterable[Plain]) -> str:
-        """Why one of these pods fits no node even if the cluster were empty; "": all do."""
+        """Return why one of these pods fits no node even of an empty cluster; "": all fit."""
         return next((why for pod in pods if (why := self._unschedulable(pod))), "")
 
     def _unschedulable(self, pod: Plain) -> str:
@@ -152,7 +160,7 @@ class Capacity:
 
 
 def _offers(node: Plain) -> tuple[object, ...]:
-    """What decides which pods may use a node."""
+    """Return the properties of a node on which it depends which pods may use it."""
     spec, about = node["spec"], node["metadata"]
     amounts = node["status"].get("allocatable")
     return spec.get("taints"), spec.get("unschedulable"), about.get("labels"), amounts

@@ -1,4 +1,4 @@
-"""A TrainingJob as the platform keeps it, and its status: for people, and for the next leader."""
+"""The record of a TrainingJob, and its status for users and for the next leader."""
 
 import json
 from dataclasses import asdict, dataclass, field, replace
@@ -16,11 +16,11 @@ from headway.spec.load import parse
 from headway.spec.manifest import TrainingJob, TrainingJobSpec
 
 Leader = tuple[int, str]
-"""A number that is larger than that of each leader before, and a random word."""
+"""A number that is larger than that of all earlier leaders, and a random word."""
 NO_LEADER: Leader = (0, "")
 BY, SIZE = "by", "size"
 MESSAGE = 1024
-"""The longest message of a condition or an event."""
+"""Maximum length of the message of a condition or an event."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,41 +29,41 @@ class JobStatus:
     job: Plain
     """As last seen in the cluster."""
     spec: TrainingJobSpec
-    """What its pods are made from; follows `job` while it has no replicas."""
+    """Spec from which its pods are created; follows `job` while it has no replicas."""
     core: JobSpec
     """`spec` as it was last reported to the controller."""
     generation: int = 0
-    """Of `spec`."""
+    """Generation of `spec`."""
     state: JobState = field(default_factory=JobState)
-    """What the controller last asked to persist."""
+    """State that the controller last asked to persist."""
     admitted: bool = False
-    """Its status exists: it is in the controller's queue, or beyond."""
+    """Whether its first status is written: the controller has it in its queue, or beyond."""
     rejected: tuple[str, str] = ("", "")
-    """Why it cannot run here: a reason and a message."""
+    """Reason and message why it cannot run here."""
     settled: bool = False
-    """Its end is durable."""
+    """Whether its end is persisted."""
     suspended: bool = False
-    """As its spec was last reported to the controller."""
+    """`spec.suspend` as last reported to the controller."""
     leaving: bool = False
-    """It is being deleted, perhaps slowly: foreground deletion waits for its pods."""
+    """Whether it is being deleted. Foreground deletion waits for its pods."""
     gone: bool = False
-    """It was deleted from the cluster and has not ended yet."""
+    """Whether it was deleted from the cluster and has not ended yet."""
     successor: Plain | None = None
     """A job of the same name that was created after it was deleted."""
     version: str = ""
-    """The newest known version of the object. A status is written only over this one: a leader that
-    was paused, and has been replaced, cannot write."""
+    """Newest known version of the object. A status is written only over this version, so that a
+    leader that was paused and replaced cannot write."""
     unwritten: bool = False
-    """Conditions that could not be written; they are when the object is seen again."""
+    """Whether a status could not be written. It is written when the object is seen again."""
     conditions: dict[str, Plain] = field(default_factory=dict)
     resizable: bool = True
-    """The shares of its pods can be changed."""
+    """Whether the shares of its pods can be changed."""
     exclusive: bool = False
-    """A volume of its pods can be mounted by one pod at a time: it is not moved."""
+    """Whether a volume can be mounted by one pod at a time, so that the job is not moved."""
     on_one_node: bool = False
-    """A volume of its pods can be attached to one node at a time, or Headway cannot know."""
+    """Whether a volume can be attached to one node at a time, or its access modes are unknown."""
     wanted: tuple[str, int] | None = None
-    """A task and its number of replicas that a user asked for, until it has it."""
+    """Task and number of replicas that a user has requested, until the job has them."""
     size: int | None = None
     """`elasticReplicas` of the manifest with which it was started."""
     enqueued: str = ""
@@ -71,14 +71,14 @@ class JobStatus:
     """The generations of the cluster and of the job for which its tasks were last fitted."""
     progress: Plain = field(default_factory=dict)
     reported: int = 0
-    """The newest attempt whose chief has reported: it is the one that `progress` is about."""
+    """Newest attempt whose chief has reported, to which `progress` refers."""
 
     @property
     def uid(self) -> str:
         return str(self.job["metadata"]["uid"])
 
     def saw(self, job: Plain) -> None:
-        """A version of the object, by a watch or by the answer to a write."""
+        """Note the version of the object from a watch or from the answer to a write."""
         new = str(job["metadata"].get("resourceVersion", ""))
         if not self.version.isdecimal() or not new.isdecimal() or int(new) > int(self.version):
             self.version = new
@@ -103,14 +103,14 @@ class JobStatus:
 
     @property
     def capabilities(self) -> Capabilities | None:
-        """What can be done with it; None: all."""
+        """Return the capabilities of the job; None: all."""
         if self.resizable and not self.exclusive:
             return None
         return replace(ALL, shares=self.resizable, migrate=not self.exclusive)
 
     @property
     def waiting(self) -> bool:
-        """Its spec may change and its tasks may be fitted to nodes."""
+        """Whether its spec may change and its tasks may be fitted to nodes."""
         ended = self.state.phase.ended or self.rejected[0]
         leaves = self.leaving or self.gone
         return self.admitted and not (leaves or ended or self.state.replicas)
@@ -129,13 +129,13 @@ class JobStatus:
         return pod_builder.to_pod(self.job, self.spec, replica, attempt, gang)
 
     def sample_pods(self) -> dict[str, Plain]:
-        """A pod of each task, to see where it fits."""
+        """Return a pod of each task, to compute where it fits."""
         first = {t.name: ReplicaId.of(self.id, t.name, 0) for t in self.spec.tasks}
         return {task: self.pod(name, 1, (name,)) for task, name in first.items()}
 
     def set_condition(self, kind: str, holds: bool | None, reason: str, message: str) -> bool:
-        """Whether that is a change; None: unknown. The transition time is that of the last change
-        of status.
+        """Set a condition and return whether it has changed. `holds` None: unknown. The transition
+        time is the time of the last change of its status.
         """
         before = self.conditions.get(kind)
         status, message = "Unknown" if holds is None else str(holds), message[:MESSAGE]
@@ -151,7 +151,7 @@ class JobStatus:
         return before != self.conditions[kind]
 
     def to_plain(self, began: float, leader: Leader = NO_LEADER) -> Plain:
-        """The whole status; `began`: time of day at which the controller's clock was 0."""
+        """Return the whole status. `began`: time of day at which the controller's clock was 0."""
         s = self.state
         scalable = [t.name for t in self.spec.tasks if t.scalable]
         found: dict[str, Any] = {

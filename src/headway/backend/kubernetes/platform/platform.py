@@ -63,8 +63,9 @@ class KubernetesPlatform:
         run: str = "",
         image: str = IMAGE,
     ) -> None:
-        """With `run`: only its jobs, which are created when they are due. Without: every job in
-        the cluster, or in `namespace`; they are added to `jobs`. `image`: Headway's own.
+        """`run`: manage only the jobs of this run, which are created when they are due. Without it,
+        all jobs of the cluster or of `namespace` are managed and added to `jobs`. `image`: image
+        of Headway.
         """
         self.events, self.clock, self.run = EventQueue(), clock, run
         self.cluster = ClusterCache(api, namespace, run, self.events)
@@ -96,7 +97,7 @@ class KubernetesPlatform:
         return bool(owner_uid(pod)) or self.adoption.of(pod) is not None
 
     def _adopted(self, pod: Plain) -> list[events.Event]:
-        """It was adopted, or no longer is."""
+        """Update reports and capacity for a pod whose adoption has begun or ended."""
         self.receiver.pod_changed(None, pod)
         return self.capacity.renew(node_of(pod))
 
@@ -131,8 +132,8 @@ class KubernetesPlatform:
         return events.Loaded(states, tuple(self.pods.found()))
 
     def trust(self, endpoint: Endpoint) -> None:
-        """From any thread: where pods report, and the certificate of that server. Pods that were
-        created before it was known, or with another one, are told.
+        """Set the endpoint to which pods report, with its certificate. Pods that were created
+        before, or with another certificate, get it. May be called from any thread.
         """
         self.pods.endpoint = endpoint
         self.events.put(self._renew_trust)
@@ -143,7 +144,7 @@ class KubernetesPlatform:
         return ()
 
     def _certify(self, pod: Plain) -> None:
-        """An operator also gives its certificate to pods of runs that began before it led."""
+        """Give a pod the certificate of this operator, also to a pod of an earlier run."""
         endpoint, over = self.pods.endpoint, pod["status"].get("phase") in OVER
         if self.run or endpoint is None or over or not self.cluster.owned(pod):
             return
@@ -185,7 +186,7 @@ class KubernetesPlatform:
                 return self.adoption.release(command)
 
     def decided(self, decision: Decision) -> None:
-        """It is being carried out: an event of the job says why."""
+        """Record a decision that is carried out, with its reason, as an event of the job."""
         record, text = self.records.get(job_of(decision)), decision_events.describe(decision)
         if record is not None and text:
             self.writer.event(record, "Decided", text, warning=False)
@@ -278,7 +279,7 @@ class KubernetesPlatform:
             self._progress.heard(new, metrics)
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
-        """None: no agent has reported it lately."""
+        """Return the usage of a replica; None: no agent has reported it recently."""
         del before
         record, key = self.records.get(replica.job), self.adoption.key(replica.job)
         for each in record.state.replicas if record is not None else ():
@@ -299,7 +300,7 @@ class KubernetesPlatform:
         return PodReader(metric, partial(self.receiver.of, key or self.pods.key(replica, attempt)))
 
     def close(self) -> None:
-        """The jobs of a run are deleted with it: their results are in its folder."""
+        """Delete the jobs of a run, whose results are in its folder, and stop watching."""
         do, api = self.cluster.worker_of(self.cluster.namespace).do, self.cluster.api
         for record in self.records.values() if self.run else ():
             for pod in list(self.cluster.of_job.get(record.uid, {}).values()):

@@ -16,13 +16,13 @@ from headway.spec.pod_fields import TRAINING
 from headway.spec.quantity import parse_quantity
 
 DECLARED = f"{GROUP}/declared-cpu"
-"""Annotation of a pod that was resized: what it had before, so that any process can restore it."""
+"""Annotation of a resized pod: its CPU before, so that any process can restore it."""
 RESIZE = f"{GROUP}/resize"
 """Annotation of a podTemplate: "false" if its owner does not want its pods resized."""
 DEFAULT = "kubectl.kubernetes.io/default-container"
 PENDING = "PodResizePending"
 MOST = 10**9
-"""Thousandths of a core: more than any node has."""
+"""Thousandths of a core; no node has so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +56,25 @@ def container_of(pod: Plain) -> str:
 
 
 def spec_of(pod: Plain) -> Cpu:
-    """What the pod asks for."""
+    """Return the CPU in the spec of a pod."""
     return _cpu(_training(pod, pod["spec"].get("containers")).get("resources") or {})
 
 
 def in_effect(pod: Plain) -> Cpu:
-    """What its node has confirmed; a node that says nothing about resources has what was asked."""
+    """Return the CPU that the node has confirmed; the CPU in the spec if the node reports none."""
     told = _training(pod, (pod.get("status") or {}).get("containerStatuses")).get("resources")
     return _cpu(told) if told else spec_of(pod)
 
 
 def declared(pod: Plain) -> Cpu:
-    """What its owner and the admission of the cluster have set."""
+    """Return the CPU that the owner of a pod and the admission of the cluster have set."""
     return _noted(pod) or spec_of(pod)
 
 
 def _noted(pod: Plain) -> Cpu | None:
-    """None: nothing, or something that Headway does not write. Its owner can change it."""
+    """Return the declared CPU in the annotation; None: there is none, or it is invalid. The owner
+    of the pod can change it.
+    """
     kept = (pod["metadata"].get("annotations") or {}).get(DECLARED)
     try:
         found = _cpu(json.loads(kept)) if kept else None
@@ -84,7 +86,7 @@ def _noted(pod: Plain) -> Cpu | None:
 
 
 def checked(pod: Plain, node: Plain | None) -> Plain:
-    """Without what is noted on it, if that is not valid, or more than its node has."""
+    """Return a pod without its annotation, if this is invalid or exceeds the node."""
     found, most = _noted(pod), whole(node) or MOST
     if not is_noted(pod) or (found is not None and found.request <= most):
         return pod
@@ -93,7 +95,7 @@ def checked(pod: Plain, node: Plain | None) -> Plain:
 
 
 def is_noted(pod: Plain) -> bool:
-    """What it declares is noted on it: it was resized."""
+    """Whether a pod has the annotation with its declared CPU: it was resized."""
     return DECLARED in (pod["metadata"].get("annotations") or {})
 
 
@@ -102,7 +104,7 @@ def annotation(pod: Plain) -> str:
 
 
 def as_declared(pod: Plain) -> Plain:
-    """The pod with its declared amounts, as if it had never been resized."""
+    """Return the pod with its declared amounts, as if it had never been resized."""
     if not is_noted(pod):
         return pod
     own, name = _resources(declared(pod)), container_of(pod)
@@ -120,21 +122,21 @@ def as_declared(pod: Plain) -> Plain:
 
 
 def restored(pod: Plain, node: Plain | None) -> Cpu:
-    """What a pod gets back. A limit cannot be removed: one that was added becomes that of the node,
-    which has no effect.
+    """Return the CPU to which a pod is restored. A limit cannot be removed: an added one is set to
+    the CPU of the node, where it has no effect.
     """
     own, now = declared(pod), spec_of(pod)
     return own if own.limit or now.limit is None else Cpu(own.request, whole(node) or now.limit)
 
 
 def whole(node: Plain | None) -> int:
-    """All of a node's CPU; 0: unknown."""
+    """Return all CPU of a node; 0: unknown."""
     return int(allocatable(node).get("cpu", 0.0) * 1000 + 1e-6) if node else 0
 
 
 def least_request(pod: Plain) -> int:
-    """Below this, a smaller request of the training has no effect: the node and the scheduler count
-    what an init container requests, if that is more.
+    """Return the request of the training below which a smaller one has no effect: the node and the
+    scheduler count the request of an init container, if it is larger.
     """
     begin = [c for c in pod["spec"].get("initContainers") or () if not _sidecar(c)]
     most = max((_cpu(c.get("resources") or {}).request for c in begin), default=0)
@@ -144,7 +146,7 @@ def least_request(pod: Plain) -> int:
 
 
 def fixed(pod: Plain) -> tuple[str, str]:
-    """Why its share cannot be changed: a reason and a message; "": it can."""
+    """Return why the share of a pod cannot be changed: reason and message; "": it can."""
     if (pod["metadata"].get("annotations") or {}).get(RESIZE) == "false":
         return "NotWanted", f"its podTemplate has the annotation {RESIZE}: false"
     if (pod.get("status") or {}).get("qosClass") == "Guaranteed":
@@ -161,7 +163,7 @@ def fixed(pod: Plain) -> tuple[str, str]:
 
 
 def refused(pod: Plain) -> tuple[str, str]:
-    """Why its node has not accepted a resize: `Deferred` or `Infeasible`, and a message."""
+    """Return why the node has not accepted a resize: `Deferred` or `Infeasible`, and a message."""
     for each in (pod.get("status") or {}).get("conditions") or ():
         if each["type"] == PENDING and each["status"] == "True":
             return str(each.get("reason", "")), str(each.get("message", ""))
@@ -169,7 +171,7 @@ def refused(pod: Plain) -> tuple[str, str]:
 
 
 def resize(pod: Plain, cpu: Cpu) -> Plain:
-    """A strategic merge patch for `pods/resize`; a plain one would replace all containers."""
+    """Return a strategic merge patch for `pods/resize`; a merge patch replaces all containers."""
     return {"spec": {"containers": [{"name": container_of(pod), "resources": _resources(cpu)}]}}
 
 

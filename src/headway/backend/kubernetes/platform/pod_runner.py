@@ -50,14 +50,14 @@ class PodRunner:
         image: str,
         share: Callable[[ReplicaId, int], tuple[Cores | None, float]] = lambda r, a: (None, 1.0),
     ) -> None:
-        """`image`: Headway's own, in which the pods of a gang wait for each other. `share`: of an
-        attempt that runs.
+        """`image`: image of Headway, in which the pods of a gang wait for each other. `share`:
+        returns the share in effect of a running attempt.
         """
         self._share = share
         self._cluster, self._records, self._writer = cluster, records, writer
         self._image = image
         self.checkpoint: Callable[[Mode, Plain, int, int], Checkpoint] = lambda *_: NO_CHECKPOINT
-        """The newest one of a pod that has ended: mode, pod, attempt and exit code."""
+        """Returns the newest checkpoint of an ended pod by mode, pod, attempt and exit code."""
         self.endpoint: Endpoint | None = None
         """Where pods report; None: nowhere."""
         self._waiting: dict[Attempt, str] = {}
@@ -66,7 +66,9 @@ class PodRunner:
         """Attempts whose pod is being deleted: the controller repeats its commands."""
 
     def attempt_of(self, pod: Plain) -> Known | None:
-        """None: it belongs to no job that is managed here. Ownership is by uid."""
+        """Return the attempt that a pod is, by the uid of its owner; None: the pod belongs to no
+        job that this process manages.
+        """
         labels, about = pod["metadata"].get("labels") or {}, pod["metadata"]
         elsewhere = self._cluster.namespace not in ("", about["namespace"])
         if elsewhere or pod_builder.REPLICA not in labels:
@@ -82,8 +84,8 @@ class PodRunner:
         return record, replica, int(attempt) if attempt.isdigit() else 0
 
     def counted(self, pod: Plain) -> Resources | None:
-        """What the controller counts for it: nothing for one of an earlier attempt. None: it is not
-        a replica of its jobs.
+        """Return the request that the controller counts for a pod: nothing for an earlier attempt.
+        None: the pod is no replica of its jobs.
         """
         found = self.attempt_of(pod)
         if found is None:
@@ -121,7 +123,9 @@ class PodRunner:
         ]
 
     def _read_claims(self, record: JobStatus) -> None:
-        """Before the pod that holds room exists: they say when it is prepared."""
+        """Read the access modes of a job's claims before the pod that reserves room is created:
+        they determine when it is prepared.
+        """
         names = pod_claims.mounted(record.sample_pods().values())
 
         def read(modes: pod_claims.Modes) -> Sequence[events.Event]:
@@ -164,7 +168,7 @@ class PodRunner:
         return ()
 
     def stop(self, command: Stop | Kill) -> Sequence[events.Event]:
-        """A pod is not signalled but deleted; its kubelet does the rest."""
+        """Delete the pod of an attempt; its kubelet stops it."""
         replica, attempt = command.replica, command.attempt
         pod = self._cluster.owned_pod(self.key(replica, attempt))
         if pod is not None and self._is_over(pod):
@@ -181,8 +185,8 @@ class PodRunner:
         return ()
 
     def remove(self, command: Remove) -> Sequence[events.Event]:
-        """Delete it unless it has ended lately, and delete pods of older attempts. Its end is
-        recorded, or of no interest.
+        """Delete the pod of an attempt unless it is kept for its log, and delete pods of older
+        attempts. The end of the attempt is recorded or not needed.
         """
         replica, attempt = command.replica, command.attempt
         if (replica, attempt) in self._in_flight:
@@ -204,7 +208,7 @@ class PodRunner:
         return ()
 
     def release(self, pod: Plain) -> None:
-        """Of a job that no longer exists: its end is of no interest."""
+        """Remove the finalizer of a pod whose job no longer exists."""
         labels = pod["metadata"].get("labels") or {}
         ours = labels.get(pod_builder.RUN, "") == self._cluster.run
         if ours and pod["metadata"].get("deletionTimestamp") and pod_status.has_finalizer(pod):
@@ -229,8 +233,8 @@ class PodRunner:
         *,
         keep: bool = False,
     ) -> None:
-        """`then` learns whether the pod still existed. A pod that is removed loses its finalizer;
-        `keep`: it is not deleted.
+        """Delete a pod, and call `then` with whether it still existed. `Remove` also removes its
+        finalizer. `keep`: only remove the finalizer.
         """
         attempt = command.replica, command.attempt
         if attempt in self._in_flight:
@@ -256,16 +260,16 @@ class PodRunner:
         self._cluster.worker_of(self.key(*attempt)[0]).do(call, deleted, failed)
 
     def _may_run(self, pod: Plain | None) -> bool:
-        """Only a pod that cannot be running is deleted without its kubelet's confirmation. One
-        that is not bound yet may be bound meanwhile.
+        """Whether a pod may be running: it is deleted only with the confirmation of its kubelet. A
+        pod that is not bound yet may be bound in the meantime.
         """
         if pod is None or not node_of(pod):
             return True
         return pod["status"].get("phase") == "Running" or self._cluster.is_up(node_of(pod))
 
     def found(self) -> list[events.ReplicaFound]:
-        """Pods of an earlier leader: of present attempts, and orphans that have not ended or whose
-        finalizer it had no time to remove.
+        """Return the pods of an earlier leader: those of present attempts, and orphans that have
+        not ended or still have their finalizer.
         """
         found = []
         for pod in self._cluster.pods.values():
@@ -282,7 +286,7 @@ class PodRunner:
         return found
 
     def running(self) -> list[tuple[JobStatus, ReplicaId, int, Plain]]:
-        """Pods of present attempts that run."""
+        """Return the running pods of present attempts."""
         pods = ((self.attempt_of(p), p) for p in self._cluster.pods.values())
         known = [(*k, p) for k, p in pods if k is not None and k[0].holds(*k[1:])]
         return [each for each in known if each[-1]["status"].get("phase") == "Running"]
@@ -311,15 +315,16 @@ class PodRunner:
 
     @staticmethod
     def _is_prepared(known: Known, pod: Plain) -> bool:
-        """A pod that holds room must also be able to start, before another one is stopped for it.
-        It may have to wait until then for a volume that only one node can have.
+        """Whether a pod is ready for `Proceed`. A pod that reserves room must also have started its
+        waiting container, because another pod is stopped for it. This is not possible with a volume
+        that can be attached to one node at a time.
         """
         record, replica, attempt = known
         able = pod_status.waiter_runs(pod) or record.on_one_node
         return pod_status.is_prepared(pod) and (able or not record.reserves(replica, attempt))
 
     def _waits(self, known: Known, pod: Plain) -> list[events.Event]:
-        """Report why it does not start, if that has changed."""
+        """Report why a pod does not start, if the reason has changed."""
         record, replica, attempt = known
         message = pod_status.unschedulable(pod)
         reason, unschedulable = (UNSCHEDULABLE if message else ""), bool(message)
@@ -333,7 +338,7 @@ class PodRunner:
         return [events.ReplicaWaiting(replica, attempt, message, unschedulable)]
 
     def ended(self, replica: ReplicaId, attempt: int, last: Plain | None) -> events.Event:
-        """How a pod has ended that is over, or no longer exists."""
+        """Return how a pod has ended, or that it was deleted."""
         if last is not None and self._is_over(last):
             return self._exited(replica, attempt, last)
         self._forget(replica, attempt)
@@ -353,7 +358,7 @@ class PodRunner:
             rejected = f"node {node_of(pod)} rejected the pod: {rejected}"
         deleted = pod_status.interrupted(pod)
         if deleted and code in (0, STOPPED):
-            code = STOPPED  # as it was asked to
+            code = STOPPED  # it was asked to stop
         record = self._records.get(replica.job)
         mode = record.core.checkpoint if record is not None else Mode.NONE
         failure = "its pod was deleted" if deleted else pod_status.failure(pod)

@@ -24,13 +24,13 @@ ran: the node rejected it.
 
 
 def is_prepared(pod: Plain) -> bool:
-    """It is bound, and waits for the rest of its gang."""
+    """Whether a pod is bound and waits for the rest of its gang."""
     waits = any(c["name"] == WAITER for c in pod["spec"].get("initContainers") or ())
     return waits and bool(node_of(pod)) and pod["status"].get("phase") == "Pending"
 
 
 def waiter_runs(pod: Plain) -> bool:
-    """Its node has started the container in which it waits."""
+    """Whether the node has started the container in which the pod waits."""
     return "running" in _state(pod, WAITER, "initContainerStatuses")
 
 
@@ -43,7 +43,7 @@ def is_gated(pod: Plain) -> bool:
 
 
 def is_over(pod: Plain, node_up: bool) -> bool:
-    """No container of it runs, or will."""
+    """Whether no container of a pod runs or will run."""
     if pod["status"].get("phase") in OVER:
         return True
     about = pod["metadata"]
@@ -52,7 +52,7 @@ def is_over(pod: Plain, node_up: bool) -> bool:
 
 
 def exit_code(pod: Plain) -> int:
-    """Of its training container, whatever became of the others; 1: unknown."""
+    """Return the exit code of the training container, regardless of the others; 1: unknown."""
     ended = _state(pod).get("terminated")
     if ended is None:
         return 0 if pod["status"].get("phase") == "Succeeded" else 1
@@ -60,8 +60,8 @@ def exit_code(pod: Plain) -> int:
 
 
 def succeeded(pod: Plain) -> bool:
-    """Its training exited with 0 of its own accord, whatever became of its sidecars. A pod that its
-    node ended has a reason (Evicted, DeadlineExceeded, ...); it may have exited with 0 on SIGTERM.
+    """Whether the training exited with 0 by itself, regardless of sidecars. A pod that its node
+    ended has a reason (Evicted, DeadlineExceeded, ...) and may have exited with 0 on SIGTERM.
     """
     if exit_code(pod) or interrupted(pod):
         return False
@@ -71,7 +71,7 @@ def succeeded(pod: Plain) -> bool:
 
 
 def interrupted(pod: Plain) -> bool:
-    """It was asked to stop before it ended: its exit code says nothing about success."""
+    """Whether a pod was asked to stop before it ended: its exit code does not show success."""
     about = pod["metadata"]
     if not about.get("deletionTimestamp"):
         return False
@@ -82,7 +82,7 @@ def interrupted(pod: Plain) -> bool:
 
 
 def stuck(pod: Plain) -> tuple[str, str]:
-    """Why its container does not start: a reason and a message; "": it is starting."""
+    """Return why a container does not start: reason and message; "": it is starting."""
     for state in (_state(pod, WAITER, "initContainerStatuses"), _state(pod)):
         waits = state.get("waiting") or {}
         reason = str(waits.get("reason", ""))
@@ -92,7 +92,7 @@ def stuck(pod: Plain) -> tuple[str, str]:
 
 
 def unschedulable(pod: Plain) -> str:
-    """Why kube-scheduler cannot bind it; "": it can, or is making room for it."""
+    """Return why kube-scheduler cannot bind a pod; "": it can, or is making room for it."""
     if pod["status"].get("nominatedNodeName"):
         return ""
     for each in pod["status"].get("conditions") or ():
@@ -102,7 +102,7 @@ def unschedulable(pod: Plain) -> str:
 
 
 def rejected(pod: Plain) -> str:
-    """Why its node rejected it; "": it did not."""
+    """Return why the node rejected a pod; "": it did not."""
     status = pod["status"]
     reason = str(status.get("reason", ""))
     if status.get("phase") == "Failed" and reason and reason not in ENDED and not _state(pod):
@@ -111,7 +111,7 @@ def rejected(pod: Plain) -> str:
 
 
 def disrupted(pod: Plain) -> str:
-    """Why the cluster ended it (eviction, preemption, lost node); "": it did not."""
+    """Return why the cluster ended a pod (eviction, preemption, lost node); "": it did not."""
     for each in pod["status"].get("conditions") or ():
         if each["type"] == "DisruptionTarget" and each["status"] == "True":
             return f"{each.get('reason', 'DisruptionTarget')}: {each.get('message', '')}"
@@ -119,7 +119,7 @@ def disrupted(pod: Plain) -> str:
 
 
 def failure(pod: Plain) -> str:
-    """Why it failed."""
+    """Return why a pod failed."""
     status, ended = pod["status"], _state(pod).get("terminated") or {}
     if status.get("reason") and not ended.get("exitCode"):
         return f"{status['reason']}: {status.get('message', '')}"
@@ -130,7 +130,7 @@ def failure(pod: Plain) -> str:
 
 
 def _state(pod: Plain, name: str = "", of: str = "containerStatuses") -> Plain:
-    """Of the container that trains, or another one."""
+    """Return the state of a container, by default the one that trains."""
     name = name or container_of(pod)
     for each in pod["status"].get(of) or ():
         if each["name"] == name:

@@ -1,4 +1,4 @@
-"""Pods of one namespace on one node: they share the sum of the CPU requests that they declare."""
+"""Pods of one namespace on one node, which divide the sum of their declared CPU requests."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class PodOwner(Protocol):
 
     id: JobId
     resizable: bool
-    """The shares of its pods can be changed."""
+    """Whether the shares of its pods can be changed."""
 
     @property
     def uid(self) -> str: ...
@@ -48,9 +48,9 @@ class SharedPod:
     pod: Plain
     limit: Cores | None
     weight: float
-    """The share that its targets follow from: that of the last plan, or what it began with."""
+    """`limit` and `weight`: the share of the last plan, or the first share."""
     wish: Share | None = None
-    """The share that was decided since."""
+    """The share that was decided after the last plan."""
     command: ApplyShare | None = None
     """The decision that is not in effect yet."""
     told: Share | None = None
@@ -58,15 +58,15 @@ class SharedPod:
     said: str = ""
     """Why a decision was not carried out, as last written to an event."""
     held_until: Seconds = -inf
-    """Until then it is not resized, because a resize was refused."""
+    """Time until which it is not resized, because a resize was refused."""
     held_because: str = ""
     infeasible: bool = False
-    """Its node will never carry out what was asked: that is to be taken back."""
+    """Whether its node can never carry out the last resize, which must be reverted."""
     deferred_at: Seconds = inf
     released: bool = False
-    """It gets back what it declares, and leaves."""
+    """Whether its declared CPU is restored before it leaves."""
     outdated: str = ""
-    """The version of `pod` that the API server has refused, because there is a newer one."""
+    """The version of `pod` that the API server refused, because a newer one exists."""
 
     @property
     def key(self) -> Key:
@@ -88,7 +88,7 @@ class SharedPod:
         )
 
     def fixed_at(self, now: Seconds, node: Plain | None) -> Cpu | None:
-        """What it has whatever was decided; None: it may be resized."""
+        """Return the CPU that it keeps regardless of decisions; None: it may be resized."""
         if self.infeasible:
             return pod_cpu.in_effect(self.pod)
         if self.leaving or now < self.held_until:
@@ -102,28 +102,28 @@ class Group:
     node: str
     pods: dict[Key, SharedPod] = field(default_factory=dict)
     targets: Step = field(default_factory=dict)
-    """As last planned; of a pod that was never part of a plan, what it began with."""
+    """CPU of each pod by the last plan; before its first plan, its CPU at the start."""
     due: Seconds = inf
-    """When there is a reason to plan again."""
+    """Time from which there is a reason to plan again."""
     not_before: Seconds = -inf
-    """When pods may be resized again."""
+    """Time from which pods may be resized again."""
     urgent: bool = False
-    """The reason does not allow to wait for that."""
+    """Whether to plan at `due` although `not_before` is later."""
     steps: list[Step] = field(default_factory=list)
-    """Resizes that are left of the plan; a step begins when the one before is in effect."""
+    """Remaining resizes of the plan. A step begins when the step before is in effect."""
     sent: set[Key] = field(default_factory=set)
-    """Pods of the step before, if the next one waits until they are in effect."""
+    """Pods of the step before, for which the next step waits."""
     wait_until: Seconds = -inf
     calls: int = 0
-    """Calls under way."""
+    """Number of pending calls."""
     tight: bool = False
-    """A quota leaves no room to raise before lowering."""
+    """Whether a quota requires to lower requests before others are raised."""
     restore: bool = False
-    """Declared values return, whatever was decided."""
+    """Whether declared values are restored regardless of decisions."""
 
     @property
     def total(self) -> int:
-        """The sum that is conserved."""
+        """Sum of the requests, which plans do not change."""
         return sum(pod_cpu.declared(p.pod).request for p in self.pods.values())
 
     @property
@@ -136,7 +136,7 @@ class Group:
 
     @property
     def next(self) -> Seconds:
-        """When to look at it, if nothing happens before."""
+        """Time at which `Shares.advance` must look at the group, unless an event comes before."""
         if self.calls:
             return inf
         deferred = [p.deferred_at for p in self.pods.values() if p.command]
@@ -145,16 +145,16 @@ class Group:
 
     @property
     def returns(self) -> bool:
-        """No decision will ask again for what is planned: declared values return."""
+        """Whether the plan restores declared values, for which no decision asks again."""
         return self.restore or any(p.released for p in self.pods.values())
 
     def again(self, now: Seconds) -> Seconds:
-        """When to plan again what a plan leaves now: declared values return after a refusal too."""
+        """Return when to plan again: declared values that were refused are retried."""
         held = (p.held_until for p in self.pods.values() if now < p.held_until)
         return min(held, default=inf) if self.returns else inf
 
     def plan(self, now: Seconds, node: Plain | None) -> Step:
-        """What each pod is to have."""
+        """Return the new CPU of each pod."""
         if self.restore:
             return {
                 key: pod_cpu.spec_of(p.pod) if now < p.held_until else pod_cpu.restored(p.pod, node)
@@ -170,7 +170,9 @@ class Group:
         return fixed | {p.key: _limited(p.pod, cpu, node) for p, cpu in pairs}
 
     def leave_alone(self, until: Seconds) -> None:
-        """Another process has restored declared values: Headway is about to be removed."""
+        """Do not resize until then: another process has restored declared values, because Headway
+        is about to be removed.
+        """
         self.steps.clear()
         self.due = inf
         for p in self.pods.values():
@@ -178,13 +180,13 @@ class Group:
             p.held_because = "its declared CPU was restored by `headway kubernetes cleanup`"
 
     def changes(self) -> Step:
-        """Targets that differ from what the pods ask for."""
+        """Return the targets that differ from the specs of the pods."""
         known = ((key, cpu) for key, cpu in self.targets.items() if key in self.pods)
         return {key: cpu for key, cpu in known if cpu != pod_cpu.spec_of(self.pods[key].pod)}
 
     def ordered(self, changes: Step, free: int) -> list[Step]:
-        """Raise before lowering where `free` has room for it: what is lowered first could be taken
-        by a pending pod.
+        """Return the steps of a change. Requests are raised first if `free` has room for it: a
+        pending pod could take what is lowered first.
         """
         raised = {key: cpu for key, cpu in changes.items() if self._more(key, cpu) > 0}
         lowered = {key: cpu for key, cpu in changes.items() if key not in raised}
@@ -202,7 +204,7 @@ class Group:
         return cpu.request - pod_cpu.spec_of(self.pods[key].pod).request
 
     def settled(self, now: Seconds) -> bool:
-        """The step before is in effect, or has had its time."""
+        """Whether the step before is in effect, or has timed out."""
         return now >= self.wait_until or self._in_effect()
 
     def _in_effect(self) -> bool:
@@ -213,8 +215,8 @@ class Group:
 
 
 def shares_in_effect(groups: Iterable[Group], node: Plain | None) -> dict[Key, Share]:
-    """Of all pods on a node. Weights of pods in different namespaces are compared by their
-    requests: what was decided between them has no effect.
+    """Return the shares of all pods on a node. Weights of pods in different namespaces are compared
+    by their requests, because decisions between namespaces have no effect.
     """
     here = [g for g in groups if g.pods]
     weight, total = sum(g.weight for g in here), sum(g.total for g in here)
@@ -233,7 +235,7 @@ def shares_in_effect(groups: Iterable[Group], node: Plain | None) -> dict[Key, S
 
 
 def _limited(pod: Plain, cpu: Cpu, node: Plain | None) -> Cpu:
-    """A limit cannot be removed. No limit is that of the node."""
+    """Return the CPU with the limit of the node if it has none: a limit cannot be removed."""
     if cpu.limit is not None or pod_cpu.spec_of(pod).limit is None:
         return cpu
     return Cpu(cpu.request, max(pod_cpu.whole(node), cpu.request + 1))

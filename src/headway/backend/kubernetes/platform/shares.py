@@ -1,9 +1,10 @@
 """Shares of running pods, by in-place resize: a limit is the CPU limit, a weight the CPU request.
 
-The pods of a namespace on a node share the sum of what they declare, so that no quota breaks and no
-room is given to others. Decisions that arrive together are carried out together, at most once in
-ten seconds; the newest one counts. Nothing is repeated: a resize that was refused is an outcome.
-Only the return of declared values is tried again, because no decision would ask for it.
+The pods of a namespace on a node divide the sum of their declared requests, so that no quota is
+exceeded and no capacity is given to other pods. Decisions that arrive together are carried out
+together, at most once in ten seconds; of several decisions about a pod, the last one counts. A
+refused resize is an outcome and is not retried. Only the return to declared values is retried,
+because no decision would ask for it.
 """
 
 from collections import Counter
@@ -49,13 +50,13 @@ NOT_RESIZED = "NotResized"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareTimes:
     interval: Seconds = 10.0
-    """Between two plans of a group, and so between two resizes of a pod."""
+    """Shortest time between two plans of a group, and so between two resizes of a pod."""
     gather: Seconds = 0.1
-    """Decisions of one cycle arrive one by one."""
+    """Time in which the decisions of one cycle, which arrive one by one, are collected."""
     patience: Seconds = 5.0
-    """For a resize to take effect."""
+    """Time in which a resize takes effect."""
     hold: Seconds = 60.0
-    """A pod whose resize was refused is not resized for this time."""
+    """Time for which a pod is not resized after a refused resize."""
 
 
 TIMES = ShareTimes()
@@ -73,18 +74,20 @@ class Shares:
         self._groups: dict[tuple[str, str], Group] = {}
         self._pods: dict[Key, Group] = {}
         self._keys: dict[str, Key] = {}
-        """By the uid of the pod."""
+        """Keys by the uid of the pod."""
         self._fixed: dict[JobId, tuple[str, int, str]] = {}
-        """Jobs whose pods cannot be resized: the uid, the attempt, and why."""
+        """Jobs whose pods cannot be resized: uid, attempt, and reason."""
         self.restore = False
-        """Declared values return; decisions have no effect."""
+        """Whether declared values are restored; decisions then have no effect."""
         self.resizes: Counter[str] = Counter()
-        """By outcome: accepted, deferred, infeasible, conflict, refused, unreachable."""
+        """Resizes by outcome: accepted, deferred, infeasible, conflict, refused, unreachable."""
 
     # -- pods ------------------------------------------------------------------------------------
 
     def load(self, found: Iterable[tuple[PodOwner, ReplicaId, int, Plain]]) -> list[Event]:
-        """Pods of an earlier leader, whose weights follow from their requests: 1.0 on average."""
+        """Add the pods of an earlier leader. Their weights follow from their requests: 1.0 on
+        average.
+        """
         running, later = list(found), list[Event]()
         here = [pod for *_, pod in running if not pod_cpu.fixed(pod)[0]]
         for record, replica, attempt, pod in running:
@@ -96,7 +99,7 @@ class Shares:
         return later
 
     def share(self, replica: ReplicaId, attempt: int) -> Share:
-        """In effect."""
+        """Return the share of an attempt that is in effect."""
         group = self._pods.get((replica, attempt))
         return (group.pods[replica, attempt].told if group else None) or (None, 1.0)
 
@@ -115,7 +118,7 @@ class Shares:
     def _join(
         self, record: PodOwner, replica: ReplicaId, attempt: int, pod: Plain, unit: float = 0.0
     ) -> list[Event]:
-        """Its weight follows from its request, in comparison to the others on the node."""
+        """Add a pod. Its weight follows from its request, relative to other pods of the node."""
         key, node, own = (replica, attempt), node_of(pod), pod_cpu.spec_of(pod)
         pod = pod_cpu.checked(pod, self._cluster.node(node))
         reason, why = pod_cpu.fixed(pod)
@@ -155,12 +158,12 @@ class Shares:
         return [JobRestricted(record.id, record.capabilities)]
 
     def forget(self, job: JobId) -> None:
-        """It was deleted: another one may get its name."""
+        """Forget a deleted job: another job may get its name."""
         self._fixed.pop(job, None)
 
     def left(self, pod: Plain) -> list[Event]:
-        """It has ended, or was deleted: what it had beyond its own request returns to the others,
-        at once.
+        """Remove a pod that has ended or was deleted. The other pods of its group get back at once
+        what it had beyond its own request.
         """
         key = self._keys.pop(pod["metadata"]["uid"], None)
         if key is None:
@@ -191,7 +194,7 @@ class Shares:
         return [*self._report(node_of(pod)), *found, *self._returned(p)]
 
     def release(self, replica: ReplicaId, attempt: int) -> list[Event]:
-        """Its declared values return; it is reported as exited when they have."""
+        """Restore the declared values of a pod; report it as exited when they are in effect."""
         group = self._pods.get((replica, attempt))
         if group is None:
             return [ReplicaExited(replica, attempt, code=0)]
@@ -200,7 +203,9 @@ class Shares:
         return self._returned(p)
 
     def _returned(self, p: SharedPod) -> list[Event]:
-        """A pod that is about to end need not wait for its values."""
+        """Report a released pod as exited if its declared values are in effect, or if it is being
+        deleted.
+        """
         own = pod_cpu.restored(p.pod, self._cluster.node(node_of(p.pod)))
         there = pod_cpu.spec_of(p.pod) == pod_cpu.in_effect(p.pod) == own
         if not p.released or not (there or p.leaving):
@@ -211,7 +216,7 @@ class Shares:
         return [*self.left(p.pod), ReplicaExited(*p.key, code=0)]
 
     def _hold(self, p: SharedPod, why: str) -> list[Event]:
-        """It was refused: what is in effect stays."""
+        """Keep the share in effect for some time, because a resize was refused."""
         p.held_until, p.held_because = self._clock() + self._times.hold, why
         group = self._pods[p.key]
         group.steps.clear()
@@ -221,7 +226,7 @@ class Shares:
         return self._refuse(p, why)
 
     def _refuse(self, p: SharedPod, why: str) -> list[Event]:
-        """The decision has not had its effect; an event of the job says why, once."""
+        """Report that a decision has no effect. An event of the job says why, once."""
         if why != p.said:
             p.said = why
             message = f"{p.replica.name}: its share was not set: {why}"
@@ -230,7 +235,7 @@ class Shares:
         return [] if command is None else [CommandFailed(command, why)]
 
     def _report(self, node: str) -> list[Event]:
-        """Shares in effect that have changed, and decisions that were carried out in part."""
+        """Return changed shares in effect, and decisions that were carried out only in part."""
         found: list[Event] = []
         there = self._on(node)
         for key, share in shares_in_effect(there, self._cluster.node(node)).items():
@@ -262,8 +267,8 @@ class Shares:
     # -- decisions -------------------------------------------------------------------------------
 
     def apply(self, command: ApplyShare) -> list[Event]:
-        """It is carried out together with others that arrive now, or when the pods may be resized
-        again; a newer one replaces it.
+        """Carry out a decision, together with others that arrive now, or when the pods may be
+        resized again. A later decision replaces it.
         """
         key, now = (command.replica, command.attempt), self._clock()
         group = self._pods.get(key)
@@ -278,18 +283,18 @@ class Shares:
         return []
 
     def restore_declared(self) -> None:
-        """From now on, declared values return."""
+        """Restore declared values from now on."""
         self.restore = True
         for group in self._groups.values():
             group.restore, group.due = True, self._clock()
 
     @property
     def due(self) -> Seconds:
-        """When `advance` has something to do."""
+        """Return when `advance` must be called next."""
         return min((g.next for g in self._groups.values()), default=inf)
 
     def advance(self) -> list[Event]:
-        """Continue what was decided, as far as that is possible now."""
+        """Carry out decisions as far as possible now."""
         now, found = self._clock(), list[Event]()
         for group in list(self._groups.values()):
             for p in group.pods.values():
@@ -299,7 +304,7 @@ class Shares:
         return found
 
     def _deferred(self, p: SharedPod, now: Seconds) -> list[Event]:
-        """The node may still carry it out; the decision has not had its effect."""
+        """Report a deferred resize as without effect. The node may still carry it out later."""
         if p.command is None or p.deferred_at > now:
             return []
         self.resizes["deferred"] += 1
@@ -330,7 +335,7 @@ class Shares:
         return []
 
     def _wait(self, group: Group, taker: str) -> list[Event]:
-        """What is lowered first could be taken by a pending pod: later."""
+        """Postpone a plan: a pending pod could take the CPU that is released first."""
         group.not_before = self._clock() + self._times.interval
         if group.returns:
             group.due = group.not_before

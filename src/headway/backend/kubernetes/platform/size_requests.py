@@ -1,6 +1,6 @@
 """Sizes that users ask for by `spec.elasticReplicas` (`kubectl scale`, an autoscaler).
 
-A request is forgotten only when the state of the job has the size: the next leader finds it, too.
+A request is kept until the state of the job has the size, so that the next leader finds it, too.
 """
 
 from dataclasses import replace
@@ -16,16 +16,16 @@ from headway.core.model.snapshot import Request
 
 class SizeRequests:
     def __init__(self, writer: StatusWriter, *, can_ask: bool) -> None:
-        """`can_ask`: pods can be asked to save."""
+        """`can_ask`: whether pods can be asked to save."""
         self._writer, self._can_ask = writer, can_ask
 
     def changed(self, record: JobStatus, new: Plain) -> list[events.Event]:
-        """The object has changed. A job without replicas starts in its new size."""
+        """Request a changed size. A job without replicas starts in this size."""
         before, wanted = (j["spec"].get("elasticReplicas") for j in (record.job, new))
         return self._wanted(record, wanted) if wanted != before and record.admitted else []
 
     def meanwhile(self, record: JobStatus) -> list[events.Event]:
-        """It was scaled while no operator ran, or just before one ended."""
+        """Request a size that was set while no operator ran, or just before one ended."""
         wanted = record.job["spec"].get("elasticReplicas")
         before = dict(record.state.sizes).get(_scalable(record), record.size)
         return self._wanted(record, wanted) if wanted != before and not record.settled else []
@@ -44,7 +44,7 @@ class SizeRequests:
 
     @staticmethod
     def applied(record: JobStatus, core: JobSpec) -> JobSpec:
-        """The size that it was given last: the cluster may have refused the one in its spec."""
+        """Return a job in its last size: the cluster may have refused the size in its spec."""
         sizes = dict(record.state.sizes) if record.wanted is None else {}
         tasks = [(t, sizes.get(t.name, t.replicas)) for t in core.tasks]
         fitting = (replace(t, replicas=n) if t.least <= n <= t.most else t for t, n in tasks)
@@ -52,8 +52,8 @@ class SizeRequests:
 
     @staticmethod
     def again(record: JobStatus, *, always: bool = False) -> list[events.Event]:
-        """Ask again for a size that could not be had when it was asked for: the job was starting,
-        or being moved. A job that was scaled keeps its size in its state.
+        """Repeat a request that was not possible before, because the job was starting or migrating.
+        A scaled job has its size in its state.
         """
         if record.wanted is None:
             return []

@@ -34,7 +34,7 @@ from headway.errors import BackendError, Declined
 
 UID, VERSION = "/metadata/uid", "/metadata/resourceVersion"
 EVENTS = 1000
-"""Events that are counted when they repeat."""
+"""Number of recent events of which repetitions are counted."""
 WAITING, UNSCHEDULABLE = "WaitingForCapacity", "Unschedulable"
 log = logging.getLogger("headway")
 
@@ -48,23 +48,23 @@ class StatusWriter:
         self._cluster, self._clock = cluster, clock
         self._logged = ""
         self._events: dict[str, int] = {}
-        """How often each event was recorded, by name; of the newest ones."""
+        """Number of occurrences of recent events by name."""
         self._leader: Leader = NO_LEADER
         self._outdated = False
 
     def lead(self, jobs: Iterable[Plain]) -> None:
-        """From now on, this process writes: after each leader that wrote one of these."""
+        """Become the leader, with a number above that of all leaders that wrote these jobs."""
         last = max((leader_of(job)[0] for job in jobs), default=0)
         self._leader = last + 1, uuid4().hex[:8]
 
     def saw(self, job: Plain) -> None:
-        """If a later leader has written a job, this process was paused, and writes no more."""
+        """Stop writing if a later leader has written a job: this process was paused."""
         by = leader_of(job)
         if by != self._leader and by[0] >= self._leader[0]:
             self.give_way()
 
     def give_way(self) -> None:
-        """Another process leads: write nothing more."""
+        """Stop writing, because another process leads."""
         if not self._outdated:
             self._outdated = True
             self._cluster.api.may_write = lambda: False
@@ -73,8 +73,8 @@ class StatusWriter:
     def write(
         self, record: JobStatus, then: Then = lambda: (), failed: Failed = lambda error: ()
     ) -> None:
-        """`then` follows when the API server has confirmed it, or the job no longer exists. The
-        write is refused if the object is newer than what is known of it.
+        """Write the status of a job. `then` is called when the API server has confirmed it, or the
+        job no longer exists. The write fails if the object has changed since it was last seen.
         """
         status = record.to_plain(self._clock.began, self._leader)
 
@@ -98,7 +98,7 @@ class StatusWriter:
         self._cluster.worker_of(record.namespace).do(call, lambda _: then(), not_written)
 
     def write_again(self, record: JobStatus) -> None:
-        """What was refused because the object was newer."""
+        """Repeat a write that failed because the object had changed."""
         if record.unwritten:
             record.unwritten = False
             self.write(record)
@@ -117,7 +117,7 @@ class StatusWriter:
             self.event(record, reason, message, warning=warning)
 
     def unschedulable(self, record: JobStatus, why: str) -> None:
-        """Why it is pending: no node fits it at all, or ("") capacity is in use."""
+        """Report why a job is pending: no node fits it at all, or ("") capacity is in use."""
         before = record.conditions.get("Placed") or {}
         reason = UNSCHEDULABLE if why else WAITING
         if not why and before.get("status") == "False" and before["reason"] != UNSCHEDULABLE:
@@ -129,21 +129,21 @@ class StatusWriter:
                 self.event(record, reason, message, warning=True)
 
     def stuck(self, record: JobStatus, replica: ReplicaId, reason: str, message: str) -> None:
-        """A container does not start."""
+        """Report that a container does not start."""
         message = f"{replica.name}: {message}"
         if record.set_condition("Running", False, reason, message):
             self.write(record)
             self.event(record, reason, message, warning=True)
 
     def resizable(self, record: PodOwner, reason: str, message: str, *, holds: bool) -> None:
-        """Whether the shares of its pods can be changed."""
+        """Report whether the shares of the pods can be changed."""
         if not isinstance(record, JobStatus):  # the status of an adopted pod is not Headway's
             self.event(record, f"NotResizable{reason}", message, warning=True)
         elif record.set_condition("Resizable", holds, reason, message):
             self.write(record)
 
     def node_changed(self, record: JobStatus, node: str, *, up: bool) -> None:
-        """Replicas that run on a lost node may or may not run."""
+        """Report that it is unknown, or known again, whether the replicas on a node run."""
         before = record.conditions.get("Running") or {}
         if before.get("status") != ("Unknown" if up else "True"):
             return
@@ -156,7 +156,7 @@ class StatusWriter:
             self.write(record)
 
     def event(self, record: PodOwner, reason: str, message: str, *, warning: bool) -> None:
-        """The same event of the same job is counted, not repeated."""
+        """Record an event. A repetition of an event of a job increases its count."""
         at, message, about = now(), message[:MESSAGE], record.reference
         digest = sha256(f"{record.uid} {reason} {message}".encode()).hexdigest()[:16]
         name, namespace = f"{about['name']}.{digest}", about["namespace"]
@@ -199,7 +199,7 @@ def _record(api: Api, path: str, body: Plain, count: int) -> None:
 
 
 def is_gone(error: BackendError) -> bool:
-    """The object was deleted, or is another one of the same name."""
+    """Whether the object was deleted, or replaced by another one of the same name."""
     if not isinstance(error, Declined):
         return False
     return error.status == HTTPStatus.NOT_FOUND or (
@@ -208,12 +208,12 @@ def is_gone(error: BackendError) -> bool:
 
 
 def is_newer(error: BackendError) -> bool:
-    """The object has changed since it was seen."""
+    """Whether the object has changed since it was last seen."""
     return isinstance(error, Declined) and VERSION in error.message
 
 
 def outcome(state: JobState) -> Phase:
-    """What a job is, or becomes when its replicas have stopped."""
+    """Return the phase of a job, or its phase after its replicas have stopped."""
     return state.target or state.phase
 
 
@@ -254,7 +254,7 @@ def _running(record: JobStatus, before: JobState) -> list[Notice]:
 
 
 def _migrating(record: JobStatus, before: JobState) -> list[Notice]:
-    """Where its replicas are about to continue; nothing if it restarts in another size."""
+    """Report where replicas continue. A restart in another size is no move."""
     moving = [r for r in record.state.replicas if r.came_from and r.starting]
     old = {(r.replica, r.attempt) for r in before.replicas}
     return [
@@ -265,7 +265,7 @@ def _migrating(record: JobStatus, before: JobState) -> list[Notice]:
 
 
 def _released(record: JobStatus, before: JobState) -> list[Notice]:
-    """It holds no nodes, or is about to release them."""
+    """Report that a job holds no nodes, or is about to release them."""
     state, phase = record.state, outcome(record.state)
     if outcome(before) is phase:
         return []

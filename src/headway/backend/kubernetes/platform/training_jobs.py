@@ -1,4 +1,4 @@
-"""TrainingJobs of the cluster as events for the controller, and its states as their status.
+"""Report TrainingJobs of the cluster as events to the controller, and store its states as status.
 
 A run creates its jobs when they are due (`Admit`). An operator finds them in the cluster; their
 first status is written when the controller admits them. A job that was deleted keeps its record
@@ -34,9 +34,9 @@ from headway.spec.manifest import MOST_ON_A_CLUSTER, TrainingJobSpec
 from headway.spec.runnable import RunnableJob, lacks_torchrun
 
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
-"""What a podTemplate that is not a pod raises somewhere."""
+"""Exceptions that an invalid podTemplate causes."""
 LARGEST_TEMPLATE = 1 << 16
-"""Bytes: it becomes part of each pod."""
+"""Bytes. The template becomes part of each pod."""
 DELETED = "its TrainingJob was deleted"
 
 
@@ -55,7 +55,9 @@ class TrainingJobs:
         self.sizes = SizeRequests(writer, can_ask=not cluster.run)
 
     def load(self) -> list[events.Event]:
-        """Records of all jobs that exist. Returns what to report after the controller is loaded."""
+        """Create the records of all jobs that exist. Return the events to report after the
+        controller is loaded.
+        """
         self._writer.lead(self._cluster.jobs.values())
         for each in sorted(self._cluster.jobs.values(), key=arrival):
             name = self._cluster.job_id(*key_of(each))
@@ -69,7 +71,7 @@ class TrainingJobs:
         ]
 
     def _add(self, job: Plain) -> JobStatus | None:
-        """None: it has ended and nothing remains to be done."""
+        """Create the record of a job; None: the job has ended and needs no further action."""
         name = self._cluster.job_id(*key_of(job))
         record = JobStatus(name, job, TrainingJobSpec(), JobSpec())
         record.saw(job)
@@ -100,8 +102,8 @@ class TrainingJobs:
         )
 
     def _parse(self, record: JobStatus, known: JobSpec | None = None) -> None:
-        """Its spec as the cluster has it now, or why that cannot run here. `known`: what a run
-        knows of the job beyond its manifest.
+        """Parse the present spec of a job, or set the reason why it cannot run here. `known`: the
+        spec of a job of a run, which contains more than its manifest.
         """
         record.generation = _generation(record.job)
         if not record.state.replicas:
@@ -116,7 +118,7 @@ class TrainingJobs:
             return
         core = record.spec.to_core(kind=" ".join(record.spec.tasks[0].command))
         core = known or self.sizes.applied(record, core)
-        reason, why = self._not_movable(record)
+        reason, why = not_movable(record.spec, can_ask=not self._cluster.run)
         before = record.conditions.get("Movable") or {}
         record.exclusive = before.get("reason") == EXCLUSIVE
         if reason or not record.exclusive:
@@ -146,7 +148,7 @@ class TrainingJobs:
         return [seen, *self._about(record)]
 
     def _about(self, record: JobStatus) -> list[events.Event]:
-        """What the object says, beside its tasks."""
+        """Return events for suspension, rejection and deletion of a job."""
         wanted, found = bool(record.job["spec"].get("suspend")), list[events.Event]()
         if wanted != record.suspended:
             record.suspended = wanted
@@ -161,7 +163,7 @@ class TrainingJobs:
         return [events.JobDeleted(record.id, DELETED)]
 
     def admit(self, command: Admit) -> Sequence[events.Event]:
-        """Create it, if it is a run's; then write its first status."""
+        """Create a job of a run in the cluster; write the first status of any job."""
         record = self.records.get(command.job)
         if record is None and self._cluster.run:
             there = self._cluster.jobs.get((self._cluster.namespace, command.job))
@@ -224,7 +226,9 @@ class TrainingJobs:
 
     @staticmethod
     def _exclusive(record: JobStatus, claim: str) -> list[events.Event]:
-        """Its next pod could be bound only when the one before has ended: no room can be held."""
+        """Restrict a job with a volume that one pod at a time can mount: the pod on the target node
+        could be bound only after the pod before it has ended, so that the job cannot be moved.
+        """
         if not claim:
             return []
         why = f"claim {claim} is {EXCLUSIVE}: its pods cannot wait on another node for each other"
@@ -233,7 +237,9 @@ class TrainingJobs:
         return [events.JobRestricted(record.id, record.capabilities)]
 
     def delete(self, command: DeleteJob) -> Sequence[events.Event]:
-        """By uid: another job of the same name is left alone. `JobDeleted` follows by the watch."""
+        """Delete a job by uid, so that no other job of the same name is deleted. The watch reports
+        `JobDeleted`.
+        """
         record = self.records.get(command.job)
         if record is None:
             return [events.JobDeleted(command.job, DELETED)]
@@ -265,16 +271,13 @@ class TrainingJobs:
             self._writer.write_again(record)
         return [*self._about(record), *scaled]
 
-    def _not_movable(self, record: JobStatus) -> tuple[str, str]:
-        return not_movable(record.spec, can_ask=not self._cluster.run)
-
     def settle(self, record: JobStatus) -> list[events.Event]:
-        """Its end is durable."""
+        """Note that the end of a job is persisted."""
         record.settled = True
         return self._forget(record) if record.gone else []
 
     def _forget(self, record: JobStatus) -> list[events.Event]:
-        """Its name is free."""
+        """Drop the record of a job. A job of the same name, which waited for this, is added."""
         del self.records[record.id]
         if not self._cluster.run:
             del self._jobs[record.id]
@@ -283,7 +286,7 @@ class TrainingJobs:
         return self._seen(record.successor)
 
     def fit(self) -> list[events.Event]:
-        """Changed specs of jobs that have no replicas, and changed sets of nodes of all."""
+        """Return changed specs of jobs without replicas, and changed usable nodes of all jobs."""
         found: list[events.Event] = []
         for record in self.records.values():
             key = self._capacity.generation, _generation(record.job)
@@ -306,7 +309,7 @@ class TrainingJobs:
         return [] if record.core == before else [events.JobChanged(record.id, record.core)]
 
     def _respecify(self, record: JobStatus) -> None:
-        """A changed manifest that is invalid is ignored: the job keeps the one before."""
+        """Parse a changed manifest. An invalid one is ignored: the job keeps the spec before."""
         spec, core = record.spec, record.core
         self._parse(record)
         if record.rejected[0] == "Invalid":
@@ -314,7 +317,7 @@ class TrainingJobs:
 
     @staticmethod
     def refusal(record: JobStatus, where: Sequence[ReplicaId]) -> str:
-        """Whatever the policy decides, no gang is started in part. One that runs may be scaled."""
+        """Refuse to start a part of a gang; "": not refused. A running gang may be scaled."""
         if record.state.replicas:
             return ""
         named = [replica.task for replica in where]
@@ -323,7 +326,9 @@ class TrainingJobs:
 
 
 def _refused(spec: TrainingJobSpec) -> str:
-    """Why; "": it is not. The API server refuses most of it, if its schema is of this version."""
+    """Return why a spec cannot run on a cluster; "": it can. The API server checks most of this by
+    the schema, if the schema is of this version.
+    """
     count = sum(task.most for task in spec.tasks)
     if count > MOST_ON_A_CLUSTER:
         return f"spec.tasks: {count} replicas; at most {MOST_ON_A_CLUSTER} on a cluster"
@@ -344,7 +349,9 @@ def _generation(job: Plain) -> int:
 
 
 def _create(api: Api, body: Plain) -> Plain:
-    """An object of this run that exists already was created by a call whose answer was lost."""
+    """Create a TrainingJob. If it exists already and belongs to this run, the answer to an earlier
+    call was lost.
+    """
     about = body["metadata"]
     path = jobs_path(about["namespace"])
     try:
