@@ -29,20 +29,20 @@ from headway.spec.pod_fields import TRAINING
 
 EVERY: Seconds = 2.0
 IDLE: Seconds = 30.0
-"""Between two requests of an agent without pods, if the kubelet creates no folder for one."""
+"""Time between two requests without pods, if the kubelet creates no folder for a pod."""
 DUTY = 0.2
-"""At most this part of a core is used, however much the pods print."""
+"""Maximum fraction of a core that is used, regardless of how much the pods print."""
 MOST_BYTES = 2 * 2**20
-"""Of the log of one pod that are read in one cycle."""
+"""Bytes that are read of the log of a pod in one cycle."""
 MOST_WAITING = 1000
-"""Entries of a pod that wait; with more, its log is not read."""
+"""Unsent entries of a pod from which on its log is not read."""
 MOST_SENT = 5000
-"""Entries of one request."""
+"""Maximum number of entries of a request."""
 LOOKS = 30
-"""How often a cgroup is looked for."""
+"""Number of attempts to find a cgroup."""
 ANSWER: Seconds = 10.0
 UID = re.compile(r"[0-9A-Za-z-]{1,64}")
-"""Of a pod, or the name of a container: neither leads out of the folder of the logs."""
+"""Uid of a pod, or name of a container. Neither leads out of the folder of the logs."""
 log = logging.getLogger("headway")
 
 Entry = tuple[float | None, float | None, float | None, int, float | None]
@@ -56,17 +56,17 @@ class WatchedPod:
     """None: it does not exist yet."""
     parser: LogParser
     after: int
-    """Lines up to this time were acknowledged to an earlier agent."""
+    """Time up to which lines were acknowledged to an earlier agent."""
     entries: list[Entry] = field(default_factory=list)
     position: int = 0
     trouble: str = ""
     cgroup: PodCgroup | None = None
     looks: int = 0
-    """How often its cgroup was not found."""
+    """Number of attempts in which its cgroup was not found."""
     behind: bool = False
     """Whether there is more to read, or to send."""
     silent: bool = False
-    """It reports by itself: its log is not read."""
+    """Whether it reports by itself, so that its log is not read."""
 
     def read(self) -> None:
         self.behind = False
@@ -87,7 +87,7 @@ class WatchedPod:
         self.behind = count >= MOST_BYTES // 2
 
     def _skip(self, line: Line) -> None:
-        """The parser remembers epochs: it sees also lines that were reported before."""
+        """Parse a line that was reported before, because the parser remembers epochs."""
         if nanoseconds(line.time) <= self.after:
             self.parser.feed(line.text)
         else:
@@ -103,7 +103,7 @@ class WatchedPod:
             self.entries = halved(self.entries)
 
     def measure(self, root: str, uid: str) -> UsageSample | None:
-        """None: unknown. The cgroup of a pod that has ended is gone."""
+        """Return the usage; None: unknown. The cgroup of an ended pod does not exist."""
         if self.cgroup is None and self.looks < LOOKS:
             self.cgroup = pod_cgroups.find(root, uid)
             self.looks += self.cgroup is None
@@ -125,7 +125,7 @@ class WatchedPod:
 
 
 def halved(entries: list[Entry]) -> list[Entry]:
-    """Two neighbours become one: the mean of their values, and the last step."""
+    """Join pairs of entries: the mean of their values, and the last step."""
     pairs = zip(entries[::2], entries[1::2], strict=False)
     return [_joined(a, b) for a, b in pairs] + (entries[-1:] if len(entries) % 2 else [])
 
@@ -168,7 +168,7 @@ class Agent:
         self.close()
 
     def _changed(self) -> int:
-        """When the kubelet last created or removed the folder of a pod."""
+        """Return when the kubelet last created or removed the folder of a pod."""
         with suppress(OSError):
             return self.logs.stat().st_mtime_ns
         return 0
@@ -233,7 +233,7 @@ class Agent:
         return WatchedPod(container, None, parser, after, trouble=trouble, behind=True)
 
     def _log(self, uid: str, container: str) -> CriLog | None:
-        """Its folder is NAMESPACE_NAME_UID."""
+        """Return the log of a container, in the folder NAMESPACE_NAME_UID of its pod."""
         with suppress(OSError):
             there = next((p for p in self.logs.iterdir() if p.name.endswith(f"_{uid}")), None)
             if there is not None and UID.fullmatch(container) and (there / container).is_dir():

@@ -79,7 +79,7 @@ class CriDecoder:
 
 class CriLog:
     def __init__(self, folder: Path) -> None:
-        """`folder`: of the container, below that of its pod."""
+        """`folder`: folder of the container, in the folder of its pod."""
         self._folder, self._decoder = folder, CriDecoder()
         self._file: IO[bytes] | None = None
         self._inode = 0
@@ -87,7 +87,7 @@ class CriLog:
         """Time stamp of the last line that was read."""
 
     def read(self, most: int) -> Iterator[Line]:
-        """New lines, of about so many bytes."""
+        """Yield new lines of about so many bytes."""
         while most > 0:
             if self._file is None and not self._open_next():
                 return
@@ -109,7 +109,7 @@ class CriLog:
         return b""
 
     def _has_ended(self) -> bool:
-        """Whether the runtime writes to another file by now."""
+        """Whether the runtime writes to another file now."""
         with suppress(OSError):
             return (self._folder / CURRENT).stat().st_ino != self._inode
         return False
@@ -128,7 +128,7 @@ class CriLog:
         return False
 
     def _names(self) -> list[str]:
-        """Oldest first."""
+        """Return the names of the log files, the oldest first."""
         try:
             there = {path.name for path in self._folder.iterdir()}
         except OSError:
@@ -143,11 +143,11 @@ class CriLog:
 
 
 def _opened(path: Path) -> IO[bytes]:
-    """Unbuffered: it grows."""
+    """Open a log file without a buffer, because it grows."""
     return cast("IO[bytes]", gzip.open(path) if path.suffix == ".gz" else path.open("rb", 0))
 
 
 def _begin(path: Path) -> int:
-    """Time of its first line; 0: it has none yet."""
+    """Return the time of the first line; 0: there is none yet."""
     with _opened(path) as file:
         return nanoseconds(file.read(64).partition(b" ")[0])

@@ -19,7 +19,7 @@ class PodCgroup:
         self._group = group
 
     def read(self) -> UsageSample | None:
-        """None: it has gone."""
+        """Return the usage; None: the cgroup does not exist any more."""
         with suppress(OSError, ValueError):
             return self._group.read()
         return None
@@ -41,7 +41,7 @@ def find(root: str, uid: str) -> PodCgroup | None:
 
 
 def _locate(base: str, uid: str) -> str:
-    """Relative to the base; "": it is not there."""
+    """Return the path of a pod's cgroup relative to the base; "": there is none."""
     name, slice_name = escape(uid), escape(uid.replace("-", "_"))
     inner = (
         f"kubepods/pod{name}",

@@ -27,11 +27,12 @@ from headway.spec.manifest import GROUP, PLURAL, VERSION
 Plain = dict[str, Any]
 
 RULES = ("exceeded quota", "violates PodSecurity", "admission webhook")
-"""In messages of a 403 that come from a rule of the namespace, not from a missing permission."""
+"""Parts of messages of a 403 that is due to a rule of the namespace, not to a missing permission.
+"""
 TIMEOUT: Seconds = 10.0
 BUSY, LONGEST_WAIT = 5, 10.0
-"""How often a call is repeated that the API server asks to repeat later, and after how long at
-most."""
+"""Maximum number of repetitions, and maximum pause, if the API server asks to repeat a call later.
+"""
 PAGE = 500
 
 
@@ -40,7 +41,7 @@ def pod_path(namespace: str, name: str) -> str:
 
 
 def jobs_path(namespace: str) -> str:
-    """Of the TrainingJobs in a namespace; "": in all."""
+    """Return the path of the TrainingJobs in a namespace; "": in all."""
     within = f"/namespaces/{namespace}" if namespace else ""
     return f"/apis/{GROUP}/{VERSION}{within}/{PLURAL}"
 
@@ -52,9 +53,9 @@ class Api:
         self.calls: Counter[tuple[str, str]] = Counter()
         """Answers by verb and class of status, such as 2xx."""
         self.pages = 0
-        """Of lists."""
+        """Number of pages of lists that were read."""
         self.may_write: Callable[[], bool] = lambda: True
-        """Asked before each write but those of a lease: a leader that was paused may not."""
+        """Called before each write except to a lease: a leader that was paused must not write."""
 
     def get(self, path: str, *, timeout: Seconds | None = None, **query: Any) -> Plain:
         return self._read(self._request("GET", path, query=query, timeout=timeout))
@@ -62,8 +63,8 @@ class Api:
     def list(
         self, path: str, slim: Callable[[Plain], None] = lambda each: None, **query: Any
     ) -> tuple[list[Plain], str]:
-        """All of a kind, page by page, and the version that this is. `slim` is called with each
-        object before the next page is read.
+        """Return all objects of a kind, read page by page, and the version of the list. `slim` is
+        called with each object before the next page is read.
         """
         found: list[Plain] = []
         while True:
@@ -78,7 +79,7 @@ class Api:
             query["continue"] = about["continue"]
 
     def watch(self, path: str, version: str, timeout: Seconds, **query: Any) -> Iterator[Plain]:
-        """What happens from then on, until the server closes the connection after `timeout`."""
+        """Yield changes since a version until the server closes the connection after `timeout`."""
         query |= {"watch": "true", "resourceVersion": version, "timeoutSeconds": int(timeout)}
         query["allowWatchBookmarks"] = "true"
         answer = self._request("GET", path, query=query, timeout=timeout + TIMEOUT)
@@ -98,14 +99,16 @@ class Api:
         return self._read(self._request("POST", path, body, timeout=timeout))
 
     def patch(self, path: str, body: Plain | Sequence[Plain], *, kind: str = "merge") -> Plain:
-        """`kind`: merge, strategic-merge or json."""
+        """Change an object. `kind` of patch: merge, strategic-merge or json."""
         return self._read(self._request("PATCH", path, body, f"application/{kind}-patch+json"))
 
     def replace(self, path: str, body: Plain, *, timeout: Seconds | None = None) -> Plain:
         return self._read(self._request("PUT", path, body, timeout=timeout))
 
     def delete(self, path: str, *, grace: Seconds | None = None, uid: str = "") -> bool:
-        """False: it was gone already, or is another one of that name by now."""
+        """Delete an object. Return False if it does not exist any more, or if another one has its
+        name now.
+        """
         body: Plain = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if grace is not None:
             body["gracePeriodSeconds"] = int(grace)
@@ -207,7 +210,7 @@ class Api:
 
 
 def _retry_after(answer: urllib3.BaseHTTPResponse) -> Seconds | None:
-    """How long to wait before the same call; None: it is not to be repeated."""
+    """Return how long to wait before the call is repeated; None: it must not be repeated."""
     said = answer.headers.get("Retry-After", "")
     if answer.status != HTTPStatus.TOO_MANY_REQUESTS or not said.isdecimal():
         return None
@@ -225,7 +228,7 @@ def suppressed(*statuses: HTTPStatus) -> Iterator[None]:
 
 
 def connect(kubeconfig: str | None = None) -> Api:
-    """As a pod of the cluster where we are one, else as `kubectl` would."""
+    """Connect with the service account of this pod in a cluster, elsewhere with the kubeconfig."""
     made, space = Configuration(), "default"
     try:
         if not kubeconfig and os.environ.get("KUBERNETES_SERVICE_HOST"):

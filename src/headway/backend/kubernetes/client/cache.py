@@ -22,18 +22,20 @@ ADOPT = f"{GROUP}/adopt"
 """Label of a Job or a pod that is to be adopted: "true"."""
 KINDS, OPTIONAL = ("nodes", "pods", "jobs", "classes"), ("classes", "adopting")
 IDLE: Seconds = 60.0
-"""After this time without a call, a worker ends its thread."""
+"""Time without a call after which a worker ends its thread."""
 PATIENCE: Seconds = 30.0
-"""For each page of the first list of every kind."""
+"""Timeout of each page of the first list of a kind."""
 
 
 class ClusterCache:
     def __init__(self, api: Api, namespace: str, run: str, queue: EventQueue) -> None:
-        """`namespace`: only its jobs. `run`: only the jobs of that run; "": jobs without a run."""
+        """`namespace`: only jobs of this namespace. `run`: only jobs of this run; "": jobs without
+        a run.
+        """
         self.api, self.run, self.namespace = api, run, namespace
         self._queue = queue
         self.worker = Worker("kubernetes", queue, crashed=exit_process)
-        """For calls about no namespace in particular."""
+        """For calls that concern no namespace."""
         self._workers: dict[str, Worker] = {}
         self.on_node: dict[str, dict[Key, Plain]] = {}
         """Pods that hold room on a node."""
@@ -96,7 +98,7 @@ class ClusterCache:
         return ()
 
     def _heard_of_optional(self, kind: str, error: BackendError | None) -> Sequence[Event]:
-        """Without the right to read them, they have no effect."""
+        """Ignore a kind that Headway may not read, or that the cluster does not have."""
         if isinstance(error, Denied) or _is_missing(error):
             self._stores[kind].complete = True
         return ()
@@ -129,17 +131,17 @@ class ClusterCache:
         return found is not None and ready(found)
 
     def owned(self, pod: Plain) -> bool:
-        """By a TrainingJob of a namespace that is managed here."""
+        """Whether a pod is owned by a TrainingJob of a managed namespace."""
         return bool(owner_uid(pod)) and self.namespace in ("", pod["metadata"]["namespace"])
 
     def owned_pod(self, key: Key) -> Plain | None:
-        """The pod of that name, if a TrainingJob controls it."""
+        """Return the pod of this name if a TrainingJob controls it."""
         found = self.pods.get(key)
         return found if found is not None and owner_uid(found) else None
 
     def worker_of(self, namespace: str) -> Worker:
-        """Calls about the objects of a namespace are made in turn. If one hangs, for example in an
-        admission webhook, those of other namespaces do not wait for it.
+        """Return the worker that makes the calls about a namespace one after the other. A call that
+        hangs, for example in an admission webhook, does not delay other namespaces.
         """
         if namespace not in self._workers:
             name = f"kubernetes {namespace}"
@@ -154,7 +156,7 @@ class ClusterCache:
 
 
 def _is_missing(error: BackendError | None) -> bool:
-    """The API server does not know this kind."""
+    """Whether the API server does not know this kind."""
     return isinstance(error, Declined) and error.status == HTTPStatus.NOT_FOUND
 
 
@@ -165,12 +167,12 @@ def _slim_pod(pod: Plain) -> None:
 
 
 def _is_over(pod: Plain) -> bool:
-    """How other pods have ended is of no further interest."""
+    """Whether a pod has ended that no TrainingJob controls: it is not kept."""
     return not owner_uid(pod) and pod["status"].get("phase") in OVER
 
 
 def owner_uid(pod: Plain) -> str:
-    """Of the TrainingJob that controls it; "": none does."""
+    """Return the uid of the TrainingJob that controls a pod; "": none does."""
     owners = pod["metadata"].get("ownerReferences") or ()
     ours = (o for o in owners if o.get("controller") and o.get("kind") == pod_builder.KIND["kind"])
     return next((str(o.get("uid", "")) for o in ours), "")

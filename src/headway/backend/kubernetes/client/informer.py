@@ -22,9 +22,9 @@ from headway.core.model.units import Seconds
 from headway.errors import BackendError, Declined, Unreachable
 
 WATCH: Seconds = 60.0
-"""The server is asked to close a watch after this time."""
+"""Time after which the server is asked to close a watch."""
 RELIST: Seconds = 300.0
-"""A kind that was only watched for this time is listed again."""
+"""Time after which a watched kind is listed again."""
 AGAIN: Seconds = 0.5
 LONGEST: Seconds = 10.0
 """Back-off between two lists: first, and longest."""
@@ -32,12 +32,12 @@ LONGEST: Seconds = 10.0
 Key = tuple[str, str]
 """Namespace and name."""
 Changed = Callable[[Plain | None, Plain | None], Iterable[events.Event]]
-"""Called with an object before and after a change; returns what follows for the controller."""
+"""Called with an object before and after a change; returns events for the controller."""
 
 
 class Store:
-    """Objects at `path` with these `labels`; `changed` is called for each change of one. `slim`
-    removes what is never read. One that `is_over` is not kept after its last change.
+    """The objects at `path` with these `labels`. `changed` is called for each change. `slim`
+    removes unused fields. An object for which `is_over` is true is not kept after its last change.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Store:
         self.slim, self._is_over = slim, is_over
         self.objects: dict[Key, Plain] = {}
         self.complete = False
-        """It has been listed."""
+        """Whether it has been listed."""
 
     def replace(self, objects: Iterable[Plain]) -> list[events.Event]:
         there = {key_of(o): o for o in objects}
@@ -80,7 +80,7 @@ class Store:
         return [*found, *self._changed(before, new)]
 
     def _forget(self, key: Key, last: Plain) -> Iterable[events.Event]:
-        """Tell how it ended, then that it is gone."""
+        """Report the last change of an object, then its removal."""
         before = self.objects.pop(key)
         return [*self._changed(before, last), *self._changed(last, None)]
 
@@ -99,7 +99,9 @@ def version_of(each: Plain) -> str:
 
 
 class Reflector:
-    """Fills a store. `heard` gets an error, and None when it is over, in the loop's thread."""
+    """Fills a store in a thread of its own. `heard` is called in the loop's thread with an error,
+    and with None after a successful list.
+    """
 
     def __init__(
         self,
@@ -115,7 +117,7 @@ class Reflector:
         start_fatal(self._run, f"watch {self._store.path}")
 
     def close(self) -> None:
-        """Its thread ends with its present watch, or with the process."""
+        """Stop; the thread ends with its present watch or with the process."""
         self._stopped.set()
 
     def _run(self) -> None:
@@ -155,7 +157,7 @@ class Reflector:
             self._rest(began + AGAIN)  # a server may close each watch at once
 
     def _take(self, told: Plain) -> str:
-        """One line of a watch; returns the version from which to continue."""
+        """Handle a line of a watch; return the version from which to continue."""
         each = told["object"]
         if told["type"] == "ERROR":
             code, why = int(each.get("code", 0)), str(each.get("message", "watch failed"))

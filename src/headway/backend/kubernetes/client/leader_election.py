@@ -21,7 +21,7 @@ from headway.errors import BackendError, Declined, Denied
 
 LASTS: Seconds = 15.0
 DEADLINE: Seconds = 10.0
-"""A leader that has not renewed the lease for this long gives up."""
+"""Time without a renewal after which a leader gives up."""
 RETRY: Seconds = 2.0
 ANSWER: Seconds = 3.0
 """Timeout of a call."""
@@ -37,18 +37,18 @@ class LeaderElection:
         self._all = f"/apis/{API}/namespaces/{namespace}/leases"
         self._path, self._name = f"{self._all}/{name}", name
         self._seen: tuple[str, Seconds] = ("", 0.0)
-        """The version that was seen last, and when it was seen first."""
+        """Version of the lease that was seen last, and when it was first seen."""
         self._renewed = -inf
         """Start of the last successful renewal."""
         self._taken = False
-        """Another process has held the lease since this one acquired it."""
+        """Whether another process has held the lease since this one acquired it."""
         self.stands_by: Callable[[], None] = lambda: None
         """Called when another process holds the lease."""
         self._stopped = Event()
         self._thread: Thread | None = None
 
     def acquire(self, stop: Event) -> bool:
-        """Wait to become the leader. False: stopped before."""
+        """Wait to become the leader. Return False if stopped before."""
         said = ""
         while not stop.is_set():
             try:
@@ -65,7 +65,9 @@ class LeaderElection:
         return False
 
     def take(self, *, again: bool = False) -> bool:
-        """Acquire or renew the lease. False: another holds it. `again`: only renew it."""
+        """Acquire or renew the lease. Return False if another process holds it. `again`: only renew
+        it.
+        """
         began = monotonic()
         held = self._take(again=again)
         if held:
@@ -117,16 +119,18 @@ class LeaderElection:
         return True
 
     def hold(self, lost: Callable[[], None]) -> None:
-        """Renew from now on; `lost` is called in another thread when that fails."""
+        """Renew the lease from now on. `lost` is called in another thread if this fails."""
         self._thread = start_fatal(self._renew, "lease")
         start_fatal(partial(self._guard, lost), "lease-guard")
 
     def is_valid(self) -> bool:
-        """By this process's own clock, which goes on while the process is paused."""
+        """Whether the lease is valid by the clock of this process, which goes on during a pause."""
         return monotonic() - self._renewed <= DEADLINE
 
     def _renew(self) -> None:
-        """If another client has only changed the object meanwhile, the next attempt succeeds."""
+        """Renew the lease periodically. If another client has only changed the object, the next
+        attempt succeeds.
+        """
         while not self._stopped.wait(RETRY):
             with suppress(BackendError):
                 if not self.take(again=True) and self._taken:
@@ -134,7 +138,7 @@ class LeaderElection:
                     return
 
     def _guard(self, lost: Callable[[], None]) -> None:
-        """In a thread of its own, because calls may hang."""
+        """Check the lease in a thread of its own, because calls may hang."""
         while not self._stopped.wait(LOOK):
             if not self.is_valid():
                 lost()

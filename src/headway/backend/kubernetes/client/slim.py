@@ -1,4 +1,4 @@
-"""Objects without what is never read: a cluster has many more pods than Headway manages."""
+"""Remove unused fields of objects: a cluster has many more pods than Headway manages."""
 
 from headway.backend.kubernetes.client.api import Plain
 
@@ -10,13 +10,13 @@ CONTAINER_STATUS = frozenset(
 
 
 def slim_object(each: Plain) -> None:
-    """Of every kind: managed fields are half of an object, images most of a node."""
+    """Remove managed fields, which are half of an object, and the images of a node."""
     each["metadata"].pop("managedFields", None)
     each.get("status", {}).pop("images", None)
 
 
 def slim_foreign_pod(pod: Plain) -> None:
-    """What decides where it may run, what it requests and uses, and how it ends, remains."""
+    """Keep only fields about where a pod may run, what it requests and uses, and how it ends."""
     (pod["metadata"].get("annotations") or {}).pop(APPLIED, None)
     spec, status = pod["spec"], pod.get("status", {})
     spec.pop("volumes", None)

@@ -1,8 +1,8 @@
-"""Bytes that survive a leader: compressed, in config maps of the operator's own namespace.
+"""State that the next leader reads: compressed, in config maps of the operator's namespace.
 
-There are two slots. The one that is written is not the one with the newest state. A slot is
-complete if all its parts are of the same attempt to write, so that a leader that dies while it
-writes leaves the state before.
+There are two slots. A write goes to the slot that does not have the newest state. A slot is
+complete if all its parts are of the same write, so that a leader that dies during a write leaves
+the state before.
 """
 
 import logging
@@ -18,9 +18,9 @@ NAME = "headway-state"
 LABELS = {"app.kubernetes.io/name": "headway", "app.kubernetes.io/component": "state"}
 SLOTS = ("a", "b")
 PARTS = 4
-"""Objects of a slot at most."""
+"""Maximum number of objects of a slot."""
 PART = 700_000
-"""Bytes of an object; Kubernetes accepts a megabyte."""
+"""Size of an object in bytes; Kubernetes accepts a megabyte."""
 _PARTS, _NUMBER, _WRITER = "parts", "number", "writer"
 log = logging.getLogger("headway")
 
@@ -35,16 +35,16 @@ class StateObject:
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._writer = uuid4().hex
         self._number = 0
-        """Of the last attempt to write."""
+        """Number of the last write."""
         self._newest = SLOTS[0]
         """The slot with the newest state."""
         self._seen: dict[str, Plain] | None = None
-        """Objects as they were last read or written: others are not overwritten."""
+        """Objects as last read or written. Objects of another version are not overwritten."""
         self._sure = False
-        """They are as seen, unless another process has written."""
+        """Whether the result of the last write is known."""
 
     def load(self) -> bytes | None:
-        """The newest state that is complete; None: there is none."""
+        """Return the newest complete state; None: there is none."""
         seen: dict[str, Plain] = {}
         found = [(*self._read(slot, seen), slot) for slot in SLOTS]
         self._check(seen)
@@ -57,7 +57,7 @@ class StateObject:
         return None
 
     def _read(self, slot: str, seen: dict[str, Plain]) -> tuple[int, bytes | None]:
-        """Its number, and what it holds; None: it is not complete, or damaged."""
+        """Return the number and the content of a slot; None: it is incomplete or damaged."""
         about = _about(self._get(f"{NAME}-{slot}-0", seen))
         count, number = (_count(about.get(key)) for key in (_PARTS, _NUMBER))
         parts = [self._get(f"{NAME}-{slot}-{i}", seen) for i in range(min(count, PARTS))]
@@ -71,7 +71,9 @@ class StateObject:
         return number, None
 
     def _check(self, seen: dict[str, Plain]) -> None:
-        """By the first part of each slot, with which a process begins to write."""
+        """Raise `Declined` if another process has written: each write begins with the first part of
+        a slot.
+        """
         for name in (f"{NAME}-{slot}-0" for slot in SLOTS):
             if self._seen is None or name not in seen:
                 continue
@@ -81,8 +83,8 @@ class StateObject:
                 raise Declined(why, status=HTTPStatus.CONFLICT, where=name)
 
     def save(self, data: bytes) -> None:
-        """Refused if another process has written since. After an error it is not known what was
-        written: the next call reads it first.
+        """Write the state. Raise `Declined` if another process has written. After an error, the
+        next call first reads what was written.
         """
         packed = zlib.compress(data, 6)
         parts = [packed[i : i + self._part] for i in range(0, len(packed), self._part)]
@@ -132,5 +134,5 @@ def _version(part: Plain | None) -> str | None:
 
 
 def _count(given: str | None) -> int:
-    """0: none, or damaged."""
+    """Parse a number; 0: there is none, or it is damaged."""
     return int(given) if given and given.isdecimal() and len(given) < 19 else 0

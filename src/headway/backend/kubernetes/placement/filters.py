@@ -11,7 +11,7 @@ from headway.backend.kubernetes.client.api import Plain
 from headway.backend.kubernetes.placement.quantities import allocatable, asked
 
 EVERYWHERE = frozenset({"ephemeral-storage"})
-"""Resources that a node may have without saying so."""
+"""Resources that a node may have without reporting them."""
 STRICT: Plain = {
     "metadata": {"name": ""},
     "spec": {"taints": [{"key": "none", "effect": "NoSchedule"}]},
@@ -21,14 +21,14 @@ STRICT: Plain = {
 
 
 def understand(pod: Plain) -> None:
-    """Evaluate all that is evaluated later: whatever is malformed raises now."""
+    """Evaluate all requirements of a pod once, so that malformed ones raise now."""
     asked(pod)
     _taints(pod, STRICT)
     _selector(pod, STRICT)
 
 
 def shape(pod: Plain) -> str:
-    """All that `unfit` reads of a pod: those of the same shape may use the same nodes."""
+    """Return all fields that `unfit` reads: pods of the same shape may use the same nodes."""
     spec = pod["spec"]
     node = (spec.get("affinity") or {}).get("nodeAffinity")
     said = asked(pod), spec.get("tolerations"), spec.get("nodeSelector"), node
@@ -36,7 +36,7 @@ def shape(pod: Plain) -> str:
 
 
 def unfit(pod: Plain, node: Plain) -> str:
-    """Why it can never run there, even if the node were empty; "": it can."""
+    """Return why a pod can never run on a node, even if this is empty; "": it can."""
     return _taints(pod, node) or _selector(pod, node) or _size(pod, node)
 
 

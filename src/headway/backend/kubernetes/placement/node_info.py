@@ -22,7 +22,7 @@ OVER = ("Succeeded", "Failed")
 
 
 def to_core(node: Plain, taken: Iterable[Resources]) -> Node:
-    """`taken`: what is not free there, beside the requests that the controller counts itself."""
+    """Return a node. `taken`: used resources, without the requests that the controller counts."""
     there, used = resources(allocatable(node)), list(taken)
     room = Resources(
         cpu=max(0.0, there.cpu - sum(t.cpu for t in used)),
@@ -51,13 +51,13 @@ def ready(node: Plain) -> bool:
 
 
 def node_of(pod: Plain | None) -> str:
-    """The node to which it is bound; "": none."""
+    """Return the node to which a pod is bound; "": none."""
     return str(pod["spec"].get("nodeName", "")) if pod else ""
 
 
 def holds(pod: Plain) -> str:
-    """The node on which it holds room; "": none. kube-scheduler nominates a node for a pod that
-    waits for the end of those that it preempts.
+    """Return the node on which a pod uses resources; "": none. kube-scheduler nominates a node for
+    a pod that waits for the end of preempted pods.
     """
     status = pod.get("status", {})
     if status.get("phase") in OVER:

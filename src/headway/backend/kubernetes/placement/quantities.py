@@ -12,9 +12,9 @@ Amounts = dict[str, float]
 
 
 def asked(pod: Plain) -> Amounts:
-    """What kube-scheduler counts for a pod: its containers and sidecars together, or what an init
-    container needs beside the sidecars that precede it, if that is more; or what the pod as a whole
-    requests. During a resize, the largest of the amounts wanted, allocated and in use.
+    """Return the requests that kube-scheduler counts for a pod: of its containers and sidecars, or
+    of an init container and the sidecars before it, if that is more; or of the pod as a whole.
+    During a resize: the largest of the wanted, allocated and used amounts.
     """
     spec, told = pod["spec"], _told(pod)
     steady = _sum(_requests(c, told) for c in spec["containers"])

@@ -1,5 +1,5 @@
-"""What an uninstallation must do: pods do not wait for an operator that no longer exists, and get
-back the CPU requests and limits that they declare.
+"""Clean up after an uninstallation: remove finalizers, so that pods do not wait for an operator,
+and restore declared CPU requests and limits.
 """
 
 import logging
@@ -20,7 +20,9 @@ log = logging.getLogger("headway")
 
 
 def remove_finalizers(api: Api, namespace: str = "") -> int:
-    """Of the pods of all training jobs, or those of one namespace; returns how many had one."""
+    """Remove the finalizers of the pods of all training jobs, or of those of a namespace; return
+    their number.
+    """
     kept = [pod for pod in _pods(api, namespace, labelSelector=JOB) if has_finalizer(pod)]
     for pod in kept:
         unfinalize(api, pod)
@@ -28,8 +30,8 @@ def remove_finalizers(api: Api, namespace: str = "") -> int:
 
 
 def restore_shares(api: Api, namespace: str = "") -> int:
-    """Return how many pods have their declared values again, adopted ones included. Those that
-    shrink come first, so that a quota allows the others.
+    """Restore the declared values of all resized pods, including adopted ones; return their number.
+    Requests that become smaller are restored first, so that a quota allows the others.
     """
     nodes = {n["metadata"]["name"]: n for n in api.list("/api/v1/nodes")[0]}
     resized = [

@@ -1,4 +1,4 @@
-"""A manifest as the API server accepts it."""
+"""Convert a manifest for the API server."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ AMOUNTS = (
 
 
 def written(spec: TrainingJobSpec) -> Plain:
-    """A manifest for the API server: amounts that are not whole are strings."""
+    """Return a manifest for the API server, with fractional amounts as strings."""
     found: Plain = spec.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude_none=True
     )

@@ -1,4 +1,4 @@
-"""Writes the progress of each job to its status: the step, the metric, usage, and what is left."""
+"""Writes the progress of each job to its status: step, metric, usage, and remaining time."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,9 +10,9 @@ from headway.controller.records import chief
 from headway.core.model.units import JobId, ReplicaId, Seconds
 
 EVERY: Seconds = 10.0
-"""Between two writes of the progress of one job,"""
+"""Shortest time between two writes of the progress of a job,"""
 PER_JOB: Seconds = 0.1
-"""and at least so many seconds for each job: the API server has other work, too."""
+"""and this time multiplied by the number of jobs, to limit the load of the API server."""
 LONGEST: Seconds = 100 * 86400.0
 
 Known = Callable[[Plain], tuple[JobStatus, ReplicaId, int] | None]
@@ -26,13 +26,13 @@ class JobProgress:
         clock: Callable[[], Seconds],
         known: Known,
     ) -> None:
-        """`known`: the job, replica and attempt that a pod is."""
+        """`known`: returns the job, replica and attempt of a pod."""
         self._records, self._writer, self._clock, self._known = records, writer, clock, known
         self._written: dict[JobId, Seconds] = {}
         self._changed: set[JobId] = set()
 
     def heard(self, pod: Plain, metrics: PodMetrics) -> None:
-        """The chief of a job speaks for it; also a little after its end."""
+        """Store a report of the chief of a job, also shortly after its end."""
         known = self._known(pod)
         if known is None:
             return
@@ -80,7 +80,7 @@ def describe(metrics: PodMetrics, declared: float | None) -> Plain:
 
 
 def duration(seconds: Seconds) -> str:
-    """As kubectl shows ages, to about two digits.
+    """Format a duration as kubectl formats ages, with about two digits.
 
     >>> duration(42), duration(320), duration(7300), duration(500_000)
     ('42s', '5m20s', '2h1m', '5d18h')

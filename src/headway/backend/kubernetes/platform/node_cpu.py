@@ -9,7 +9,7 @@ from headway.backend.kubernetes.platform.pod_cpu import milli, whole
 
 
 def free_cpu(cluster: ClusterCache, name: str) -> int:
-    """What no pod on the node requests; 0 for an operator of one namespace, which does not know."""
+    """Return the CPU of a node that no pod requests; 0: unknown to an operator of one namespace."""
     if cluster.namespace and not cluster.run:
         return 0
     taken = sum(asked(pod).get("cpu", 0.0) for pod in cluster.on_node.get(name, {}).values())
@@ -17,7 +17,7 @@ def free_cpu(cluster: ClusterCache, name: str) -> int:
 
 
 def pending_pod(cluster: ClusterCache, name: str, free: int, room: int) -> str:
-    """A pending pod that does not fit what is free on a node, but would fit `room`; "": none."""
+    """Return a pending pod that fits `room` but not `free` CPU of a node; "": none."""
     node = cluster.node(name)
     for key, pod in cluster.pods.items():
         if node is None or not _waits(pod):
@@ -28,6 +28,6 @@ def pending_pod(cluster: ClusterCache, name: str, free: int, room: int) -> str:
 
 
 def _waits(pod: Plain) -> bool:
-    """For kube-scheduler."""
+    """Whether a pod waits for kube-scheduler."""
     gated = pod["spec"].get("schedulingGates")
     return pod["status"].get("phase") == "Pending" and not node_of(pod) and not gated

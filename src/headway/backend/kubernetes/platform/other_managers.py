@@ -1,4 +1,4 @@
-"""What else manages the resources of a pod: Kueue counts them, a VPA sets them."""
+"""Find other managers of the resources of a pod: Kueue, or a VerticalPodAutoscaler (VPA)."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -8,22 +8,22 @@ from headway.backend.kubernetes.client.api import Api, Plain, suppressed
 from headway.errors import Denied
 
 KUEUE, VPA = "kueue.x-k8s.io/", ("vpaUpdates", "vpaObservedContainers", "vpaInPlaceUpdated")
-"""How labels and annotations of Kueue begin, and annotations of the autoscaler."""
+"""Prefix of labels and annotations of Kueue, and annotations of the autoscaler."""
 READ = {"Job": ("batch/v1", "jobs"), "JobSet": ("jobset.x-k8s.io/v1alpha2", "jobsets")}
-"""Owners that are read: where their API is."""
+"""API group and resource of the owners that are read."""
 AUTOSCALERS = "/apis/autoscaling.k8s.io/v1/namespaces/{}/verticalpodautoscalers"
 HASH = "pod-template-hash"
 
 
 def controller_of(each: Plain) -> Plain:
-    """The owner reference of its controller; empty: it has none."""
+    """Return the owner reference of the controller of an object; empty: it has none."""
     owners = each["metadata"].get("ownerReferences") or ()
     found: Plain = next((o for o in owners if o.get("controller")), {})
     return found
 
 
 def marked(each: Plain) -> str:
-    """What manages it by its own labels and annotations; "": nothing is seen."""
+    """Return which manager an object has by its labels and annotations; "": none is seen."""
     about = each["metadata"]
     notes = about.get("annotations") or {}
     mark = next((m for m in (*(about.get("labels") or {}), *notes) if m.startswith(KUEUE)), "")
@@ -34,8 +34,8 @@ def marked(each: Plain) -> str:
 
 
 def manager_of(api: Api, pod: Plain) -> str:
-    """What manages a pod, or a Job or JobSet above it; "": nothing. What cannot be read does not
-    count: the pod itself shows most of it.
+    """Return which manager a pod has, or a Job or JobSet that owns it; "": none. Unreadable owners
+    are ignored, because the pod itself shows most managers.
     """
     above = list(_owners(api, pod))
     why = next(filter(None, map(marked, (pod, *above))), "")
@@ -58,7 +58,7 @@ def _owners(api: Api, pod: Plain) -> Iterator[Plain]:
 
 
 def _autoscaler(api: Api, pod: Plain, above: list[Plain]) -> str:
-    """One that only recommends does not count."""
+    """Return the autoscaler of a pod, unless it only recommends; "": none."""
     owners = [controller_of(each) for each in (pod, *above)]
     named = {(o["kind"], o["name"]) for o in owners if o}
     ending = f"-{(pod['metadata'].get('labels') or {}).get(HASH)}"

@@ -1,4 +1,4 @@
-"""Builds the pod of a replica, and the service of a gang, from a TrainingJob, without calls.
+"""Build the pod of a replica, and the service of a gang, from a TrainingJob. Makes no calls.
 
 Precedence: what Headway sets, then the manifest, then the user's `podTemplate`.
 """
@@ -24,7 +24,7 @@ STANDARD = {
 RUN, JOB, TASK = f"{GROUP}/run", f"{GROUP}/job", f"{GROUP}/task"
 REPLICA, ATTEMPT = f"{GROUP}/replica", f"{GROUP}/attempt"
 FINALIZER = f"{GROUP}/exit-code"
-"""Keeps a deleted pod until its end is recorded."""
+"""Finalizer that keeps a deleted pod until its end is recorded."""
 GATE = f"{GROUP}/gang"
 """Scheduling gate of the pods of a gang, until all of them exist."""
 PROCEED = f"{GROUP}/proceed"
@@ -37,7 +37,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 while "true" not in open("{WAITS_AT}/proceed").read():
     time.sleep(0.1)
 """
-"""What the init container of a gang's pod runs."""
+"""Script of the init container in which a pod of a gang waits."""
 GANG_PRIORITY = "headway-gang"
 """PriorityClass of gangs that name none: it does not preempt, because a pod that another one
 makes room for would only wait for the rest of its gang."""
@@ -66,7 +66,9 @@ SAFE_CONTAINER = {
 def to_pod(
     job: Plain, spec: TrainingJobSpec, replica: ReplicaId, attempt: int, gang: Sequence[ReplicaId]
 ) -> Plain:
-    """`gang` by rank. The name has the attempt in it, so that no attempt is started twice."""
+    """Return the pod of a replica. `gang`: replicas by rank. The name contains the attempt, so that
+    no attempt is started twice.
+    """
     name, run = job["metadata"]["name"], (job["metadata"].get("labels") or {}).get(RUN)
     task = next(t for t in spec.tasks if t.name == replica.task)
     template = task.pod_template
@@ -106,10 +108,10 @@ def to_pod(
 
 
 def placed(pod: Plain, node: str, waiter: str) -> Plain:
-    """The pod as it is created for this node; kube-scheduler binds it there.
+    """Return the pod with an affinity to a node; kube-scheduler binds it there.
 
-    `waiter`: image of the container in which a pod of a gang waits until all of them are bound;
-    "": it is alone.
+    `waiter`: image of the container in which the pod waits until all pods of its gang are bound;
+    "": it does not wait.
     """
     spec, about = pod["spec"], {**pod["metadata"], "finalizers": [FINALIZER]}
     found = {**spec, "affinity": _only_on(node, spec.get("affinity") or {})}
@@ -128,7 +130,7 @@ _PROCEED = {"path": "proceed", "fieldRef": {"fieldPath": f"metadata.annotations[
 
 
 def _only_on(node: str, given: Plain) -> Plain:
-    """Added to each term that the user gave: one of them must match, and the node."""
+    """Return an affinity that allows only this node, and requires one of the user's terms."""
     by_name = {"key": "metadata.name", "operator": "In", "values": [node]}
     affinity = given.get("nodeAffinity") or {}
     required = affinity.get(REQUIRED) or {}
@@ -138,9 +140,10 @@ def _only_on(node: str, given: Plain) -> Plain:
 
 
 def _waiter(image: str, spec: Plain) -> Plain:
-    """With the amounts of the training, which starts later: so the pod keeps its requests and its
-    quality of service, and a quota that requires limits accepts it. Of CPU it requests little,
-    because the largest request of an init container is the least weight that a pod can get.
+    """Return the container in which a pod waits. It has the resources of the training, so that the
+    pod keeps its requests and its quality of service, and a quota that requires limits accepts it.
+    It requests little CPU, because the request of an init container limits how far the weight of
+    a pod can be lowered.
     """
     resources = spec["containers"][0]["resources"]
     plain = ("cpu", "memory", "ephemeral-storage")
@@ -196,7 +199,9 @@ def _owned(job: Plain, name: str) -> Plain:
 def _env(
     job: Plain, spec: TrainingJobSpec, replica: ReplicaId, attempt: int, gang: Sequence[ReplicaId]
 ) -> dict[str, str]:
-    """With sizes of thread pools, if the task declares its CPU and does not set them itself."""
+    """Return the environment of a replica. It contains the sizes of thread pools if the task
+    declares its CPU and does not set them.
+    """
     task = next(t for t in spec.tasks if t.name == replica.task)
 
     def host(each: ReplicaId) -> str:

@@ -16,7 +16,7 @@ from headway.core.model.units import Seconds
 from headway.errors import Declined
 
 AT_ONCE = 8
-"""Calls under way at the same time for one gang."""
+"""Maximum number of simultaneous calls for a gang."""
 
 T = TypeVar("T")
 
@@ -35,7 +35,9 @@ def launch(api: Api, job: Plain, builders: Sequence[Callable[[], Plain]], *, ser
 
 
 def _create(api: Api, path: str, build: Callable[[], Plain], uid: str) -> Plain:
-    """Built here, one by one: each pod of a large gang names all its hosts."""
+    """Build and create a pod. Pods are built one at a time, because each pod of a large gang names
+    all hosts.
+    """
     pod = build()
     with suppressed(HTTPStatus.CONFLICT):
         return api.create(path, pod)
@@ -48,7 +50,7 @@ def _create(api: Api, path: str, build: Callable[[], Plain], uid: str) -> Plain:
 
 
 def _ungate(api: Api, pod: Plain) -> Plain:
-    """By uid, as all writes to a pod: another one of the same name is left alone."""
+    """Remove the scheduling gate of a pod."""
     gate = {"name": pod_builder.GATE, "$patch": "delete"}
     return _change(api, pod, {"spec": {"schedulingGates": [gate]}})
 
@@ -62,7 +64,7 @@ def trust(api: Api, pod: Plain, certificate: str) -> Plain:
 
 
 def unfinalize(api: Api, pod: Plain) -> None:
-    """Its deletion need not wait for Headway."""
+    """Remove the finalizer of a pod, so that its deletion does not wait for Headway."""
     with suppressed(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
         _change(
             api, pod, {"metadata": {"$deleteFromPrimitiveList/finalizers": [pod_builder.FINALIZER]}}
@@ -70,8 +72,8 @@ def unfinalize(api: Api, pod: Plain) -> None:
 
 
 def delete(api: Api, path: str, uid: str, grace: Seconds | None) -> bool:
-    """False: there is none. `uid` "": of a pod that was not seen yet. Another pod, which no
-    TrainingJob owns, may have its name.
+    """Delete a pod. Return False if it does not exist. `uid` "": the pod was not seen yet; a pod of
+    the same name that no TrainingJob owns is not deleted.
     """
     if not uid:
         there: Plain = {}
@@ -84,12 +86,13 @@ def delete(api: Api, path: str, uid: str, grace: Seconds | None) -> bool:
 
 
 def _change(api: Api, pod: Plain, change: Plain) -> Plain:
+    """Patch a pod by uid: another pod of the same name is not changed."""
     about = {**change.get("metadata", {}), "uid": pod["metadata"]["uid"]}
     return api.patch(pod_path(*key_of(pod)), {**change, "metadata": about}, kind="strategic-merge")
 
 
 def resize(api: Api, pod: Plain, cpu: Cpu) -> Plain:
-    """Only this version of this pod. What it declares is noted on it first."""
+    """Resize this version of a pod, after its declared CPU was stored in an annotation."""
     path = pod_path(*key_of(pod))
     if not pod_cpu.is_noted(pod):
         noted = {"annotations": {pod_cpu.DECLARED: pod_cpu.annotation(pod)}}
@@ -99,7 +102,7 @@ def resize(api: Api, pod: Plain, cpu: Cpu) -> Plain:
 
 
 def forget_declared(api: Api, pod: Plain) -> None:
-    """It has what it declares."""
+    """Remove the annotation of a pod that has its declared CPU again."""
     _change(api, pod, {"metadata": {"annotations": {pod_cpu.DECLARED: None}}})
 
 
@@ -108,7 +111,7 @@ def _version(pod: Plain) -> Plain:
 
 
 def in_parallel(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """All are tried; the first error, if there was one, is raised when all are done."""
+    """Make calls in parallel. The first error is raised when all are done."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         submitted = [pool.submit(call) for call in calls]
     return [each.result() for each in submitted]

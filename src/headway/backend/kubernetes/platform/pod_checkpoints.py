@@ -1,6 +1,6 @@
-"""Checkpoints of pods: requested in the answer to a report, and known by what the SDK reports.
+"""Checkpoints of pods: requested in the answer to a report, and reported by the SDK.
 
-Headway does not see the volumes of a pod. With `checkpoint: sigterm`, only the exit code says that
+Headway cannot read the volumes of a pod. With `checkpoint: sigterm`, only the exit code shows that
 a script has saved.
 """
 
@@ -26,9 +26,9 @@ EPHEMERAL = frozenset({
     "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "image", "name", "projected",
     "secret",
 })  # fmt: skip
-"""Volumes that end with their pod, or that it cannot write."""
+"""Volumes that are deleted with their pod, or that it cannot write."""
 WHOLE = (FOLDER, f"{FOLDER}/checkpoint")
-"""Where a volume keeps what the SDK saves."""
+"""Mount paths at which a volume keeps the checkpoints of the SDK."""
 
 
 class PodCheckpoints:
@@ -39,10 +39,10 @@ class PodCheckpoints:
         pods: Mapping[Key, Plain],
         key: Callable[[ReplicaId, int], Key],
     ) -> None:
-        """`key`: of the pod of an attempt."""
+        """`key`: returns the key of the pod of an attempt."""
         self._receiver, self._queue, self._pods, self._key = receiver, queue, pods, key
         self._requested: dict[str, CheckpointRead] = {}
-        """What was last reported to the controller, by the uid of each pod."""
+        """Last report to the controller by the uid of the pod."""
 
     def request(self, command: RequestCheckpoint) -> Sequence[Event]:
         pod = self._pods.get(self._key(command.replica, command.attempt))
@@ -63,7 +63,7 @@ class PodCheckpoints:
         return ()
 
     def heard(self, pod: Plain, metrics: PodMetrics) -> None:
-        """A pod has reported."""
+        """Report a new checkpoint of a pod to the controller."""
         before = self._requested.get(_uid(pod))
         if before is not None and before.checkpoint.mark != metrics.checkpoint:
             newest = self._newest(_uid(pod))
@@ -75,7 +75,7 @@ class PodCheckpoints:
         self._requested.pop(_uid(pod), None)
 
     def at_exit(self, mode: Mode, pod: Plain, attempt: int, code: int) -> Checkpoint:
-        """The newest one of a pod that has ended."""
+        """Return the newest checkpoint of a pod that has ended."""
         if mode is Mode.SIGTERM and code == STOPPED:
             return Checkpoint(mark=f"attempt {attempt}")
         return self._newest(_uid(pod)) if mode is Mode.SDK else NO_CHECKPOINT
@@ -86,8 +86,8 @@ class PodCheckpoints:
 
 
 def not_movable(spec: TrainingJobSpec, *, can_ask: bool) -> tuple[str, str]:
-    """Why a job cannot continue elsewhere: a reason and a message; "": it can. `can_ask`: its pods
-    report to this process, not to another.
+    """Return why a job cannot continue on another node: reason and message; "": it can. `can_ask`:
+    its pods report to this process.
     """
     mode = spec.checkpoint.mode
     if mode == "none":
@@ -105,7 +105,7 @@ def not_movable(spec: TrainingJobSpec, *, can_ask: bool) -> tuple[str, str]:
 
 
 def _kept(task: TaskSpec) -> list[str]:
-    """Where its training can write what outlives the pod."""
+    """Return the paths of a task at which files outlive the pod."""
     found = [m.path for m in task.mounts if m.claim is not None and not m.read_only]
     given = task.pod_template.spec if task.pod_template is not None else {}
     names = {v.get("name") for v in given.get("volumes") or () if set(v) - EPHEMERAL}

@@ -14,14 +14,14 @@ Modes = Mapping[str, Sequence[str]]
 
 
 def mounted(pods: Iterable[Plain]) -> list[str]:
-    """Names of the claims that these pods mount."""
+    """Return the names of the claims that these pods mount."""
     volumes = [v for pod in pods for v in pod["spec"].get("volumes") or ()]
     found = [v["persistentVolumeClaim"] for v in volumes if "persistentVolumeClaim" in v]
     return list(dict.fromkeys(str(each.get("claimName")) for each in found))
 
 
 def read(api: Api, namespace: str, names: Iterable[str]) -> Modes:
-    """A claim that does not exist yet is kube-scheduler's to refuse."""
+    """Return the access modes of claims. Missing ones are left out: kube-scheduler reports them."""
     modes: dict[str, Sequence[str]] = {}
     for name in names:
         with suppressed(HTTPStatus.NOT_FOUND):
@@ -31,7 +31,7 @@ def read(api: Api, namespace: str, names: Iterable[str]) -> Modes:
 
 
 def exclusive(modes: Modes) -> str:
-    """A claim that only one pod can mount; "": none."""
+    """Return a claim that only one pod can mount; "": none."""
     return next((name for name, of in modes.items() if EXCLUSIVE in of), "")
 
 

@@ -74,7 +74,9 @@ def _told(container: Plain, url: str) -> Plain:
 
 
 def environment(url: str) -> dict[str, str]:
-    """Of the SDK, and of clients of Kubeflow's status protocol, such as Hugging Face's trainer."""
+    """Return the variables for the SDK, and for clients of Kubeflow's status protocol, such as the
+    trainer of Hugging Face.
+    """
     token, certificate = f"{MOUNT}/{TOKEN}", f"{MOUNT}/{CERTIFICATE}"
     return {
         "HEADWAY_REPORTS_URL": f"{url}{http_reports.SDK}",

@@ -1,4 +1,4 @@
-"""Divides CPU requests among pods by weight, so that their sum stays what their owners declared."""
+"""Divides the declared CPU requests of pods among them by weight. Their sum stays the same."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headway.backend.kubernetes.platform.pod_cpu import Cpu
 
 LEAST_REQUEST = 2
-"""The smallest weight of a cgroup; smaller requests count as this."""
+"""Smallest request that has an effect on the weight of a cgroup."""
 LEAST_LIMIT = 10
 """The smallest quota that a kubelet sets."""
 
@@ -17,18 +17,18 @@ class Member:
 
     weight: float
     limit: int | None = None
-    """The ceiling that was decided; None: none."""
+    """Decided limit; None: no limit."""
     declared: int = 0
     """The request of its owner."""
     least: int = LEAST_REQUEST
     gap: int = 1
-    """By which the request stays below the limit: equal ones could make the pod Guaranteed, which
-    Kubernetes refuses."""
+    """Difference by which the request stays below the limit: equal amounts could change the pod to
+    Guaranteed, which Kubernetes refuses."""
 
 
 def divide(total: int, members: Sequence[Member]) -> list[Cpu]:
-    """Requests in proportion to weight that add up to `total`, each below the limit of its pod.
-    Where the limits leave too little for the sum, none is below the declared request.
+    """Return requests in proportion to the weights that add up to `total`, each below the limit of
+    its pod. If the limits are too low for the sum, no request is below the declared one.
 
     >>> [c.request for c in divide(800, [Member(3.0), Member(1.0)])]
     [600, 200]
@@ -74,7 +74,7 @@ def _limits(total: int, members: Sequence[Member]) -> list[int | None]:
 
 
 def _whole(given: Sequence[float], total: int) -> list[int]:
-    """Whole numbers with the same sum: those that lose most by rounding down are rounded up."""
+    """Round to integers with the same sum: those that lose most by rounding down are rounded up."""
     down = [int(value + 1e-9) for value in given]
     missing = min(total, round(sum(given))) - sum(down)
     order = sorted(range(len(given)), key=lambda i: (down[i] - given[i], i))

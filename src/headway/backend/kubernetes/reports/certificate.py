@@ -1,7 +1,7 @@
 """The certificate of the report server: created once, kept in a Secret, published in ConfigMaps.
 
-It signs itself, and so it is its own trust bundle. The installation creates the objects empty, so
-that they are removed with it; the operator has no right to create any.
+It is self-signed and its own trust bundle. The installation creates the objects empty, so that they
+are removed with it. The operator has no right to create objects.
 """
 
 import ssl
@@ -23,12 +23,12 @@ from headway.core.model.units import Seconds
 from headway.errors import BackendError
 
 NAME = "headway-reports"
-"""Of the Secret, of the ConfigMaps and of the Service."""
+"""Name of the Secret, of the ConfigMaps and of the Service."""
 PORT = 8443
 CERTIFICATE, KEY, URL = "ca.crt", "tls.key", "url"
 VALID = timedelta(days=3650)
 RENEWED = timedelta(days=365)
-"""Before it ends: a pod may run for long, and its script may read the bundle only once."""
+"""Time before the end at which it is renewed. A script may read the bundle only once."""
 ANSWER: Seconds = 5.0
 
 
@@ -94,7 +94,7 @@ def usable(pair: Pair, namespace: str) -> bool:
 
 
 def ensure(api: Api, namespace: str) -> Pair:
-    """The certificate in the Secret; a new one if there is none, or it ends soon."""
+    """Return the certificate in the Secret; create a new one if there is none, or it ends soon."""
     path = f"/api/v1/namespaces/{namespace}/secrets/{NAME}"
     found = api.get(path, timeout=ANSWER)
     data = found.get("data") or {}
@@ -105,21 +105,21 @@ def ensure(api: Api, namespace: str) -> Pair:
     made = create(namespace)
     encoded = (b64encode(text.encode()).decode() for text in made)
     body: Plain = {"data": dict(zip((CERTIFICATE, KEY), encoded, strict=True))}
-    # Refused if another leader was faster.
+    # The version makes the write fail if another leader was faster.
     body["metadata"] = {"resourceVersion": found["metadata"]["resourceVersion"]}
     api.patch(path, body)
     return made
 
 
 def publish(api: Api, namespace: str, endpoint: Endpoint) -> None:
-    """For node agents, and for runs without an operator."""
+    """Publish the endpoint for node agents, and for runs without an operator."""
     path = f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
     api.patch(path, {"data": {CERTIFICATE: endpoint.certificate, URL: endpoint.url}})
 
 
 def find(api: Api, namespace: str) -> Endpoint | None:
-    """What an operator publishes there, perhaps later; None: it is not installed, or the object
-    is not readable.
+    """Return the endpoint that an operator publishes in a namespace; None: no operator is
+    installed, or the object is not readable.
     """
     with suppress(BackendError):
         path = f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
@@ -129,7 +129,7 @@ def find(api: Api, namespace: str) -> Endpoint | None:
 
 
 def context(pair: Pair, folder: Path) -> ssl.SSLContext:
-    """`folder`: for a file that OpenSSL reads once."""
+    """Return the TLS context of the server. `folder`: for a temporary file that OpenSSL reads."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     path = folder / "report-server.pem"

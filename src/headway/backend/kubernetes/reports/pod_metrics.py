@@ -1,4 +1,4 @@
-"""What a pod has reported and used: by itself, or through the agent of its node."""
+"""Metrics and usage of a pod, reported by itself or by the agent of its node."""
 
 from collections import deque
 from collections.abc import Callable
@@ -12,11 +12,11 @@ from headway.metrics.log_parser import ParsedMetric
 from headway.metrics.reader import MAX_MESSAGE, Heard, ReplicaMetrics
 
 STALE: Seconds = 15.0
-"""A sample of usage that is older says nothing about now."""
+"""Age from which on a sample does not count as the present usage."""
 SAMPLES = 6
-"""Over so many samples, about ten seconds, usage is averaged."""
+"""Number of samples over which usage is averaged, about ten seconds."""
 ANCHOR: Seconds = 60.0
-"""The rate of steps is measured over one to two of these."""
+"""Steps per second are measured over one to two of these intervals."""
 
 
 class PodMetrics(ReplicaMetrics):
@@ -29,17 +29,17 @@ class PodMetrics(ReplicaMetrics):
         self.position = ""
         """Time stamp of the last line of its log that was parsed."""
         self._samples: deque[tuple[Seconds, float, UsageSample]] = deque(maxlen=SAMPLES)
-        """When each arrived, when it was measured by the clock of its node, and itself."""
+        """Samples with their time of arrival, and of measurement by the clock of the node."""
         self._anchors: deque[tuple[Seconds, float]] = deque(maxlen=2)
         """Time and step, at least `ANCHOR` apart."""
         self.checkpoint = ""
-        """The newest one that the SDK has saved; "": none."""
+        """Newest checkpoint that the SDK has saved; "": none."""
         self.reports = 0
         self.updated: Seconds | None = None
-        """When it last reported."""
+        """Time of the last report."""
 
     def hear(self, reports: list[Any], now: Seconds) -> None:
-        """Reports of the pod itself."""
+        """Add reports of the pod itself."""
         for fields in reports:
             if isinstance(fields, dict) and "checkpoint" in fields:
                 self.checkpoint = str(fields["checkpoint"])[:MAX_MESSAGE]
@@ -48,7 +48,9 @@ class PodMetrics(ReplicaMetrics):
         self._progressed(now, len(reports))
 
     def parsed(self, entries: list[Any], now: Seconds) -> None:
-        """What its agent found in its log: each entry stands for one or several lines."""
+        """Add entries that the agent has parsed from the log. An entry represents one or more
+        lines.
+        """
         if self.sdk:
             return
         for step, mean, high, count, total in entries:
@@ -72,12 +74,12 @@ class PodMetrics(ReplicaMetrics):
         if self.step is None:
             return
         if self._anchors and self.step < self._anchors[-1][1]:
-            self._anchors.clear()  # it began anew
+            self._anchors.clear()  # the training has restarted
         if not self._anchors or now - self._anchors[-1][0] >= ANCHOR:
             self._anchors.append((now, self.step))
 
     def rate(self) -> float | None:
-        """Steps per second lately; None: unknown."""
+        """Return recent steps per second; None: unknown."""
         if not self._anchors or self.updated is None or self.step is None:
             return None
         at, step = self._anchors[0]
@@ -89,15 +91,15 @@ class PodMetrics(ReplicaMetrics):
         self._samples.append((now, at, sample))
 
     def cores(self) -> float | None:
-        """What it has used lately."""
+        """Return the cores that were recently used."""
         if len(self._samples) < 2:
             return None
         (_, then, before), (_, at, last) = self._samples[0], self._samples[-1]
         return max(0.0, last.cpu - before.cpu) / (at - then) if at > then else None
 
     def usage(self, now: Seconds | None) -> UsageSample | None:
-        """Until now, as if it went on as lately; None: unknown. With `now` None, of a pod that has
-        ended: the last sample.
+        """Return the usage, extrapolated until `now`; None: unknown. `now` None: of a pod that has
+        ended, the last sample.
         """
         if not self._samples:
             return None

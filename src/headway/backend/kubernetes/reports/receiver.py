@@ -1,8 +1,8 @@
-"""Takes in the reports of pods and node agents, in the loop's thread.
+"""Receives the reports of pods and node agents, and handles them in the loop's thread.
 
-A pod reports for itself only, and an agent for the pods of its own node: both are known by their
-tokens. The answer to a pod says whether a checkpoint is requested; the answer to an agent lists the
-pods of its node that it is to read.
+A pod reports only for itself, and an agent only for the pods of its node: both are identified by
+their tokens. The answer to a pod contains whether a checkpoint is requested. The answer to an agent
+lists the pods of its node whose logs it must read.
 """
 
 from collections import Counter
@@ -31,9 +31,9 @@ from headway.core.model.units import Seconds
 from headway.metrics.http_reports import KUBEFLOW, MALFORMED, SDK, from_kubeflow, from_sdk
 
 LAST_WORDS: Seconds = 600.0
-"""For so long after its end, the log of a pod is read."""
+"""Time after the end of a pod until which its log is read."""
 ANSWER: Seconds = 5.0
-"""A loop that is busy for longer makes the client try again."""
+"""Time within which the loop must handle a report; otherwise the client must retry."""
 AGENT = "headway-agent"
 """Service account of the node agents."""
 
@@ -46,16 +46,16 @@ class ReportReceiver:
         self.agents = ""
         """Namespace of the node agents; "": there are none."""
         self._pods: dict[str, Plain] = {}
-        """Pods of jobs by uid,"""
+        """Pods of jobs by uid."""
         self._on_node: dict[str, set[str]] = {}
-        """and their uids by node."""
+        """Uids of these pods by node."""
         self._metrics: dict[str, PodMetrics] = {}
         self.checkpoints: set[str] = set()
-        """Uids of pods that are asked for a checkpoint."""
+        """Uids of pods from which a checkpoint is requested."""
         self.counts: Counter[str] = Counter()
         """Reports by source."""
         self.reads: Callable[[Plain], bool] = lambda pod: bool(owner_uid(pod))
-        """Whether what a pod reports is of interest."""
+        """Whether reports of a pod are accepted."""
         self.heard: Callable[[Plain, PodMetrics], None] = lambda pod, metrics: None
         """Called when a pod has reported."""
 
@@ -75,12 +75,12 @@ class ReportReceiver:
             self._on_node.setdefault(node, set()).add(uid)
 
     def of(self, key: Key) -> PodMetrics | None:
-        """What the pod of this name has reported, if anything."""
+        """Return what the pod of this name has reported; None: nothing."""
         pod = self._cluster.pods.get(key)
         return None if pod is None else self._metrics.get(str(pod["metadata"].get("uid", "")))
 
     def checkpoint(self, uid: str) -> str:
-        """The newest one that the pod has reported; "": none."""
+        """Return the newest checkpoint that a pod has reported; "": none."""
         found = self._metrics.get(uid)
         return found.checkpoint if found is not None else ""
 
@@ -153,14 +153,14 @@ class ReportReceiver:
         return self._in_loop(partial(self.from_node, client.node, pods))
 
     def _in_loop(self, call: Callable[[], Plain]) -> Plain:
-        """Acknowledged when the loop has taken it in."""
+        """Make a call in the loop's thread, and return when it is done."""
         done: Future[Plain] = Future()
 
         def run() -> Iterable[Event]:
             if done.set_running_or_notify_cancel():
                 try:
                     done.set_result(call())
-                except Exception as error:  # noqa: BLE001 - the sender's, not the loop's
+                except Exception as error:  # noqa: BLE001 - concerns the client, not the loop
                     done.set_exception(error)
             return ()
 
@@ -182,7 +182,7 @@ def _pod(client: Client) -> str:
 
 
 def about(pod: Plain) -> dict[str, str]:
-    """What to look for in the log of a pod, and in which of its containers."""
+    """Return the metric and the pattern to look for in the log of a pod, and the container."""
     notes = pod["metadata"].get("annotations") or {}
     found = {"metric": notes.get(pod_reports.METRIC), "pattern": notes.get(pod_reports.PATTERN)}
     found["container"] = container_of(pod)
@@ -190,7 +190,7 @@ def about(pod: Plain) -> dict[str, str]:
 
 
 def _is_read(pod: Plain) -> bool:
-    """Whether its agent is to read its log: it has not ended long ago."""
+    """Whether the agent must read the log of a pod: it has not ended long ago."""
     if pod["status"].get("phase") not in OVER:
         return True
     states = [c.get("state") or {} for c in pod["status"].get("containerStatuses") or ()]

@@ -1,6 +1,7 @@
-"""Reports of jobs that another process manages: `headway run`, which pods cannot reach.
+"""Forwards reports to `headway run`, which pods cannot reach.
 
-The operator receives them, and writes them to an annotation of the pod; the run watches its pods.
+The operator receives the reports of the pods of a run and writes them to an annotation of the pod.
+The run watches its pods.
 """
 
 import json
@@ -19,7 +20,7 @@ from headway.core.model.units import Seconds
 from headway.spec.manifest import GROUP
 
 REPORTED = f"{GROUP}/reported"
-"""Annotation of a pod: what it has reported since the last time, and used."""
+"""Annotation of a pod: its last reports and its usage."""
 EVERY: Seconds = 5.0
 PER_POD: Seconds = 0.1
 
@@ -31,7 +32,7 @@ class Relay:
         self._written: dict[str, Seconds] = {}
 
     def heard(self, pod: Plain, metrics: PodMetrics) -> None:
-        """Of a run: the operator passes it on."""
+        """Forward a report of a pod of a run."""
         if not self._cluster.run and (pod["metadata"].get("labels") or {}).get(pod_builder.RUN):
             self._changed[pod["metadata"]["uid"]] = pod, metrics
 
@@ -64,7 +65,7 @@ def write(metrics: PodMetrics, now: Seconds) -> str:
 
 
 def read(before: Plain | None, new: Plain, metrics: PodMetrics, now: Seconds) -> None:
-    """What the operator has written since; ignored if it is invalid."""
+    """Read a changed annotation. An invalid one is ignored."""
     text = _note(new)
     if not text or text == _note(before):
         return

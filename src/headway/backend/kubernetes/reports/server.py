@@ -1,7 +1,7 @@
 """An HTTPS server with bounds: connections, time of each request, size of each body.
 
-A request is answered in three steps: who sends it (401), what it says (400, 413), and what the loop
-makes of it (503: try again). Only what the loop has taken in is acknowledged.
+A request is handled in three steps: authentication (401), parsing (400, 413), and handling in the
+loop (503: retry). A report is acknowledged after the loop has handled it.
 """
 
 import json
@@ -24,15 +24,16 @@ from headway.metrics.http_reports import LARGEST_BODY
 
 log = logging.getLogger("headway")
 MOST_CONNECTIONS = 256
-"""Without a request that was accepted."""
+"""Maximum number of connections without an accepted request."""
 MOST_KEPT = 512
-"""For each path: those whose last request was accepted there. With more, a connection is closed
-after its answer. So node agents, which keep theirs, and pods do not take each other's place.
+"""Maximum number of connections kept open for each path, by their last accepted request. Others are
+closed after the answer. The limit is for each path so that connections of node agents and of pods
+do not displace each other.
 """
 MOST_FROM_ONE = 16
 """Connections from one address; pods on the network of their node share its address."""
 REQUEST: Seconds = 30.0
-"""From the end of one request to the end of the next, on the same connection."""
+"""Maximum time from the end of a request to the end of the next one on the same connection."""
 HANDSHAKE: Seconds = 10.0
 LOOK: Seconds = 1.0
 
@@ -47,16 +48,16 @@ class Refusal(Exception):
 
 Identify = Callable[[str], Client | None]
 Route = Callable[[Client, Any], dict[str, Any]]
-"""Takes in a body, and returns the answer, or raises a `Refusal`."""
+"""Handles a body and returns the answer, or raises a `Refusal`."""
 
 
 @dataclass(slots=True)
 class _Connection:
     address: str
     until: float
-    """Its deadline."""
+    """Deadline."""
     path: str = ""
-    """Of its last request, if that was accepted."""
+    """Path of its last request, if that was accepted."""
 
 
 class ReportServer(ThreadingHTTPServer):
@@ -102,9 +103,13 @@ class ReportServer(ThreadingHTTPServer):
             )  # fmt: skip
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The handshake is made here, because a client may take its time."""
+        """Make the TLS handshake in this thread, because a client may be slow, then handle
+        requests.
+        """
         try:
-            with suppress(OSError, ValueError):  # it hung up, or was too slow
+            with suppress(
+                OSError, ValueError
+            ):  # the client has closed the connection, or was too slow
                 request.settimeout(self._patience)
                 tls = self._context.wrap_socket(
                     request, server_side=True, do_handshake_on_connect=False
@@ -120,13 +125,13 @@ class ReportServer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def extend(self, connection: socket.socket) -> None:
-        """Its next request begins."""
+        """Set the deadline of the next request of a connection."""
         with self._lock:
             if connection in self._open:
                 self._open[connection].until = monotonic() + self._patience
 
     def keep(self, connection: socket.socket, path: str) -> bool:
-        """Its request was accepted: whether it may send more."""
+        """Note an accepted request; return whether the connection is kept open."""
         with self._lock:
             there = self._open.get(connection)
             if there is None:
@@ -137,7 +142,9 @@ class ReportServer(ThreadingHTTPServer):
             return there.path == path
 
     def _guard(self) -> None:
-        """A timeout of a socket does not end a client that sends a byte now and then."""
+        """Close connections after their deadline. The timeout of a socket does not end a client
+        that sends a byte from time to time.
+        """
         while not self._stopped.wait(min(LOOK, self._patience / 4)):
             with self._lock:
                 now = monotonic()
@@ -147,7 +154,7 @@ class ReportServer(ThreadingHTTPServer):
     def _end(self, connections: list[socket.socket]) -> None:
         for each in connections:
             with suppress(OSError):
-                # Not of the TLS layer: another thread is reading there.
+                # Not `shutdown` of the TLS layer, from which another thread reads.
                 socket.socket.shutdown(each, socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -186,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = json.dumps(answer).encode()
         self.send_response(status)
         accepted = status is HTTPStatus.OK
-        # If it was not accepted, its body may not have been read.
+        # The body of a refused request may not have been read.
         if not accepted or not self.server.keep(self.connection, self.path):
             self.close_connection = True
             self.send_header("Connection", "close")
@@ -219,4 +226,4 @@ class _Handler(BaseHTTPRequestHandler):
             raise Refusal(HTTPStatus.BAD_REQUEST, "invalid JSON") from None
 
     def log_message(self, *args: object) -> None:
-        """Reports are no news."""
+        """Do not log reports."""

@@ -1,7 +1,7 @@
-"""The report server of the leader: created when it leads, found by the label of its pod.
+"""The report server of the leader. The Service selects the pod of the leader by a label.
 
-Without the objects that it needs, an operator works as before, logs once why nothing reports, and
-tries again from time to time.
+If an object that the server needs is missing, the operator works without reports, logs the reason
+once, and retries.
 """
 
 import logging
@@ -26,7 +26,7 @@ LEADER = f"{GROUP}/leader"
 """Label of the leader's pod, by which the Service selects it."""
 AGAIN: Seconds = 5.0
 LONGEST: Seconds = 300.0
-"""Between two attempts: at first, and at most."""
+"""First and longest time between two attempts."""
 PODS, AGENTS = "pods cannot report", "node agents cannot report"
 log = logging.getLogger("headway")
 
@@ -45,18 +45,18 @@ class ReportService:
     _pair: certificate.Pair | None = field(default=None, init=False)
     _endpoint: Endpoint | None = field(default=None, init=False)
     _left: list[tuple[str, Callable[[], None]]] = field(default_factory=list, init=False)
-    """Steps that have not succeeded, in order, and what each failure means."""
+    """Steps that have not succeeded yet, in order, each with the meaning of a failure."""
     _said: set[str] = field(default_factory=set, init=False)
     _stop: Event = field(default_factory=Event, init=False)
     _thread: Thread | None = field(default=None, init=False)
 
     def stand_by(self) -> None:
-        """Another one leads: this pod may have done so, before its container was restarted."""
+        """Remove the label of this pod: it may have led before its container was restarted."""
         with suppress(BackendError):
             self._label(None)
 
     def prepare(self, platform: KubernetesPlatform) -> None:
-        """Before the first pod is created: tell pods and agents where to report."""
+        """Set the endpoint for pods and agents. Called before the first pod is created."""
         platform.receiver.agents = self.agents
         platform.trust(Endpoint(certificate.url(self.home)))
         self._left = [(PODS, partial(self._publish, platform))]
@@ -79,7 +79,7 @@ class ReportService:
             wait = min(LONGEST, 2 * wait)
 
     def _attempt(self) -> bool:
-        """Whether all steps have succeeded."""
+        """Try the remaining steps; return whether all have succeeded."""
         for step in list(self._left):
             meaning, do = step
             try:
@@ -122,8 +122,8 @@ class ReportService:
                 self._take_over()
 
     def _take_over(self) -> None:
-        """The pod of a leader whose node was lost keeps its label, and so its address in the
-        Service, until it is deleted.
+        """Remove the label of other pods: the pod of a leader whose node was lost keeps its label,
+        and so its address in the Service, until it is deleted.
         """
         path = f"/api/v1/namespaces/{self.home}/pods"
         for pod in self.api.list(path, labelSelector=f"{LEADER}=true")[0]:

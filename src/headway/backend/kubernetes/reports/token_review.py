@@ -20,16 +20,16 @@ from headway.errors import BackendError, Denied, Unreachable
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 KEPT: Seconds = 60.0
-"""How long an identity is believed; the token of a deleted pod is valid for this long."""
+"""Time for which an identity is cached; the token of a deleted pod stays valid for it."""
 REFUSED: Seconds = 10.0
-"""How long a token that was refused is not reviewed again."""
+"""Time for which a refused token is not reviewed again."""
 MOST = 10_000
-"""Tokens that are remembered."""
+"""Maximum number of cached tokens."""
 LONGEST = 8192
 AT_ONCE = 8
 ANSWER: Seconds = 5.0
 SKEW: Seconds = 60.0
-"""By which clocks may differ."""
+"""Maximum difference of clocks."""
 RIGHT = (
     "apply the manifests of this version again (`headway kubernetes manifests`; for an operator of "
     "one namespace, an administrator of the cluster does so with `--only-cluster`)"
@@ -55,10 +55,12 @@ class TokenReviewer:
         self._known: dict[bytes, tuple[float, Client | None]] = {}
         self._lock, self._calls = Lock(), BoundedSemaphore(AT_ONCE)
         self._said: type[BackendError] | None = None
-        """The kind of the last error, until a review succeeds."""
+        """Type of the last error; None after a successful review."""
 
     def identify(self, token: str) -> Client | None:
-        """None: the token is not valid for this audience. `Unreachable`: ask again later."""
+        """Return the owner of a token; None: it is not valid for this audience. Raise `Unreachable`
+        if the client must retry.
+        """
         if not token or len(token) > LONGEST:
             return None
         key, now = sha256(token.encode()).digest(), self._clock()
@@ -117,7 +119,9 @@ class TokenReviewer:
 
 
 def _may_be_valid(token: str) -> bool:
-    """What a token says about itself, unverified: a call for each random string would be costly."""
+    """Whether a token may be valid by its unverified claims. This avoids a call for each random
+    string.
+    """
     try:
         _, payload, _ = token.split(".")
         claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
