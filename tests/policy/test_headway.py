@@ -288,6 +288,37 @@ def test_a_size_that_becomes_known_is_used_once_the_demand_was_seen():
     assert memory.probes == {"x/main-0": 0, "y/main-0": 3}
 
 
+def test_the_reason_of_a_job_of_unknown_size_says_why_it_is_unknown():
+    h = world(job("x", total_steps=100.0), job("y", total_steps=100.0), job("z"), sized("w", 0.1))
+    policy = Headway()
+    plan, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    assert reasons(plan)["x"] == "its length is known after 2% of its steps: fair share"
+    assert reasons(plan)["z"] == "its length is unknown (set totalSteps): fair share"
+    remember(
+        h,
+        Observation(
+            at=1.0,
+            reports=tuple(
+                Report(
+                    replica=ReplicaId(f"{name}/main-0"),
+                    since=0.0,
+                    at=1.0,
+                    step=10.0,
+                    usage=Usage(cpu=0.25),
+                )
+                for name in "xyzw"
+            ),
+        ),
+    )
+    plan, memory = policy.decide(assemble(h, Trigger.TICK), memory)
+    assert reasons(plan) == {
+        "x": "goes first for a second, to show how many cores it can use",
+        "y": "how many cores it can use is not known yet: catches up with its fair share",
+        "z": "its length is unknown (set totalSteps): catches up with its fair share",
+        "w": "it needs more CPU than estimated: fair share",
+    }
+
+
 def test_a_job_whose_demand_never_shows_is_served_first_three_times_at_most():
     h = world(job("x", total_steps=100.0), job("y"))
     policy = Headway()

@@ -116,6 +116,17 @@ def test_under_any_policy_the_steps_seen_give_a_size_and_an_eta():
     assert job_facts(state, policy, memory, idle)["x"].eta_s == 14.0, "alone on its node"
 
 
+def test_a_size_after_few_steps_is_a_guess_as_the_policy_says():
+    state, policy, memory = decided(world(job("x", total_steps=1000), job("y")))
+    reports = {"x/main-0": ReplicaSample(cpu=0.5, step=10.0, left=500.0)}
+    x = job_facts(state, policy, memory, Samples(at=9.0, latest=reports))["x"]
+    assert x.reason == "its length is known after 2% of its steps: fair share"
+    assert (x.size, x.size_error) == (500.0, None)
+    assert dict(facts_lines(x, None))["size"] == (
+        "about 500.0 core-seconds (guessed from its first steps)"
+    )
+
+
 def test_a_size_by_the_last_sample_has_the_cpu_that_was_used_since_the_last_report():
     state, policy, memory = decided(world(job("x", total_steps=100)), "fair")
     sample = ReplicaSample(cpu=0.5, step=10.0, left=5.0, unreported=3.0)

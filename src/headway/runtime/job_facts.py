@@ -13,7 +13,13 @@ from typing import Any
 from headway.core.cycle.cluster_state import ClusterState
 from headway.core.cycle.policy import ChainMemory, PerNodeMemory, Policy
 from headway.core.cycle.project import project
-from headway.core.estimate.job_size import Known, SizeEstimate, from_kind, from_steps
+from headway.core.estimate.job_size import (
+    KNOWN_AFTER,
+    Known,
+    SizeEstimate,
+    from_kind,
+    from_steps,
+)
 from headway.core.estimate.progress import efficiencies
 from headway.core.model.decision import Plan, SetShare
 from headway.core.model.job import Job, Replica
@@ -164,9 +170,10 @@ def _facts(
         r.id: samples.latest.get(r.id, ReplicaSample(cpu=r.usage.cpu if r.usage else 0.0))
         for r in replicas
     }
-    ways = {r.id: _size(job, r, nodes.get(r.id), seen[r.id].left) for r in replicas}
+    ways = {r.id: _size(job, r, nodes.get(r.id), seen[r.id]) for r in replicas}
     sizes = {name: size for name, size in ways.items() if size}
     known = list(sizes.values())
+    worst = max((s.error for s in known), default=inf)
     twins = {r.id: nodes[r.id].reference[r.id] for r in replicas if r.id in nodes}
     dues = [t.due for t in twins.values() if t.due < inf]
     due = max(dues) if dues else None
@@ -201,7 +208,7 @@ def _facts(
         size=attained + sum(s.left + s.fresh * unreported[name] for name, s in sizes.items())
         if known
         else None,
-        size_error=max(s.error for s in known) if known else None,
+        size_error=worst if worst < inf else None,
         size_from=next((s.source for s in known if s.source), ""),
         demand=sum(t.demand for t in twins.values()) if twins else None,
         growth=_growth(job, first),
@@ -256,23 +263,24 @@ def _rate(state: ClusterState, r: Replica, used: Cores, *, guaranteed: bool) -> 
     return state.nodes[r.node].capacity.cpu / len(state.on_node[r.node])
 
 
-def _size(
-    job: Job, r: Replica, of_node: HeadwayMemory | None, left: CoreSeconds | None
-) -> _Size | None:
+def _size(job: Job, r: Replica, of_node: HeadwayMemory | None, seen: ReplicaSample) -> _Size | None:
     """Return the remaining work of a replica, as estimated by the policy, else by its steps."""
     estimate: SizeEstimate | None = of_node.estimates.get(r.id) if of_node else None
     if of_node is not None and estimate is not None and estimate.size < inf:
         source = _source(job, r, of_node.kinds.get(job.spec.kind))
         left = max(0.0, estimate.size - estimate.attained)
         return _Size(left=left, error=estimate.error, source=source)
-    if left is not None:
-        return _Size(left=left, error=0.05, source=STEPS, fresh=True)
+    if seen.left is not None:
+        if (seen.step or 0.0) < KNOWN_AFTER * (seen.total or job.spec.total_steps or inf):
+            return _Size(left=seen.left, error=inf, source=FIRST_STEPS, fresh=True)
+        return _Size(left=seen.left, error=0.05, source=STEPS, fresh=True)
     if job.remaining is None:
         return None
     return _Size(left=job.remaining.value, error=job.remaining.error, source=_source(job, r, None))
 
 
 NOT_CPU = "limited by data loading, disk or sleep, not by CPU: a larger share would not help"
+FIRST_STEPS = "guessed from its first steps"
 STEPS = "measured from its steps"
 EARLIER = "an earlier run of this kind"
 

@@ -13,7 +13,7 @@ from headway.core.model.units import CoreSeconds
 
 TRUSTED = 0.05
 """A size with at most this relative error is treated as exact."""
-MEASURED = 0.02
+KNOWN_AFTER = 0.02
 """Fraction of the declared steps after which the cost of a step is known."""
 ONE_RUN = 0.1
 """Relative error of a size from a single earlier run."""
@@ -93,7 +93,7 @@ def from_steps(spec: JobSpec, progress: Progress) -> Estimate | None:
     if not spec.total_steps or progress.work <= 0:
         return None
     part = progress.steps / spec.total_steps
-    if part < MEASURED:
+    if part < KNOWN_AFTER:
         return None
     return Estimate(value=progress.work / part, error=0.05 * max(0.0, 1 - part))
 

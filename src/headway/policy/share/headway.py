@@ -38,6 +38,7 @@ from headway.core.model.units import SLACK, Cores, CoreSeconds, JobId, ReplicaId
 from headway.policy.common.gang_shares import divide_among_gangs, size_gangs_alike
 from headway.policy.common.name_list import list_names
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
+from headway.policy.share.unknown_size import why_unknown
 
 SEEN: Seconds = 1.0
 """How long a job goes first to show its demand, and the shortest time that shows it."""
@@ -373,8 +374,8 @@ class _Node:
         if name.task == SERVER:
             return "its workers wait for it: fair share"
         if name in self.unknown:
-            told = self.snapshot.jobs[name.job].spec.total_steps is not None
-            return f"its length is unknown{' yet' if told else ' (set totalSteps)'}: fair share"
+            estimate, spec = self.memory.estimates[name], self.snapshot.jobs[name.job].spec
+            return why_unknown(estimate, s.done, spec, unseen=name in self.unseen)
         if name in found.behind:
             return "behind its fair share, catches up"
         rate = found.rates[name]
