@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from headway.cli.display import Display
+from headway.cli.display import COLUMNS, Display, laid_out
 from headway.runtime.server import start_server
 from headway.runtime.start import begin
 from headway.runtime.usage_sampler import UsageSampler
@@ -27,9 +27,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def watched(tmp_path, workload, monkeypatch, screen, **options):
+def watched(tmp_path, workload, monkeypatch, screen, *, columns=200, **options):
     monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("LINES", "50")
     entry = "  - {{name: {0}, spec: {{tasks: [{{command: [{1}, {0}.py]}}]}}}}\n"
     jobs = "".join(entry.format(name, sys.executable) for name in ("says", "silent"))
@@ -50,6 +50,33 @@ def test_a_terminal_shows_why_each_job_has_its_share_and_where_its_metric_was_fo
     assert 'loss in out.log, line "step 1/8 loss 1.0"' in shown
     assert "its length is unknown (set totalSteps): fair share" in shown
     assert "   no metric found in its output yet: set metric.name or reports.pattern" in shown
+
+
+def test_on_a_narrow_terminal_no_line_is_wrapped_by_the_terminal(tmp_path, workload, monkeypatch):
+    """Otherwise fewer lines are wiped than were drawn."""
+    above = "Ctrl-C: stop the jobs. d, Enter: detach, the jobs continue. Enter: go on."
+    shown = watched(
+        tmp_path, workload, monkeypatch, Terminal(), columns=40, above=lambda now: above
+    )
+    frames = shown[shown.index("Ctrl-C") :]
+    assert above in frames.replace("\n", " ")
+    assert max(map(len, frames[: frames.rindex("done")].splitlines())) < 40
+
+
+def test_a_narrow_terminal_omits_columns_and_keeps_the_eta():
+    row = ("train", "running", "growing", "100%", "0.42", "5 MiB", "6/200", "0.1667", "█▄▂▂▁" * 3,
+           "37 s")  # fmt: skip
+    waits = ("later", "pending", "waits for 2 cores on any node; 1 is free")
+    header, first, second = (
+        re.sub(r"\x1b\[[0-9;]*m", "", line) for line in laid_out([COLUMNS, row, waits], 79)
+    )
+    assert header.split()[-4:] == ["memory", "step", "loss", "ETA"]
+    assert first.endswith("37 s")
+    assert second == "later  pending  waits for 2 cores on any node; 1 is free"
+    [header, *_] = laid_out([COLUMNS, row], 40)
+    assert "step" in header
+    assert "loss" not in header
+    assert "ETA" in header
 
 
 def test_without_a_terminal_a_job_without_a_metric_is_named_once(tmp_path, workload, monkeypatch):

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from shutil import get_terminal_size
+from textwrap import wrap
 from typing import TYPE_CHECKING, Self
 
 from headway.cli.facts import NOTHING_FOUND, eta, note, steps
@@ -34,6 +35,8 @@ IDLE = "no unfinished jobs; submit one: headway submit -- COMMAND"
 COLUMNS = ("job", "", "category", "share", "cores used", "memory", "step", "loss", "", "ETA")
 RIGHT = (3, 4, 5, 6, 7, 9)
 """Columns of numbers."""
+OMITTED = (8, 5, 2, 4, 7, 3, 6)
+"""Columns to omit on a narrow terminal, the first ones first."""
 COLOURS = {
     Phase.RUNNING: "32", Phase.PENDING: "33", Phase.SUCCEEDED: "2", Phase.FAILED: "31",
     Phase.CANCELLED: "31",
@@ -111,11 +114,11 @@ class Display:
         head = f"{now:.0f} s · {count}{self._foreign()}"
         if later := sum(not j.arrived for j in jobs):
             head += f", {later} not submitted yet"
-        lines = [head, *laid_out(rows, width - 1)]
+        lines = laid_out(rows, width - 1)
         if 2 * len(rows) <= height - 1:
             notes = ["", *(self._note(row[0], facts.get(JobId(row[0])), now) for row in rows[1:])]
-            lines = [head, *_interleaved(lines[1:], notes, width - 1)]
-        lines = [*[above] * bool(above), *lines]
+            lines = _interleaved(lines, notes, width - 1)
+        lines = [*wrap(above, width - 1), *wrap(head, width - 1), *lines]
         if len(lines) > height - 1:
             lines = [*lines[: height - 2], f"and {len(lines) - height + 2} more"]
         self._wipe()
@@ -220,16 +223,23 @@ class Display:
 
 
 def laid_out(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Rows as aligned lines; the last cell of a short row may be longer."""
+    """Rows as aligned lines, without the columns that do not fit; the last cell of a short row may
+    be longer.
+    """
     rows = [row if row is COLUMNS else [clean(cell) for cell in row] for row in rows]
     whole = [row for row in rows if len(row) == len(COLUMNS)]
     widths = [max(len(row[i]) for row in whole) for i in range(len(COLUMNS))]
     widths[:2] = [max(len(row[i]) for row in rows) for i in range(2)]
+    kept = set(range(len(COLUMNS)))
+    for column in OMITTED:
+        if sum(widths[i] + 2 for i in kept) - 2 > width:
+            kept.remove(column)
     lines = []
     for row in rows:
         cells = [
             cell.rjust(w) if i in RIGHT else cell.ljust(w)
             for i, (cell, w) in enumerate(zip(row, widths, strict=False))
+            if i in kept or len(row) < len(COLUMNS)
         ]
         line = "  ".join(cells).rstrip()[:width]
         colour = "2" if row is COLUMNS else COLOURS.get(Phase(row[1]), "0")
