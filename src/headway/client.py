@@ -47,9 +47,9 @@ from headway.runtime.user_environment import environment
 
 BASE = "/api/v1"
 ASKING: Seconds = 15.0
-"""In which a request such as cancel is answered; the server itself waits 10 s for its loop."""
+"""Timeout of a request such as cancel. The server itself waits 10 s for its loop."""
 RESTART: Seconds = 10.0
-"""In which a server that has ended may start again."""
+"""Time within which a server that has ended may restart."""
 KEY = "[!-~]([ -~]{0,253}[!-~])?"
 """A key of a submission: 1 to 255 printable ASCII characters."""
 
@@ -121,7 +121,7 @@ class Client:
     def page(
         self, *, state: str = "all", phase: str | None = None, limit: int = 100, after: str = "0"
     ) -> tuple[list[JobStatus], str | None]:
-        """Some jobs, and where the next page begins; None: there is none."""
+        """Return some jobs, and where the next page begins; None: there is no further page."""
         query = {"state": state, "limit": limit, "after": after} | (
             {"phase": phase} if phase else {}
         )
@@ -162,11 +162,11 @@ class Client:
         return text.split("\n")[:-1]
 
     def explain(self, job: str) -> dict[str, Any]:
-        """What is known of a job, and the decisions about it."""
+        """Return the facts about a job, and the decisions about it."""
         return dict(self._json("GET", f"/jobs/{quote(job, safe='')}/explain"))
 
     def server(self) -> dict[str, Any]:
-        """Its version, run, policy and nodes."""
+        """Return version, run, policy and nodes of the server."""
         return dict(self._json("GET", "/server"))
 
     def stop(self, jobs: str = "keep") -> None:

@@ -19,7 +19,9 @@ from headway.runtime.run_directory import RunDirectory
 SOCKET = "api.sock"
 PATIENCE: Seconds = 60.0
 AGAIN: Seconds = 0.05
-"""Between two tries to reach a server that starts or has too many clients; doubled each time."""
+"""First pause before another attempt if the server is starting or has too many clients; doubled
+each time.
+"""
 SLOWEST: Seconds = 1.0
 CODES: dict[str, type[HeadwayError]] = {
     each.code: each
@@ -96,7 +98,7 @@ class Connection(HTTPConnection):
         """`waiting`: called while the server is starting."""
         self._server, self.connected, self._waiting = server, False, waiting
         self.headers: dict[str, str] = {}
-        """Of each request."""
+        """Timeout of each request."""
         if isinstance(server, Remote):
             super().__init__(server.host, server.port, timeout=timeout)
             self.headers["Authorization"] = f"Bearer {server.token}"

@@ -119,7 +119,7 @@ def fit_distributed(to: Path, speed: Speed) -> Seconds:
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """How many of the runs are done, and the time left."""
+    """Progress of the runs, and the remaining time."""
 
     runs: int
     each: Seconds
@@ -220,7 +220,7 @@ class Comparison:
 
     @property
     def band(self) -> float:
-        """By which fraction, beside a second, a job must differ to be called faster or slower."""
+        """Fraction, besides a second, by which a job must differ to count as faster or slower."""
         return max(BAND, self.noise or 0.0)
 
     @property

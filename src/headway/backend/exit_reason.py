@@ -15,7 +15,7 @@ SIGNALLED = 128
 KILLED = SIGNALLED + signal.SIGKILL
 STOPPED = SIGNALLED + signal.SIGTERM
 _SHELL = re.compile(r"headway: (?:line )?\d+: exec: (.+?)(?:: not found)?$")
-"""How the shell that starts a job says that it cannot."""
+"""Prefix of the message of the shell if it cannot start a job."""
 _SIGNALS = frozenset(int(s) for s in signal.Signals)
 
 

@@ -83,7 +83,7 @@ EXPERIMENTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """What was measured of one job alone."""
+    """Measured costs of a job that runs alone."""
 
     speed: SpeedSpec
     start: Seconds

@@ -46,7 +46,7 @@ INTERRUPTIONS: tuple[tuple[Seconds, tuple[str, ...]], ...] = (
     (17, ("move", "accuracy")),
     (22, ("kill",)),
 )
-"""What happens to a run, and when."""
+"""Interruptions of a run, with their times."""
 Times = dict[str, Seconds]
 """Completion time of each job."""
 

@@ -15,7 +15,7 @@ from headway.client import Client
 from headway.metrics.http_reports import KUBEFLOW, SDK
 
 HELD = {"cpu": "0.01", "memory": "1Mi"}
-"""What each job requests, so that all run at the same time."""
+"""Request of each job, so low that all run at the same time."""
 
 
 class ReportingJob:

@@ -39,9 +39,9 @@ HOSTILE = {
 }
 """Output without end or without a line break, numbers that are none, and processes left behind."""
 EVERY = 25
-"""One of so many jobs is hostile."""
+"""One of this number of jobs is hostile."""
 LATE: Seconds = 180.0
-"""For the last jobs, if they do not end in time."""
+"""Extra time for the last jobs."""
 RESUMED: Seconds = 5.0
 SLOPE = 1.0
 """MB of memory for 1,000 jobs."""

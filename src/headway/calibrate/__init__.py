@@ -93,7 +93,7 @@ class Measurement:
         return min(r.foreign for r in self.runs)
 
     def remark(self) -> str:
-        """What it means that the job did not have the machine alone; "": it did."""
+        """Return a note if the job did not have the machine alone; "": it did."""
         cores = len(os.sched_getaffinity(0))
         if self.foreign <= NOTICEABLE:
             return ""
@@ -285,7 +285,7 @@ class _RestartProbe:
 
 
 def _restart_times(run: Run) -> tuple[Seconds, Seconds, Seconds]:
-    """When the job was asked to stop, had stopped, and was started again."""
+    """Return when the job was asked to stop, had stopped, and was restarted."""
     (job,) = run.backend.controller.jobs.values()
     folder, began = JobStore(run.folder.path).records(job.chief()), run.folder.about["began"]
     lines = journal.read(run.folder.journal)

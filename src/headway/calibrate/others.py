@@ -1,4 +1,4 @@
-"""What other programs use during a measurement."""
+"""CPU that other programs use during a measurement."""
 
 import os
 from time import monotonic, process_time

@@ -216,7 +216,7 @@ def workload_at(job: RunnableJob, at: Setting, link: LinkSpec | None = None) -> 
 
 @dataclass(slots=True)
 class _Steps:
-    """When the chief had made how many steps; ends the run when that is enough."""
+    """Records the steps of the chief over time, and ends the run after enough steps."""
 
     seconds: Seconds
     seen: list[tuple[Seconds, float]] = field(default_factory=list)

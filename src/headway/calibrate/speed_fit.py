@@ -54,7 +54,7 @@ def left_out_error(kind: str, points: Sequence[Point]) -> float:
 
 
 def _terms(kind: str, p: Point) -> tuple[float, ...]:
-    """What is multiplied by compute, fixed, transfer in the node and beyond, and a constant."""
+    """Return the factors of compute, fixed, transfer in the node and beyond, and a constant."""
     w = p.workers
     shared = float(w) if kind != "ring" else 2 * (w - 1) / w
     constant = 1.0 if kind != "ring" or w > 1 else 0.0

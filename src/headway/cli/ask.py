@@ -21,7 +21,7 @@ ON_A_CLUSTER = {
     "resume": "headway resume {job} --backend kubernetes",
     "cancel": "kubectl delete tj {job}",
 }
-"""What a user does with a job of an operator, which these commands do not reach."""
+"""Commands for jobs of an operator, which the commands of this module do not reach."""
 HOW_TO_SAVE = (
     "  remedy: let the script save checkpoints, and set checkpoint: {mode: sdk} or {mode: sigterm} "
     "in its job file"
@@ -180,7 +180,7 @@ def _find(job: str, wish: str, run: str, data: Data) -> "RunDirectory":
 def _of_server(
     server: "Address", job: str, wish: str, to: str | None, size: tuple[str, int]
 ) -> str:
-    """Why it was refused; "": it was accepted."""
+    """Send a request to a server. Return why it was refused; "": it was accepted."""
     from headway.client import Client
     from headway.errors import HeadwayError
 

@@ -17,9 +17,9 @@ from headway.errors import Unreachable
 from headway.runtime.api_address import Address
 
 AGAIN: Seconds = 0.5
-"""Between two looks at a job."""
+"""Interval between two checks of a job."""
 LINES = 10_000
-"""Lines of output that are asked for at once."""
+"""Maximum number of lines of output in a request."""
 
 
 def ps(server: Address, *, every: bool, as_json: bool) -> None:

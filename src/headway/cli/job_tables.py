@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 NAME, REASON = 20, 24
-"""To so many characters names and reasons are shortened before a column is omitted."""
+"""Lengths to which names and reasons are shortened before a column is omitted."""
 DROPPED = ("time", "loss", "cores used", "share", "run", "step", "ETA", "reason")
 """Columns that a narrow terminal omits, the first one first."""
 LIVE = ("loss", "share", "cores used", "ETA")
@@ -131,7 +131,7 @@ def show_history(runs: "Sequence[PastRun]") -> None:
 
 
 def _since_submitted(job: JobStatus) -> Seconds | None:
-    """How long it took, or has taken until now."""
+    """Return the time from submission to the end, or until now."""
     end = job.finished_s if job.ended else job.at_s or None
     return None if end is None or end < job.submitted_s else end - job.submitted_s
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headway.runtime.start import RunOptions
 
 COMMAND = "headway.command"
-"""Where the words after `--` are kept."""
+"""Key of the context for the words after `--`."""
 
 
 class CommandAfterDashes(Command):
@@ -196,7 +196,7 @@ QUESTION = "Ctrl-C: stop the jobs. d, Enter: detach, the jobs continue. Enter: g
 
 
 def _ask(live: "Run", display: "Display") -> None:
-    """What the first Ctrl-C means. The run goes on until the answer comes."""
+    """Ask what the first Ctrl-C means. The run continues until the answer."""
     display.question = QUESTION
 
     def heard() -> None:

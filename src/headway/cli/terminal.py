@@ -20,7 +20,7 @@ _SEQUENCE = re.compile(
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """C0 except tab and newline, DEL, C1, line separators, and marks that reverse text."""
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-"""From names of files that are not UTF-8; they cannot be printed."""
+"""Surrogates from file names that are not UTF-8; they cannot be printed."""
 
 IDLE_SERVER = "the server has no unfinished jobs; submit one: headway submit -- COMMAND"
 

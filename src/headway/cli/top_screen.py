@@ -62,7 +62,7 @@ class Top:
     asked: tuple[str, str] | None = None
     """The job that is cancelled if the user confirms it."""
     told: list[str] = field(default_factory=list)
-    """What is explained of a job."""
+    """Lines of the explanation of a job."""
 
     def look(self) -> None:
         selected = self.selected

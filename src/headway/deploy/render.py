@@ -122,7 +122,7 @@ def _filled(node: Any, known: Plain) -> Any:
 
 
 def _parts(values: Values) -> tuple[str, ...]:
-    """In the order in which to apply them."""
+    """Return the parts in the order in which they must be applied."""
     wanted = {
         "operator": True,
         "disruption-budget": values.disruption_budget,

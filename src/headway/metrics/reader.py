@@ -82,7 +82,7 @@ class Tail:
 
     @property
     def at(self) -> int:
-        """Where the next read begins."""
+        """Position at which the next read begins."""
         return self._at
 
     @property

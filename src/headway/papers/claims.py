@@ -1,4 +1,4 @@
-"""What the papers publish, claim by claim, and whether our results agree with it."""
+"""Claims of the papers, and whether our results agree with them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

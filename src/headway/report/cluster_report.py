@@ -27,12 +27,12 @@ class ClusterReport:
     jobs: list[JobStatus]
     """In the order of their creation; times since the first of them was created."""
     restarts: dict[str, int]
-    """How often each was started again, after a failure, an interruption, a move, or in another
-    size."""
+    """Number of restarts of each job: after a failure, an interruption, a move, or in another size.
+    """
 
     @property
     def result(self) -> Result | None:
-        """Of the jobs that have ended; None: there is none."""
+        """Return the result of the ended jobs; None: none has ended."""
         ended = tuple(
             JobResult(
                 name=job.job,

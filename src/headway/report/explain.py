@@ -1,6 +1,4 @@
-"""What is known of one job, and its events, from the journal: observations, decisions and their
-reasons.
-"""
+"""Explain a job from the journal: facts about it, and events with their reasons."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -150,7 +148,7 @@ def _samples(
 
 
 def _foreign(cycles: list[dict[str, Any]], job: str) -> Iterator[Event]:
-    """What other processes used on the nodes of the job, while it had some."""
+    """Yield the use by other processes on the nodes of a job, while it had nodes."""
     loads: dict[NodeId, tuple[Cores, Cores]] = {}
     places: dict[ReplicaId, NodeId | None] = {}
     told: dict[NodeId, str] = {}

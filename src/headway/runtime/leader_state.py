@@ -57,7 +57,7 @@ def load(store: StateObject) -> LeaderState | None:
 
 
 def read(store: StateObject) -> LeaderState | None:
-    """None: no leader has written one. A `BackendError` says why there is none that can be read."""
+    """Read the state; None: none was written. Raise `BackendError` if it cannot be read."""
     try:
         data = store.load()
         found = None if data is None else from_plain(json.loads(data))

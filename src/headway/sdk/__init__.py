@@ -155,7 +155,9 @@ class Run:
         return False
 
     def _newest_attempt(self) -> int:
-        """Of this replica: on one machine Headway notes it, on a cluster each attempt itself."""
+        """Return the newest attempt of this replica. Headway stores it on one machine, each attempt
+        itself on a cluster.
+        """
         if self._note is None:
             return int((self._folder / "attempt").read_text()) if self._folder else 0
         job, number = self._note.read_text().split()
@@ -168,7 +170,7 @@ class Run:
         return folder / f"attempt-{os.environ['HEADWAY_REPLICA']}" if folder and pod else None
 
     def _note_attempt(self) -> None:
-        """From now on, earlier attempts of this replica save no checkpoints."""
+        """Store the attempt, so that earlier attempts of this replica save no more checkpoints."""
         if self._note is None or self._superseded():
             return
         self._note.parent.mkdir(exist_ok=True)
@@ -203,7 +205,7 @@ def attach(total_steps: float | None = None) -> Run:
 
 
 def _sender() -> "HttpSender | None":
-    """What a pod is told; None: reports are lines of a file."""
+    """Return the sender that a pod uses; None: reports are lines of a file."""
     names = ("HEADWAY_REPORTS_URL", "HEADWAY_REPORTS_TOKEN", "HEADWAY_REPORTS_CA")
     url, token, certificate = (os.environ.get(name, "") for name in names)
     if not url:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 MOST = 1000
 """Reports that wait."""
 MOST_BYTES = 256 * 2**10
-"""Of the reports of one request; the server refuses a body of more than 1 MiB."""
+"""Maximum size of the reports of a request. The server refuses a body of more than 1 MiB."""
 PAUSE = 5.0
 """Seconds between two requests that succeed,"""
 AGAIN, LONGEST = 1.0, 10.0
@@ -40,7 +40,9 @@ class HttpSender:
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        """Also in a forked process: its parent may hold the lock, and sends its own reports."""
+        """Initialize, also in a forked process: the parent may hold the lock, and sends its own
+        reports.
+        """
         self._waiting: deque[bytes] = deque()
         self._first = 0
         """Number of the first report that waits."""

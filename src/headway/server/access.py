@@ -1,4 +1,4 @@
-"""Who may do what: the only place with these rules."""
+"""Permissions of clients. All rules are in this module."""
 
 import os
 import socket
@@ -12,9 +12,9 @@ from headway.runtime.job_status import JobStatus
 from headway.runtime.owner import Owner
 
 PEER = "peer"
-"""Where the connection of a request keeps its caller."""
+"""Key of a request for the peer of its connection."""
 OPEN = frozenset({"submit", "list"})
-"""What each user of the machine may do; `list` shows what `public` leaves of a job."""
+"""Actions that all users of the machine may take. `list` shows only the public part of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Caller:
 
 
 def peer(connection: socket.socket) -> Caller | None:
-    """None: not a Unix socket."""
+    """Return the process at the other end of a connection; None: it is not a Unix socket."""
     if connection.family != socket.AF_UNIX:
         return None
     packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII"))
@@ -40,7 +40,7 @@ def peer(connection: socket.socket) -> Caller | None:
 
 
 def caller_of(request: Request) -> Caller:
-    """A request that does not come from a Unix socket is one of the user of the server."""
+    """Return the caller of a request. Without a Unix socket it is the user of the server."""
     found: Caller | None = getattr(request.state, PEER, None)
     return found or Caller(os.geteuid(), os.getegid())
 
@@ -63,7 +63,7 @@ def check(caller: Caller, action: str, job: JobStatus) -> None:
 
 
 def check_server(caller: Caller, action: str) -> None:
-    """What concerns all jobs is for root, and for the user of the server."""
+    """Raise `Denied` unless the caller is root or the user of the server."""
     if caller.uid not in (0, os.geteuid()):
         raise Denied(
             f"permission denied: only root may {action}, and you are {caller.owner.shown}",
@@ -72,7 +72,7 @@ def check_server(caller: Caller, action: str) -> None:
 
 
 def public(job: JobStatus) -> JobStatus:
-    """What other users see of a job."""
+    """Return the part of a job that other users may see."""
     return JobStatus(
         run=job.run, job=job.job, phase=job.phase, share=job.share, uid=job.uid, user=job.user
     )

@@ -53,21 +53,21 @@ from headway.server.report_app import ReportApp
 from headway.server.store import Store
 
 STUCK: Seconds = 30.0
-"""A loop that has not been seen for this long is stuck."""
+"""Time without a sign of the loop after which it counts as stuck."""
 LISTENERS = 32
-"""Clients that listen to events."""
+"""Maximum number of clients that listen to events."""
 ENDED_AGAIN = 1000
-"""Ended jobs that a client which connects again is told at most."""
+"""Maximum number of ended jobs that a client gets when it connects again."""
 SLACK: Seconds = 10.0
-"""Between the end of a job and its event."""
+"""Maximum time between the end of a job and its event."""
 LISTENERS_OF_USER = 8
-"""Those of one user of the machine."""
+"""Maximum number of listening clients of one user of the machine."""
 MAX_ACTIVE = 100_000
-"""Jobs among which a phase is looked for."""
+"""Maximum number of jobs that are searched for a phase."""
 EXPLAINED: Seconds = 60.0
-"""Time limit of an explanation, which reads the journal in a process of its own."""
+"""Time limit of an explanation, for which another process reads the journal."""
 MAX_OUTPUT = 2**20
-"""Bytes of output that are read for one answer."""
+"""Maximum size in bytes of the output that is read for an answer."""
 STATES: dict[str, tuple[str | None, ...]] = {
     "active": (None,), "ended": tuple(sorted(ENDED)), "all": (None, *sorted(ENDED)),
 }  # fmt: skip
@@ -83,17 +83,18 @@ class Api:
     began: float
     """Time of day at 0 s."""
     beat: Callable[[], float]
-    """When the loop was last seen at work."""
+    """Returns when the loop last worked."""
     jobs: dict[str, JobStatus] = field(default_factory=dict)
-    """What the loop has said of the jobs that have not ended."""
+    """Status of the jobs that have not ended, from the loop."""
     changes: Changes = field(default_factory=Changes)
     limits: SubmitLimits | None = None
-    """Of the users of the machine, if its clients are all of them: each job belongs to its caller.
-    None: it has one user."""
+    """Limits of the users of the machine, if the server is for all of them: a job then belongs to
+    its caller. None: the server has one user.
+    """
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Number of answers by method and status."""
     reports: ReportApp | None = None
-    """Counts the reports that came over HTTP."""
+    """App that receives reports over HTTP and counts them."""
     _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     def app(self) -> Starlette:
@@ -225,7 +226,9 @@ class Api:
         )
 
     async def _ended_since(self, event: int) -> list[JobStatus]:
-        """The jobs that have ended since an event which is not kept, about."""
+        """Return the jobs that have ended since about the time of an event that is not kept any
+        more.
+        """
         if self.changes.has_all_since(event):
             return []
         rows = await self.store.read(lambda store: store.last(ENDED_AGAIN))

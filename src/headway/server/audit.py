@@ -20,7 +20,7 @@ FILE, BEFORE = "audit.jsonl", "audit.1.jsonl"
 MOST = 64 * 2**20
 """Bytes of the file; then it is renamed, and the one that had that name before is gone."""
 JOBS = "audited_jobs"
-"""Where a request notes the jobs that it is about."""
+"""Key of a request for the jobs that it concerns."""
 MOST_JOBS = 100
 """Jobs of a submission that a line names."""
 READS, DENIED = ("GET", "HEAD"), 403

@@ -16,7 +16,7 @@ KEPT = 1000
 BEHIND = 100_000
 """Jobs with changes that a client has not read; then its connection ends, and it connects again."""
 ALIVE: Seconds = 15.0
-"""Between two comments, by which a client knows that the connection is alive."""
+"""Interval of comments, which show a client that the connection is alive."""
 
 
 class _Listener:

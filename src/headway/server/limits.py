@@ -1,4 +1,4 @@
-"""What one user may submit: how much at once, how often, and how large."""
+"""Limits of what a user may submit: number of jobs, rate, and size."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,12 +24,12 @@ class SubmitLimits:
     store: Store
     clock: Callable[[], Seconds] = monotonic
     _storing: Counter[int] = field(default_factory=Counter)
-    """Jobs of each user that are being stored."""
+    """Number of jobs of each user that are being stored."""
     _tokens: dict[int, tuple[float, Seconds]] = field(default_factory=dict)
-    """Submissions that each user may still make at once, and when that was computed."""
+    """Number of submissions that each user may make at once, and when it was computed."""
 
     def quota(self, owner: Owner) -> Quota | None:
-        """None: none, for root."""
+        """Return the quota of a user; None: root has none."""
         return self.quotas.of(owner.uid, owner.name) if owner.uid else None
 
     def count(self, owner: Owner) -> None:
@@ -63,8 +63,8 @@ class SubmitLimits:
 
     @asynccontextmanager
     async def _room(self, owner: Owner, jobs: Sequence[Submission]) -> AsyncIterator[None]:
-        """Raise `QuotaExceeded` if the queue of the user is too long with these jobs. They count
-        from now on, not only when they are stored.
+        """Context in which jobs are stored. Raise `QuotaExceeded` if the queue of the user would be
+        too long. The jobs count from now on, before they are stored.
         """
         quota = self.quotas.of(owner.uid, owner.name)
         self._storing[owner.uid] += len(jobs)

@@ -39,15 +39,15 @@ from headway.server.tokens import Tokens
 from headway.spec.quotas import Quotas
 
 CONNECTIONS = 256
-"""Clients at the same time; others are answered by 503."""
+"""Maximum number of clients at the same time; others get status 503."""
 HEAD = 16 * 2**10
-"""Bytes of the head of a request."""
+"""Maximum size in bytes of the head of a request."""
 OF_USER = 32
-"""Connections of one user of the machine at the same time; others are closed at once."""
+"""Maximum number of connections of a user of the machine; others are closed at once."""
 SILENT: Seconds = 10.0
-"""In which a client must have sent the head of a request."""
+"""Time within which a client must send the head of a request."""
 UNREAD: Seconds = 30.0
-"""In which a client must have read what was sent to it."""
+"""Time within which a client must read what was sent to it."""
 log = logging.getLogger("headway")
 
 
@@ -156,7 +156,7 @@ class Listener:
         self.api = Api(run.folder, self._store, nodes, run.clock.began, lambda: server.beat)
         self._loop: asyncio.AbstractEventLoop = BoundedLoop()
         self.url = ""
-        """For clients elsewhere."""
+        """URL for clients on other machines."""
         self._served: list[tuple[uvicorn.Server, list[socket.socket]]] = []
         sockets = [bind(run.folder.path)]
         app: ASGIApp = self.api.app()
@@ -273,7 +273,9 @@ def _listen(network: Network) -> socket.socket:
 
 
 def bind(run: Path) -> socket.socket:
-    """A socket that only its user can connect to. One that an earlier process left is replaced."""
+    """Return a socket that only its user can connect to. The socket of an earlier process is
+    replaced.
+    """
     with suppress(FileNotFoundError):
         (run / SOCKET).unlink()
     with short_path(run) as path:
@@ -281,8 +283,8 @@ def bind(run: Path) -> socket.socket:
 
 
 def bind_public(path: Path) -> socket.socket:
-    """A socket that every user of this machine can connect to. Its folder is not writable for
-    them, so that none can put another socket in its place.
+    """Return a socket that every user of this machine can connect to. Users cannot write to its
+    folder, so that they cannot replace the socket.
     """
     with socket.socket(socket.AF_UNIX) as other, suppress(OSError):
         other.connect(str(path))

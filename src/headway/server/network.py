@@ -14,7 +14,7 @@ from headway.errors import ConfigError
 from headway.server.problems import problem
 
 CONNECTIONS = 256
-"""At the same time, also those that have not completed their TLS handshake."""
+"""Maximum number of connections, including those that have not completed the TLS handshake."""
 CLIENT = "client_identity"
 """Key of a request for the owner of its token."""
 OPEN = frozenset({"/healthz", "/readyz"})
@@ -25,12 +25,12 @@ Identify = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Where the API listens, besides its Unix socket."""
+    """Address at which the API listens besides its Unix socket."""
 
     host: str
     port: int
     context: ssl.SSLContext | None = None
-    """None: without TLS."""
+    """TLS context; None: without TLS."""
     names: frozenset[str] = frozenset()
     """Names by which clients know this machine."""
 
@@ -64,8 +64,8 @@ class Network:
 
 
 class BoundedSocket(socket.socket):
-    """Closes at once what exceeds the number of connections: a client that never completes its
-    handshake is not known to uvicorn, and takes a descriptor.
+    """Closes connections beyond the maximum at once. A client that never completes its handshake
+    uses a descriptor, and uvicorn does not know it.
     """
 
     _open: frozenset[socket.socket] = frozenset()
@@ -81,7 +81,7 @@ class BoundedSocket(socket.socket):
 
 
 def listen(host: str, port: int) -> BoundedSocket:
-    """`port` 0: any. Raise `OSError` if it is taken."""
+    """Return a listening socket. `port` 0: any port. Raise `OSError` if the port is in use."""
     family, kind, protocol, _, address = _resolve(host, port)
     made = BoundedSocket(family, kind | socket.SOCK_CLOEXEC, protocol)
     try:

@@ -29,7 +29,7 @@ MAX_NUMBER = 2**63 - 1
 
 @cache
 def document(*, tokens: bool = False) -> dict[str, Any]:
-    """`tokens`: as it is over TCP, where each request has one."""
+    """Return the OpenAPI document. `tokens`: for TCP, where each request needs a token."""
     paths = {**_probes(), **_server(), **_jobs(), **_one_job(), **_requests()}
     made = {
         "openapi": "3.1.0",
@@ -176,7 +176,7 @@ def _jobs() -> dict[str, Any]:
 
 
 def _links() -> dict[str, Any]:
-    """What can be done with a job that was submitted."""
+    """Return the links from a submitted job to the requests about it."""
     wishes = [f"{wish}Job" for wish in ("cancel", "pause", "resume", "move", "scale")]
     job = {"job": "$response.body#/jobs/0"}
     return {

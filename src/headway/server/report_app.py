@@ -88,7 +88,7 @@ class ReportApp:
 
 
 async def _read(receive: Receive) -> bytes | None:
-    """None: it is too long."""
+    """Read the body of a request; None: it is too long."""
     body = b""
     while True:
         message = await receive()

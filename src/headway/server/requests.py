@@ -21,7 +21,7 @@ MAX_REPLICAS = 10_000
 MAX_PAGE = 500
 PAGE = 100
 BODY_TIME: Seconds = 10.0
-"""In which a client must have sent the body of its request."""
+"""Time within which a client must send the body of its request."""
 
 
 async def read_json(request: Request, most: int = MAX_BODY) -> dict[str, Any]:

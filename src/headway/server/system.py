@@ -34,7 +34,7 @@ class SystemOptions:
     data: Path = DATA
     socket: Path = SOCKET
     user: str = "headway"
-    """Of the scheduler: a name, or a number without an account."""
+    """User of the scheduler: a name, or a number without an account."""
     allowed: tuple[str, ...] = ()
     """System users that jobs may run as."""
 

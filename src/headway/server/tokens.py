@@ -45,7 +45,7 @@ class Tokens:
         self._seen: tuple[int, int] | None = None
         """Time and inode of the file that was read last."""
         self._names: dict[str, str] = {}
-        """By hash."""
+        """Tokens by their hash."""
 
     def create(self, name: str) -> str:
         """Add a token; return it. It is not stored."""
@@ -76,7 +76,9 @@ class Tokens:
         return sorted(self._read().values(), key=lambda token: token.created)
 
     def name_of(self, token: str) -> str | None:
-        """None: it is not known, or was revoked, or the file cannot be read."""
+        """Return the name of a token; None: it is not known, was revoked, or the file cannot be
+        read.
+        """
         try:
             found = self.path.stat()
         except OSError:

@@ -16,9 +16,9 @@ from headway.trainings.parameter_server.roles import listen
 from headway.trainings.stop import Stop
 
 RETRY_S = 0.1
-"""Between two calls to the same worker."""
+"""Interval between two calls to the same worker."""
 ANSWER_S = 5.0
-"""For a worker that was called to answer."""
+"""Timeout for the answer of a worker."""
 
 
 class Barrier:

@@ -28,7 +28,7 @@ class ContainerState:
     user: str
     image: str
     host: Mapping[str, Any]
-    """Its `HostConfig`: limits, among others."""
+    """`HostConfig`, which contains the limits."""
     shared: frozenset[str]
     """Folders of the engine's machine that are mounted under the same path."""
 

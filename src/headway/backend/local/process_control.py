@@ -25,7 +25,7 @@ from headway.backend.local.run_as import User
 from headway.core.model.units import ReplicaId, Seconds
 
 EXITING: Seconds = 0.5
-"""How long a start waits until killed processes of an earlier attempt have exited."""
+"""Maximum time for which a start waits until killed processes of an earlier attempt exit."""
 LAST = 3
 """Number of earlier attempts whose processes are searched before a start."""
 

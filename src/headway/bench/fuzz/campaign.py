@@ -31,7 +31,7 @@ STEP_S, MEMORY_MB = 1.0, 500.0
 HANGS_S = 60.0
 """Time of day after which a case counts as hanging, on a machine that others use too."""
 FILES = {"report": "job/reports.jsonl", "log": "job/out.log", "request": "run/requests/1.json"}
-"""Where a target's input is; others: in the folder itself."""
+"""Path of the input of a target in its folder; default: the folder itself."""
 SHOWN = 20
 WARM = ("headway.cli", "headway.cli.output", "headway.report.simulation")
 """Imported once, before the children that run the command are forked."""
@@ -39,7 +39,7 @@ WARM = ("headway.cli", "headway.cli.output", "headway.report.simulation")
 
 @dataclass(slots=True)
 class Found:
-    """What a number of cases showed."""
+    """Findings of a number of cases."""
 
     cases: int = 0
     refused: int = 0
@@ -135,7 +135,7 @@ def run_cases(seed: str, first: int, last: int, *, through: bool) -> Found:
 
 
 def _in_process(target: Target, path: Path, dice: Random, found: Found) -> str:
-    """Why the case fails; "": it does not."""
+    """Run a case. Return why it fails; "": it does not."""
     began = process_time()
     try:
         with _watchdog():

@@ -34,7 +34,7 @@ class Member:
     index: int
     chunks: list[int] = field(default_factory=list)
     asked_at: float = 0.0
-    """When it was asked for its present chunks."""
+    """Time at which it was asked for its present chunks."""
 
 
 class Server:
@@ -48,7 +48,7 @@ class Server:
         self._schedule: Schedule | None = None
         self._members: dict[int, Member] = {}
         self._complete_at = monotonic()
-        """When all workers were there last."""
+        """Last time at which all workers were connected."""
         self._trouble = ""
 
     def serve(self, listener: socket.socket, stop: Stop) -> int:

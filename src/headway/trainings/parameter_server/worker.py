@@ -22,7 +22,7 @@ from headway.trainings.train import DONE, TERMINATED, print_line
 
 Address = tuple[str, int]
 RETRY_S = 0.1
-"""Between two attempts to reach the server."""
+"""Interval between two attempts to reach the server."""
 
 
 class Stopped(Exception):
