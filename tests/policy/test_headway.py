@@ -319,6 +319,16 @@ def test_the_reason_of_a_job_of_unknown_size_says_why_it_is_unknown():
     }
 
 
+def test_the_length_of_a_job_that_is_alone_does_not_matter():
+    """Nothing is decided about it, so what is known of it is old."""
+    h = world(job("x", total_steps=100.0))
+    policy = Headway()
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    h.replicas[ReplicaId("x/main-0")] = replace(replica("x"), weight=0.5)
+    plan, _ = policy.decide(assemble(h, Trigger.TICK), memory)
+    assert reasons(plan) == {"x": "alone on its node"}
+
+
 def test_a_job_whose_demand_never_shows_is_served_first_three_times_at_most():
     h = world(job("x", total_steps=100.0), job("y"))
     policy = Headway()

@@ -375,19 +375,19 @@ class _Node:
             return "its workers wait for it: fair share"
         if name in self.unknown:
             estimate, spec = self.memory.estimates[name], self.snapshot.jobs[name.job].spec
-            return why_unknown(estimate, s.done, spec, unseen=name in self.unseen)
+            alone, unseen = len(self.ours) == 1, name in self.unseen
+            return why_unknown(estimate, s.done, spec, alone=alone, unseen=unseen)
         if name in found.behind:
             return "behind its fair share, catches up"
         rate = found.rates[name]
         ahead = [n for n, r in found.rates.items() if r > rate]
         if not ahead or rate >= min(s.demand, self.cores) / 2:
             return f"about {self._left(name):.0f} s of CPU left; runs first"
-        names = list(dict.fromkeys([n.job for n in ahead]))
         known = [self._left(n) for n in ahead if n not in self.unknown]
         left = f" (about {sum(known):.0f} s of CPU left)" if known else ""
         due = f"; guaranteed to finish within {s.due - self.now:.0f} s" if s.due < inf else ""
         verb = "gets spare CPU beside" if rate > 0 else "waits for"
-        return f"{verb} {list_names(names)}{left}{due}"
+        return f"{verb} {list_names(list(dict.fromkeys(n.job for n in ahead)))}{left}{due}"
 
 
 def _close(a: float, b: float) -> bool:

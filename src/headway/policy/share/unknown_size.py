@@ -7,11 +7,14 @@ from headway.core.model.units import CoreSeconds
 
 
 def why_unknown(
-    estimate: SizeEstimate, under_fair: CoreSeconds, spec: JobSpec, *, unseen: bool
+    estimate: SizeEstimate, under_fair: CoreSeconds, spec: JobSpec, *, alone: bool, unseen: bool
 ) -> str:
     """Return the reason of the share of a job of unknown size. `under_fair`: what it would have
-    attained under fair sharing. `unseen`: it is not known yet how many cores it can use.
+    attained under fair sharing. `alone`: no other job needs a decision. `unseen`: it is not known
+    yet how many cores it can use.
     """
+    if alone:
+        return "alone on its node"
     if estimate.wrong:
         why = "it needs more CPU than estimated"
     elif unseen:
