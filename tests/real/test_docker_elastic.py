@@ -1,5 +1,6 @@
 """Distributed trainings as containers, scaled while they run, on two engines."""
 
+import signal
 from contextlib import suppress
 from functools import partial
 
@@ -73,6 +74,38 @@ def test_a_container_that_is_killed_in_a_phase_of_a_scale_costs_no_sample(
         x = make(words(steps=FEW, python="python3"), image=image.NAME)
         x.kill_while(change, phase, victim)
         assert digests(x.log()) == undisturbed(FEW)
+
+
+@pytest.mark.parametrize(
+    ("fault", "workers"),
+    [
+        ("docker.start@5", (1, 3)),  # of four containers in the new size, two have started
+        pytest.param("checkpoint.ask", (1, 3), marks=pytest.mark.long),
+        pytest.param("docker.remove@2", (3, 1), marks=pytest.mark.long),
+        pytest.param("request.remove", (3, 1), marks=pytest.mark.long),
+    ],
+)
+def test_a_crash_of_headway_while_containers_are_scaled_costs_no_sample(
+    tmp_path, engines, fault, workers
+):
+    """The training sleeps so much that it does not end before Headway is back."""
+    before, after = workers
+    command = words(steps=FEW, demand=0.02, python="python3")
+    job = {"name": "x", "spec": spec(command, replicas=before)}
+    nodes = [{"name": name, "engine": e.url} for name, e in zip("ab", engines, strict=True)]
+    path, x = workload(tmp_path, job, nodes=nodes), Training(tmp_path)
+    options = ["--backend", "docker", "--image", image.NAME, "--policy", "gang"]
+    env = {"HEADWAY_FAULT": f"{fault}=kill"}
+    with running("run", path, *options, data=tmp_path, env=env) as run:
+        x.proceeds()
+        latest = (tmp_path / "runs" / "latest").resolve()
+        inbox.put(latest, Request(job="x", wish="scale", task="worker", count=after))
+        assert run.wait(120) == -signal.SIGKILL
+    with running("run", "--resume", "latest", data=tmp_path) as run:
+        assert run.wait(120) == 0
+    assert JobStore(latest).load(["x"])["x"].sizes == (("worker", after),)
+    assert digests(x.log()) == undisturbed(FEW)
+    assert [e.containers() for e in engines] == [[], []]
 
 
 def test_workers_find_their_parameter_server_on_another_machine_also_after_a_move(
