@@ -54,3 +54,8 @@ def test_a_full_disk_and_a_busy_machine_are_named(headway, tmp_path, monkeypatch
 
 def test_a_directory_that_cannot_be_written_is_missing(headway):
     assert findings(headway, "--data", "/proc/nowhere")["data directory"]["state"] == "missing"
+
+
+def test_an_active_server_is_named(serving, headway, tmp_path):
+    serving()
+    assert findings(headway, "--data", tmp_path / "data")["runs"]["found"] == "a server is active"

@@ -5,6 +5,7 @@ import pty
 import sys
 from contextlib import suppress
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -12,7 +13,9 @@ from rich.console import Console
 from headway.cli import top_screen
 from headway.cli.top_screen import DOWN, UP, Top
 from headway.report.explain import Event, Explanation
+from headway.runtime.api_address import VARIABLE
 from headway.runtime.job_status import JobStatus
+from serving import submit
 
 
 def job(name, **more):
@@ -22,7 +25,9 @@ def job(name, **more):
 @pytest.fixture
 def screen(tmp_path, monkeypatch):
     jobs = [job("a", eta_s=9.0, cores=0.1), job("b", eta_s=5.0, cores=0.2, submitted_s=1.0)]
-    monkeypatch.setattr(top_screen, "known_runs", lambda data, run: [None])
+    monkeypatch.setattr(
+        top_screen, "known_runs", lambda data, run: [SimpleNamespace(id="r", locked=True)]
+    )
     monkeypatch.setattr(top_screen, "run_status", lambda folder: jobs)
     monkeypatch.setattr(top_screen.RunDirectory, "find", lambda data, run: run)
     made = Top(tmp_path)
@@ -99,6 +104,27 @@ def test_without_jobs_every_key_is_harmless(screen, asked):
         screen.press(key)
     assert asked == []
     assert screen.selected is None
+
+
+def test_it_says_that_the_server_is_stopped(serving, headway, tmp_path):
+    server = serving()
+    submit(headway, "--name", "x", "--", "sleep", "3600")
+    screen = Top(tmp_path / "data")
+    screen.look()
+    assert (screen.selected.job, screen.stopped) == ("x", "")
+    server.kill()
+    server.communicate()
+    screen.look()
+    assert screen.stopped == "the server is stopped; its jobs continue"
+    assert headway("stop", "--jobs", "stop").code == 0
+    screen.look()
+    assert (screen.selected, screen.stopped) == (None, "")
+
+
+def test_it_does_not_show_an_empty_list_for_the_server_of_the_machine(headway, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "/run/headway.sock")
+    ran = headway("top")
+    assert (ran.code, "for your own runs" in ran.err) == (2, True)
 
 
 def test_it_needs_a_terminal(headway):

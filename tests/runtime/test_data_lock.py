@@ -4,15 +4,19 @@ import os
 import subprocess
 import sys
 from subprocess import PIPE
+from threading import Event, Thread
 
 import pytest
 
+from headway.errors import NoServer
 from headway.runtime import run_status
 from headway.runtime.data_lock import lock_data
+from headway.runtime.run_status import active_server
 from headway.runtime.server import start_server
 from headway.runtime.submissions import Submissions
 from headway.server.listener import Listener
 
+WAITS = "until [ -e go ]; do sleep 0.1; done"
 HEADWAY = [sys.executable, "-m", "headway"]
 
 
@@ -59,3 +63,41 @@ def test_a_submission_does_not_wait_for_ever(lock, headway, monkeypatch):
     os.close(lock)
     assert (ran.code, "not started within 0.2 s" in ran.err) == (3, True)
     assert headway("submit", "--", "true").code == 4
+
+
+def test_a_server_that_is_started_just_after_its_client_is_found(data, monkeypatch):
+    monkeypatch.setattr(run_status, "LOOKED_FOR", 10.0)
+    waits, refused = Event(), []
+
+    def look():
+        try:
+            active_server(data, waits.set)
+        except NoServer as error:
+            refused.append(error.message)
+
+    client = Thread(target=look)
+    client.start()
+    assert not waits.wait(0.2)
+    lock = lock_data(data)
+    assert waits.wait(30)
+    monkeypatch.setattr(run_status, "LOOKED_FOR", 0.0)
+    os.close(lock)
+    client.join()
+    assert refused == ["no server is active"]
+
+
+def test_a_server_that_starts_again_is_not_said_to_be_stopped(serving, headway, tmp_path):
+    first = serving()
+    assert headway("submit", "--name", "x", "--", "sh", "-c", WAITS).code == 0
+    first.kill()
+    first.communicate()
+    assert "the server is stopped; its jobs continue" in headway("ps").err
+    assert headway("wait").code == 4
+    lock = lock_data(tmp_path / "data")
+    assert headway("ps").err == ""
+    assert headway("wait", "--timeout", "0.1").code == 3
+    os.close(lock)
+    serving()
+    (tmp_path / "go").touch()
+    assert headway("wait").code == 0
+    assert headway("wait", "nosuch").err.endswith("there are: x\n")

@@ -48,7 +48,7 @@ def test_a_run_names_a_full_disk(headway, tmp_path, monkeypatch):
     failpoint.arm("")
     assert ran.code == 3
     assert TOLD.format("file.write") in ran.err
-    assert headway("history").out == "nothing has run yet; start with headway run\n"
+    assert headway("history").out == "nothing has run yet; start: headway run -- COMMAND\n"
 
 
 def test_a_quota_that_is_used_up_is_a_full_disk():

@@ -32,7 +32,13 @@ def ps(
     from headway.backend.drained_nodes import read
     from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
-    from headway.runtime.run_status import ENDED, detached_run, known_runs, run_status
+    from headway.runtime.run_status import (
+        ENDED,
+        detached_run,
+        is_starting,
+        known_runs,
+        run_status,
+    )
 
     if not run and (server := api_address(data)):
         from headway.cli import by_api
@@ -51,7 +57,7 @@ def ps(
     for folder in folders if not as_json else ():
         for node in read(folder.path):
             echo(f"node {node} is drained. Use it again: headway undrain {node}", err=True)
-    stopped = {folder.id for folder in folders if not folder.locked}
+    stopped = {f.id for f in folders if not f.locked and not is_starting(f)}
     if not run and stopped and not as_json:
         left = any(job.run in stopped and not job.ended for job in found)
         continue_ = "; its jobs continue" if left else ""
@@ -181,7 +187,7 @@ def history(
 
         show_history(found)
     else:
-        echo("nothing has run yet; start with headway run")
+        echo("nothing has run yet; start: headway run -- COMMAND")
 
 
 def _ended_jobs(most: int, data: Data, *, as_json: bool) -> None:

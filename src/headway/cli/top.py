@@ -21,6 +21,12 @@ def top(
         headway top
     """
     from headway.cli.top_screen import show
+    from headway.errors import ConfigError
+    from headway.runtime.api_address import api_address
     from headway.runtime.run_directory import data_folder
 
+    if not run and (server := api_address(data)):
+        raise ConfigError(
+            "headway top is for your own runs and server", where=str(server), hint="use headway ps"
+        )
     show(data_folder(data), run, every)

@@ -27,7 +27,7 @@ from headway.report.explain import explain_job
 from headway.runtime.job_status import JobStatus
 from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
-from headway.runtime.run_status import known_runs, run_status
+from headway.runtime.run_status import known_runs, run_status, stopped
 
 HELP = "↑ ↓ select   p pause or resume   c cancel   e explain   s sort   q quit"
 UP, DOWN, QUIT = "\x1b[A", "\x1b[B", "q"
@@ -58,6 +58,8 @@ class Top:
     at: int = 0
     """The selected row."""
     order: str = ORDERS[0]
+    stopped: str = ""
+    """Says that the process of these jobs has ended; "": it is active."""
     message: str = ""
     asked: tuple[str, str] | None = None
     """The job that is cancelled if the user confirms it."""
@@ -69,6 +71,9 @@ class Top:
         try:
             folders = known_runs(self.data, self.run)
             jobs = [job for folder in folders for job in run_status(folder) if not job.ended]
+            runs = {job.run for job in jobs}
+            left = [folder for folder in folders if folder.id in runs and not folder.locked]
+            self.stopped = stopped(left[0]).message if left else ""
         except (HeadwayError, OSError) as error:
             # A file was replaced: it is there at the next look.
             self.message = str(error)
@@ -136,6 +141,7 @@ class Top:
     def picture(self) -> Group:
         count = len(self.jobs)
         head = f"{many(count, 'job')}, sorted by {self.order}" if count else "nothing runs"
+        head += f"; {self.stopped}" if self.stopped else ""
         several = len({job.run for job in self.jobs}) > 1
         width = get_terminal_size().columns
         table, _ = jobs_table(self.jobs, width, several=several, selected=self.at)

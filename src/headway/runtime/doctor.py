@@ -98,8 +98,9 @@ def _runs(data: Path) -> Finding:
     servers = sum("server" in run.about for run in active)
     if not active:
         return Finding("runs", "ok", "none is active", "headway serve, or headway run -- COMMAND")
-    found = f"{len(active) - servers} active"
-    return Finding("runs", "ok", found + (", and a server" if servers else ""), "headway ps")
+    found = ["a server is active"] * bool(servers)
+    found += [f"{len(active) - servers} active"] * (len(active) > servers)
+    return Finding("runs", "ok", ", ".join(found), "headway ps")
 
 
 def _docker() -> Finding:

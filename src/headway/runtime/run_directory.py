@@ -120,7 +120,7 @@ class RunDirectory:
         there = _all(data / "runs")
         if name == "latest" and not there:
             raise ConfigError(
-                "nothing has run yet", where=str(data / "runs"), hint="headway run WORKLOAD"
+                "nothing has run yet", where=str(data / "runs"), hint="headway run -- COMMAND"
             )
         raise UnknownName("run", name, there[-10:], where=str(data / "runs"))
 

@@ -26,6 +26,8 @@ AGAIN = 0.5
 STARTING: Seconds = 30.0
 """Maximum time for which a server that has just been started is waited for."""
 SOON: Seconds = 0.1
+LOOKED_FOR: Seconds = 1.0
+"""Time for which a server is looked for: it may have been started just before its client."""
 
 
 def active_runs(data: Path) -> list[RunDirectory]:
@@ -68,18 +70,20 @@ def _has_about(run: RunDirectory, key: str) -> bool:
 
 def active_server(data: Path, waiting: Callable[[], None] = lambda: None) -> RunDirectory:
     """Return the run of the active server. `waiting`: called while a server is starting."""
-    until = monotonic() + STARTING
+    began = monotonic()
     while (found := find_server(data)) is None or not found.locked:
-        if not has_server_process(data):
+        looked = monotonic() - began
+        if has_server_process(data):
+            if looked > STARTING:
+                raise Unreachable(
+                    f"the server has not started within {STARTING:g} s",
+                    where=str(data),
+                    hint="see what it prints, or end its process and start it again: headway serve",
+                )
+            waiting()
+        elif looked > LOOKED_FOR:
             start = "start it in the background: nohup headway serve 2> serve.log &"
             raise NoServer("no server is active", where=str(data), hint=start)
-        if monotonic() > until:
-            raise Unreachable(
-                f"the server has not started within {STARTING:g} s",
-                where=str(data),
-                hint="see what it prints, or end its process and start it again: headway serve",
-            )
-        waiting()
         sleep(SOON)
     return found
 
@@ -95,7 +99,8 @@ def find_job(data: Path, job: str, run: str = "") -> RunDirectory:
         if found:
             runs = ", ".join(folder.id for folder in found)
             raise ConfigError(f"several runs have a job {job!r}: {runs}", hint="name one: --run")
-    known = [s.job for folder in known_runs(data, run) or folders for s in run_status(folder)]
+    looked = known_runs(data, run) or folders
+    known = [s.job for folder in looked for s in run_status(folder, ended=NAMED)]
     raise UnknownName("job", job, known[-NAMED:], where=", ".join(f"run {f.id}" for f in folders))
 
 
@@ -123,11 +128,17 @@ def wait_for(
         if not left:
             return found
         for folder, active in zip(folders, alive, strict=True):
-            if not active and any(job.run == folder.id and not job.ended for job in found):
+            unfinished = any(job.run == folder.id and not job.ended for job in found)
+            if not active and unfinished and not is_starting(folder):
                 raise stopped(folder)
         if until is not None and monotonic() >= until:
             raise Unreachable(f"after {timeout:g} s these jobs have not ended: {', '.join(left)}")
         sleep(AGAIN)
+
+
+def is_starting(folder: RunDirectory) -> bool:
+    """Return whether the folder is the run of a server that is starting again."""
+    return "server" in folder.about and has_server_process(folder.data)
 
 
 def stopped(folder: RunDirectory) -> NoServer:
