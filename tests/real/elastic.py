@@ -1,5 +1,6 @@
 """Hands for real distributed trainings: start, scale, and check what they have trained."""
 
+import os
 import re
 import signal
 import subprocess
@@ -7,11 +8,14 @@ import sys
 from contextlib import contextmanager, suppress
 from functools import cache
 
-from local import start
+from local import processes, start
 from patience import wait_for
 from typer.testing import CliRunner
 
+from headway.backend import inbox, procfs
+from headway.backend.job_store import JobStore
 from headway.cli import app
+from headway.core.model.snapshot import Request
 
 EPOCHS, EPOCH = 16, 10
 STEPS = EPOCHS * EPOCH
@@ -90,6 +94,21 @@ class Training:
         done = CliRunner().invoke(app, ["scale", self.name, f"worker={count}"], env=env)
         assert done.exit_code == 0, (done.output, done.exception)
         return done.stdout
+
+    def crash_while_scaled(self, workload, fault, count):
+        """Run it with a fault that kills Headway after a request for so many workers; resume it."""
+        env = {"HEADWAY_FAULT": f"{fault}=kill"}
+        with running("run", workload, "--policy", "gang", data=self.data, env=env) as run:
+            self.proceeds()
+            latest = (self.data / "runs" / "latest").resolve()
+            inbox.put(latest, Request(job=self.name, wish="scale", task="worker", count=count))
+            assert run.wait(120) == -signal.SIGKILL
+            for pid in processes(self.data):  # the trainings, until Headway continues them
+                if not procfs.words(pid).startswith(b"/bin/sh"):
+                    os.kill(pid, signal.SIGSTOP)
+        with running("run", "--resume", "latest", data=self.data) as run:
+            assert run.wait(240) == 0
+        assert JobStore(latest).load([self.name])[self.name].sizes == (("worker", count),)
 
     def grow_and_shrink(self):
         """From one worker to three and to two, while it trains."""

@@ -9,11 +9,8 @@ from elastic import Training, digests, running, spec, undisturbed, words
 from local import processes, workload
 from scaling_hands import kills, making
 
-from headway.backend import inbox, procfs
-from headway.backend.job_store import JobStore
 from headway.core.model.decision import Move, Started
 from headway.core.model.job import Elastic, Phase
-from headway.core.model.snapshot import Request
 from headway.core.model.units import ReplicaId
 
 FEW = 60
@@ -101,19 +98,8 @@ def test_a_crash_of_headway_while_a_job_is_scaled_costs_no_sample(tmp_path, faul
     before, after = workers
     job = {"name": "x", "spec": spec(words(steps=FEW), replicas=before)}
     path, x = workload(tmp_path, job, nodes=[{"cpu": 0.5, "count": 2}]), Training(tmp_path)
-    env = {"HEADWAY_FAULT": f"{fault}=kill"}
-    with running("run", path, "--policy", "gang", data=tmp_path, env=env) as run:
-        x.proceeds()
-        latest = (tmp_path / "runs" / "latest").resolve()
-        inbox.put(latest, Request(job="x", wish="scale", task="worker", count=after))
-        assert run.wait(120) == -signal.SIGKILL
-        for pid in processes(tmp_path):  # the trainings, until Headway is back and continues them
-            if not procfs.words(pid).startswith(b"/bin/sh"):
-                os.kill(pid, signal.SIGSTOP)
-    with running("run", "--resume", "latest", data=tmp_path) as run:
-        assert run.wait(120) == 0
+    x.crash_while_scaled(path, fault, after)
     assert outcomes(tmp_path) == ({"x": "succeeded"}, {})
-    assert JobStore(latest).load(["x"])["x"].sizes == (("worker", after),)
     assert digests(x.log()) == undisturbed(FEW)
     assert processes(tmp_path) == []
 

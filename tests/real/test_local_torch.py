@@ -41,6 +41,21 @@ def test_a_ddp_worker_that_is_killed_while_the_job_is_scaled_costs_no_sample(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("fault", "workers"),
+    [("checkpoint.ask", (1, 3)), ("replica.start@3", (1, 3)), ("request.remove", (3, 2))],
+)
+def test_a_crash_of_headway_while_a_ddp_job_is_scaled_costs_no_sample(
+    tmp_path, torch_python, fault, workers
+):
+    before, after = workers
+    made, x = job(words(torch_python, demand=0.05), replicas=before), Ddp(tmp_path)
+    x.crash_while_scaled(workload(tmp_path, made, nodes=[{"cpu": 0.5, "count": 2}]), fault, after)
+    check_end(x.log(), undisturbed(torch_python))
+    assert processes(tmp_path) == []
+
+
+@pytest.mark.long
 def test_the_difference_allowed_by_the_tests_is_below_the_noise_of_ten_undisturbed_runs(
     torch_python,
 ):
