@@ -21,10 +21,10 @@ class Rigid(MemoryPlatform):
     capabilities = Capabilities(scale=False)
 
 
-def hands(*, elastic=Elastic.RESTART, mode=Mode.SDK, start=True, platform=MemoryPlatform):
+def hands(*, elastic=Elastic.RESTART, mode=Mode.SDK, start=True, platform=MemoryPlatform, most=3):
     it = LiveHands(platform.of([node("a")]))
     spec = JobSpec(
-        tasks=(Task(name="ps"), Task(name="worker", most=3, elastic=elastic)), checkpoint=mode
+        tasks=(Task(name="ps"), Task(name="worker", most=most, elastic=elastic)), checkpoint=mode
     )
     it.backend.submit(RunnableJob(id="x", at=0.0, spec=spec, commands={}))
     it.until(lambda: it.record("x").arrived)
@@ -45,8 +45,9 @@ def answer(it, count, task="worker"):
     ("count", "given", "why"),
     [
         (4, {}, "worker can have 1 to 3 replicas: set minReplicas and maxReplicas"),
-        (1, {}, "worker has 1 replicas already"),
-        (1, {"start": False}, "worker has 1 replicas already"),
+        (2, {"most": 1}, "worker can have only 1 replica: set minReplicas and maxReplicas"),
+        (1, {}, "worker has 1 replica already"),
+        (1, {"start": False}, "worker has 1 replica already"),
         (2, {"mode": Mode.NONE}, "it cannot save checkpoints, which it needs to start in another"),
         (2, {"platform": Rigid}, "this platform cannot scale running jobs"),
     ],

@@ -45,6 +45,23 @@ def test_the_last_report_before_the_exit_counts_in_a_run(headway, script, tmp_pa
     assert values[-1][1] == 0.0167
 
 
+def test_a_failed_job_without_a_metric_is_not_asked_for_one(headway, tmp_path, monkeypatch):
+    """And a job of an earlier run is not simply unknown."""
+    monkeypatch.setenv("HEADWAY_ENFORCEMENT", "nice")
+    monkeypatch.setenv("HEADWAY_DATA", str(tmp_path / "data"))
+    asks = "no metric found in its output: set metric.name"
+    monkeypatch.chdir(tmp_path)
+    for name, code in (("first", "import time; time.sleep(0.5)"), ("second", "1 / 0")):
+        (tmp_path / f"{name}.py").write_text(code)
+        headway("run", "--", sys.executable, f"{name}.py")
+        shown = headway("explain", name).out
+        assert (asks in shown) == (name == "first")
+        assert "ZeroDivisionError" in shown or name == "first"
+    again = headway("explain", "first")
+    assert "there are: second; for an earlier run: --run RUN, see headway history" in again.err
+    assert "for an earlier run" not in headway("explain", "first", "--run", "latest").err
+
+
 def test_the_last_report_before_the_exit_counts_in_a_server(headway, script, serving, tmp_path):
     serving()
     assert headway("submit", *script).code == 0

@@ -367,13 +367,12 @@ def not_scalable(job: JobRecord, request: Request, can: Capabilities) -> str:
     if not (can.scale and job.to_core().capabilities is None):
         return undeclared(decisions.Scale(job=job.id, task=task.name), replace(can, scale=False))
     if not task.least <= (request.count or 0) <= task.most:
-        return (
-            f"{task.name} can have {task.least} to {task.most} replicas: "
-            "set minReplicas and maxReplicas"
-        )
+        least = f"{task.least} to " if task.least < task.most else "only "
+        count = f"{least}{task.most} replica{'s' * (task.most > 1)}"
+        return f"{task.name} can have {count}: set minReplicas and maxReplicas"
     there = sum(name.task == task.name for name in job.replicas)
     if request.count == (there if job.replicas else task.replicas):
-        return f"{task.name} has {request.count} replicas already"
+        return f"{task.name} has {request.count} replica{'s' * (request.count != 1)} already"
     if job.replicas and not can_scale(job, task.name):
         return "it cannot save checkpoints, which it needs to start in another size"
     return ""

@@ -56,11 +56,15 @@ def explain(
     where = data_folder(data)
     try:
         path = find_journal(run, where) if run else find_job(where, job).journal
-    except UnknownName:  # of a run on a cluster only the journal knows the jobs
+    except UnknownName as unknown:  # of a run on a cluster only the journal knows the jobs
         if run:
             raise
-        path = find_journal("latest", where)
-    found = explain_job(path, job)
+        try:
+            found = explain_job(find_journal("latest", where), job)
+        except UnknownName:
+            raise unknown from None
+    else:
+        found = explain_job(path, job)
     if as_json:
         print_json(found.plain())
     else:

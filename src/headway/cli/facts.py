@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from headway.runtime.job_facts import JobFacts
 
 NOTHING_FOUND = (
-    "no metric found in its output yet: set metric.name or reports.pattern, and totalSteps, "
+    "no metric found in its output: set metric.name or reports.pattern, and totalSteps, "
     "or report through the SDK"
 )
 PASSING = ("ETA", "share", "waits")

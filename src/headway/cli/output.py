@@ -203,7 +203,7 @@ def _line(text: str) -> None:
 
 def show_story(found: "Explanation") -> None:
     """Print what is known of a job, then its events."""
-    from headway.cli.facts import PASSING, facts_lines, moment, with_clock
+    from headway.cli.facts import NOTHING_FOUND, PASSING, facts_lines, moment, with_clock
     from headway.report.explain import without_old_shares
 
     console, began = SafeConsole(), found.began
@@ -218,8 +218,9 @@ def show_story(found: "Explanation") -> None:
         known = plain_table("", no_wrap=True)
         known.add_column("", overflow="fold")
         known.show_header = False
+        failed = ended and ended.what != "succeeded"
         for label, text in facts_lines(facts, began):
-            if not (ended and label in PASSING):
+            if not (ended and label in PASSING) and not (failed and text == NOTHING_FOUND):
                 known.add_row(f"  {label}", escape(text))
         console.print(known, highlight=False)
         console.print()

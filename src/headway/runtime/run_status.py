@@ -101,7 +101,10 @@ def find_job(data: Path, job: str, run: str = "") -> RunDirectory:
             raise ConfigError(f"several runs have a job {job!r}: {runs}", hint="name one: --run")
     looked = known_runs(data, run) or folders
     known = [s.job for folder in looked for s in run_status(folder, ended=NAMED)]
-    raise UnknownName("job", job, known[-NAMED:], where=", ".join(f"run {f.id}" for f in folders))
+    error = UnknownName("job", job, known[-NAMED:], where=", ".join(f"run {f.id}" for f in folders))
+    if not run and len(RunDirectory.all(data)) > len(folders):
+        error.hint += "; for an earlier run: --run RUN, see headway history"
+    raise error
 
 
 def _has(folder: RunDirectory, job: str) -> bool:
