@@ -286,7 +286,7 @@ class Processes:
 
 
 def measure_machine(
-    cores: int, *, seconds: Seconds, repetitions: int, progress: Progress, torch: str | None = None
+    cores: int, *, seconds: Seconds, repetitions: int, progress: Progress, torch: str | None
 ) -> Machine:
     with Processes(cores, torch=torch) as trainings:
         return measure(

@@ -24,10 +24,10 @@ def replica_env(
     gang: Sequence[ReplicaId],
     rendezvous: tuple[str, int],
     address: Address,
-    spec: JobSpec | None = None,
+    spec: JobSpec,
 ) -> dict[str, str]:
     """Return the variables. `gang`: the replicas by rank. `rendezvous`: address of rank 0 of a
-    PyTorch job. `spec`: given if the job may have several replicas at some time.
+    PyTorch job. `spec`: spec of the job, which may have several replicas at some time.
     """
     env = {
         "HEADWAY_DIR": folder,
@@ -37,7 +37,7 @@ def replica_env(
         "HEADWAY_ATTEMPT": str(attempt),
         "HEADWAY_CHECKPOINT_DIR": f"{folder}/checkpoint",
     }
-    if (spec is not None and is_distributed(spec)) or len(gang) > 1:
+    if is_distributed(spec) or len(gang) > 1:
         hosts: dict[str, list[str]] = {}
         for each in gang:
             hosts.setdefault(each.task, []).append(":".join(map(str, address(each))))
@@ -51,7 +51,7 @@ def replica_env(
             "WORLD_SIZE": str(len(gang)),
             "TF_CONFIG": json.dumps({"cluster": hosts, "task": task}),
         }
-    if spec is not None and spec.task(replica.task).elastic is Elastic.TORCHRUN:
+    if spec.task(replica.task).elastic is Elastic.TORCHRUN:
         env |= _torchrun_env(replica, gang, rendezvous, spec.task(replica.task))
     return env
 

@@ -51,7 +51,7 @@ CYCLE = 100.0
 """Milliseconds, 99th percentile."""
 
 
-def bench_soak(minutes: float = MINUTES) -> list[Figure]:
+def bench_soak(minutes: float) -> list[Figure]:
     jobs = round(RATE * minutes)
     with tempfile.TemporaryDirectory(prefix="headway-soak-") as folder:
         data = Path(folder)

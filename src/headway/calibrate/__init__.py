@@ -123,8 +123,8 @@ def calibrate(
     path: Path,
     to: Path,
     *,
-    seconds: Seconds = 30.0,
-    most: Seconds = 300.0,
+    seconds: Seconds,
+    most: Seconds,
     progress: Progress = lambda done, total: None,
 ) -> list[Measurement | SpeedMeasurement]:
     """Measure a workload and write it with the profiles to `to`, with the curves beside it."""

@@ -46,7 +46,7 @@ class SafeConsole(Console):
 
 
 @contextmanager
-def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(what: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -348,7 +348,7 @@ def show_machine(found: "Machine") -> None:
     )
 
 
-def show_reproductions(found: Sequence["Reproduction"], outcomes: Sequence["Outcome"] = ()) -> None:
+def show_reproductions(found: Sequence["Reproduction"], outcomes: Sequence["Outcome"]) -> None:
     from headway.papers.claims import remarks
     from headway.papers.render import tables
 

@@ -28,8 +28,7 @@ def write_report(
     workload: Workload,
     policies: Sequence[str],
     results: Sequence[Sequence[Result]],
-    *,
-    path: Path | None = None,
+    path: Path,
 ) -> None:
     """Figures cover all seeds; the first seed runs again, recorded, for the charts."""
     seed = results[0][0].seed
@@ -38,7 +37,7 @@ def write_report(
     for policy in policies:
         run = world_timeline(simulate(scenario, build(policy), record=True))
         sections.append(Section(title=f"Under {policy}", body=run_charts(run)))
-    title = workload.name or (path.stem if path else "Workload")
+    title = workload.name or path.stem
     made = f"Made by headway {__version__} simulate; charts show seed {seed}."
     write_page(to, title, lead(results), sections, footer=made)
 

@@ -79,7 +79,7 @@ def run_simulation(
         progress=progress,
     )
     if options.html:
-        write_report(options.html, workload, policies, compared, path=options.workload)
+        write_report(options.html, workload, policies, compared, options.workload)
     return compared
 
 

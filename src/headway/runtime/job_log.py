@@ -116,7 +116,7 @@ def _line_start(log: IO[bytes], at: int) -> int:
     return first + log.read(at - first).rfind(b"\n") + 1 if at else 0
 
 
-def _start_of(log: IO[bytes], last: int, first: int = 0) -> int:
+def _start_of(log: IO[bytes], last: int, first: int) -> int:
     """Return where the last lines begin, not before `first`. A newline at the end of the file
     begins no line.
     """

@@ -130,7 +130,7 @@ def against(result: Result, baseline: Result, band: float = BAND) -> Result:
     return replace(result, faster=faster, slower=slower, worst_ratio=worst)
 
 
-def is_slower(mine: JobResult, other: JobResult, band: float = BAND) -> bool:
+def is_slower(mine: JobResult, other: JobResult, band: float) -> bool:
     """Return whether a job took longer than another run of it, by more than `band` and a second."""
     return mine.completion_s > (1 + band) * other.completion_s + 1
 

@@ -34,7 +34,7 @@ class Stopped:
         return {name.removesuffix("_"): value for name, value in asdict(self).items()}
 
 
-def find_run(data: Path, run: str = "") -> RunDirectory:
+def find_run(data: Path, run: str) -> RunDirectory:
     """Return the run to stop: the run of this name, else the only active one, else the server if
     its jobs have not ended, else the last unfinished run.
     """

@@ -31,7 +31,7 @@ BY_LOAD = ("waiting_s", "running_s", "elapsed_s", "makespan_s", "allocated", "us
 
 
 def write_reproductions(
-    to: Path, found: Sequence[Reproduction], outcomes: Sequence[Outcome] = ()
+    to: Path, found: Sequence[Reproduction], outcomes: Sequence[Outcome]
 ) -> None:
     kinds = dict.fromkeys(one.experiment.distributed for one in found)
     title = (

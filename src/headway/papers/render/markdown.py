@@ -24,9 +24,7 @@ READINGS = (
 )
 
 
-def write_markdown(
-    to: Path, found: Sequence[Reproduction], outcomes: Sequence[Outcome] = ()
-) -> None:
+def write_markdown(to: Path, found: Sequence[Reproduction], outcomes: Sequence[Outcome]) -> None:
     to.parent.mkdir(parents=True, exist_ok=True)
     to.write_text("\n".join(_page(found, outcomes)).rstrip() + "\n", encoding="utf-8")
 
