@@ -87,7 +87,7 @@ def test_what_is_explained_ends_with_the_last_event_and_leaves_the_keys_visible(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", str(lines))
     screen.press("e")
-    assert "event 49" in screen.told[-1]
+    assert "event 49" in screen.explanation[-1]
     console = Console(width=80, file=StringIO())
     console.print(screen.picture())
     assert len(console.file.getvalue().splitlines()) <= lines

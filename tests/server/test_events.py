@@ -50,11 +50,11 @@ def heard(changes, after, ended=()):
 def test_the_numbers_of_events_grow_over_several_servers():
     time = [1000.0]
     first = Changes(lambda: time[0])
-    first.tell(status("x"))
+    first.publish(status("x"))
     [(number, _)] = heard(first, 1_000_000)
     time[0] += 5
     second = Changes(lambda: time[0])
-    second.tell(status("y"))
+    second.publish(status("y"))
     [*_, (later, _)] = heard(second, int(number))
     assert int(later) > int(number)
 
@@ -85,7 +85,7 @@ def test_a_number_that_no_server_has_given_is_not_taken_for_a_known_one():
 def test_a_job_that_has_just_ended_is_shown_as_ended():
     changes = Changes(lambda: 0.0)
     changes.update([status("x"), status("y")])
-    changes.tell(status("x", phase="succeeded"))
+    changes.publish(status("x", phase="succeeded"))
     assert [name for _, name in heard(changes, 77)] == ["x", "y", None], "its end and then the rest"
 
 

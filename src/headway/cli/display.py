@@ -62,9 +62,9 @@ class Display:
         """Shown above the rows until it is answered."""
         self._began = run.folder.about.get("began")
         self._drawn = 0
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._warned: set[str] = set()
-        self._heard: set[JobId] = set()
+        self._with_metric: set[JobId] = set()
         self._categories: dict[ReplicaId, tuple[MetricHistory, str]] = {}
         """The category of each replica, and the metric history that it was computed from."""
 
@@ -83,25 +83,25 @@ class Display:
         _, how = run.backend.platform.enforcement
         count = len(run.backend.controller.jobs)
         jobs = "a server" if run.backend.endless else many(count, "job")
-        self._say(f"run {run.folder.id}: {jobs} under {run.policy}, shares by {how}")
+        self._print(f"run {run.folder.id}: {jobs} under {run.policy}, shares by {how}")
         if not self._live and (above := self._above(0.0)):
-            self._say(above)
+            self._print(above)
         if run.factor < 1:
             part = f"every node is scaled to {run.factor:.2g} of it"
-            self._say(f"the workload requests more CPU than this machine has: {part}")
+            self._print(f"the workload requests more CPU than this machine has: {part}")
         return self
 
     def __exit__(self, *error: object) -> None:
         self._wipe()
         if not self.run.backend.endless:
-            self._tell_ends()
+            self._report_ends()
 
     def show(self, meter: UsageSampler, now: Seconds) -> None:
         above = self.question or self._above(now)
         if not self._live:
             if not self.run.backend.endless:
-                self._tell_ends()
-            self._tell_quiet(now)
+                self._report_ends()
+            self._report_silent(now)
             return
         width, height = get_terminal_size()
         facts = self._facts(meter, now)
@@ -139,41 +139,43 @@ class Display:
         """The user has pressed Enter: the cursor is one line lower."""
         self._drawn += self._drawn > 0
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         if not self.quiet:
             echo(text, err=True)
 
-    def _tell_ends(self) -> None:
+    def _report_ends(self) -> None:
         for job in self.run.backend.controller.jobs.values():
-            if job.finished_at is not None and job.id not in self._told:
-                self._told.add(job.id)
-                self.tell_end(job)
+            if job.finished_at is not None and job.id not in self._reported:
+                self._reported.add(job.id)
+                self.report_end(job)
 
-    def tell_end(self, job: JobRecord) -> None:
+    def report_end(self, job: JobRecord) -> None:
         took = max(0.0, (job.finished_at or 0.0) - job.new.submitted_at)
         why = f": {job.reason}" if job.reason else ""
         self._wipe()
-        self._say(f"{job.id} {job.outcome} after {took:.1f} s{why}")
+        self._print(f"{job.id} {job.outcome} after {took:.1f} s{why}")
 
     def _facts(self, meter: UsageSampler, now: Seconds) -> dict[JobId, JobFacts]:
         return self.run.known.facts(self.run.loop, meter, now)
 
     def _note(self, job: str, facts: JobFacts | None, now: Seconds) -> str:
-        if job in self._quiet(now):
+        if job in self._silent(now):
             return NOTHING_FOUND
         return note(facts, self._began) if facts else ""
 
-    def _quiet(self, now: Seconds) -> set[JobId]:
+    def _silent(self, now: Seconds) -> set[JobId]:
         """The jobs that run for a while, and in whose output no metric was found."""
         running = self.run.backend.monitor.replicas.values()
-        quiet = [w for w in running if now - w.since >= self.patience and not w.reader.spoke]
-        self._heard |= {w.id.job for w in running if w.reader.spoke}  # also if that one has ended
-        return {w.id.job for w in quiet} - self._heard
+        silent = [w for w in running if now - w.since >= self.patience and not w.reader.spoke]
+        self._with_metric |= {
+            w.id.job for w in running if w.reader.spoke
+        }  # also if that one has ended
+        return {w.id.job for w in silent} - self._with_metric
 
-    def _tell_quiet(self, now: Seconds) -> None:
-        for job in sorted(self._quiet(now) - self._warned):
+    def _report_silent(self, now: Seconds) -> None:
+        for job in sorted(self._silent(now) - self._warned):
             self._warned.add(job)
-            self._say(f"{job}: {NOTHING_FOUND}")
+            self._print(f"{job}: {NOTHING_FOUND}")
 
     def _rows(
         self, meter: UsageSampler, now: Seconds, facts: dict[JobId, JobFacts]
@@ -184,28 +186,30 @@ class Display:
 
     def _row(
         self,
-        work: JobRecord,
+        record: JobRecord,
         meter: UsageSampler,
         now: Seconds,
         total: float,
         facts: JobFacts | None,
     ) -> Sequence[str]:
-        if not work.replicas:
-            return (work.id, work.phase, work.reason[:60])
-        m = work.replicas.get(work.chief()) or next(iter(work.replicas.values()))
-        seen = meter.latest.get(m.id, ReplicaSample())
-        share = f"{m.weight / total:.0%}" if m.limit is None else f"≤{m.limit:.2f}"
-        job = self.run.loop.state.jobs.get(work.id)
+        if not record.replicas:
+            return (record.id, record.phase, record.reason[:60])
+        replica = record.replicas.get(record.chief()) or next(iter(record.replicas.values()))
+        seen = meter.latest.get(replica.id, ReplicaSample())
+        share = (
+            f"{replica.weight / total:.0%}" if replica.limit is None else f"≤{replica.limit:.2f}"
+        )
+        job = self.run.loop.state.jobs.get(record.id)
         return (
-            work.id,
-            work.phase,
-            self._category(m.id, now, job),
+            record.id,
+            record.phase,
+            self._category(replica.id, now, job),
             share,
             f"{seen.cpu:.2f}{' throttled' if seen.throttled > 0.5 else ''}",
             f"{seen.memory / 2**20:.0f} MiB",
-            steps(seen.step, work.spec.total_steps or seen.total),
+            steps(seen.step, record.spec.total_steps or seen.total),
             "" if seen.value is None else f"{seen.value:.4g}",
-            sparkline(meter.values.get(m.id, [])),
+            sparkline(meter.values.get(replica.id, [])),
             eta(facts),
         )
 

@@ -131,7 +131,7 @@ def _serve(
     if listener.url:
         _say_where(listener.url, data)
     with Display(server.run) as display, listener:
-        left = server.go(display.show, display.tell_end)
+        left = server.go(display.show, display.report_end)
     if left:
         jobs, them = ("1 job continues", "it") if left == 1 else (f"{left} jobs continue", "them")
         echo(f"{jobs}; headway serve manages {them} again", err=True)

@@ -63,7 +63,7 @@ class Top:
     message: str = ""
     asked: tuple[str, str] | None = None
     """The job that is cancelled if the user confirms it."""
-    told: list[str] = field(default_factory=list)
+    explanation: list[str] = field(default_factory=list)
     """Lines of the explanation of a job."""
 
     def look(self) -> None:
@@ -98,7 +98,7 @@ class Top:
 
     def press(self, key: str) -> None:
         job, confirmed = self.selected, self.asked
-        self.message, self.asked, self.told = "", None, []
+        self.message, self.asked, self.explanation = "", None, []
         if key == "s":
             self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
             self.jobs.sort(key=self._key)
@@ -132,11 +132,11 @@ class Top:
             self.message = error.message
             return
         facts = facts_lines(found.facts, found.began) if found.facts else []
-        self.told = [f"{label:<10} {text}" for label, text in facts]
+        self.explanation = [f"{label:<10} {text}" for label, text in facts]
         room = get_terminal_size().lines - len(self.jobs) - len(facts) - 5  # the lines around it
         last = found.events[max(0, len(found.events) - max(0, min(8, room))) :]
         lines = (f"{e.at_s:8.1f} s  {e.what}  {e.why}" for e in last)
-        self.told += ["", *(with_clock(line, job.at_s, found.began) for line in lines)]
+        self.explanation += ["", *(with_clock(line, job.at_s, found.began) for line in lines)]
 
     def picture(self) -> Group:
         count = len(self.jobs)
@@ -145,7 +145,7 @@ class Top:
         several = len({job.run for job in self.jobs}) > 1
         width = get_terminal_size().columns
         table, _ = jobs_table(self.jobs, width, several=several, selected=self.at)
-        below = [*self.told, *[self.message] * bool(self.message)]
+        below = [*self.explanation, *[self.message] * bool(self.message)]
         return Group(
             Text(head, style="bold"), table, Text(""), *map(_line, below), Text(HELP, style="dim")
         )

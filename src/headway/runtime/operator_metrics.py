@@ -118,17 +118,18 @@ def family(name: str, kind: str, about: str, values: dict[Labels, float]) -> lis
 
 
 class Measured:
-    """A live backend that counts cycles and decisions. It calls `told` with each decision that is
-    carried out.
+    """A live backend that counts cycles and decisions. It calls `on_decision` with each decision
+    that is carried out.
     """
 
     def __init__(
         self,
         backend: LiveBackend,
         metrics: Metrics,
-        told: "Callable[[Decision], None]" = lambda decision: None,
+        on_decision: "Callable[[Decision], None]" = lambda decision: None,
     ) -> None:
-        self._backend, self._metrics, self._told, self._began = backend, metrics, told, 0.0
+        self._backend, self._metrics, self._began = backend, metrics, 0.0
+        self._on_decision = on_decision
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
@@ -152,7 +153,7 @@ class Measured:
         kind = type(decision).__name__, type(outcome).__name__
         self._metrics.decisions[kind] += 1
         if isinstance(outcome, Started | Applied):
-            self._told(decision)
+            self._on_decision(decision)
         return outcome
 
 

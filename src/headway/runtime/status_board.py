@@ -74,7 +74,7 @@ class StatusBoard:
         """State at the last update."""
         self._phases: list[tuple[JobId, Phase]] = []
         self._due = self._look_due = 0.0
-        self._told = ""
+        self._logged = ""
 
     def update(self, sampler: UsageSampler, *, last: bool = False) -> None:
         """Publish changes since the last update, if an update is due. `last`: in any case."""
@@ -93,12 +93,12 @@ class StatusBoard:
         try:
             self.jobs = self._look(sampler)
             job_status.write(self._run.folder.path, self.jobs)
-            self._told = ""
+            self._logged = ""
         except Exception as error:  # noqa: BLE001 - it is for people, and ends no run: a full disk
             why = reason_of(error) if isinstance(error, OSError) else str(error)
-            if self._told != why:
+            if self._logged != why:
                 log.warning("%s is not written: %s", job_status.FILE, why)
-            self._told = why
+            self._logged = why
         self._changed(self.jobs)
         now = monotonic()
         self._due = now + min(LATEST, max(SOONEST, REST * (thread_time() - began)))

@@ -28,7 +28,7 @@ class _Listener:
         self.over = False
         self.woken = asyncio.Event()
 
-    def tell(self, number: int, job: JobStatus) -> None:
+    def add(self, number: int, job: JobStatus) -> None:
         self.unread.pop(job.job, None)  # the order is that of the last changes
         self.unread[job.job] = self.shown(number, job)
         self.over = self.over or len(self.unread) > BEHIND
@@ -70,12 +70,12 @@ class Changes:
         return sum(listener.caller.uid == caller.uid for listener in self._listeners)
 
     def update(self, jobs: Iterable[JobStatus]) -> None:
-        """Tell what differs from the last time."""
+        """Publish the jobs that differ from the last update."""
         known = {job.job: job for job in jobs}
         for name, job in known.items():
             before = self._known.get(name)
             if before is None or replace(before, at_s=0.0) != replace(job, at_s=0.0):
-                self.tell(job)
+                self.publish(job)
         self._known = known
 
     def _number(self, before: int) -> int:
@@ -85,7 +85,7 @@ class Changes:
         """Whether each event after this one is kept."""
         return self._lost <= event <= self._last
 
-    def tell(self, job: JobStatus) -> None:
+    def publish(self, job: JobStatus) -> None:
         self._last = self._number(self._last + 1)
         if len(self._kept) == KEPT:
             self._lost = self._kept[0][0]
@@ -93,7 +93,7 @@ class Changes:
         if job.ended:
             self._known.pop(job.job, None)
         for listener in self._listeners:
-            listener.tell(self._last, job)
+            listener.add(self._last, job)
 
     def close(self) -> None:
         for listener in self._listeners:

@@ -261,7 +261,7 @@ class Listener:
         self.api.changes.update(job for job in jobs if not job.ended)
 
     def _end(self, job: JobStatus) -> None:
-        self.api.changes.tell(job)
+        self.api.changes.publish(job)
 
 
 def _listen(network: Network) -> socket.socket:

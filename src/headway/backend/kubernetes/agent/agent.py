@@ -150,7 +150,7 @@ class Agent:
     logs: Path
     cgroups: str
     pods: dict[str, WatchedPod] = field(default_factory=dict)
-    _said: str = ""
+    _logged: str = ""
     _idle: bool = False
     """The last answer listed no pods."""
 
@@ -183,11 +183,11 @@ class Agent:
         try:
             wanted = self.send({"pods": body}).get("pods") or {}
         except (OSError, HTTPException, ValueError, AttributeError) as error:
-            if str(error) != self._said:
-                self._said = str(error)
+            if str(error) != self._logged:
+                self._logged = str(error)
                 log.warning("the operator does not acknowledge reports: %s", error)
             return
-        self._said, self._idle = "", not wanted
+        self._logged, self._idle = "", not wanted
         for uid, count in counts.items():
             pod = self.pods[uid]
             del pod.entries[:count]

@@ -62,9 +62,10 @@ class ClusterCache:
         self.nodes, self.pods, self.jobs, self.classes = (stores[kind].objects for kind in KINDS)
         self.adopting = stores["adopting"].objects if not run else {}
         """Jobs whose pods are to be adopted."""
-        heard = {name: partial(self._heard_of_optional, name) for name in OPTIONAL}
+        handlers = {name: partial(self._on_optional_error, name) for name in OPTIONAL}
         self._watchers = [
-            Reflector(api, s, queue, heard.get(name, self._heard)) for name, s in stores.items()
+            Reflector(api, s, queue, handlers.get(name, self._on_error))
+            for name, s in stores.items()
         ]
 
     def begin(self) -> None:
@@ -87,17 +88,17 @@ class ClusterCache:
             if monotonic() > end:
                 raise Unreachable(f"timeout: no answer from {self.api.url} within {PATIENCE:g} s")
 
-    def tell(self, down: Callable[[BackendError], None], **changed: Changed) -> None:
+    def subscribe(self, down: Callable[[BackendError], None], **changed: Changed) -> None:
         """Call these from now on, by kind."""
         self._down, self._changed = down, changed
 
-    def _heard(self, error: BackendError | None) -> Sequence[Event]:
+    def _on_error(self, error: BackendError | None) -> Sequence[Event]:
         self.trouble = error
         if error is not None:
             self._down(error)
         return ()
 
-    def _heard_of_optional(self, kind: str, error: BackendError | None) -> Sequence[Event]:
+    def _on_optional_error(self, kind: str, error: BackendError | None) -> Sequence[Event]:
         """Ignore a kind that Headway may not read, or that the cluster does not have."""
         if isinstance(error, Denied) or _is_missing(error):
             self._stores[kind].complete = True

@@ -99,8 +99,8 @@ def version_of(each: Plain) -> str:
 
 
 class Reflector:
-    """Fills a store in a thread of its own. `heard` is called in the loop's thread with an error,
-    and with None after a successful list.
+    """Fills a store in a thread of its own. `on_error` is called in the loop's thread with an
+    error, and with None after a successful list.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ class Reflector:
         api: Api,
         store: Store,
         queue: EventQueue,
-        heard: Callable[[BackendError | None], Iterable[events.Event]],
+        on_error: Callable[[BackendError | None], Iterable[events.Event]],
     ) -> None:
-        self._api, self._store, self._queue, self._heard = api, store, queue, heard
+        self._api, self._store, self._queue, self._on_error = api, store, queue, on_error
         self._stopped = Event()
 
     def begin(self) -> None:
@@ -127,7 +127,7 @@ class Reflector:
             try:
                 self._list_and_watch()
             except BackendError as error:
-                self._queue.put(partial(self._heard, error))
+                self._queue.put(partial(self._on_error, error))
             if monotonic() - began > LONGEST:
                 wait = AGAIN
             self._rest(began + wait)
@@ -141,7 +141,7 @@ class Reflector:
         query: dict[str, Any] = {"labelSelector": labels} if labels else {}
         objects, version = self._api.list(path, self._store.slim, **query)
         self._queue.put(partial(self._store.replace, objects))
-        self._queue.put(partial(self._heard, None))
+        self._queue.put(partial(self._on_error, None))
         listed = monotonic()
         while not self._stopped.is_set() and monotonic() - listed < RELIST:
             began = monotonic()

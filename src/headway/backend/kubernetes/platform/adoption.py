@@ -86,7 +86,7 @@ class Adoption:
         """Uids of pods with the label that were adopted or refused, or are being checked."""
         self._again: dict[Key, Seconds] = {}
         """Times at which pods are checked again."""
-        self.told: Callable[[Plain], list[events.Event]] = lambda pod: []
+        self.on_change: Callable[[Plain], list[events.Event]] = lambda pod: []
         """Called when a pod is adopted, and when its adoption ends."""
 
     def of(self, pod: Plain) -> AdoptedPod | None:
@@ -188,7 +188,7 @@ class Adoption:
             record = self._decide(now, why)
             if record is None:
                 return []
-            return [events.JobSeen(new_job(self._jobs[record.id])), *self.told(now)]
+            return [events.JobSeen(new_job(self._jobs[record.id])), *self.on_change(now)]
 
         failed = partial(self._look_again, pod)
         self._worker(pod).do(partial(manager_of, self._cluster.api, pod), looked, failed)
@@ -262,7 +262,7 @@ class Adoption:
         self._considered.discard(record.uid)
         now = self._cluster.pods.get(key_of(record.pod))
         again = self._consider(now) if now is not None else []
-        return [*self.told(record.pod), *again]
+        return [*self.on_change(record.pod), *again]
 
 
 def _spec(pod: Plain) -> JobSpec:

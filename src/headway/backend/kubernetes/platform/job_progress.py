@@ -31,7 +31,7 @@ class JobProgress:
         self._written: dict[JobId, Seconds] = {}
         self._changed: set[JobId] = set()
 
-    def heard(self, pod: Plain, metrics: PodMetrics) -> None:
+    def reported(self, pod: Plain, metrics: PodMetrics) -> None:
         """Store a report of the chief of a job, also shortly after its end."""
         known = self._known(pod)
         if known is None:

@@ -77,7 +77,7 @@ class JobStatus:
     def uid(self) -> str:
         return str(self.job["metadata"]["uid"])
 
-    def saw(self, job: Plain) -> None:
+    def note_version(self, job: Plain) -> None:
         """Note the version of the object from a watch or from the answer to a write."""
         new = str(job["metadata"].get("resourceVersion", ""))
         if not self.version.isdecimal() or not new.isdecimal() or int(new) > int(self.version):

@@ -78,7 +78,7 @@ class KubernetesPlatform:
         self.adoption = Adoption(
             self.cluster, jobs, clock, self.writer, self.shares, self.pods.ended
         )
-        self.adoption.told = self._adopted
+        self.adoption.on_change = self._adopted
         self.receiver = ReportReceiver(self.cluster, self.events, clock)
         self.receiver.reads = self._reads
         self.checkpoints = PodCheckpoints(
@@ -87,7 +87,7 @@ class KubernetesPlatform:
         self.pods.checkpoint = self.checkpoints.at_exit
         self._progress = JobProgress(self.records, self.writer, clock, self.pods.attempt_of)
         self._relay = report_annotation.Relay(self.cluster, clock)
-        self.receiver.heard = self._heard
+        self.receiver.on_report = self._on_report
 
     def _counted(self, pod: Plain) -> Resources | None:
         adopted = self.adoption.of(pod)
@@ -101,10 +101,10 @@ class KubernetesPlatform:
         self.receiver.pod_changed(None, pod)
         return self.capacity.renew(node_of(pod))
 
-    def _heard(self, pod: Plain, metrics: PodMetrics) -> None:
-        self._progress.heard(pod, metrics)
-        self._relay.heard(pod, metrics)
-        self.checkpoints.heard(pod, metrics)
+    def _on_report(self, pod: Plain, metrics: PodMetrics) -> None:
+        self._progress.reported(pod, metrics)
+        self._relay.reported(pod, metrics)
+        self.checkpoints.reported(pod, metrics)
 
     def load(self) -> events.Loaded:
         try:
@@ -113,7 +113,7 @@ class KubernetesPlatform:
             self._close()
             raise
         later = self.training_jobs.load()
-        self.cluster.tell(
+        self.cluster.subscribe(
             self.writer.log_once,
             nodes=self._node_changed,
             pods=self._pod_changed,
@@ -250,7 +250,7 @@ class KubernetesPlatform:
 
     def _pod_changed(self, before: Plain | None, new: Plain | None) -> list[events.Event]:
         pod = new or before or {}
-        self._reported(before, new)
+        self._reports_changed(before, new)
         found: list[events.Event] = []
         known = self.pods.attempt_of(pod)
         if new is None:
@@ -269,14 +269,14 @@ class KubernetesPlatform:
             found += self.adoption.pod_changed(before, new)
         return [*found, *self.capacity.pod_changed(before, new)]
 
-    def _reported(self, before: Plain | None, new: Plain | None) -> None:
+    def _reports_changed(self, before: Plain | None, new: Plain | None) -> None:
         self.receiver.pod_changed(before, new)
         if new is None:
             self._relay.forget((before or {})["metadata"]["uid"])
         elif self.run and self.cluster.owned(new):
             metrics = self.receiver.metrics(new["metadata"]["uid"])
             report_annotation.read(before, new, metrics, self.clock())
-            self._progress.heard(new, metrics)
+            self._progress.reported(new, metrics)
 
     def read(self, replica: ReplicaId, before: UsageSample | None) -> UsageSample | None:
         """Return the usage of a replica; None: no agent has reported it recently."""

@@ -62,7 +62,7 @@ class PodCheckpoints:
             self._requested.pop(_uid(pod), None)
         return ()
 
-    def heard(self, pod: Plain, metrics: PodMetrics) -> None:
+    def reported(self, pod: Plain, metrics: PodMetrics) -> None:
         """Report a new checkpoint of a pod to the controller."""
         before = self._requested.get(_uid(pod))
         if before is not None and before.checkpoint.mark != metrics.checkpoint:

@@ -53,9 +53,9 @@ class SharedPod:
     """The share that was decided after the last plan."""
     command: ApplyShare | None = None
     """The decision that is not in effect yet."""
-    told: Share | None = None
+    reported: Share | None = None
     """The share that was last reported as in effect."""
-    said: str = ""
+    event_reason: str = ""
     """Why a decision was not carried out, as last written to an event."""
     held_until: Seconds = -inf
     """Time until which it is not resized, because a resize was refused."""

@@ -101,7 +101,7 @@ class Shares:
     def share(self, replica: ReplicaId, attempt: int) -> Share:
         """Return the share of an attempt that is in effect."""
         group = self._pods.get((replica, attempt))
-        return (group.pods[replica, attempt].told if group else None) or (None, 1.0)
+        return (group.pods[replica, attempt].reported if group else None) or (None, 1.0)
 
     def changed(
         self, record: PodOwner, replica: ReplicaId, attempt: int, pod: Plain
@@ -136,7 +136,7 @@ class Shares:
             limit = None if own.limit == pod_cpu.whole(self._cluster.node(node)) else limit
         place = pod["metadata"]["namespace"], node
         group = self._groups.setdefault(place, Group(*place, restore=self.restore))
-        joined = SharedPod(replica, attempt, record, pod, limit, weight, told=(limit, weight))
+        joined = SharedPod(replica, attempt, record, pod, limit, weight, reported=(limit, weight))
         group.pods[key], group.targets[key], self._pods[key] = joined, own, group
         self._keys[pod["metadata"]["uid"]] = key
         found: list[Event] = [ShareInEffect(*key, limit, weight)]
@@ -222,13 +222,13 @@ class Shares:
         group.steps.clear()
         group.due = self._clock() + self._times.gather
         group.urgent = not p.infeasible  # it asks for what it had: others must not give or take
-        (p.limit, p.weight), p.wish = p.told or (p.limit, p.weight), None
+        (p.limit, p.weight), p.wish = p.reported or (p.limit, p.weight), None
         return self._refuse(p, why)
 
     def _refuse(self, p: SharedPod, why: str) -> list[Event]:
         """Report that a decision has no effect. An event of the job says why, once."""
-        if why != p.said:
-            p.said = why
+        if why != p.event_reason:
+            p.event_reason = why
             message = f"{p.replica.name}: its share was not set: {why}"
             self._writer.event(p.record, NOT_RESIZED, message, warning=True)
         command, p.command = p.command, None
@@ -240,8 +240,8 @@ class Shares:
         there = self._on(node)
         for key, share in shares_in_effect(there, self._cluster.node(node)).items():
             p = self._pods[key].pods[key]
-            if share != p.told:
-                p.told = share
+            if share != p.reported:
+                p.reported = share
                 found.append(ShareInEffect(*key, *share))
             found += self._carried_out(p, self._pods[key], share)
         return found
@@ -252,7 +252,7 @@ class Shares:
         if command is None or busy or target != pod_cpu.in_effect(p.pod):
             return []
         if share == (command.limit, command.weight):
-            p.command, p.said = None, ""
+            p.command, p.event_reason = None, ""
             return []
         limit = "no limit" if share[0] is None else f"limit {share[0]:g} cores"
         why = (
@@ -341,7 +341,7 @@ class Shares:
             group.due = group.not_before
         for key, p in group.pods.items():
             group.targets[key] = pod_cpu.spec_of(p.pod)
-            p.limit, p.weight = p.told or (p.limit, p.weight)
+            p.limit, p.weight = p.reported or (p.limit, p.weight)
         why = f"the pending pod {taker} could take the CPU that one pod gives to another"
         return [e for p in group.pods.values() if p.command for e in self._refuse(p, why)]
 

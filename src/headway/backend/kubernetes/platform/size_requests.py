@@ -24,7 +24,7 @@ class SizeRequests:
         before, wanted = (j["spec"].get("elasticReplicas") for j in (record.job, new))
         return self._wanted(record, wanted) if wanted != before and record.admitted else []
 
-    def meanwhile(self, record: JobStatus) -> list[events.Event]:
+    def missed(self, record: JobStatus) -> list[events.Event]:
         """Request a size that was set while no operator ran, or just before one ended."""
         wanted = record.job["spec"].get("elasticReplicas")
         before = dict(record.state.sizes).get(_scalable(record), record.size)

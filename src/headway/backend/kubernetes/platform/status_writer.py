@@ -57,7 +57,7 @@ class StatusWriter:
         last = max((leader_of(job)[0] for job in jobs), default=0)
         self._leader = last + 1, uuid4().hex[:8]
 
-    def saw(self, job: Plain) -> None:
+    def check_leader(self, job: Plain) -> None:
         """Stop writing if a later leader has written a job: this process was paused."""
         by = leader_of(job)
         if by != self._leader and by[0] >= self._leader[0]:
@@ -85,7 +85,7 @@ class StatusWriter:
                 {"op": "add", "path": "/status", "value": status},
             ]
             path = f"{record.path}/status"
-            record.saw(self._cluster.api.patch(path, body, kind="json"))
+            record.note_version(self._cluster.api.patch(path, body, kind="json"))
 
         def not_written(error: BackendError) -> Iterable[Event]:
             if is_gone(error):

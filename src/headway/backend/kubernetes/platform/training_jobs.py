@@ -67,14 +67,14 @@ class TrainingJobs:
             events.JobRestricted(r.id, r.capabilities) for r in self.records.values() if r.exclusive
         ]
         return restricted + [
-            e for r in self.records.values() for e in (*self._about(r), *self.sizes.meanwhile(r))
+            e for r in self.records.values() for e in (*self._about(r), *self.sizes.missed(r))
         ]
 
     def _add(self, job: Plain) -> JobStatus | None:
         """Create the record of a job; None: the job has ended and needs no further action."""
         name = self._cluster.job_id(*key_of(job))
         record = JobStatus(name, job, TrainingJobSpec(), JobSpec())
-        record.saw(job)
+        record.note_version(job)
         record.restore(self._clock.began)
         self._parse(record, self._jobs[name].spec if self._cluster.run else None)
         expires = record.spec.ttl_seconds_after_finished is not None and not record.rejected[0]
@@ -265,8 +265,8 @@ class TrainingJobs:
             self._capacity.dirty = True
         scaled = self.sizes.changed(record, new)
         record.job = new
-        record.saw(new)
-        self._writer.saw(new)
+        record.note_version(new)
+        self._writer.check_leader(new)
         if record.admitted:
             self._writer.write_again(record)
         return [*self._about(record), *scaled]

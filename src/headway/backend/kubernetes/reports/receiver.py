@@ -56,7 +56,7 @@ class ReportReceiver:
         """Reports by source."""
         self.reads: Callable[[Plain], bool] = lambda pod: bool(owner_uid(pod))
         """Whether reports of a pod are accepted."""
-        self.heard: Callable[[Plain, PodMetrics], None] = lambda pod, metrics: None
+        self.on_report: Callable[[Plain, PodMetrics], None] = lambda pod, metrics: None
         """Called when a pod has reported."""
 
     # -- in the loop's thread ----------------------------------------------------------------------
@@ -100,7 +100,7 @@ class ReportReceiver:
         if metrics.checkpoint != before:
             self.checkpoints.discard(uid)  # it has done so
         self.counts[source] += len(reports)
-        self.heard(self._pods[uid], metrics)
+        self.on_report(self._pods[uid], metrics)
         return {"checkpoint": uid in self.checkpoints}
 
     def kubeflow(self, uid: str, body: Any) -> Plain:
@@ -120,7 +120,7 @@ class ReportReceiver:
             metrics.line = metrics.line or str(said.get("line", ""))
             metrics.position = str(said.get("position") or metrics.position)
             self.counts["log"] += metrics.reports - before
-            self.heard(self._pods[uid], metrics)
+            self.on_report(self._pods[uid], metrics)
         known = {uid: self._pods[uid] for uid in sorted(here) if _is_read(self._pods[uid])}
         return {"pods": {uid: self._wanted(uid, pod) for uid, pod in known.items()}}
 

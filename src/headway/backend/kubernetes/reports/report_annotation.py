@@ -31,7 +31,7 @@ class Relay:
         self._changed: dict[str, tuple[Plain, PodMetrics]] = {}
         self._written: dict[str, Seconds] = {}
 
-    def heard(self, pod: Plain, metrics: PodMetrics) -> None:
+    def reported(self, pod: Plain, metrics: PodMetrics) -> None:
         """Forward a report of a pod of a run."""
         if not self._cluster.run and (pod["metadata"].get("labels") or {}).get(pod_builder.RUN):
             self._changed[pod["metadata"]["uid"]] = pod, metrics

@@ -77,7 +77,7 @@ class ReportServer(ThreadingHTTPServer):
         self._patience, self._stopped = patience, Event()
         self._lock = Lock()
         self._open: dict[socket.socket, _Connection] = {}
-        self._said = False
+        self._logged = False
         super().__init__(address, _Handler)
         Thread(target=self.serve_forever, name="reports", daemon=True).start()
         Thread(target=self._guard, name="reports-guard", daemon=True).start()
@@ -95,8 +95,8 @@ class ReportServer(ThreadingHTTPServer):
             super().process_request(request, client_address)
             return
         self.shutdown_request(request)
-        if not self._said:
-            self._said = True
+        if not self._logged:
+            self._logged = True
             log.warning(
                 "the report server refuses connections: %d from %s (at most %d), %d new in total "
                 "(at most %d); logged once", there, host, MOST_FROM_ONE, new, MOST_CONNECTIONS

@@ -46,7 +46,7 @@ class ReportService:
     _endpoint: Endpoint | None = field(default=None, init=False)
     _left: list[tuple[str, Callable[[], None]]] = field(default_factory=list, init=False)
     """Steps that have not succeeded yet, in order, each with the meaning of a failure."""
-    _said: set[str] = field(default_factory=set, init=False)
+    _logged: set[str] = field(default_factory=set, init=False)
     _stop: Event = field(default_factory=Event, init=False)
     _thread: Thread | None = field(default=None, init=False)
 
@@ -93,8 +93,8 @@ class ReportService:
         return not self._left
 
     def _warn(self, text: str) -> None:
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._logged:
+            self._logged.add(text)
             log.warning("%s; trying again", text)
 
     def _publish(self, platform: KubernetesPlatform) -> None:

@@ -54,7 +54,7 @@ class TokenReviewer:
         self._api, self._clock = api, clock
         self._known: dict[bytes, tuple[float, Client | None]] = {}
         self._lock, self._calls = Lock(), BoundedSemaphore(AT_ONCE)
-        self._said: type[BackendError] | None = None
+        self._last_error: type[BackendError] | None = None
         """Type of the last error; None after a successful review."""
 
     def identify(self, token: str) -> Client | None:
@@ -75,7 +75,7 @@ class TokenReviewer:
         except BackendError as error:
             self._warn(error)
             raise
-        self._said = None
+        self._last_error = None
         with self._lock:
             self._known.pop(key, None)
             self._known[key] = now + (KEPT if client else REFUSED), client  # the newest last
@@ -84,9 +84,9 @@ class TokenReviewer:
         return client
 
     def _warn(self, error: BackendError) -> None:
-        if type(error) is self._said:
+        if type(error) is self._last_error:
             return
-        self._said = type(error)
+        self._last_error = type(error)
         log.warning(
             "reports are not accepted, because tokens cannot be reviewed: %s%s",
             error.message,
