@@ -23,7 +23,7 @@ from headway.errors import ConfigError, UnknownName
 from headway.runtime.file_format import FORMAT, refuse_format
 
 COMMAND_LINE = "command line"
-"""The workload of a run of one command, in its options."""
+"""Used instead of the file name of the workload in a run of one command."""
 PROBED = 0.5
 """Seconds for which other processes may hold the lock to probe it."""
 

@@ -33,7 +33,6 @@ from headway.spec.runnable import RunnableJob, to_jobs
 from headway.spec.single_job import single_job
 from headway.spec.workload import Workload, make_workload
 
-"""Used instead of the file name of a workload. Relative paths begin in the same directory."""
 _PID = re.compile("[0-9]{1,10}")
 
 
