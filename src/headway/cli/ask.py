@@ -11,6 +11,7 @@ from headway.cli.options import ActiveRun, AsJson, Backend, Data, JobsNamespace,
 from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
+    from headway.core.model.snapshot import Request
     from headway.runtime.api_address import Address
     from headway.runtime.run_directory import RunDirectory
 
@@ -68,7 +69,7 @@ def scale(
         raise ConfigError(
             f"not a task and a number of replicas: {size!r}", hint=f"headway scale {job} worker=3"
         )
-    _request(job, "scale", run, data, as_json, size=(task, int(count)))
+    _request(job, "scale", run, data, as_json, task=task, count=int(count))
 
 
 def pause(
@@ -137,18 +138,26 @@ def _request(
     run: str,
     data: Data,
     as_json: bool,
+    *,
     to: str | None = None,
-    size: tuple[str, int] = ("", 0),
+    task: str = "",
+    count: int | None = None,
 ) -> None:
     from headway.client_connection import has_api
+    from headway.core.model.snapshot import Request
+    from headway.core.model.units import JobId, NodeId
     from headway.runtime.api_address import api_address
 
+    node = NodeId(to) if to else None
+    request = Request(job=JobId(job), wish=wish, to=node, task=task, count=count)
     if not run and (server := api_address(data)):
-        why = _of_server(server, job, wish, to, size)
+        why = _ask_server(server, request)
     elif has_api(folder := _find(job, wish, run, data)):
-        why = _of_server(folder.path, job, wish, to, size)
+        why = _ask_server(folder.path, request)
     else:
-        why = _of_run(folder, job, wish, to, size)
+        from headway.runtime.request_client import ask
+
+        why = ask(folder, request)
     said = f"{job}: {wish} started; see headway explain {job}"
     if why:
         said = f"{job}: cannot {wish}: {why}"
@@ -177,34 +186,20 @@ def _find(job: str, wish: str, run: str, data: Data) -> "RunDirectory":
         raise
 
 
-def _of_server(
-    server: "Address", job: str, wish: str, to: str | None, size: tuple[str, int]
-) -> str:
+def _ask_server(server: "Address", request: "Request") -> str:
     """Send a request to a server. Return why it was refused; "": it was accepted."""
     from headway.client import Client
     from headway.errors import HeadwayError
 
     bodies: dict[str, dict[str, object]] = {
-        "move": {"to": to},
-        "scale": {"task": size[0], "count": size[1]},
+        "move": {"to": request.to},
+        "scale": {"task": request.task, "count": request.count},
     }
     try:
         with Client(server) as client:
-            client.request(job, wish, bodies.get(wish))
+            client.request(request.job, request.wish, bodies.get(request.wish))
     except HeadwayError as error:
         if error.code != "refused":
             raise
         return error.message
     return ""
-
-
-def _of_run(
-    folder: "RunDirectory", job: str, wish: str, to: str | None, size: tuple[str, int]
-) -> str:
-    from headway.core.model.snapshot import Request
-    from headway.core.model.units import JobId, NodeId
-    from headway.runtime.request_client import ask
-
-    node, (task, count) = NodeId(to) if to else None, size
-    request = Request(job=JobId(job), wish=wish, to=node, task=task, count=count or None)
-    return ask(folder, request)
