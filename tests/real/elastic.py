@@ -20,6 +20,13 @@ from headway.core.model.snapshot import Request
 EPOCHS, EPOCH = 16, 10
 STEPS = EPOCHS * EPOCH
 
+ABSENT = """
+import os, sys, time
+if os.environ["HEADWAY_REPLICA"] == "worker-1":
+    time.sleep(600)  # it hangs before it joins
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
 
 def words(model="ps-sync", *, steps=STEPS, demand=0.07, python=sys.executable):
     """Of a training that takes some seconds with one worker, most of them asleep: on a busy machine

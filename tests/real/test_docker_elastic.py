@@ -6,8 +6,8 @@ from functools import partial
 
 import image
 import pytest
-from elastic import Training, digests, running, spec, undisturbed, words
-from local import workload
+from elastic import ABSENT, Training, digests, running, spec, undisturbed, words
+from local import result, workload
 from patience import wait_for
 from scaling_hands import ContainerHands, kills, making
 
@@ -105,6 +105,30 @@ def test_a_crash_of_headway_while_containers_are_scaled_costs_no_sample(
         assert run.wait(120) == 0
     assert JobStore(latest).load(["x"])["x"].sizes == (("worker", after),)
     assert digests(x.log()) == undisturbed(FEW)
+    assert [e.containers() for e in engines] == [[], []]
+
+
+@pytest.mark.long
+def test_a_container_that_never_joins_is_named_in_time_and_another_job_goes_on(tmp_path, engines):
+    command = [*words(steps=FEW, python="python3"), "--timeout", "5"]
+    absent = spec(["python3", "-c", ABSENT, *command], replicas=2)
+    jobs = [
+        {"name": "absent", "spec": {**absent, "backoffLimit": 0, "checkpoint": {"mode": "none"}}},
+        {"name": "fine", "spec": spec(command, replicas=2)},
+    ]
+    nodes = [{"name": name, "engine": e.url} for name, e in zip("ab", engines, strict=True)]
+    options = ["--backend", "docker", "--image", image.NAME, "--policy", "gang"]
+    path = workload(tmp_path, *jobs, nodes=nodes)
+    with running("run", path, *options, data=tmp_path) as run:
+        assert run.wait(120) != 0
+    found = result(tmp_path)
+    ended = {j["name"]: j for j in found["per_job"]}
+    outcomes = {name: j["outcome"] for name, j in ended.items()}
+    assert outcomes == {"absent": "failed", "fine": "succeeded"}
+    assert "worker-1 did not join within 5 s; there are: worker-0" in found["reasons"]["absent"]
+    took = ended["absent"]["finished_s"] - ended["absent"]["started_s"]
+    assert took < 5 + 20 + 30, "its timeout and the grace period of the other; a busy machine"
+    assert digests(Training(tmp_path, "fine").log()) == undisturbed(FEW)
     assert [e.containers() for e in engines] == [[], []]
 
 

@@ -1,34 +1,27 @@
 """Ranks that do not meet, as real processes: reported in words and in time; other jobs go on."""
 
 import sys
-import textwrap
 
-from elastic import Training, digests, running, spec, undisturbed, words
+from elastic import ABSENT, Training, digests, running, spec, undisturbed, words
 from local import processes, result, workload
 
 STEPS = 60
 TIMEOUT = 5
 """Seconds for a worker to join."""
-ABSENT = """
-    import os, sys, time
-    if os.environ["HEADWAY_REPLICA"] == "worker-1":
-        time.sleep(600)  # it hangs before it joins
-    os.execv(sys.argv[1], sys.argv[1:])
-"""
 TAKEN = """
-    import json, os, socket, subprocess, sys
-    if os.environ["HEADWAY_TASK"] == "ps":
-        host, port = json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"][0].split(":")
-        other = socket.create_server((host, int(port)))  # as another program
-        sys.exit(subprocess.run(sys.argv[1:]).returncode)
-    os.execv(sys.argv[1], sys.argv[1:])
+import json, os, socket, subprocess, sys
+if os.environ["HEADWAY_TASK"] == "ps":
+    host, port = json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"][0].split(":")
+    other = socket.create_server((host, int(port)))  # as another program
+    sys.exit(subprocess.run(sys.argv[1:]).returncode)
+os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
 def job(name, script="", workers=1, steps=STEPS):
     command = [*words(steps=steps), "--timeout", str(TIMEOUT)]
     if script:
-        command = [sys.executable, "-c", textwrap.dedent(script), *command]
+        command = [sys.executable, "-c", script, *command]
     made = spec(command, replicas=workers)
     return {"name": name, "spec": {**made, "backoffLimit": 0, "checkpoint": {"mode": "none"}}}
 
