@@ -40,6 +40,8 @@ class ConnectionLost(NoServer):
 def failure(error: Exception, server: Address, *, sent: bool) -> HeadwayError:
     """`sent`: the server may have the request."""
     where, start = str(server), "headway serve"
+    if isinstance(server, Path) and not server.is_dir():
+        start = "sudo headway serve --system"
     if isinstance(server, Remote):
         start = f"headway serve --listen on that machine; {URL} says which"
         if type(error).__name__ == "SSLCertVerificationError":

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from local import job, note, workload
-from machine_users import ANN, BEN, SCHEDULER
-from patience import wait_for
+from machine_users import ANN, BEN, SCHEDULER, SOURCE
+from patience import PATIENCE, wait_for
 
 from headway.backend import procfs
 from headway.client import Client
@@ -44,6 +44,21 @@ def test_a_job_runs_as_its_submitter_with_its_environment_and_nothing_of_the_ser
     assert stat.S_IMODE((folder / "out.log").stat().st_mode) == 0o660
     [first] = [j for line in started.journal() for j in line["seen"].get("jobs", ())][:1]
     assert first["spec"]["owner"] == f"{ANN}:"
+
+
+def test_a_scheduler_that_cannot_read_the_files_of_python_says_so(machine):
+    private = machine.folder / "private"
+    private.mkdir(mode=0o700)
+    (private / "headway").symlink_to(SOURCE / "headway")
+    machine.env["PYTHONPATH"] = machine.env["PYTHONPATH"].replace(str(SOURCE), str(private))
+    machine.begin()
+    assert machine.process.wait(PATIENCE) == 2
+    told = (machine.folder / "serve.log").read_text()
+    assert f"user {SCHEDULER} cannot read the files of Python" in told
+    assert "Traceback" not in told
+    machine.env["PYTHONPATH"] = machine.env["PYTHONPATH"].replace(str(private), str(SOURCE))
+    refused = machine.headway(ANN, "ps", check=False)
+    assert (refused.returncode, "sudo headway serve --system" in refused.stderr) == (4, True)
 
 
 def test_only_the_launcher_is_root_and_nothing_of_a_user_reaches_it(started):

@@ -147,6 +147,7 @@ def test_the_client_submits_by_url_and_follows(port, token, monkeypatch, headway
     ran = headway("submit", "--name", "far", "--env", "X=1", "--directory", "/", "--", "true")
     assert (ran.code, ran.out.strip()) == (0, "far")
     assert "far" in headway("ps").out
+    assert "headway ps --all lists them" in headway("cancel", "nosuch").err
     [run] = (tmp_path / "data" / "runs").glob("2*")
     stored = Submissions(run).find("far")
     assert stored.env == {"X": "1"}

@@ -34,7 +34,7 @@ class NotFound(HeadwayError):
     code = "unknown-name"
 
     def __init__(self, job: str, where: str = "") -> None:
-        hint = "GET /api/v1/jobs lists them"
+        hint = "headway ps --all lists them (GET /api/v1/jobs)"
         super().__init__(f"no job is called {shown(job)}", where=where, hint=hint)
 
 

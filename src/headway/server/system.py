@@ -10,6 +10,7 @@ import pwd
 import signal
 import socket
 import stat
+import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from headway.backend.local.delegation import Delegated, delegate
 from headway.backend.local.enforcement.cgroupfs import write
 from headway.backend.local.privileged import Launcher, serve
 from headway.backend.local.remote_control import RemoteControl
-from headway.errors import ConfigError, HeadwayError
+from headway.errors import ConfigError, HeadwayError, of_file
 from headway.runtime.api_address import DATA, SOCKET
 
 KEPT = ("PATH", "LANG", "TERM", "TZ", "PYTHONPATH", "LD_LIBRARY_PATH")
@@ -88,14 +89,28 @@ def _child(groups: Delegated, uid: int, gid: int, run: Callable[[], None]) -> No
         os.chdir("/")
         run()
         code = 0
-    except HeadwayError as error:
+    except (HeadwayError, ImportError, OSError) as caught:
+        error = _shown(caught, uid)
         where = f" ({error.where})" if error.where else ""
-        os.write(2, f"headway: {error.message}{where}\n".encode())
+        hint = f"\n  remedy: {error.hint}" if error.hint else ""
+        os.write(2, f"headway: {error.message}{where}{hint}\n".encode())
         code = error.exit_code
     except BaseException:  # noqa: BLE001 - the outermost guard of this process
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _shown(caught: HeadwayError | ImportError | OSError, uid: int) -> HeadwayError:
+    if isinstance(caught, HeadwayError):
+        return caught
+    if isinstance(caught, OSError):
+        return of_file(caught)
+    return ConfigError(
+        f"the scheduler cannot import {caught.name}: user {uid} cannot read the files of Python",
+        where=sys.base_prefix,
+        hint="install Python and Headway where every user can read them, such as /opt",
+    )
 
 
 def find_account(name: str) -> tuple[int, int]:
