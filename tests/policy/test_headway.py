@@ -288,35 +288,20 @@ def test_a_size_that_becomes_known_is_used_once_the_demand_was_seen():
     assert memory.probes == {"x/main-0": 0, "y/main-0": 3}
 
 
-def test_the_reason_of_a_job_of_unknown_size_says_why_it_is_unknown():
-    h = world(job("x", total_steps=100.0), job("y", total_steps=100.0), job("z"), sized("w", 0.1))
+def test_a_job_that_waits_while_another_goes_first_shows_nothing_of_what_it_can_use():
+    h = world(job("x", total_steps=100.0), job("y"))
     policy = Headway()
-    plan, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
-    assert reasons(plan)["x"] == "its length is known after 2% of its steps: fair share"
-    assert reasons(plan)["z"] == "its length is unknown (set totalSteps): fair share"
-    remember(
-        h,
-        Observation(
-            at=1.0,
-            reports=tuple(
-                Report(
-                    replica=ReplicaId(f"{name}/main-0"),
-                    since=0.0,
-                    at=1.0,
-                    step=10.0,
-                    usage=Usage(cpu=0.25),
-                )
-                for name in "xyzw"
-            ),
-        ),
-    )
+    _, memory = policy.decide(assemble(h, Trigger.STARTED), policy.begin())
+    said = Report(replica=ReplicaId("x/main-0"), since=0.0, at=1.0, step=10.0, usage=Usage(cpu=0.5))
+    remember(h, Observation(at=1.0, reports=(said,)))
     plan, memory = policy.decide(assemble(h, Trigger.TICK), memory)
-    assert reasons(plan) == {
-        "x": "goes first for a second, to show how many cores it can use",
-        "y": "how many cores it can use is not known yet: catches up with its fair share",
-        "z": "its length is unknown (set totalSteps): catches up with its fair share",
-        "w": "it needs more CPU than estimated: fair share",
-    }
+    assert memory.rates == {"x/main-0": 1.0, "y/main-0": 0.0}
+    assert (
+        reasons(plan)["y"] == "its length is unknown (set totalSteps): waits for jobs that go first"
+    )
+    assert 0 < memory.minimum_cores["y/main-0"] < 0.01
+    _, memory = policy.decide(look(h, 2.0, used={"x": 0.9, "y": 0.001}), memory)
+    assert memory.reference["y/main-0"].demand == 1.0
 
 
 def test_the_length_of_a_job_that_is_alone_does_not_matter():

@@ -239,7 +239,7 @@ class _Node:
         if used is None:
             return before
         could = m.minimum_cores.get(name, 0.0)
-        fair = m.rates.get(name, inf) if name in self.were_unknown else inf
+        fair = m.rates.get(name) or inf if name in self.were_unknown else inf
         seen = measured_demand(before, used, could, fair)
         if seen.shown:
             m.probes[name] = 0
@@ -374,9 +374,9 @@ class _Node:
         if name.task == SERVER:
             return "its workers wait for it: fair share"
         if name in self.unknown:
-            estimate, spec = self.memory.estimates[name], self.snapshot.jobs[name.job].spec
+            b, spec = self.memory.estimates[name], self.snapshot.jobs[name.job].spec
             alone, unseen = len(self.ours) == 1, name in self.unseen
-            return why_unknown(estimate, s.done, spec, alone=alone, unseen=unseen)
+            return why_unknown(b, s.done, spec, found.rates[name], alone=alone, unseen=unseen)
         if name in found.behind:
             return "behind its fair share, catches up"
         rate = found.rates[name]
