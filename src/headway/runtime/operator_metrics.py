@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from headway.controller.records import JobRecord
 
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+"""Media type of the text format of Prometheus."""
 BUCKETS: tuple[Seconds, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 STUCK: Seconds = 60.0
 """A loop that has not waited for events for this long is stuck."""
@@ -174,7 +176,7 @@ def serve(metrics: Metrics, port: int) -> ThreadingHTTPServer:
         def _say(self, status: int, text: str) -> None:
             data = text.encode()
             self.send_response(status)
-            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Type", TEXT)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

@@ -10,13 +10,12 @@ from headway.core.model.job import Job
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Changes, Snapshot, Trigger
 from headway.core.model.units import NOTHING, JobId, Resources, Seconds, Where
+from headway.policy.common.name_list import NAMED
 from headway.policy.common.reservation import held_by, until_fits
 from headway.policy.placement.even import Search
 
 MOST = 20
 """Number of jobs at the head of the queue with a detailed reason."""
-NAMED = 3
-"""Maximum number of jobs that a reason names."""
 GIB = 2.0**30
 
 

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from headway import __version__
 from headway.backend import drained_nodes
 from headway.backend.drained_nodes import DRAIN, UNDRAIN
-from headway.client import KEY
+from headway.client import BASE, KEY
 from headway.core.model import snapshot
 from headway.core.model.node import Node
 from headway.core.model.units import JobId, NodeId, Seconds
@@ -29,7 +29,7 @@ from headway.errors import ConfigError, HeadwayError, UnknownName, Unreachable
 from headway.runtime.job_log import read_log
 from headway.runtime.job_status import ENDED, LISTED, JobStatus
 from headway.runtime.new_submission import check
-from headway.runtime.operator_metrics import Labels, by_label, family
+from headway.runtime.operator_metrics import TEXT, Labels, by_label, family
 from headway.runtime.request_client import ask
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.run_status import submitted_status
@@ -98,22 +98,21 @@ class Api:
     _explaining: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     def app(self) -> Starlette:
-        base = "/api/v1"
-        one = f"{base}/jobs/{{job}}"
+        one = f"{BASE}/jobs/{{job}}"
         routes = [
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
             Route("/metrics", self.metrics),
-            Route(f"{base}/openapi.json", self.openapi),
-            Route(f"{base}/server", self.server),
-            Route(f"{base}/server/stop", self.stop, methods=["POST"]),
+            Route(f"{BASE}/openapi.json", self.openapi),
+            Route(f"{BASE}/server", self.server),
+            Route(f"{BASE}/server/stop", self.stop, methods=["POST"]),
             *(
-                Route(f"{base}/nodes/{{node}}/{wish}", self.drain, methods=["POST"], name=wish)
+                Route(f"{BASE}/nodes/{{node}}/{wish}", self.drain, methods=["POST"], name=wish)
                 for wish in (DRAIN, UNDRAIN)
             ),
-            Route(f"{base}/events", self.events),
-            Route(f"{base}/jobs", self.list_jobs),
-            Route(f"{base}/jobs", self.submit, methods=["POST"]),
+            Route(f"{BASE}/events", self.events),
+            Route(f"{BASE}/jobs", self.list_jobs),
+            Route(f"{BASE}/jobs", self.submit, methods=["POST"]),
             Route(one, self.get_job),
             Route(f"{one}/logs", self.logs),
             Route(f"{one}/explain", self.explain),
@@ -168,9 +167,7 @@ class Api:
                 by_label(self.reports.counts if self.reports else Counter(), "source"),
             ),
         ]
-        return PlainTextResponse(
-            "\n".join(lines) + "\n", media_type="text/plain; version=0.0.4; charset=utf-8"
-        )
+        return PlainTextResponse("\n".join(lines) + "\n", media_type=TEXT)
 
     async def openapi(self, request: Request) -> Response:
         return JSONResponse(document(tokens=hasattr(request.state, CLIENT)))

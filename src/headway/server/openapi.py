@@ -5,7 +5,7 @@ from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from headway import __version__
-from headway.client import KEY
+from headway.client import BASE, KEY
 from headway.runtime.job_status import ENDED, JobStatus
 from headway.server.network import OPEN
 from headway.server.problems import MEDIA_TYPE
@@ -21,7 +21,6 @@ PHASES = (*LIVE, *sorted(ENDED))
 LINES = 10_000
 """Lines of output in one answer."""
 REPLICA = "[a-z0-9-]{1,80}"
-BASE = "/api/v1"
 REF = "#/components/schemas/"
 TYPES = {str: "string", float: "number", int: "integer", type(None): "null", tuple: "array"}
 MAX_NUMBER = 2**63 - 1

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 
 from headway.backend.kubernetes.client.api import Plain
+from headway.backend.kubernetes.placement.quantities import GPU
 from headway.backend.kubernetes.platform.pod_cpu import DECLARED
 from headway.backend.replica_env import replica_env
 from headway.core.model.units import ReplicaId
@@ -43,7 +44,6 @@ GANG_PRIORITY = "headway-gang"
 makes room for would only wait for the rest of its gang."""
 FOLDER = "/headway"
 """`HEADWAY_DIR` in a pod: an emptyDir, unless the task mounts something there."""
-GPU = "nvidia.com/gpu"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 RENDEZVOUS, SERVICE = 29500, 2222
 """Default ports: of PyTorch's rendezvous, and of each TensorFlow process."""
