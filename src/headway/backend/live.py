@@ -153,11 +153,8 @@ class LiveBackend:
         self._learn_totals()
         gone, outbox = controller.cordons.forget(), controller.take_outbox(now)
         self.inbox.give()
-        jobs, replicas, nodes = (
-            list(outbox.jobs),
-            list(outbox.replicas.values()),
-            list(outbox.nodes),
-        )
+        jobs, nodes = list(outbox.jobs), list(outbox.nodes)
+        replicas = list(outbox.replicas.values())
         complete, self._complete = not self._complete, True
         if complete:
             jobs = [name for name, job in controller.jobs.items() if job.arrived]

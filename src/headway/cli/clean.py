@@ -31,15 +31,7 @@ def clean(
         headway clean --older-than 30d --keep 10 --yes
     """
     from headway.errors import ConfigError
-    from headway.runtime.clean import (
-        EndedJob,
-        EndedRun,
-        ended_jobs,
-        ended_runs,
-        remove,
-        remove_job,
-        select,
-    )
+    from headway.runtime.clean import Ended, EndedJob, ended_jobs, ended_runs, select
     from headway.runtime.run_directory import data_folder
     from headway.spec.quantity import parse_time
 
@@ -48,28 +40,16 @@ def clean(
     except ValueError as error:
         raise ConfigError(f"--older-than: {error}", hint="use a unit, as in 30d or 12h") from None
     runs, jobs = ended_runs(data_folder(data)), ended_jobs(data_folder(data))
-    found: list[EndedRun | EndedJob] = []
+    found: list[Ended] = []
     if older_than or keep is not None:
         found += select(runs, older_than=age, keep=keep or 0)
         found += select(jobs, older_than=age, keep=keep or 0)
     sizes = {each.id: each.size for each in found}
-    removed = [
-        each.id
-        for each in found
-        if yes and (remove_job(each) if isinstance(each, EndedJob) else remove(each))
-    ]
+    removed = {each.id for each in found if yes and each.remove()}
     if as_json:
-        print_json(
-            [
-                {
-                    "run": r.id,
-                    "age_s": round(r.age),
-                    "size_bytes": sizes[r.id],
-                    "removed": r.id in removed,
-                }
-                for r in found
-            ]
-        )
+        about = [(each.id, round(each.age), sizes[each.id], each.id in removed) for each in found]
+        fields = ("run", "age_s", "size_bytes", "removed")
+        print_json([dict(zip(fields, each, strict=True)) for each in about])
         return
     width = max((len(run.id) for run in found), default=0)
     for run in found:

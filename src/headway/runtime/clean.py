@@ -1,19 +1,17 @@
 """Remove the directories of ended runs and of ended jobs of a server."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from time import time
-from typing import TypeVar
 
 from headway.core.model.units import JobId, Seconds
 from headway.errors import ConfigError
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.run_status import find_server, submissions_of
-
-T = TypeVar("T", "EndedRun", "EndedJob")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +22,16 @@ class EndedRun:
     """Time since the end."""
     size: int
     """Bytes on disk."""
+
+    def remove(self) -> bool:
+        """Remove the run directory. Return False if a Headway process uses it."""
+        folder = RunDirectory(self.path)
+        try:
+            folder.lock()
+        except ConfigError:
+            return False
+        folder.discard()
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +55,21 @@ class EndedJob:
     def paths(self) -> list[Path]:
         return [self.folder.path / name / self.job for name in ("jobs", "records")]
 
+    def remove(self) -> bool:
+        """Remove output, checkpoints and records, then the submission. Return whether this has
+        succeeded. No other job gets this id, because the journal has decisions about it.
+        """
+        for path in self.paths:
+            rmtree(path, ignore_errors=True)
+        if any(path.exists() for path in self.paths):
+            return False
+        with submissions_of(self.folder) as submissions:
+            submissions.forget(JobId(self.job))
+        return True
+
+
+Ended = EndedRun | EndedJob
+
 
 def ended_jobs(data: Path) -> list[EndedJob]:
     """Return the ended jobs of the server, the last to end first."""
@@ -60,19 +83,6 @@ def ended_jobs(data: Path) -> list[EndedJob]:
     return sorted(found, key=lambda job: (job.age, job.job))
 
 
-def remove_job(job: EndedJob) -> bool:
-    """Remove output, checkpoints and records of a job, then its submission. Return whether this has
-    succeeded. No other job gets its id, because the journal has decisions about it.
-    """
-    for path in job.paths:
-        rmtree(path, ignore_errors=True)
-    if any(path.exists() for path in job.paths):
-        return False
-    with submissions_of(job.folder) as submissions:
-        submissions.forget(JobId(job.job))
-    return True
-
-
 def ended_runs(data: Path) -> list[EndedRun]:
     """Return the ended runs, the last to end first. Other runs can be resumed."""
     found = []
@@ -83,20 +93,9 @@ def ended_runs(data: Path) -> list[EndedRun]:
     return sorted(found, key=lambda run: (run.age, run.id))
 
 
-def select(runs: list[T], *, older_than: Seconds = 0.0, keep: int = 0) -> list[T]:
+def select(ended: Sequence[Ended], *, older_than: Seconds, keep: int) -> list[Ended]:
     """Return those that ended at least so long ago, without the last `keep`."""
-    return [run for run in runs[keep:] if run.age >= older_than]
-
-
-def remove(run: EndedRun) -> bool:
-    """Remove a run directory. Return False if a Headway process uses it."""
-    folder = RunDirectory(run.path)
-    try:
-        folder.lock()
-    except ConfigError:
-        return False
-    folder.discard()
-    return True
+    return [each for each in ended[keep:] if each.age >= older_than]
 
 
 def _size(folder: Path) -> int:

@@ -293,19 +293,15 @@ class Api:
         replica = given.get("replica")
         if replica is not None and not re.fullmatch(REPLICA, replica):
             raise BadRequest(f"does not match {REPLICA}", where="replica")
-        try:
-            found = await run_in_threadpool(
-                lambda: [
-                    *read_log(
-                        self.folder,
-                        job.job,
-                        replica or "",
-                        last=lines,
-                        follow=False,
-                        most=MAX_OUTPUT,
-                    )
-                ]
+
+        def read() -> list[str]:
+            output = read_log(
+                self.folder, job.job, replica or "", last=lines, follow=False, most=MAX_OUTPUT
             )
+            return list(output)
+
+        try:
+            found = await run_in_threadpool(read)
         except ConfigError:  # it has printed nothing yet
             found = []
         return PlainTextResponse("".join(f"{line}\n" for line in found))

@@ -77,10 +77,8 @@ class PodRunner:
         record = self._records.get(name)
         if record is None or owner_uid(pod) != record.uid:
             return None
-        replica, attempt = (
-            ReplicaId.named(name, labels[pod_builder.REPLICA]),
-            labels.get(pod_builder.ATTEMPT, "0"),
-        )
+        replica = ReplicaId.named(name, labels[pod_builder.REPLICA])
+        attempt = labels.get(pod_builder.ATTEMPT, "0")
         return record, replica, int(attempt) if attempt.isdigit() else 0
 
     def counted(self, pod: Plain) -> Resources | None:
