@@ -9,6 +9,7 @@ from headway.core.cycle.validate import FINE, Verdict
 from headway.core.model.decision import Applied, Failed, Plan, Refused, SetShare, Started, Suspend
 from headway.core.model.job import Phase
 from headway.core.model.report import Report, Usage
+from headway.core.model.serialization import to_json
 from headway.core.model.snapshot import Observation, Trigger
 from headway.core.model.units import ReplicaId
 from headway.errors import ConfigError
@@ -20,12 +21,13 @@ from headway.runtime.journal import (
     Journal,
     exists,
     intact,
+    jobs_of,
     read,
     read_after,
     read_to_resume,
     repair,
-    reported,
 )
+from headway.runtime.last_reports import reported
 from headway.runtime.loop import Loop
 from headway.runtime.replay import replay, replay_journal
 from headway.sim.build import to_scenario
@@ -247,6 +249,50 @@ def test_a_long_run_is_resumed_from_the_last_file_alone(tmp_path):
     assert replay(everything, build("@fair"))[1] == []
 
 
+def test_a_run_is_resumed_from_the_last_state_in_its_file(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    book = FileJournal(path, policy="@headway", most=2**24, durable=False)
+    world = Tape(book, "@headway")
+    for i in range(1, 1900):
+        world.cycle(i)
+    book.close()
+    everything, lines = list(read(path)), read_to_resume(path)
+    whole = [line["cycle"] for line in everything if "state" in line]
+    assert 1 < whole[-1] == lines[0]["cycle"]
+    assert (lines[-1]["cycle"], lines[0]["policy"]) == (1899, "@headway")
+    assert sum(len(to_json(x["state"])) for x in everything if "state" in x) < 2**16
+    assert path.stat().st_size < (len(whole) + 1) * 2**18 + 2**16
+    again = Loop(world, build("@headway"), Journal())
+    again.restore(lines)
+    assert again.state.jobs == world.loop.state.jobs
+    assert again.state.replicas == world.loop.state.replicas
+    assert again.memory == world.loop.memory
+    assert reported(lines) == reported(everything)
+    assert [j.id for j in jobs_of(lines[0])] == ["x"]
+    assert replay(everything, build("@headway"))[1] == []
+    # Damage before that does not matter.
+    with path.open("rb+") as file:
+        file.seek(path.stat().st_size // 4)
+        file.write(b"#")
+    assert read_to_resume(path)[0]["cycle"] == whole[-1]
+
+
+def test_the_first_line_of_a_process_that_resumes_a_run_contains_the_state(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    world = Tape(FileJournal(path, policy="@fair", most=2**24, durable=False))
+    for i in range(1, 50):
+        world.cycle(i)
+        if i % 10 == 0:
+            world.loop.journal.close()
+            lines = read_to_resume(path)
+            book = FileJournal(path, cycle=i, most=2**24, durable=False, lines=lines)
+            world.loop = Loop(world, build("@fair"), book)
+            world.loop.restore(lines)
+    world.loop.journal.close()
+    assert [line["cycle"] for line in read(path) if "state" in line] == [11, 21, 31, 41]
+    assert len(read_to_resume(path)) == 9
+
+
 @pytest.mark.parametrize("begun", [None, b"", b'{"format":2,"cycle":77,"at_s":76'])
 def test_a_crash_while_a_new_file_is_started_loses_nothing(tmp_path, begun):
     path = tmp_path / "journal.jsonl"
@@ -275,8 +321,8 @@ def test_a_crash_while_a_new_file_is_started_loses_nothing(tmp_path, begun):
 class Tape:
     """A backend with one job, which reports every second."""
 
-    def __init__(self, book):
-        self.loop, self.at = Loop(self, build("@fair"), book), 0.0
+    def __init__(self, book, policy="@fair"):
+        self.loop, self.at = Loop(self, build(policy), book), 0.0
 
     def cycle(self, at):
         self.at = float(at)

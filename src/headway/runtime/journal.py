@@ -11,12 +11,17 @@ of another format is refused unchanged.
 Every 100 cycles, a line also contains a digest of the policy's memory, and every ten minutes the
 memory itself. A restart reads the last memory and folds the later lines again.
 
-A long file is renamed to `journal.1.jsonl`, and a new file is started. Its first line also contains
-the state of the cluster after its observation, so that a restart needs only this file.
+The lines of a run now and then also contain the memory and the state of the cluster after the
+observation: the first line of a process that resumes it, and one of every 256 KiB or, if they are
+large, so that they are a fifth of the file. A restart reads only the lines from the last of them.
+
+A long file is renamed to `journal.1.jsonl`, and a new file is started, whose first line contains
+the state, too.
 """
 
 import hashlib
 import json
+import mmap
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -30,22 +35,24 @@ from headway.backend import durable
 from headway.core.cycle.folded_state import FoldedState
 from headway.core.cycle.validate import Verdict
 from headway.core.model.decision import Failed, Outcome, Plan, Refused
-from headway.core.model.job import Phase
+from headway.core.model.job import Job
 from headway.core.model.serialization import KNOWN, from_plain, to_json
 from headway.core.model.snapshot import Observation, Trigger
-from headway.core.model.units import CoreSeconds, ReplicaId, Seconds
+from headway.core.model.units import Seconds
 from headway.errors import BackendError, ConfigError, PolicyBug, reason_of
 from headway.policy import registry
 from headway.runtime.file_format import FORMAT, refuse_format
+from headway.runtime.last_reports import add_reports, reported
 
 BLOCK = 65536
 DIGEST_EVERY = 100
 MEMORY_EVERY: Seconds = 600.0
 LONG = 16 * 2**20
 """Size in bytes at which the journal of a run continues in a new file. Reading it takes 2 s."""
-
-Reported = dict[ReplicaId, tuple[Seconds, CoreSeconds]]
-"""Time of the last report of each running replica, and the CPU that its process had used."""
+STATE_EVERY = 2**18
+"""Bytes between two lines of a run with its state. Reading and deciding them again takes 0.3 s."""
+STATE_PART = 4
+"""Least ratio of these bytes to those of a line with the state."""
 
 
 class Journal:
@@ -86,6 +93,8 @@ class FileJournal(Journal):
         self._cycle = cycle
         self._first = 0
         self._memory_at: Seconds | None = None
+        self._state_due = 0 if cycle or most is None else STATE_EVERY
+        """Size of the file from which on a line contains the state."""
         self._reported = reported(lines)
 
     def intend(
@@ -94,8 +103,13 @@ class FileJournal(Journal):
         if self._most is not None and self._file.tell() >= self._most + self._first:
             self._rotate()
         self._cycle += 1
-        _add_reports(self._reported, seen)
-        rotated = self._empty and self._cycle > 1 and self.state is not None
+        add_reports(self._reported, seen)
+        began = self._file.tell()
+        rotated = self._empty and self._cycle > 1
+        whole = rotated or (self._most is not None and began >= self._state_due)
+        state = self.state() if self.state is not None and whole else None
+        if state is not None:
+            self._memory_at = None  # the line contains it, too
         line: dict[str, Any] = {
             **({"format": FORMAT} if self._empty else {}),
             "cycle": self._cycle,
@@ -104,15 +118,19 @@ class FileJournal(Journal):
             "seen": seen,
             **self._about(memory, seen.at),
         }
-        if rotated and self.state is not None:
-            line["state"], line["reported"] = self.state(), self._reported
+        if state is not None:
+            line["state"], line["reported"] = state, self._reported
         if verdict.refused:
             line["refused"] = verdict.refused
         line["plan"] = plan
         self._empty = False
+        rotated = rotated and state is not None
         self._write("journal.intend", to_json(line)[:-1], durable=bool(verdict.accepted) or rotated)
         if rotated:
             self._first = self._file.tell()
+        if state is not None:
+            now = self._file.tell()
+            self._state_due = now + max(STATE_EVERY, STATE_PART * (now - began))
 
     def settle(self, outcomes: tuple[Outcome, ...]) -> None:
         brief = ",".join([_encode_outcome(o) for o in outcomes])
@@ -202,8 +220,22 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
 
 def read_to_resume(path: Path) -> list[dict[str, Any]]:
     """Return the cycles that a restart needs: those since the last state in the file."""
-    now = list(_read(path)) if path.exists() else []
+    now = list(_read(path, _last_state(path))) if path.exists() else []
     return now if now and "state" in now[0] else list(read(path))
+
+
+def jobs_of(line: dict[str, Any]) -> tuple[Job, ...]:
+    """Return the jobs that a line describes."""
+    jobs: tuple[Job, ...] = line["state"].seen.jobs if "state" in line else line["seen"].jobs
+    return jobs
+
+
+def _last_state(path: Path) -> int:
+    """Return where the last line with the state begins; 0: there is none."""
+    if not path.stat().st_size:
+        return 0
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.rfind(b"\n", 0, max(0, content.rfind(_STATE))) + 1
 
 
 def read_after(path: Path, size: int) -> Iterator[dict[str, Any]]:
@@ -224,11 +256,14 @@ def _earlier(path: Path) -> Path:
     return path.with_suffix(f".1{path.suffix}")
 
 
-def _read(path: Path) -> Iterator[dict[str, Any]]:
+def _read(path: Path, begin: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the cycles from this byte on."""
     check_format(path)
     assert registry.POLICIES  # noqa: S101 - importing the policies registers their memories
-    with path.open(encoding="utf-8", errors="replace") as file:
-        for number, text in enumerate(file, 1):
+    with path.open("rb") as file:
+        before = file.read(begin).count(b"\n")
+        for number, data in enumerate(file, before + 1):
+            text = data.decode(errors="replace")
             line = _load(text) if text.endswith("\n") else _load_torn(text)
             if line is None:
                 if not text.endswith("\n"):
@@ -273,29 +308,6 @@ def intact(where: str) -> Iterator[None]:
             where=where,
             hint="if it was not changed, this is a defect of Headway: please report it",
         ) from error
-
-
-def reported(lines: Iterable[dict[str, Any]]) -> Reported:
-    """Return the time of the last report of each running replica, and the CPU of its process until
-    then.
-    """
-    found: Reported = {}
-    for line in lines:
-        if "reported" in line:
-            found = {ReplicaId(name): (at, cpu) for name, (at, cpu) in line["reported"].items()}
-        else:
-            _add_reports(found, line["seen"])
-    return found
-
-
-def _add_reports(found: Reported, seen: Observation) -> None:
-    for replica in seen.replicas:
-        if replica.phase is not Phase.RUNNING:
-            found.pop(replica.id, None)  # its next report is of another process
-    for r in seen.reports:
-        before = 0.0 if r.restarted else found.get(r.replica, (r.since, 0.0))[1]
-        used = r.usage.cpu * (r.at - r.since) if r.usage else 0.0
-        found[r.replica] = r.at, before + used
 
 
 def repair(path: Path) -> None:
@@ -380,5 +392,6 @@ def _decode_outcomes(line: dict[str, Any]) -> tuple[Outcome, ...]:
 
 
 _OUTCOMES = ',"outcomes":'
+_STATE = b',"state":{"is":"FoldedState",'
 _NUMBERED = re.compile(rb'\{"format":(\d+),')
 _BEGIN_1 = b'{"cycle":'

@@ -17,6 +17,7 @@ from headway.errors import ConfigError
 from headway.metrics.reader import MetricsReader
 from headway.report.explain import explain_job
 from headway.runtime import journal
+from headway.runtime.last_reports import reported
 from headway.runtime.replay import replay_journal
 from headway.sim.build import to_scenario
 from headway.sim.compare import run_all
@@ -124,7 +125,7 @@ def old_journal(path: Path, dice: Random) -> None:
         replay_journal(path, dice.choice(("", "fair")))
     else:
         journal.repair(path)
-        journal.reported(journal.read(path))
+        reported(journal.read(path))
 
 
 def request(path: Path, dice: Random) -> None:
