@@ -96,3 +96,14 @@ def exit_of(platform, folder):
     (folder / "enough").touch()
     exits = wait_for(lambda: [e for e in platform.poll(1.0) if isinstance(e, ReplicaExited)])
     return exits[0]
+
+
+def test_the_attempts_of_a_job_are_those_that_were_claimed(tmp_path):
+    run = tmp_path / "runs" / "1"
+    records = run / "records" / "x"
+    for name in ("worker-1/claim.12", "worker-0/claim.2", "worker-0/free.3", "worker-0/claim.a"):
+        (records / name).parent.mkdir(parents=True, exist_ok=True)
+        (records / name).touch()
+    (records / "note").touch()
+    assert JobStore(run).attempts("x") == [("x/worker-0", 2), ("x/worker-1", 12)]
+    assert JobStore(run).attempts("unknown") == []

@@ -6,7 +6,8 @@ belongs to the job, which can write anything there: Headway does not trust its c
 
 import json
 import logging
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -51,9 +52,12 @@ class JobStore:
 
     def attempts(self, job: JobId) -> list[tuple[ReplicaId, int]]:
         """Return the attempts of a job of which there are records."""
-        claims = sorted((self._records / job).glob("*/claim.*"))
-        found = ((p.parent.name, p.name.partition(".")[2]) for p in claims)
-        return [(ReplicaId.named(job, r), int(n)) for r, n in found if n.isdecimal()]
+        found = []
+        for replica, name in sorted(_files(self._records / job)):
+            kind, _, number = name.partition(".")
+            if kind == "claim" and number.isdecimal():
+                found.append((ReplicaId.named(job, replica), int(number)))
+        return found
 
     def execute(self, command: commands.JobCommand, disk: Worker) -> list[events.Event]:
         """Execute a command about a job. States are saved in another thread, because a disk can
@@ -99,6 +103,16 @@ class JobStore:
                     with suppress(BackendError):
                         self.save(job, found[job])
         return found
+
+
+def _files(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the folders of a folder, and the names in each. Faster than `Path.glob`: a run can have
+    thousands of jobs.
+    """
+    with suppress(FileNotFoundError), os.scandir(folder) as replicas:
+        for replica in replicas:
+            with suppress(NotADirectoryError), os.scandir(replica.path) as files:
+                yield from ((replica.name, file.name) for file in files)
 
 
 def prepare(folder: Path, attempt: int) -> None:

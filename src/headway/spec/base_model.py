@@ -4,6 +4,7 @@ import ast
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
@@ -23,7 +24,8 @@ class Strict(BaseModel):
     def _known_keys(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        known = [field.alias or name for name, field in cls.model_fields.items()]
+        if data.keys() <= (known := _keys(cls)).keys():
+            return data
         for key in data:
             if key not in known:
                 close = nearest(str(key), known)
@@ -86,6 +88,12 @@ class Manifest(Strict):
                 {"rule": r.cel, "message": r.message, "fieldPath": f".{r.field}"} for r in cls.rules
             ]
         return schema
+
+
+@cache
+def _keys(model: type[BaseModel]) -> dict[str, None]:
+    """Return the keys of a model, in order. It is looked up for each object of a file."""
+    return dict.fromkeys(field.alias or name for name, field in model.model_fields.items())
 
 
 def unique_names(what: str) -> AfterValidator:

@@ -76,9 +76,11 @@ class Claim:
 
     def left(self, sessions: Mapping[int, Sequence[int]]) -> Sequence[int]:
         """Return the processes of its session, which may outlive it. `sessions`: all sessions."""
-        if not self.of_this_boot or (procfs.start_time(self.pid) not in (0, self.began)):
-            return ()  # another process has its pid now
-        return sessions.get(self.pid, ())
+        left = sessions.get(self.pid, ())
+        if not left or not self.of_this_boot:
+            return ()
+        # Another process may have its pid now.
+        return left if procfs.start_time(self.pid) in (0, self.began) else ()
 
 
 @dataclass(frozen=True, slots=True)
