@@ -1,6 +1,7 @@
 """`headway explain`: the run that was named, each phase once, and why a job ended."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -56,6 +57,9 @@ def test_the_first_line_of_an_ended_job_says_why_it_ended(capsys):
     assert first == f"bad: failed at 9.0 s: {end.why}"
     assert second == "last known, at 8.5 s:"
     assert not any(word in line for word in ("ETA", "fair share") for line in rest)
+    facts = replace(facts, at_s=8.99)
+    show_story(Explanation(job="bad", events=[Event(1.0, "pending"), end], facts=facts))
+    assert "last known" not in capsys.readouterr().out
 
 
 def test_a_share_that_changes_each_second_does_not_bury_the_other_events(capsys):

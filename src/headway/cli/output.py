@@ -213,8 +213,9 @@ def show_story(found: "Explanation") -> None:
         clock = f" ({moment(at, began)})" if began is not None else ""
         why = f": {ended.why}" if ended and ended.why else ""
         _line(f"{found.job}: {phase} at {at:.1f} s{clock}{why}")
-        if ended and facts.at_s < ended.at_s:
-            _line(f"last known, at {facts.at_s:.1f} s:")
+        known_at = f"{facts.at_s:.1f}"
+        if ended and known_at != f"{ended.at_s:.1f}":
+            _line(f"last known, at {known_at} s:")
         known = plain_table("", no_wrap=True)
         known.add_column("", overflow="fold")
         known.show_header = False
