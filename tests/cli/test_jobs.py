@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -288,3 +289,27 @@ def test_a_program_that_does_not_exist_starts_no_run(headway, tmp_path, monkeypa
     ran = headway("run", "--data", tmp_path / "data", "--", "./train.sh")
     assert (ran.code, "chmod +x ./train.sh" in ran.err) == (2, True)
     assert not (tmp_path / "data" / "runs").exists()
+
+
+def test_a_log_that_is_followed_ends_with_its_server_and_says_so(serving, headway, tmp_path):
+    server = serving()
+    wait = "echo one; until [ -e go ]; do sleep 0.1; done"
+    assert headway("submit", "--name", "x", "--", "sh", "-c", wait).code == 0
+    until(lambda: headway("logs", "x").out)
+    server.kill()
+    server.communicate()
+    followed = headway("logs", "x", "--follow")
+    assert (followed.code, followed.out) == (4, "one\n")
+    assert "the server is stopped; its jobs continue" in followed.err
+    (tmp_path / "go").touch()
+    serving()
+    assert (headway("logs", "x", "-f").code, headway("wait", "x").code) == (0, 0)
+
+
+def test_a_job_that_is_submitted_later_says_at_which_time_of_day(serving, headway, tmp_path):
+    serving()
+    spec = "{tasks: [{command: ['true']}]}"
+    head = "apiVersion: headway.dev/v1alpha1\nkind: Workload\n"
+    (tmp_path / "w.yaml").write_text(f"{head}jobs: [{{name: x, at: 1h, spec: {spec}}}]\n")
+    assert headway("submit", "w.yaml").code == 0
+    until(lambda: re.search(r"is submitted at \d\d:\d\d:\d\d *\n", headway("ps").out))

@@ -16,6 +16,7 @@ NOTHING_FOUND = (
 PASSING = ("ETA", "share", "waits")
 """Labels of what no longer matters when a job has ended."""
 _WITHIN = re.compile(r"\bwithin (\d+) s\b")
+_SUBMITTED = re.compile(r"\bis submitted at (\d+) s\b")
 
 
 def moment(at: Seconds, began: float | None) -> str:
@@ -34,7 +35,12 @@ def with_clock(reason: str, at: Seconds, began: float | None) -> str:
 
     >>> with_clock("guaranteed to finish within 40 s", 10.0, None)
     'guaranteed to finish by 50 s'
+    >>> with_clock("is submitted at 40 s", 10.0, None)
+    'is submitted at 40 s'
     """
+    reason = _SUBMITTED.sub(
+        lambda found: f"is submitted at {moment(float(found[1]), began)}", reason
+    )
     return _WITHIN.sub(lambda found: f"by {moment(at + float(found[1]), began)}", reason)
 
 

@@ -93,9 +93,11 @@ def logs(
 ) -> None:
     """Print the output of JOB.
 
-    headway logs train
-    headway logs train --follow --lines 20
-    headway logs train --since 10m
+    With `--follow`, the exit code is 4 if the server is stopped before the job ends.
+
+        headway logs train
+        headway logs train --follow --lines 20
+        headway logs train --since 10m
     """
     import json
     from datetime import datetime
@@ -105,7 +107,7 @@ def logs(
     from headway.runtime.job_log import read_log
     from headway.runtime.log_times import parse_since
     from headway.runtime.run_directory import data_folder
-    from headway.runtime.run_status import find_job
+    from headway.runtime.run_status import find_job, run_status, stopped
 
     after = parse_since(since, datetime.now()) if since else None  # noqa: DTZ005 - local
     if not run and (server := api_address(data)):
@@ -118,6 +120,8 @@ def logs(
     folder = find_job(data_folder(data), job, run)
     for line in read_log(folder, job, replica, last=lines, follow=follow, since=after):
         echo(json.dumps({"job": job, "line": line}) if as_json else line)
+    if follow and not folder.locked and not all(s.ended for s in run_status(folder, [job])):
+        raise stopped(folder)
 
 
 def wait(
