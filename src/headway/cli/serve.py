@@ -8,7 +8,7 @@ import typer
 
 from headway.cli.options import Data, Policy, Steps
 from headway.cli.run import COMMAND, program
-from headway.cli.terminal import echo, print_json
+from headway.cli.terminal import continuing, echo, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -133,7 +133,7 @@ def _serve(
     with Display(server.run) as display, listener:
         left = server.go(display.show, display.report_end)
     if left:
-        jobs, them = ("1 job continues", "it") if left == 1 else (f"{left} jobs continue", "them")
+        jobs, them = continuing(left)
         echo(f"{jobs}; headway serve manages {them} again", err=True)
 
 

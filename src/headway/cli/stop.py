@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headway.cli.options import ActiveRun, AsJson, Data
-from headway.cli.terminal import echo, print_json
+from headway.cli.terminal import continuing, echo, print_json
 
 if TYPE_CHECKING:
     from headway.runtime.stopping import Stopped
@@ -60,8 +60,7 @@ def _said(found: "Stopped") -> str:
     text = f"{what} has ended" if found.was_active else f"{what} had no active process"
     if not found.continue_:
         return f"{text}; no job continues" if found.jobs == "stop" else text
-    one = found.continue_ == 1
-    count, them = ("1 job continues", "it") if one else (f"{found.continue_} jobs continue", "them")
+    count, them = continuing(found.continue_)
     again = "headway serve" if found.server else f"headway run --resume {found.run}"
     end = f"headway stop --run {found.run} --jobs stop"
     return f"{text}; {count}: {again} manages {them} again, {end} ends {them}"

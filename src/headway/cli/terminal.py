@@ -43,6 +43,15 @@ def many(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
+def continuing(count: int) -> tuple[str, str]:
+    """Return how many jobs continue, and the pronoun for them.
+
+    >>> continuing(1), continuing(2)
+    (('1 job continues', 'it'), ('2 jobs continue', 'them'))
+    """
+    return ("1 job continues", "it") if count == 1 else (f"{count} jobs continue", "them")
+
+
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     typer.echo(clean(text), err=err, nl=nl)
 

@@ -200,9 +200,9 @@ def submitted_status(
     """Return the status of a submitted job: its outcome, or `known`. `far`: a job without `known`
     is far from the head of the queue.
     """
-    uid, user = (job.owner.uid, job.owner.shown) if job.owner else (None, "")
     if job.outcome is None and known is not None:
         return known
+    uid, user = (job.owner.uid, job.owner.shown) if job.owner else (None, "")
     status = JobStatus(
         run=run,
         job=job.id,
