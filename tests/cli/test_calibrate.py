@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from patience import busy
 
 from headway.calibrate import Measurement, Solo, extend, least_disturbed
 from headway.core.model.job import Direction, Mode
@@ -99,7 +100,8 @@ def test_a_measured_job_runs_and_its_size_is_known(headway, tmp_path):
 def test_a_long_job_is_cut_and_its_curve_extrapolated(headway, tmp_path):
     path = write(tmp_path, model("long", work=30.0, steps=3000))
     to = tmp_path / "elsewhere.yaml"
-    ran = headway("calibrate", path, "--seconds", 0.5, "--most", 2, "--to", to)
+    most = min(20.0, 2 * busy())  # the same CPU time on a machine that others use, too
+    ran = headway("calibrate", path, "--seconds", 0.5, "--most", most, "--to", to)
     assert ran.code == 0
     assert "elsewhere.yaml" in ran.out
     (job,) = read_workload(to).jobs
