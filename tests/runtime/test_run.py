@@ -255,6 +255,8 @@ def test_an_adopted_process_is_released(data):
     ("words", "says"),
     [
         (["run"], "give a workload"),
+        (["run", "w.yaml", "--", "true"], "give only one: a workload, or a command after --"),
+        (["submit", "w.yaml", "--", "true"], "give only one: a workload, or a command after --"),
         (["run", "--resume", "nothing"], "no run is called"),
         (["explain", "x"], "nothing has run yet"),
         (["report"], "nothing has run yet"),

@@ -203,7 +203,10 @@ def submit(
 
     command = ctx.meta.get(COMMAND, [])
     if (workload is None) == (not command):
-        raise ConfigError("give a workload, or a command after --", hint="headway submit --help")
+        count = "only one: " if command else ""
+        raise ConfigError(
+            f"give {count}a workload, or a command after --", hint="headway submit --help"
+        )
     if workload is not None:
         _refuse_of_a_file({"steps": steps, "name": name, "retries": retries})
     client = Client.of(data, waiting=_say_starting)

@@ -60,9 +60,12 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         """Raise an error if options contradict each other."""
-        if [self.workload is None, not self.command, self.resume is None].count(False) != 1:
+        sources = [self.workload is None, not self.command, self.resume is None].count(False)
+        if sources != 1:
+            count = "only one: " if sources else ""
             raise ConfigError(
-                "give a workload, or a command after --, or --resume RUN", hint="headway run --help"
+                f"give {count}a workload, or a command after --, or --resume RUN",
+                hint="headway run --help",
             )
         if self.steps is not None and not self.command:
             raise ConfigError("--steps needs a command after --", hint="set totalSteps in the file")
