@@ -158,6 +158,7 @@ def test_a_job_is_scaled_and_its_scale_is_shown(kubectl, namespace):
             "selector": "headway.dev/job=whole",
             "startTime": "2026-11-15T12:00:00Z",
             "placement": {"worker-0": "node-1"},
+            "nodes": "node-1",
             "conditions": [
                 {
                     "type": "Placed",
@@ -175,10 +176,11 @@ def test_a_job_is_scaled_and_its_scale_is_shown(kubectl, namespace):
     assert (found["spec"]["elasticReplicas"], found["spec"]["priority"]) == (4, -3)
     head, row = kubectl.done("get", "tj", *there, "-o", "wide").splitlines()
     assert head.split() == [
-        "NAME", "PHASE", "PROGRESS", "ETA", "REPLICAS", "PRIORITY", "STARTED", "FINISHED", "AGE",
-        "VALUE", "CPU", "NODES", "REASON",
+        "NAME", "PHASE", "PROGRESS", "ETA", "REPLICAS", "NODES", "AGE", "PRIORITY", "STARTED",
+        "FINISHED", "VALUE", "CPU", "REASON",
     ]  # fmt: skip
-    assert row.split()[:4] == ["whole", "Running", "3", "-3"]
+    assert row.split()[:4] == ["whole", "Running", "3", "node-1"]
+    assert "-3" in row.split()
     assert row.endswith("two nodes had room")
     assert "phase" in kubectl(*patch, '{"status": {"phase": "happy"}}').stderr
 
