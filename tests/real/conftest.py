@@ -220,8 +220,15 @@ def doomed_cluster(own_cluster):
 
 
 def pytest_collection_modifyitems(items):
-    """Whoever breaks what others use comes last."""
-    items.sort(key=lambda item: "doomed_cluster" in getattr(item, "fixturenames", ()))
+    """Tests that share an installation come after those that need a cluster without one, and a test
+    that breaks the cluster comes last.
+    """
+    items.sort(
+        key=lambda item: [
+            name in getattr(item, "fixturenames", ())
+            for name in ("doomed_cluster", "installed_operator")
+        ]
+    )
 
 
 @pytest.fixture
@@ -241,23 +248,24 @@ def kubectl(cluster):
     return kube.Kubectl(cluster)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def installed_operator(cluster):
-    """All that we ship but the Deployment: the operator runs here, where its image is."""
+    """All that we ship but the Deployment: the operator runs here, where its image is. Tests that
+    install the chart come before this; see `pytest_collection_modifyitems`.
+    """
     chosen = Values(namespace=operators.HOME, agent_namespace="")
     made = [o for o in render.stream(chosen) if o["kind"] != "Deployment"]
     cluster.apply(*made)
-    cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=120s")
     cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
     token = cluster(
-        "create", "token", "headway", "--namespace", operators.HOME, "--duration", "1h"
+        "create", "token", "headway", "--namespace", operators.HOME, "--duration", "24h"
     ).strip()
     yield token
     cluster("delete", "crd", NAME)
     for each in made:
         if each["kind"] in ("ClusterRole", "ClusterRoleBinding", "PriorityClass"):
             cluster("delete", each["kind"], each["metadata"]["name"])
-    cluster("delete", "namespace", operators.HOME, "--timeout=60s")  # others may use its name
+    cluster("delete", "namespace", operators.HOME, "--timeout=60s")
 
 
 @pytest.fixture(scope="module")
@@ -275,9 +283,8 @@ def jobs(cluster, operator):
     """Submit and look; what a test made goes with it."""
     found = operators.Jobs(cluster, operator)
     yield found
-    cluster("delete", "tj", "--all", "--wait=true", "--timeout=120s")
-    cluster("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=true")
-    cluster.until(lambda: not cluster.get("pods")["items"])
+    cluster.clear("trainingjobs")
+    cluster.clear("pods", gracePeriodSeconds=0)
 
 
 @pytest.fixture(scope="session")

@@ -5,15 +5,28 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
+from urllib.parse import urlencode
 
+from kubernetes import config
 from patience import PATIENCE, end_of, wait_for
 from testcluster import binaries, leftovers
 from testcluster.layout import Layout
+from urllib3.util import Retry
 
 KUBECTL = 4 * PATIENCE
 """`kubectl delete` waits for a week."""
+BUSY = 5
+"""How often a call is repeated that the API server asks to repeat later."""
 SCRIPT = Path(__file__).parents[2] / "scripts" / "cluster"
+GROUPS = {
+    "trainingjobs": "/apis/headway.dev/v1alpha1",
+    "jobs": "/apis/batch/v1",
+    "poddisruptionbudgets": "/apis/policy/v1",
+    "horizontalpodautoscalers": "/apis/autoscaling/v2",
+}
+"""Of resources that are not in the core group."""
 
 
 def missing():
@@ -86,7 +99,9 @@ class Private:
 
 
 class Kube:
-    """kubectl, and waiting for what it says."""
+    """kubectl, and the API server itself: what tests ask again and again goes over one connection,
+    because a process for each question keeps half a CPU busy.
+    """
 
     def __init__(self, kubeconfig):
         self.kubeconfig = str(kubeconfig)
@@ -109,8 +124,63 @@ class Kube:
         command = [sys.executable, "-m", "headway", *words, *there]
         subprocess.run(command, check=True, timeout=KUBECTL)
 
-    def get(self, *words):
-        return json.loads(self("get", *words, "-o", "json"))
+    @cached_property
+    def client(self):
+        return config.new_client_from_config(self.kubeconfig)
+
+    def ask(self, method, path, body=None, *, user="", **query):
+        """Status and text of an answer of the API server. `user`: as this one."""
+        known, headers = self.client.configuration, {"Content-Type": "application/json"}
+        if token := known.auth_settings().get("BearerToken"):
+            headers["Authorization"] = token["value"]
+        if user:
+            headers["Impersonate-User"] = user
+        answer = self.client.rest_client.pool_manager.request(
+            method,
+            f"{known.host}{path}?{urlencode(query)}",
+            body=None if body is None else json.dumps(body),
+            headers=headers,
+            timeout=PATIENCE,
+            retries=Retry(BUSY, allowed_methods=None, raise_on_status=False),
+        )
+        return answer.status, answer.data.decode(errors="replace")
+
+    def path(self, kind, name="", namespace="default"):
+        """`kind`: as in paths, such as pods."""
+        within = "" if kind in ("nodes", "namespaces") else f"/namespaces/{namespace}"
+        return f"{GROUPS.get(kind, '/api/v1')}{within}/{kind}" + (f"/{name}" if name else "")
+
+    def get(self, kind, name="", *, namespace="default", labels="", fields=""):
+        chosen = {"labelSelector": labels, "fieldSelector": fields}
+        query = {key: value for key, value in chosen.items() if value}
+        status, text = self.ask("GET", self.path(kind, name, namespace), **query)
+        assert status == 200, text
+        return json.loads(text)
+
+    def create(self, kind, made):
+        status, text = self.ask("POST", self.path(kind), made, fieldValidation="Strict")
+        assert status == 201, text
+
+    def log(self, pod):
+        """What a pod has printed so far."""
+        status, text = self.ask("GET", f"{self.path('pods', pod)}/log")
+        return text if status == 200 else ""
+
+    def counted(self, quota):
+        """The requested CPU that a quota counts."""
+        return (
+            self.get("resourcequotas", quota).get("status", {}).get("used", {}).get("requests.cpu")
+        )
+
+    def has(self, kind, name, namespace="default"):
+        return self.ask("GET", self.path(kind, name, namespace))[0] == 200
+
+    def clear(self, kind, **options):
+        """Delete all in the default namespace, and wait until they are gone."""
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
+        status, text = self.ask("DELETE", self.path(kind), options)
+        assert status == 200, text
+        self.until(lambda: not self.get(kind)["items"], 2 * PATIENCE)
 
     def apply(self, *objects):
         listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}

@@ -53,19 +53,18 @@ class Jobs:
         made = {"apiVersion": "headway.dev/v1alpha1", "kind": "TrainingJob"}
         checkpoint = {"checkpoint": {"graceSeconds": 1}}
         made |= {"metadata": {"name": name}, "spec": {"tasks": list(tasks), **checkpoint, **spec}}
-        self.cluster.apply(made)
+        self.cluster.create("trainingjobs", made)
 
     def occupy(self, name, node, cpu):
         """Somebody else's pod, bound by hand."""
         inside = {"name": "main", "image": image.NAME, "command": SLEEPS}
         inside["resources"] = {"requests": {"cpu": cpu}}
         spec = {"nodeName": node, "containers": [inside], "terminationGracePeriodSeconds": 1}
-        self.cluster.apply(
-            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        )
+        made = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        self.cluster.create("pods", made)
 
     def status(self, name):
-        return self.cluster.get("tj", name).get("status") or {}
+        return self.cluster.get("trainingjobs", name).get("status") or {}
 
     def phase(self, name):
         return self.status(name).get("phase")
@@ -75,15 +74,15 @@ class Jobs:
         return found[0] if found else {}
 
     def pods(self, name):
-        return self.cluster.get("pods", "-l", f"headway.dev/job={name}")["items"]
+        return self.cluster.get("pods", labels=f"headway.dev/job={name}")["items"]
 
     def running(self, name):
         here = self.pods(name)
         return [p["spec"]["nodeName"] for p in here if p["status"]["phase"] == "Running"]
 
     def _events(self, name):
-        uid = self.cluster.get("tj", name)["metadata"]["uid"]
-        found = self.cluster.get("events", "--field-selector", f"involvedObject.uid={uid}")
+        uid = self.cluster.get("trainingjobs", name)["metadata"]["uid"]
+        found = self.cluster.get("events", fields=f"involvedObject.uid={uid}")
         return sorted(found["items"], key=lambda e: int(e["metadata"]["resourceVersion"]))
 
     def events(self, name):

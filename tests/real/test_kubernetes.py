@@ -215,7 +215,7 @@ def test_a_workload_runs_on_the_cluster_and_takes_its_jobs_along(cluster, jobs, 
     (result,) = json.loads(done.stdout)
     assert result["backend"] == "kubernetes"
     assert [j["outcome"] for j in result["per_job"]] == ["succeeded"] * 2
-    cluster.until(lambda: not cluster.get("tj")["items"])
+    cluster.until(lambda: not cluster.get("trainingjobs")["items"])
     assert jobs.operator.process.poll() is None
 
 

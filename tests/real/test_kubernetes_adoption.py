@@ -43,7 +43,7 @@ class Jobs:
         self.cluster("label", "job", name, f"headway.dev/adopt{value}")
 
     def pods(self, name):
-        return self.cluster.get("pods", "-l", f"job-name={name}")["items"]
+        return self.cluster.get("pods", labels=f"job-name={name}")["items"]
 
     def request(self, name):
         (pod,) = self.pods(name)
@@ -55,8 +55,8 @@ class Jobs:
         return pod["metadata"].get("annotations", {}).get("headway.dev/not-adopted")
 
     def events(self, name, reason):
-        uid = self.cluster.get("job", name)["metadata"]["uid"]
-        found = self.cluster.get("events", "--field-selector", f"involvedObject.uid={uid}")
+        uid = self.cluster.get("jobs", name)["metadata"]["uid"]
+        found = self.cluster.get("events", fields=f"involvedObject.uid={uid}")
         return [e["message"] for e in found["items"] if e["reason"] == reason]
 
 
@@ -77,7 +77,7 @@ def test_the_share_of_adopted_jobs_follows_their_progress_until_the_label_is_rem
         (told,) = pod["status"]["containerStatuses"]
         assert (told["restartCount"], told["resources"]["requests"]) == (0, {"cpu": "60m"})
     for name in names:
-        status = cluster.get("job", name)["status"]
+        status = cluster.get("jobs", name)["status"]
         assert (status["active"], status.get("failed", 0)) == (1, 0)
 
 
@@ -90,7 +90,7 @@ def test_the_back_off_of_an_adopted_job_is_its_own(cluster, jobs):
     jobs.create("fails", "import time; time.sleep(4); raise SystemExit(3)")
     jobs.label("fails", "=true")
     cluster("wait", "--for=condition=Failed", "job/fails", "--timeout=180s")
-    assert cluster.get("job", "fails")["status"]["failed"] == 3
+    assert cluster.get("jobs", "fails")["status"]["failed"] == 3
     assert len(jobs.events("fails", "Adopted")) == 3
     assert {p["status"]["phase"] for p in jobs.pods("fails")} == {"Failed"}
 

@@ -43,8 +43,8 @@ def test_pods_of_different_nodes_find_each_other_by_name(cluster):
     service["spec"]["publishNotReadyAddresses"] = True
     cluster.apply(service, *both)
     try:
-        cluster.until(lambda: cluster.get("pod", "b")["status"]["phase"] == "Succeeded")
-        assert cluster("logs", "b").strip() == "here"
+        cluster.until(lambda: cluster.get("pods", "b")["status"]["phase"] == "Succeeded")
+        assert cluster.log("b").strip() == "here"
     finally:
         cluster("delete", "pod/a", "pod/b", "service/pair", "--grace-period=0", "--force")
 
@@ -89,7 +89,7 @@ def test_what_has_died_is_taken_away_too(new_cluster):
     weight = next(f for f in ("cpu.shares", "cpu.weight") if (control / f).exists())
     assert int((control / weight).read_text()) > int((node / weight).read_text())
     kube.apply(pod("lives", "import time; time.sleep(1000)"))
-    kube.until(lambda: kube.get("pod", "lives")["status"]["phase"] == "Running")
+    kube.until(lambda: kube.get("pods", "lives")["status"]["phase"] == "Running")
     assert new_cluster.processes("python3")
     for word in ("kubelet", "containerd-shim", "containerd", "etcd"):
         found = new_cluster.processes(word)

@@ -6,7 +6,6 @@ import image
 import pytest
 from contract_pods import SharesOfPods, pod_share
 from live_hands import LiveHands
-from patience import PATIENCE
 
 from contract import BackendContract, Seen
 from headway.backend.clock import Clock
@@ -41,7 +40,6 @@ def crd(cluster):
     kinds = ("CustomResourceDefinition", "PriorityClass")
     made = [o for o in render.stream(Values()) if o["kind"] in kinds]
     cluster.apply(*made)
-    cluster("wait", "--for=condition=Established", f"crd/{NAME}", f"--timeout={PATIENCE:.0f}s")
     cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
     yield
     cluster("delete", "crd", NAME)
@@ -131,12 +129,12 @@ class RealHands(LiveHands):
         """The weight is the request in comparison to what was declared."""
         name = ReplicaId(replica)
         attempt = self.record(name.job).replicas[name].attempt
-        pod = self.cluster.get("pod", f"{name.job}-{name.name}-{attempt}")
+        pod = self.cluster.get("pods", f"{name.job}-{name.name}-{attempt}")
         return pod_share(pod, declared=0.05, most=0.3)
 
     def left_on_platform(self):
         """Ended pods stay until their job is deleted, so that their logs can be read."""
-        ours = self.cluster.get("pods", "-l", f"headway.dev/run={self.run}")["items"]
+        ours = self.cluster.get("pods", labels=f"headway.dev/run={self.run}")["items"]
         return [p for p in ours if p["status"]["phase"] not in ("Succeeded", "Failed")]
 
 
@@ -146,7 +144,7 @@ class TestKubernetes(SharesOfPods, BackendContract):
         made = RealHands(cluster, tmp_path, run=tmp_path.name[-40:].strip("-_."))
         yield made
         made.platform.close()
-        cluster.until(lambda: not cluster.get("tj")["items"])
+        cluster.until(lambda: not cluster.get("trainingjobs")["items"])
         cluster.until(lambda: not cluster.get("pods")["items"])
 
     def test_a_restart_finds_everything(self, platform, seen):

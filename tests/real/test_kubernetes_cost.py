@@ -31,7 +31,7 @@ if LONG:
         cluster.until(lambda: all(progress(jobs, name).get("step") for name in names), 300)
         groups = {}
         for space in MOST:
-            for pod in cluster.get("pods", "-n", space)["items"]:
+            for pod in cluster.get("pods", namespace=space)["items"]:
                 group = pod_cgroups.find("/sys/fs/cgroup", pod["metadata"]["uid"])
                 groups[space, pod["metadata"]["name"]] = group, group.read().cpu
         began = monotonic()

@@ -92,7 +92,7 @@ def test_a_preempted_job_resumes_and_its_room_is_left_to_the_preemptor(cluster, 
     cluster.apply(urgent, pod)
     try:
         is_whole(cluster, jobs, step)
-        assert cluster.get("pod", "urgent")["spec"]["nodeName"] == node
+        assert cluster.get("pods", "urgent")["spec"]["nodeName"] == node
     finally:
         cluster("delete", "priorityclass", "urgent")
     assert any("PreemptionByScheduler" in text for text in jobs.told("x", "Released"))
@@ -104,7 +104,7 @@ def test_a_job_whose_node_is_deleted_resumes_on_another_one(cluster, jobs, saves
     made["env"] = {"STEPS": "1000"}
     jobs.submit("x", made, backoffLimit=0, checkpoint={"mode": "sigterm", "graceSeconds": 5})
     node = runs(cluster, jobs, "x")
-    there = cluster.get("node", node)
+    there = cluster.get("nodes", node)
     cluster("delete", "node", node)
     try:
         is_whole(cluster, jobs, step, 1000)
@@ -190,7 +190,7 @@ def test_gangs_among_other_pods_all_complete_and_none_runs_in_part(cluster, jobs
     end, seen = monotonic() + 60 + 12 * GANGS, 0
     try:
         while True:
-            told = [j.get("status", {}).get("phase") for j in cluster.get("tj")["items"]]
+            told = [j.get("status", {}).get("phase") for j in cluster.get("trainingjobs")["items"]]
             seen = max(seen, told.count("Running"))
             if told.count("Succeeded") == GANGS:
                 break

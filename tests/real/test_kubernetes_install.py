@@ -58,7 +58,6 @@ class Release:
 @pytest.fixture
 def crd(cluster):
     cluster.apply(*render.objects("crd", Values()))
-    cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=120s")
     cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
     yield
     cluster("delete", "crd", NAME, "--timeout=60s")
@@ -93,7 +92,7 @@ def test_the_chart_installs_an_operator_that_runs_jobs_and_leaves_nothing(cluste
 def pods(cluster, namespace):
     """Those of the operator."""
     ours = "app.kubernetes.io/component=operator"
-    found = cluster.get("pods", "-n", namespace, "-l", ours)["items"]
+    found = cluster.get("pods", namespace=namespace, labels=ours)["items"]
     return [f"{namespace}/pods/{p['metadata']['name']}" for p in found]
 
 
@@ -120,7 +119,7 @@ def test_the_administrator_of_one_namespace_installs_an_operator_for_it(cluster,
             cluster.apply({**made, "metadata": {"name": "x", "namespace": space}, "spec": spec})
         cluster("wait", "--for=condition=Complete", "tj/x", "-n", "team", "--timeout=90s")
         sleep(1)
-        assert "status" not in cluster.get("tj", "x"), "another namespace is not managed"
+        assert "status" not in cluster.get("trainingjobs", "x"), "another namespace is not managed"
     finally:
         release("uninstall", "--wait", "--timeout", "120s")
         cluster("delete", *nodes)

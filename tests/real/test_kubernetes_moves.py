@@ -62,7 +62,7 @@ def trains(cluster, jobs, after=0):
 
     def step():
         attempt = jobs.status("x").get("attempt", 0)
-        log = cluster.run("logs", f"x-worker-0-{attempt}").stdout
+        log = cluster.log(f"x-worker-0-{attempt}")
         found = max(map(int, re.findall(r"^step (\d+)/", log, re.MULTILINE)), default=0)
         settled = jobs.phase("x") == "Running" and jobs.running("x")
         return (found, *settled) if found > after and settled else None
@@ -96,7 +96,7 @@ def test_a_training_that_is_moved_often_trains_every_batch_once(cluster, operato
         cluster.until(lambda: jobs.phase("x") == "Succeeded", 3 * PATIENCE)
     status = jobs.status("x")
     assert (status["failures"], status["attempt"]) == (0, MOVES + 1)
-    assert digests(cluster("logs", f"x-worker-0-{MOVES + 1}")) == undisturbed(steps)
+    assert digests(cluster.log(f"x-worker-0-{MOVES + 1}")) == undisturbed(steps)
     assert watch.check_attempts("x") == MOVES + 1
     assert jobs.told("x", "Moving")
     assert jobs.told("x", "NotMoved") == []
@@ -114,14 +114,15 @@ def test_the_room_on_the_target_is_not_taken_while_the_job_saves(cluster, operat
     to = next(n for n in nodes(cluster) if n != node)
     with watching(cluster, jobs) as watch:
         move(operator, to)
-        saving = ("get", "pod", "x-worker-0-1", "-o", "jsonpath={.metadata.deletionTimestamp}")
-        cluster.until(lambda: cluster(*saving))
-        held = cluster.get("pod", "x-worker-0-2")
+        cluster.until(
+            lambda: "deletionTimestamp" in cluster.get("pods", "x-worker-0-1")["metadata"]
+        )
+        held = cluster.get("pods", "x-worker-0-2")
         assert (held["spec"]["nodeName"], held["status"]["phase"]) == (to, "Pending")
         cluster.apply(pod_for("greedy", to, "200m"))
         cluster.until(lambda: to in jobs.running("x"))
     assert watch.check_attempts("x") == 2
-    greedy = cluster.get("pod", "greedy")
+    greedy = cluster.get("pods", "greedy")
     assert "nodeName" not in greedy["spec"], "it waits for room"
 
 
@@ -157,9 +158,8 @@ def test_a_job_is_not_moved_if_its_quota_has_no_room_for_both_pods(cluster, oper
     (node,) = jobs.running("x")
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team"}}
     cluster.apply({**quota, "spec": {"hard": {"requests.cpu": "300m"}}})
-    used = ("get", "resourcequota", "team", "-o", "jsonpath={.status.used.requests\\.cpu}")
     try:
-        cluster.until(lambda: cluster(*used) == "200m")
+        cluster.until(lambda: cluster.counted("team") == "200m")
         move(operator, next(n for n in nodes(cluster) if n != node))
         still_runs(cluster, jobs, "exceeded quota: team")
     finally:
@@ -195,7 +195,7 @@ def test_a_job_leaves_a_node_that_is_cordoned(cluster, jobs, volume):
         cluster.until(lambda: jobs.running("x") and node not in jobs.running("x"))
         cluster.until(lambda: jobs.phase("x") == "Succeeded", 3 * PATIENCE)
     assert (jobs.status("x")["failures"], jobs.status("x")["attempt"]) == (0, 2)
-    assert digests(cluster("logs", "x-worker-0-2")) == undisturbed(steps)
+    assert digests(cluster.log("x-worker-0-2")) == undisturbed(steps)
     assert watch.check_attempts("x") == 2
 
 
@@ -210,15 +210,16 @@ def test_a_drain_waits_for_a_job_with_a_disruption_budget_to_leave(cluster, jobs
         command = words(steps=steps, demand=0.02, python="python3")
         jobs.submit("x", task(command=command, **volume), checkpoint=SIGTERM)
         _, node = trains(cluster, jobs)
-        allowed = ("get", "pdb", "x", "-o", "jsonpath={.status.currentHealthy}")
-        cluster.until(lambda: cluster(*allowed) == "1")
+        cluster.until(
+            lambda: cluster.get("poddisruptionbudgets", "x")["status"].get("currentHealthy") == 1
+        )
         cluster("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s")
         cluster.until(lambda: jobs.phase("x") == "Succeeded", 3 * PATIENCE)
     finally:
         cluster("delete", "pdb", "x")
     assert (jobs.status("x")["failures"], jobs.status("x")["attempt"]) == (0, 2)
     assert (len(jobs.told("x", "Moving")), jobs.told("x", "Released")) == (1, [])
-    assert digests(cluster("logs", "x-worker-0-2")) == undisturbed(steps)
+    assert digests(cluster.log("x-worker-0-2")) == undisturbed(steps)
 
 
 SAVES = """
@@ -233,17 +234,17 @@ while True:
 def test_a_pod_of_an_earlier_attempt_that_returns_saves_nothing(cluster, jobs, volume):
     """As if its node had been lost: the pod is there again beside the next attempt."""
     jobs.submit("x", task(command=["python3", "-c", SAVES], **volume), checkpoint=SIGTERM)
-    cluster.until(lambda: "saved True" in cluster.run("logs", "x-worker-0-1").stdout)
-    first = cluster.get("pod", "x-worker-0-1")
+    cluster.until(lambda: "saved True" in cluster.log("x-worker-0-1"))
+    first = cluster.get("pods", "x-worker-0-1")
     cluster("delete", "pod", "x-worker-0-1", "--grace-period=1", "--wait=false")
-    cluster.until(lambda: "saved True" in cluster.run("logs", "x-worker-0-2").stdout)
+    cluster.until(lambda: "saved True" in cluster.log("x-worker-0-2"))
     spec = {k: v for k, v in first["spec"].items() if k not in ("nodeName", "affinity")}
     about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late"}}
     cluster.apply({**about, "spec": spec})
-    cluster.until(lambda: cluster.run("logs", "late").stdout.count("saved") >= 3)
-    assert "True" not in cluster("logs", "late")
-    saved = cluster("logs", "x-worker-0-2").count("saved True")
-    cluster.until(lambda: cluster("logs", "x-worker-0-2").count("saved True") > saved)
+    said = cluster.until(lambda: text if (text := cluster.log("late")).count("saved") > 2 else "")
+    assert "True" not in said
+    saved = cluster.log("x-worker-0-2").count("saved True")
+    cluster.until(lambda: cluster.log("x-worker-0-2").count("saved True") > saved)
 
 
 def test_a_job_with_a_volume_for_one_pod_is_not_movable(cluster, jobs):

@@ -57,7 +57,7 @@ time.sleep(600)
 def installed(cluster, own_cluster, helm, **values):
     """The chart. Nodes of our own cluster keep the logs of their pods in different folders."""
     cluster.apply(*render.objects("crd", render.Values()))
-    cluster("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=120s")
+    cluster.until(lambda: cluster.run("get", "tj").returncode == 0)
     made = Release(helm, cluster, HOME)
     agent = {"logs": str(own_cluster.layout.root)} if own_cluster else {}
     made.install(wait=False, replicas=1, agent=agent, **values)
@@ -138,9 +138,9 @@ class Endpoint:
     """The operator's, as a pod reaches it."""
 
     def __init__(self, cluster):
-        leader = cluster.get("pods", "-n", HOME, "-l", "headway.dev/leader=true")["items"]
+        leader = cluster.get("pods", namespace=HOME, labels="headway.dev/leader=true")["items"]
         (self.address,) = [p["status"]["podIP"] for p in leader]
-        self.known = cluster.get("configmap", "headway-reports", "-n", HOME)["data"]
+        self.known = cluster.get("configmaps", "headway-reports", namespace=HOME)["data"]
 
     def __call__(self, path, body, token=""):
         trusted = ssl.create_default_context(cadata=self.known["ca.crt"])
@@ -221,7 +221,7 @@ def test_a_client_is_identified_by_its_token(cluster, jobs):
     assert progress(jobs, "prints")["step"] < 900_000
     about = {"pods": {pod["metadata"]["uid"]: {"log": [[999_999, 7.0, 7.0, 1, None]]}}}
     assert ask("/v1/node", about, mine)[0] == 403, "no agent"
-    agents = cluster.get("pods", "-n", AGENTS)["items"]
+    agents = cluster.get("pods", namespace=AGENTS)["items"]
     other = next(a for a in agents if a["spec"]["nodeName"] != pod["spec"]["nodeName"])
     status, answer = ask("/v1/node", about, token(cluster, other, "--audience=headway"))
     assert (status, pod["metadata"]["uid"] in answer["pods"]) == (200, False)
@@ -263,7 +263,7 @@ def test_reports_of_the_time_without_an_operator_arrive(cluster, jobs):
 def printed(cluster, jobs, name):
     """The step that a job has reached."""
     (pod,) = [p["metadata"]["name"] for p in jobs.pods(name)]
-    return int(cluster("logs", pod, "--tail=1").split()[1].partition("/")[0])
+    return int(cluster.log(pod).splitlines()[-1].split()[1].partition("/")[0])
 
 
 def test_a_script_that_calls_the_sdk_saves_when_it_is_asked_and_is_scaled(cluster, jobs, tmp_path):

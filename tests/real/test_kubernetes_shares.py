@@ -95,7 +95,7 @@ class Pods:
             self.uids[name] = self.pod(name)["metadata"]["uid"]
 
     def pod(self, name):
-        return self.cluster.get("pod", f"{name}-worker-0-1")
+        return self.cluster.get("pods", f"{name}-worker-0-1")
 
     def asks(self, name):
         """CPU request and limit."""
@@ -136,9 +136,8 @@ def pods(cluster, operator, own_cluster):
     made = Pods(cluster, jobs, nodes(cluster)[0])
     yield made
     operator.decide()
-    cluster("delete", "tj", "--all", "--wait=true", "--timeout=120s")
-    cluster("delete", "pods", "--all", "--grace-period=0", "--force", "--wait=true")
-    cluster.until(lambda: not cluster.get("pods")["items"])
+    cluster.clear("trainingjobs")
+    cluster.clear("pods", gracePeriodSeconds=0)
 
 
 def test_decided_shares_are_in_the_cgroups_and_divide_the_cpu(pods, operator):
@@ -175,7 +174,7 @@ def test_a_pod_that_does_not_fit_does_not_fit_during_many_changes_of_shares(
         operator.decide(x=(None, 9.0 if i % 2 else 1.0), y=(None, 1.0))
         cluster.until(lambda i=i: pods.asks("x")[0] == ("180m" if i % 2 else "100m"))
     cluster.until(lambda: pods.asks("y")[0] == "20m")
-    assert "nodeName" not in cluster.get("pod", "other")["spec"]
+    assert "nodeName" not in cluster.get("pods", "other")["spec"]
     cluster("delete", "pod", "other", "--wait=true")
     cluster("delete", "tj", "x", "--wait=true")
     cluster.until(lambda: pods.asks("y")[0] == "100m")
@@ -226,8 +225,7 @@ def test_a_quota_that_allows_what_is_declared_allows_every_change_of_shares(
     """Raising first would exceed it for a moment: after the first refusal, it lowers first."""
     pods.start("x", "y", command=operators.SLEEPS)
     with rule(cluster, "ResourceQuota", {"hard": {"requests.cpu": "200m"}}):
-        counted = ["get", "quota", "rule", "-o", "jsonpath={.status.used.requests\\.cpu}"]
-        cluster.until(lambda: cluster(*counted) == "200m")
+        cluster.until(lambda: cluster.counted("rule") == "200m")
         operator.decide(x=(None, 3.0), y=(None, 1.0))
         told = cluster.until(lambda: pods.jobs.told("x", "NotResized"))
         assert "exceeded quota" in told[0]
