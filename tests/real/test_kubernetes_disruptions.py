@@ -15,18 +15,17 @@ from pod_watch import PodWatch
 
 LONG = os.environ.get("HEADWAY_CRASH_STRIDE") == "1"
 GANGS = 50 if LONG else 6
-STEPS = 40
-TRAINS = f"""
-import os, pathlib, signal, sys, time
-step = pathlib.Path("/shared/step")
+TRAINS = """
+import pathlib, signal, sys, time
+step, most = pathlib.Path("/shared/step"), pathlib.Path("/shared/most")
 done = int(step.read_text()) if step.exists() else 0
-with open("/shared/starts", "a") as starts:
-    print(done, file=starts)
 def save(*_):
     step.write_text(str(done))
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
-while done < int(os.environ.get("STEPS", {STEPS})):
+with open("/shared/starts", "a") as starts:
+    print(done, file=starts)
+while done < int(most.read_text()):
     time.sleep(0.1)
     done += 1
 save()
@@ -35,8 +34,9 @@ save()
 
 @pytest.fixture
 def saves(tmp_path):
-    """A task that trains in steps, and where it saves them."""
+    """A task that trains until the step in the file `most`, and where it saves its step."""
     tmp_path.chmod(0o777)
+    (tmp_path / "most").write_text("100000")
     shared = {"name": "shared", "hostPath": {"path": str(tmp_path)}}
     mounts = [{"name": "shared", "mountPath": "/shared"}]
     inside = {"volumes": [shared], "containers": [{"name": "training", "volumeMounts": mounts}]}
@@ -53,20 +53,31 @@ def runs(cluster, jobs, name):
     return node
 
 
-def is_whole(cluster, jobs, step, steps=STEPS):
-    """It has trained all its steps, in a second attempt that was not a failure."""
-    cluster.until(lambda: jobs.phase("x") in ("Succeeded", "Failed"), PATIENCE + 0.5 * steps)
+def trains(cluster, jobs, step):
+    """Until its first attempt trains; where."""
+    node = runs(cluster, jobs, "x")
+    cluster.until(step.with_name("starts").exists)
+    return node
+
+
+def is_whole(cluster, jobs, step):
+    """It resumes, and trains all its steps in a second attempt that was not a failure."""
+    starts, part = step.with_name("starts"), step.with_name("part")
+    cluster.until(lambda: starts.read_text().count("\n") == 2, 3 * PATIENCE)
+    first, second = map(int, starts.read_text().split())
+    assert first == 0 < second
+    part.write_text(str(second + 10))
+    part.rename(step.with_name("most"))
+    cluster.until(lambda: jobs.phase("x") in ("Succeeded", "Failed"))
     told = jobs.status("x")
     assert (told["phase"], told["attempt"], told["failures"]) == ("Succeeded", 2, 0), told
-    assert step.read_text() == str(steps)
-    first, second = step.with_name("starts").read_text().split()
-    assert int(first) == 0 < int(second), "it resumed"
+    assert step.read_text() == str(second + 10)
 
 
 def test_a_drained_job_resumes_on_another_node_and_trains_all_its_steps(cluster, jobs, saves):
     made, step = saves
     jobs.submit("x", made, backoffLimit=0, checkpoint={"mode": "sigterm", "graceSeconds": 5})
-    node = runs(cluster, jobs, "x")
+    node = trains(cluster, jobs, step)
     try:
         cluster("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=60s")
         is_whole(cluster, jobs, step)
@@ -81,7 +92,7 @@ def test_a_drained_job_resumes_on_another_node_and_trains_all_its_steps(cluster,
 def test_a_preempted_job_resumes_and_its_room_is_left_to_the_preemptor(cluster, jobs, saves):
     made, step = saves
     jobs.submit("x", made, backoffLimit=0, checkpoint={"mode": "sigterm", "graceSeconds": 5})
-    node = runs(cluster, jobs, "x")
+    node = trains(cluster, jobs, step)
     about = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
     urgent = {**about, "metadata": {"name": "urgent"}, "value": 1000}
     inside = {"name": "main", "image": image.NAME, "command": SLEEPS}
@@ -101,13 +112,12 @@ def test_a_preempted_job_resumes_and_its_room_is_left_to_the_preemptor(cluster, 
 def test_a_job_whose_node_is_deleted_resumes_on_another_one(cluster, jobs, saves):
     """The controller manager deletes the pods of a node that has been gone for 40 s."""
     made, step = saves
-    made["env"] = {"STEPS": "1000"}
     jobs.submit("x", made, backoffLimit=0, checkpoint={"mode": "sigterm", "graceSeconds": 5})
-    node = runs(cluster, jobs, "x")
+    node = trains(cluster, jobs, step)
     there = cluster.get("nodes", node)
     cluster("delete", "node", node)
     try:
-        is_whole(cluster, jobs, step, 1000)
+        is_whole(cluster, jobs, step)
         assert jobs.pods("x")[-1]["spec"]["nodeName"] != node
     finally:
         kept = {k: there["metadata"][k] for k in ("name", "labels", "annotations")}
@@ -139,7 +149,7 @@ def test_pending_jobs_start_by_priority_class(cluster, jobs):
 def test_a_job_that_is_suspended_saves_and_continues_when_it_is_resumed(cluster, jobs, saves):
     made, step = saves
     jobs.submit("x", made, backoffLimit=0, checkpoint={"mode": "sigterm", "graceSeconds": 5})
-    runs(cluster, jobs, "x")
+    trains(cluster, jobs, step)
     cluster.headway("pause", "x")
     cluster("wait", "--for=condition=Suspended", "tj/x", "--timeout=120s")
     cluster.until(lambda: jobs.phase("x") == "Paused")
