@@ -12,7 +12,8 @@ TAKEN = """
 import json, os, socket, subprocess, sys
 if os.environ["HEADWAY_TASK"] == "ps":
     host, port = json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"][0].split(":")
-    other = socket.create_server((host, int(port)))  # as another program
+    other = socket.socket()  # as another program; it does not listen, so that no worker connects
+    other.bind((host, int(port)))
     sys.exit(subprocess.run(sys.argv[1:]).returncode)
 os.execv(sys.argv[1], sys.argv[1:])
 """
