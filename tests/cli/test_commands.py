@@ -1,18 +1,12 @@
 """The commands of the command line."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 from doc_pictures import draw
-from patience import wait_for
 
 from headway import __version__
 from headway.bench import suite
@@ -33,7 +27,6 @@ KEYS = {
 }  # fmt: skip
 PER_JOB = {"name", "submitted_s", "started_s", "finished_s", "steps", "moves", "outcome"}
 THREE = ROOT / "workloads" / "three-jobs.yaml"
-TEN = ROOT / "workloads" / "ten-jobs.yaml"
 
 
 def test_simulate_prints_a_table(headway):
@@ -82,7 +75,7 @@ def test_simulate_prints_json(headway):
 
 @pytest.mark.untraced
 def test_several_seeds_give_mean_and_spread(headway):
-    ran = headway("simulate", TEN, "--seeds", 3, "--json")
+    ran = headway("simulate", ROOT / "workloads" / "ten-jobs.yaml", "--seeds", 3, "--json")
     first, _ = json.loads(ran.out)
     assert set(first) == KEYS
     assert set(first["makespan_s"]) == {"mean", "sd", "min", "max"}
@@ -245,30 +238,3 @@ def test_the_simulator_is_fast_enough_on_a_small_case():
     """The whole of `headway bench sim` takes a minute; this is its smallest figure."""
     seconds = min(cpu_seconds(crowd(50, 8)) for _ in range(3))
     assert seconds * suite.score() / suite.REFERENCE < 0.3
-
-
-def test_ctrl_c_ends_a_comparison_without_waiting_for_its_other_seeds():
-    words = [sys.executable, "-m", "headway", "simulate", TEN, "-p", "headway", "--seeds", "9999"]
-    child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    try:
-        wait_for(lambda: sum(map(ends_by_sigint, children(child.pid))) > 1)
-        os.killpg(child.pid, signal.SIGINT)
-        _, errors = child.communicate(timeout=60)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
-    assert child.returncode == 130
-    assert "Traceback" not in errors
-
-
-def children(pid):
-    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
-def ends_by_sigint(pid):
-    """Whether a worker of a simulation has replaced Python's own handler of SIGINT."""
-    status = dict(
-        line.split(":\t") for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-    )
-    resident, caught = int(status["VmRSS"].split()[0]), int(status["SigCgt"], 16)
-    return resident > 20_000 and not caught & 1 << signal.SIGINT - 1

@@ -5,7 +5,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from os import sched_getaffinity
 from pathlib import Path
-from signal import SIG_DFL, SIGINT, signal
 from typing import Any, TypeVar
 
 from headway.policy.registry import build
@@ -84,8 +83,7 @@ def in_parallel(run: Callable[..., R], tasks: Sequence[tuple[Any, ...]]) -> Iter
     if workers < 2:
         yield from (run(*task) for task in tasks)
         return
-    # A spawned process inherits no threads and no locks. Ctrl-C ends it without a traceback.
-    spawn, quiet = get_context("spawn"), (SIGINT, SIG_DFL)
-    with ProcessPoolExecutor(workers, spawn, initializer=signal, initargs=quiet) as pool:
+    # A spawned process inherits no threads and no locks.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         for future in as_completed([pool.submit(run, *task) for task in tasks]):
             yield future.result()
