@@ -6,8 +6,9 @@ import socket
 import sys
 from contextlib import closing, suppress
 from dataclasses import asdict, replace
+from io import StringIO
 from threading import Thread
-from time import monotonic
+from time import monotonic, sleep
 from types import SimpleNamespace
 
 import numpy as np
@@ -177,15 +178,16 @@ def test_the_state_that_is_restored_is_the_state_that_was_saved(alone):
         SharedModel(replace(SYNC, seed=1)).restore(alone.state())
 
 
-def test_asynchronous_workers_join_and_leave_and_each_sample_is_used_once(capsys):
+def test_asynchronous_workers_join_and_leave_and_each_sample_is_used_once(monkeypatch):
     recipe = replace(ASYNC, steps=20)
-    cluster, leaving, said = Cluster(recipe, 1), Stop(), []
+    cluster, leaving, printed = Cluster(recipe, 1), Stop(), StringIO()
+    monkeypatch.setattr(sys, "stdout", printed)  # capsys loses what is printed while it is read
 
     def until(word):
         end = monotonic() + PATIENCE
-        while word not in "".join(said):
+        while word not in printed.getvalue():
             assert monotonic() < end
-            said.append(capsys.readouterr().out)
+            sleep(0.01)
 
     def hold(step):
         """The chief goes on when the others have come, and when one of them has gone."""
