@@ -1,8 +1,7 @@
 """CPU time of one decision, by the number of jobs on a node and by the size of a cluster."""
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from math import log10
 from pathlib import Path
 from random import Random
@@ -24,6 +23,7 @@ from headway.metrics.reader import ReplicaMetrics
 from headway.policy.placement.even import Even
 from headway.policy.registry import build
 from headway.policy.share.headway import Headway
+from headway.runtime.garbage import no_collector
 from headway.runtime.journal import Journal
 from headway.runtime.loop import Loop
 from headway.sim.build import to_scenario
@@ -81,7 +81,8 @@ def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:
         ("jobs in the cluster, most pending, one ends", DEPARTURE_POLICIES, departures),
     ):
         for policy in policies:
-            with _without_gc():
+            gc.collect()  # garbage of other cases does not count
+            with no_collector():
                 growth = {n: [ms * scale for ms in case(policy, n)] for n in sizes}
             figures += [
                 Figure(
@@ -98,17 +99,6 @@ def bench_cluster(scale: float, sizes: Sequence[int] = SIZES) -> list[Figure]:
             worst = max(growth[sizes[-1]])
             figures.append(Figure(f"{policy}: slowest of these", worst, "ms", BAR))
     return figures
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Garbage of other cases does not count."""
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def arrivals(policy: str, nodes: int, count: int = 20) -> list[float]:

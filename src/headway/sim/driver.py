@@ -1,14 +1,12 @@
 """Run a simulation: jump to the next event, or to the time at which the policy wakes."""
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from math import inf
 from typing import Any
 
 from headway.core.cycle.policy import Policy
 from headway.core.model.snapshot import Trigger
 from headway.errors import ConfigError
+from headway.runtime.garbage import no_collector
 from headway.runtime.journal import Journal
 from headway.runtime.loop import Loop
 from headway.sim.scenario import Scenario
@@ -29,7 +27,7 @@ def simulate(
     """Run a scenario to its end; return the world with its results."""
     world = World(scenario, reports=policy.listens, record=record)
     loop = Loop(world, policy, journal or Journal())
-    with _no_collector():
+    with no_collector():  # a run makes no reference cycles, and it costs a seventh
         _run(world, loop, most_idle)
     return world
 
@@ -47,18 +45,6 @@ def _run(world: World, loop: Loop[Any], most_idle: int) -> None:
             world.now, trigger, idle = wake, Trigger.TICK, idle + (event == inf)
         after = loop.step(trigger)
         wake = inf if after is None else world.now + after
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Disable the garbage collector: a run makes no reference cycles, and it costs a seventh."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _stuck(world: World) -> ConfigError:

@@ -35,7 +35,7 @@ NOT_ADOPTED = f"{GROUP}/not-adopted"
 ATTEMPT = 1
 """An adopted pod is never started again."""
 AGAIN: Seconds = 10.0
-"""Interval after which a pod is checked again whose owners could not be read."""
+"""Interval after which a pod is checked again if its owners could not be read."""
 
 Ended = Callable[[ReplicaId, int, Plain | None], events.Event]
 
@@ -146,7 +146,7 @@ class Adoption:
         return found
 
     def advance(self) -> list[events.Event]:
-        """Check the pods again whose owners could not be read."""
+        """Check again each pod whose owners could not be read."""
         due = [key for key, at in self._again.items() if at <= self._clock()]
         for key in due:
             del self._again[key]
