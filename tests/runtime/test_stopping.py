@@ -193,13 +193,14 @@ def test_an_earlier_run_that_was_detached_is_found_after_a_later_one(
 def test_an_unfinished_run_is_stopped_before_a_server_without_jobs(serving, headway, tmp_path):
     serving()
     assert headway("stop").code == 0
+    [server] = RunDirectory.all(tmp_path / "data")
     (tmp_path / "train.py").write_text(WORKS)
     child = run_in_background(tmp_path)
     assert headway("stop").code == 0
     child.communicate(timeout=60)
-    run = RunDirectory.all(tmp_path / "data")[-1]
+    [run] = {r.id for r in RunDirectory.all(tmp_path / "data")} - {server.id}
     ran = headway("stop", "--jobs", "stop")
-    assert ran.out == f"run {run.id} had no active process; no job continues\n", ran.err
+    assert ran.out == f"run {run} had no active process; no job continues\n", ran.err
     assert headway("stop").out == "the server had no active process\n"
 
 
