@@ -2,7 +2,7 @@
 
 Fluid sharing, which the simulator assumes, loses nothing: k trainings together do as much work in a
 second as one. Real ones lose caches and switch contexts. Each round lets some of the trainings run
-for a moment, with ceilings or without, between two rounds of as many trainings as there are cores.
+for a moment, with ceilings or without, between two rounds of as many trainings as fill the cores.
 Only the ratio to these counts, because other processes use the machine too. The others are stopped
 meanwhile.
 """
@@ -28,10 +28,13 @@ from headway.core.model.units import Cores, Seconds
 from headway.errors import BackendError
 from headway.sim.compare import Progress
 from headway.trainings import torch_counter
+from headway.trainings.__main__ import THREADS
 from headway.trainings.counter import LAYOUT, read
 
-COUNTS = (1, 2, 3, 4, 6, 8, 12)
-"""Trainings at once."""
+LOADS = (1, 1.5, 2, 3, 4, 6, 8, 12)
+"""Trainings at once, as multiples of those that fill the cores."""
+MOST = 12
+"""Trainings at once on a small machine; a large one has four times as many as fill it."""
 CEILINGS = (1.0, 2.0, 4.0)
 """Sums of ceilings, as multiples of the cores."""
 WARM_UP: Seconds = 0.2
@@ -60,7 +63,7 @@ class Trainings(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """`count` trainings whose ceilings add up to `ceilings` times the cores; None: no ceilings.
-    Ratios to as many trainings as cores, without ceilings.
+    Ratios to as many trainings as fill the cores, without ceilings.
     """
 
     count: int
@@ -72,9 +75,9 @@ class Point:
     noise: float
     """Standard error of `throughput`."""
 
-    def wanted(self, cores: int) -> float:
-        """The CPU that they would use, as a multiple of the cores."""
-        return self.count / cores if self.ceilings is None else self.ceilings
+    def wanted(self, full: int) -> float:
+        """The CPU that they would use, as a multiple of the cores, which `full` of them fill."""
+        return self.count / full if self.ceilings is None else self.ceilings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +89,13 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What is left of the CPU of a node with more trainings than cores: cpu / (1 + sharing +
-    contention (trainings / cores - 1) + oversubscription max(0, wanted / cores - 1)).
+    """What is left of the CPU of a node with more trainings than fill it: cpu / (1 + sharing +
+    contention (threads / cores - 1) + oversubscription max(0, wanted / cores - 1)).
     """
 
     cores: int
+    threads: int
+    """Of each training."""
     points: tuple[Point, ...]
     sharing: Cost
     contention: Cost
@@ -104,40 +109,47 @@ def measure(
     trainings: Trainings,
     cores: int,
     *,
+    threads: int = 1,
     seconds: Seconds = 1.0,
     repetitions: int = 5,
     ceilings: Sequence[float] = CEILINGS,
     progress: Progress = lambda done, total: None,
 ) -> Machine:
-    """Measure on `cores` cores, to which these trainings are bound."""
+    """Measure on `cores` cores, to which these trainings of `threads` threads are bound."""
     rounds = _Rounds(trainings, seconds)
-    most = len(trainings.pids)
+    full = filling(cores, threads)
+    counts = sorted({round(full * load) for load in LOADS})
     plans = [
         (k, s)
-        for k in COUNTS
+        for k in counts
         for s in (None, *ceilings)
-        if cores <= k <= most and (s is None or s * cores < k)
+        if k <= len(trainings.pids) and (s is None or s * full < k)
     ]
     found: dict[tuple[int, float | None], list[tuple[float, float]]] = {p: [] for p in plans}
     done, total = 0, repetitions * len(plans)
-    before = rounds.run(cores, None)
+    before = rounds.run(full, None)
     for _ in range(repetitions):
         for k, s in plans:
             progress(done, total)
             done += 1
             now = rounds.run(k, None if s is None else s * cores / k)
-            after = rounds.run(cores, None)
+            after = rounds.run(full, None)
             base = [(a + b) / 2 for a, b in zip(before, after, strict=True)]
             found[k, s].append((now[0] / base[0], now[1] / base[1]))
             before = after
     points = tuple(_point(k, s, ratios) for (k, s), ratios in found.items())
-    return Machine(cores=cores, points=points, **fit(points, cores))
+    return Machine(cores=cores, threads=threads, points=points, **fit(points, full))
 
 
-def fit(points: Sequence[Point], cores: int) -> dict[str, Cost]:
+def filling(cores: int, threads: int) -> int:
+    """Return how many trainings of `threads` threads fill the cores."""
+    return max(1, cores // threads)
+
+
+def fit(points: Sequence[Point], full: int) -> dict[str, Cost]:
     """Fit the law by least squares. Points are not weighted: few rounds can agree by chance."""
-    known = [p for p in points if p.count > cores]
-    beyond = [[1, p.count / cores - 1, max(0.0, p.wanted(cores) - 1)] for p in known]
+    known = [p for p in points if p.count > full]
+    beyond = [[1, p.count / full - 1, max(0.0, p.wanted(full) - 1)] for p in known]
     x, y = np.array(beyond), np.array([1 / p.throughput - 1 for p in known])
     if len(known) < 3 or np.linalg.matrix_rank(x) < 2:
         raise ValueError("too few numbers of trainings beyond the cores")
@@ -201,7 +213,12 @@ class Processes:
     """
 
     def __init__(
-        self, cores: int, model: str = "vae", most: int = COUNTS[-1], torch: str | None = None
+        self,
+        cores: int,
+        model: str = "vae",
+        most: int = MOST,
+        torch: str | None = None,
+        threads: int = 1,
     ) -> None:
         self.cpus = sorted(os.sched_getaffinity(0))[-cores:]
         self.most, self.pids = most, list[int]()
@@ -209,6 +226,7 @@ class Processes:
             self._words = [sys.executable, "-m", "headway.trainings.counter", model]
         else:
             self._words = [torch, str(Path(torch_counter.__file__).parent)]
+        self._environment = os.environ | dict.fromkeys(THREADS, str(threads))
         self._processes: list[subprocess.Popen[bytes]] = []
         self._stack = ExitStack()
         self._files: list[Path] = []
@@ -257,7 +275,7 @@ class Processes:
 
     def _start(self, path: Path) -> None:
         path.write_bytes(LAYOUT.pack(0.0, 0.0))
-        process = subprocess.Popen([*self._words, str(path)])
+        process = subprocess.Popen([*self._words, str(path)], env=self._environment)
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
         os.sched_setaffinity(process.pid, self.cpus)
@@ -286,10 +304,17 @@ class Processes:
 
 
 def measure_machine(
-    cores: int, *, seconds: Seconds, repetitions: int, progress: Progress, torch: str | None
+    cores: int,
+    *,
+    threads: int,
+    seconds: Seconds,
+    repetitions: int,
+    progress: Progress,
+    torch: str | None,
 ) -> Machine:
-    with Processes(cores, torch=torch) as trainings:
+    most = max(MOST, 4 * filling(cores, threads))
+    with Processes(cores, most=most, torch=torch, threads=threads) as trainings:
         return measure(
-            trainings, cores, seconds=seconds, repetitions=repetitions, progress=progress,
-            ceilings=CEILINGS if trainings.limits else (),
+            trainings, cores, threads=threads, seconds=seconds, repetitions=repetitions,
+            progress=progress, ceilings=CEILINGS if trainings.limits else (),
         )  # fmt: skip

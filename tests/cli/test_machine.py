@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headway.machine import Machine, Point, Processes, fit, measure
+from headway.machine import Machine, Point, Processes, filling, fit, measure
 
 
 def point(count, ceilings, throughput):
@@ -73,3 +73,17 @@ def test_an_interpreter_without_pytorch_is_reported_at_once(headway, tmp_path):
     assert ran.code != 0
     assert "a training exited with code 3" in ran.err
     assert f"does {python} have numpy, or PyTorch with --torch?" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "full"), [(2, 1, 2), (16, 4, 4), (16, 16, 1), (2, 8, 1)]
+)
+def test_trainings_of_several_threads_fill_the_cores_sooner(cores, threads, full):
+    assert filling(cores, threads) == full
+
+
+@pytest.mark.untraced
+def test_each_training_has_the_threads_it_was_given():
+    with Processes(1, most=1, threads=3) as trainings:
+        found = Path(f"/proc/{trainings.pids[0]}/environ").read_bytes().split(b"\0")
+    assert b"OMP_NUM_THREADS=3" in found

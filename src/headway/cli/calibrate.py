@@ -41,6 +41,7 @@ def calibrate(
         int | None,
         typer.Option(min=1, help="--machine: cores to use.", show_default="all of the machine"),
     ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="--machine: threads of each training.")] = 1,
     repetitions: Annotated[int, typer.Option(min=1, help="--machine: rounds of each kind.")] = 5,
     torch: Annotated[
         str | None,
@@ -64,7 +65,7 @@ def calibrate(
     """
     if machine:
         output = to or Path("machine.yaml")
-        _machine(output, seconds or 1.0, cores, repetitions, torch, as_json=as_json)
+        _machine(output, seconds or 1.0, cores, threads, repetitions, torch, as_json=as_json)
     elif workload is None:
         raise ConfigError("no workload", hint="headway calibrate WORKLOAD, or --machine")
     else:
@@ -96,6 +97,7 @@ def _machine(
     to: Path,
     seconds: float,
     cores: int | None,
+    threads: int,
     repetitions: int,
     torch: str | None,
     *,
@@ -117,6 +119,7 @@ def _machine(
     with progress_bar("measuring", quiet=as_json) as progress:
         found = measure_machine(
             cores or there,
+            threads=threads,
             seconds=seconds,
             repetitions=repetitions,
             progress=progress,

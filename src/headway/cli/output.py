@@ -329,6 +329,8 @@ def show_measured(found: "Sequence[Measurement]") -> None:
 
 def show_machine(found: "Machine") -> None:
     """Print one row per number of trainings and sum of ceilings, and the law."""
+    from headway.machine import filling
+
     table = plain_table("trainings", justify="right")
     for name in ("ceilings", "per CPU second", "per second", "noise"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -342,7 +344,8 @@ def show_machine(found: "Machine") -> None:
         cost = getattr(found, name)
         console.print(f"{name}: {cost.value:.4f} ± {cost.error:.4f}", highlight=False)
     console.print(
-        f"updates, relative to {many(found.cores, 'core')} with one training each; "
+        f"updates, relative to {many(filling(found.cores, found.threads), 'training')} "
+        f"({many(found.threads, 'thread')} each, on {many(found.cores, 'core')}); "
         "ceilings: their sum over the cores",
         style="dim",
         highlight=False,
