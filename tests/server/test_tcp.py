@@ -18,8 +18,10 @@ from headway.errors import ConfigError, Denied, NoServer
 from headway.runtime.api_address import Remote, api_address
 from headway.runtime.server import start_server
 from headway.runtime.submissions import Submissions
+from headway.server import audit
 from headway.server import listener as listening
 from headway.server import network as networking
+from headway.server.audit import DeniedRequests
 from headway.server.listener import Listener
 from headway.server.network import Network
 from headway.server.tokens import Tokens
@@ -138,6 +140,47 @@ def test_the_audit_names_the_token_of_a_client_that_changes_something(port, toke
         ("laptop", "POST /api/v1/jobs", ["far"], 201)
     ]
     assert token not in (data / "audit.jsonl").read_text()
+
+
+def test_requests_without_a_known_token_have_lines_in_a_file_of_their_own(port, token, data):
+    get(port, "/api/v1/jobs/" + 1000 * "x")
+    get(port, **bearer("headway-x"))
+    get(port, Host="evil.example", **bearer(token))
+    get(port, **bearer(token))
+    text = (data / "denied.jsonl").read_text()
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert [(x["request"][:30], x["status"]) for x in lines] == [
+        ("GET /api/v1/jobs/" + 13 * "x", 401),
+        ("GET /api/v1/jobs", 401),
+        ("GET /api/v1/jobs", 421),
+    ]
+    assert all(x["client"].startswith("127.0.0.1:") and x["time"] for x in lines)
+    assert max(len(x["request"]) for x in lines) == audit.LONGEST
+    assert (data / "denied.jsonl").stat().st_mode & 0o777 == 0o600
+    assert token not in text
+    assert "headway-x" not in text
+    assert not (data / "audit.jsonl").exists()
+
+
+def test_a_stranger_can_neither_fill_the_audit_nor_the_disk(tmp_path, monkeypatch):
+    now = [100.0]
+    noting = DeniedRequests(tmp_path, lambda: now[0])
+    scope = {"method": "GET", "path": "/", "client": ("10.0.0.1", 9)}
+    file = tmp_path / "denied.jsonl"
+    for _ in range(1000):
+        noting.note(scope, 401)
+    assert len(file.read_text().splitlines()) == audit.DENIED_PER_MINUTE
+    now[0] += 60 / audit.DENIED_PER_MINUTE
+    noting.note(scope, 401)
+    noting.note(scope, 401)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert (len(lines), lines[-1]["omitted"]) == (61, 1000 - audit.DENIED_PER_MINUTE)
+    monkeypatch.setattr(audit, "MOST_DENIED", 1000)
+    for _ in range(100):
+        now[0] += 60.0
+        noting.note(scope, 401)
+    assert {path.name for path in tmp_path.iterdir()} == {"denied.jsonl", "denied.1.jsonl"}
+    assert file.stat().st_size < 2000
 
 
 def test_the_client_submits_by_url_and_follows(port, token, monkeypatch, headway, tmp_path):

@@ -30,9 +30,9 @@ from headway.runtime.run_status import submitted_status
 from headway.runtime.server import Server
 from headway.server.access import PEER, peer
 from headway.server.app import Api
-from headway.server.audit import Audited
+from headway.server.audit import Audited, DeniedRequests
 from headway.server.limits import SubmitLimits
-from headway.server.network import Guarded, Network, listen
+from headway.server.network import Guarded, Network, Note, listen
 from headway.server.report_app import ReportApp
 from headway.server.store import Store
 from headway.server.tokens import Tokens
@@ -166,16 +166,18 @@ class Listener:
             app = Audited(app, run.folder.data)
         app = Counted(app, self.api)
         self._serve(app, sockets)
+        denied = DeniedRequests(run.folder.data).note
         if public is None:
-            self._serve_reports(run.folder.path)
+            self._serve_reports(run.folder.path, denied)
         if network is not None and far is not None:
             tokens = Tokens(run.folder.data)
-            guarded = Guarded(Audited(app, run.folder.data), tokens.name_of, network.names)
+            audited = Audited(app, run.folder.data)
+            guarded = Guarded(audited, tokens.name_of, network.names, denied)
             self._serve(guarded, [far], network.context)
             self.url = network.url(far.getsockname()[1])
         self._thread = Thread(target=self._run, name="api", daemon=True)
 
-    def _serve_reports(self, run: Path) -> None:
+    def _serve_reports(self, run: Path, denied: Note) -> None:
         """Jobs that run know the port of an earlier server."""
         platform = self._server.run.backend.platform
         channel = ReportChannel.of(run)
@@ -187,7 +189,7 @@ class Listener:
         channel.port = made.getsockname()[1]
         channel.store(run)
         self.api.reports = ReportApp(run)
-        app = Guarded(self.api.reports, channel.reporter, frozenset({"localhost"}))
+        app = Guarded(self.api.reports, channel.reporter, frozenset({"localhost"}), denied)
         self._serve(app, [made])
         if isinstance(platform, LocalPlatform):
             platform.channel = channel

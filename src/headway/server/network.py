@@ -21,6 +21,8 @@ OPEN = frozenset({"/healthz", "/readyz"})
 """Paths that need no token."""
 Identify = Callable[[str], Any]
 """Returns the owner of a token; None: it is not known."""
+Note = Callable[[Scope, int], None]
+"""Notes a denied request and the status of its answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,8 @@ class Guarded:
     browser on this machine would send for any site.
     """
 
-    def __init__(self, app: ASGIApp, identify: Identify, names: frozenset[str]) -> None:
-        self._app, self._identify, self._names = app, identify, names
+    def __init__(self, app: ASGIApp, identify: Identify, names: frozenset[str], note: Note) -> None:
+        self._app, self._identify, self._names, self._note = app, identify, names, note
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -124,6 +126,7 @@ class Guarded:
             scope["state"] = {**scope.get("state", {}), CLIENT: client}
             await self._app(scope, receive, send)
             return
+        self._note(scope, answer.status_code)
         await answer(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:
