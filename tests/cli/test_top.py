@@ -1,5 +1,6 @@
 """`headway top` on a real terminal, and its keys."""
 
+import json
 import os
 import pty
 import sys
@@ -130,6 +131,18 @@ def test_it_does_not_show_an_empty_list_for_the_server_of_the_machine(headway, m
 def test_it_needs_a_terminal(headway):
     ran = headway("top")
     assert (ran.code, "needs a terminal" in ran.err) == (2, True)
+
+
+def test_as_json_it_prints_the_jobs_once_and_needs_no_terminal(serving, headway):
+    ran = headway("top", "--json")
+    assert (ran.code, json.loads(ran.out)) == (0, [])
+    serving()
+    submit(headway, "--name", "x", "--", "sleep", "3600")
+    [shown] = json.loads(headway("top", "--json").out)
+    assert (shown["job"], set(shown)) == ("x", set(job("x").plain()))
+    unknown = headway("top", "--run", "nosuch", "--json")
+    assert (unknown.code, json.loads(unknown.out)["error"]["code"]) == (2, "unknown-name")
+    assert headway("stop", "--jobs", "stop").code == 0
 
 
 def test_it_shows_the_screen_and_quits(tmp_path):

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.options import ActiveRun, Data
+from headway.cli.options import ActiveRun, AsJson, Data
 
 
 def top(
@@ -13,13 +13,20 @@ def top(
         float, typer.Option(min=0.2, max=60, help="Seconds between two updates.")
     ] = 1.0,
     data: Data = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the jobs of the active runs, live, with keys to pause, cancel and explain a job.
 
-    For scripts, use `headway ps --json`.
+    With `--json`, print the jobs once, as `headway ps --json` does.
 
         headway top
+        headway top --run latest --json
     """
+    if as_json:
+        from headway.cli.jobs import ps
+
+        ps(run, data=data, as_json=True)
+        return
     from headway.cli.top_screen import show
     from headway.errors import ConfigError
     from headway.runtime.api_address import api_address
