@@ -109,13 +109,13 @@ def of_file(error: OSError) -> HeadwayError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar, or None.
+    """Return the known name that is most similar; None: none is similar.
 
     >>> nearest("polcy", ["policy", "seed"])
     'policy'
+    >>> nearest("foo", ["fifo", "flowcon"])
     """
-    found = get_close_matches(name, list(known), n=1)
-    return found[0] if found else None
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.75)), None)
 
 
 def shown(value: object) -> str:
