@@ -9,15 +9,11 @@ CPUs.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headway.backend.cfs import NORMAL, PERIOD, cpu_quota, cpu_shares
 from headway.core.model.units import Bytes, Cores
 
 NANO = 1_000_000_000
-PERIOD = 100_000
-"""Period in microseconds of a container that has none."""
-LEAST_QUOTA = 1000
 LEAST_CPUS: Cores = 0.01
-NORMAL = 1024
-"""`CpuShares` for weight 1."""
 
 
 def share_body(
@@ -32,10 +28,10 @@ def share_body(
     {'CpuShares': 3072, 'NanoCpus': 250000000}
     """
     most = cores if limit is None else min(limit, cores)
-    shares = {"CpuShares": min(262144, max(2, round(NORMAL * weight)))}
+    shares = {"CpuShares": cpu_shares(weight)}
     if _by_quota(host):
         period = host.get("CpuPeriod") or PERIOD
-        return {**shares, "CpuPeriod": period, "CpuQuota": max(LEAST_QUOTA, round(most * period))}
+        return {**shares, "CpuPeriod": period, "CpuQuota": cpu_quota(most, period)}
     return {**shares, "NanoCpus": round(max(LEAST_CPUS, most) * NANO)}
 
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from headway.backend.cfs import cpu_shares
 from headway.backend.local.enforcement import cgroupfs
 from headway.errors import Denied
 
@@ -55,7 +56,7 @@ def _version1(name: str) -> Delegated | None:
     folders = {c: f"{base}/{name}" for c, base in bases.items()}
     for folder in folders.values():
         Path(folder).mkdir(parents=True, exist_ok=True)
-    cgroupfs.write(f"{folders['cpu']}/cpu.shares", str(1024 * (os.cpu_count() or 1)))
+    cgroupfs.write(f"{folders['cpu']}/cpu.shares", str(cpu_shares(os.cpu_count() or 1)))
     unique = tuple(dict.fromkeys(folders.values()))
     return Delegated(unique, tuple(f"{folder}/cgroup.procs" for folder in unique))
 

@@ -11,20 +11,15 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import ClassVar
 
+from headway.backend.cfs import NORMAL, PERIOD, cpu_quota, cpu_shares
 from headway.backend.local.enforcement import cgroupfs
 from headway.backend.local.enforcement.cgroupfs import number, read, write
 from headway.backend.local.enforcement.homes import Homes
 from headway.backend.procfs import descendants
 from headway.backend.usage import UsageSample
 
-PERIOD = 100_000
-"""Period of a quota, in microseconds."""
 MOVES = 20
 """Maximum number of times that the processes of a group are listed and moved."""
-LEAST_QUOTA = 1000
-"""The smallest quota that the kernel accepts."""
-
-
 NOWHERE: Mapping[str, str] = {}
 
 
@@ -106,8 +101,7 @@ class _Group:
     def quota(self, limit: float | None) -> int | None:
         if limit is None:
             return None
-        most = limit if self.cores is None else min(limit, self.cores)
-        return max(LEAST_QUOTA, round(most * PERIOD))
+        return cpu_quota(limit if self.cores is None else min(limit, self.cores))
 
     def pids(self) -> list[int]:
         with suppress(OSError):
@@ -142,7 +136,7 @@ class Group1(_Group):
 
     def set_share(self, limit: float | None, weight: float) -> None:
         cpu = self.where["cpu"]
-        write(f"{cpu}/cpu.shares", str(min(262144, max(2, round(1024 * weight)))))
+        write(f"{cpu}/cpu.shares", str(cpu_shares(weight)))
         quota = self.quota(limit)
         write(f"{cpu}/cpu.cfs_quota_us", str(-1 if quota is None else quota))
 
@@ -150,7 +144,7 @@ class Group1(_Group):
         """Return limit and weight, as set in the kernel."""
         quota = int(read(f"{self.where['cpu']}/cpu.cfs_quota_us"))
         shares = int(read(f"{self.where['cpu']}/cpu.shares"))
-        return (None if quota < 0 else quota / PERIOD), shares / 1024
+        return (None if quota < 0 else quota / PERIOD), shares / NORMAL
 
     def set_memory(self, most: float) -> None:
         if "memory" in self.where:
@@ -255,7 +249,7 @@ class Cgroup1:
                 os.makedirs(base, exist_ok=True)
             # All runs together have the weight of one busy process per core.
             top = f"{os.path.dirname(self.bases['cpu'])}/cpu.shares"
-            write(top, str(1024 * (os.cpu_count() or 1)))
+            write(top, str(cpu_shares(os.cpu_count() or 1)))
             self._held = [cgroupfs.hold(base) for base in dict.fromkeys(self.bases.values())]
         except OSError as error:
             raise Unavailable(f"permission denied for cgroup version 1: {error}") from None
