@@ -127,7 +127,10 @@ class Cluster:
         """
         for i in range(1, nodes + 1):
             bridge, address = self.layout.bridge(i), self.layout.address(i)
-            _call(["ip", "link", "add", bridge, "type", "bridge"])
+            # Otherwise, its address is the lowest of its pods. When that one came or went, others
+            # could not connect for up to 32 s, because they knew the former address.
+            fixed = "0a:58:" + ":".join(f"{int(part):02x}" for part in address.split("."))
+            _call(["ip", "link", "add", bridge, "address", fixed, "type", "bridge"])
             # The CNI plugin accepts a bridge only if this is its first address.
             _call(["ip", "address", "add", f"{address}/24", "dev", bridge])
             _call(["ip", "link", "set", bridge, "up"])

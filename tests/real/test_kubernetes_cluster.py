@@ -88,8 +88,11 @@ def test_what_has_died_is_taken_away_too(new_cluster):
     control, node = (Path(top, layout.group, name) for name in ("control", "node-1"))
     weight = next(f for f in ("cpu.shares", "cpu.weight") if (control / f).exists())
     assert int((control / weight).read_text()) > int((node / weight).read_text())
+    address = Path("/sys/class/net", layout.bridge(1), "address")
+    before = address.read_text()
     kube.apply(pod("lives", "import time; time.sleep(1000)"))
     kube.until(lambda: kube.get("pods", "lives")["status"]["phase"] == "Running")
+    assert address.read_text() == before, "pods know it"
     assert new_cluster.processes("python3")
     for word in ("kubelet", "containerd-shim", "containerd", "etcd"):
         found = new_cluster.processes(word)
