@@ -16,11 +16,20 @@ from statistics import fmean
 from elastic import digests, undisturbed
 from patience import PATIENCE
 from pod_watch import PodWatch
-from test_kubernetes_elastic import log, policy, training, volume
+from test_kubernetes_elastic import policy, training, volume
 
 FIGURES = os.environ.get("HEADWAY_FIGURES", "")
 DRAGON = "dragon:starve_after=4,grow_after=4,restart=0.1"
 SIGTERM = {"mode": "sigterm", "graceSeconds": 20}
+WRITES = """
+import os, sys
+log = f"/headway/{os.environ['HEADWAY_REPLICA']}.log"
+os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 1)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""All attempts print to a file of the shared volume. A log is lost with its pod, which is deleted
+to save the job, also if the training ends by itself meanwhile.
+"""
 
 
 def seconds(text):
@@ -57,18 +66,19 @@ STEPS = {"one": 80, "two": 160, "three": 200, LAST: 60}
 
 def submit(jobs, name, folder):
     sizes = {"replicas": 2, "most": 4, "steps": STEPS[name], "cpu": "140m"}
-    tasks = training("ps-sync", **sizes, **volume(folder))
-    jobs.submit(name, *tasks, checkpoint=SIGTERM)
+    server, worker = training("ps-sync", **sizes, **volume(folder))
+    worker["command"] = ["python3", "-c", WRITES, *worker["command"]]
+    jobs.submit(name, server, worker, checkpoint=SIGTERM)
 
 
-def finished(cluster, jobs):
+def finished(cluster, jobs, folders):
     """All four have ended once, with every sample of every step."""
     names = (*THREE, LAST)
     cluster.until(lambda: all(jobs.status(n).get("finishTime") for n in names), 10 * PATIENCE)
     for name in names:
         status = jobs.status(name)
         assert (status["phase"], status["failures"]) == ("Succeeded", 0), name
-        chief = log(cluster, f"{name}-worker-0-{status['attempt']}")
+        chief = (folders[name] / "worker-0.log").read_text()
         assert digests(chief) == undisturbed(STEPS[name]), name
     return times(jobs, names)
 
@@ -83,15 +93,16 @@ def test_dragon_takes_workers_for_a_fourth_job_and_gives_them_back(
     """Three jobs with a parameter server each fill the cluster, and a fourth waits."""
     for parent in tmp_path.parents[:2]:
         parent.chmod(0o755)
+    folders = {name: tmp_path / name for name in (*THREE, LAST)}
     with policy(cluster, operator, DRAGON), watching(cluster, jobs) as watch:
         for name in THREE:
-            submit(jobs, name, tmp_path / name)
+            submit(jobs, name, folders[name])
         cluster.until(lambda: all(jobs.phase(n) == "Running" for n in THREE), 2 * PATIENCE)
-        submit(jobs, LAST, tmp_path / LAST)
+        submit(jobs, LAST, folders[LAST])
         cluster.until(lambda: jobs.phase(LAST) == "Running", 4 * PATIENCE)
         taken = [told for name in THREE for told in decided(jobs, name, "remove ")]
         assert taken, "the fourth starts before one of the others ends"
-        figures = finished(cluster, jobs)
+        figures = finished(cluster, jobs, folders)
         removed = re.findall(r"(\w+)-(\d+)", " ".join(t.partition(":")[0] for t in taken))
         assert {task for task, _ in removed} == {"worker"}, "never a parameter server"
         assert "0" not in {index for _, index in removed}, "never the chief"
@@ -102,9 +113,10 @@ def test_dragon_takes_workers_for_a_fourth_job_and_gives_them_back(
         note("dragon", {**figures, "taken": len(taken), "grown": len(grown)})
         cluster("delete", "tj", *THREE, LAST)
     if FIGURES:
-        for name in (*THREE, LAST):
-            submit(jobs, name, tmp_path / f"{name}-again")
-        note("spread", finished(cluster, jobs))
+        again = {name: tmp_path / f"{name}-again" for name in folders}
+        for name, folder in again.items():
+            submit(jobs, name, folder)
+        note("spread", finished(cluster, jobs, again))
 
 
 def counts(watch, job):
