@@ -115,7 +115,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     'policy'
     >>> nearest("foo", ["fifo", "flowcon"])
     """
-    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.75)), None)
+    return next(iter(get_close_matches(name, list(known), n=1, cutoff=0.65)), None)
 
 
 def shown(value: object) -> str:
