@@ -14,23 +14,24 @@ def foreign(name, phase="Running", **more):
     inside = {"name": "c", "image": "x:1", "env": [{"name": "A", "value": "b"}]}
     inside["resources"] = {"requests": {"cpu": "900m"}}
     about = {"name": name, "namespace": "default", "managedFields": [{"manager": "kubectl"}]}
-    about["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}
+    about["annotations"] = {"a": "b" * 4096, "kueue.x-k8s.io/workload": "w"}
     spec = {"nodeName": "a", "containers": [inside], "volumes": [{"name": "v"}], **more}
     told = [{"name": "c", "imageID": "sha256:1", "state": {"running": {}}}]
     return {"metadata": about, "spec": spec, "status": {"phase": phase, "containerStatuses": told}}
 
 
 def test_only_what_is_read_of_a_foreign_pod_is_kept(fake, leader):
-    fake.put("pods", foreign("p", initContainers=[{"name": "i", "args": ["x"]}]))
+    more = {"initContainers": [{"name": "i", "args": ["x"]}], "tolerations": [{"key": "k"}]}
+    fake.put("pods", foreign("p", **more))
     pods = leader.backend.platform.cluster.pods
     leader.until(lambda: ("default", "p") in pods)
     pod = pods["default", "p"]
-    assert pod["metadata"]["annotations"] == {"a": "b"}
+    assert pod["metadata"]["annotations"] == {"kueue.x-k8s.io/workload": "w"}
     assert "managedFields" not in pod["metadata"]
     (inside,) = pod["spec"]["containers"]
     assert inside.keys() == {"name", "image", "resources"}
     assert pod["spec"]["initContainers"] == [{"name": "i"}]
-    assert "volumes" not in pod["spec"]
+    assert pod["spec"].keys() == {"nodeName", "containers", "initContainers"}
     assert pod["status"]["containerStatuses"] == [{"name": "c", "state": {"running": {}}}]
 
 
