@@ -202,6 +202,17 @@ def test_a_manifest_that_is_too_large_is_refused_by_name_and_harms_no_other(fake
         assert said in condition(fake, name, "Accepted")["message"]
 
 
+def test_what_is_computed_of_a_pending_job_does_not_grow_with_its_replicas(fake, leader):
+    """Each pod names all hosts: building all pods of one job took the memory of all others."""
+    records, sizes = leader.backend.platform.records, []
+    for replicas in (2, 1000):
+        name = f"of-{replicas}"
+        fake.submit(name, spec={"tasks": [task(replicas=replicas, cpu="20")]})
+        leader.until(lambda name=name: condition(fake, name, "Placed"))
+        sizes.append(len(json.dumps(records[f"default/{name}"].sample_pods())))
+    assert sizes[1] < sizes[0] + 100
+
+
 def test_without_an_operator_a_cleanup_lets_pods_go(fake, leader):
     running(fake, leader)
     leader.backend.platform.cluster.close()

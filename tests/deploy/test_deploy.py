@@ -4,12 +4,14 @@ import json
 import re
 import runpy
 from functools import partial
+from inspect import signature
 from pathlib import Path
 
 import pytest
 import yaml
 
 from headway.backend.kubernetes.client.state_object import NAME, PARTS, SLOTS
+from headway.cli.operator import operator
 from headway.deploy import render
 from headway.deploy.render import Values
 
@@ -223,6 +225,15 @@ def test_the_operator_runs_without_privileges():
     assert container["resources"]["requests"]
     assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
     assert all(set(volume) == {"name", "emptyDir"} for volume in pod["volumes"])
+
+
+def test_an_operator_that_is_started_by_hand_uses_the_lease_of_the_installed_one():
+    assert signature(operator).parameters["home"].default == Values().namespace
+    deployment, *_ = render.objects("operator", Values())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert not [word for word in container["command"] if word.startswith("--home")]
+    (own,) = [each for each in container["env"] if each["name"] == "POD_NAMESPACE"]
+    assert own["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.namespace"
 
 
 def test_manifests_are_printed(headway):
