@@ -1,8 +1,11 @@
 """The table of `ps`: one line for each job, at any width of the terminal."""
 
+import math
+
 import pytest
 
 from headway.cli.job_tables import DROPPED, show_jobs
+from headway.runtime import job_status
 from headway.runtime.job_status import JobStatus
 
 LONG = "train-resnet50-imagenet-batch-256-learning-rate-0001-seed-17"
@@ -66,6 +69,13 @@ def test_in_a_pipe_nothing_is_shortened(lines):
 
 def test_a_reason_of_several_lines_is_one_line(lines):
     assert len(lines(None, job(reason="first\nsecond"))) == 2
+
+
+def test_a_loss_that_is_no_number_is_shown_and_is_null_in_json(lines, tmp_path):
+    job_status.write(tmp_path, [job(value=math.nan)])
+    [known] = job_status.read(tmp_path)
+    assert "  nan  " in lines(None, known)[1]
+    assert known.plain()["value"] is None
 
 
 def test_the_use_of_a_job_that_sleeps_is_not_taken_for_its_share(lines):

@@ -1,5 +1,6 @@
 """The reader of a replica's metrics survives whatever a job writes."""
 
+import math
 import os
 
 import pytest
@@ -18,6 +19,12 @@ def read(folder, text):
 def test_invalid_reports_are_trouble_and_not_values(tmp_path):
     _, found = read(tmp_path, '{"step": 1, "loss": NaN}\nnonsense\n{"accuracy": 3}\n')
     assert (found.count, found.mean, found.trouble) == (1, 3.0, "invalid line in reports.jsonl")
+
+
+def test_the_last_value_of_a_training_that_has_diverged_is_nan(tmp_path):
+    reader, found = read(tmp_path, '{"step": 1, "loss": 2.0}\n{"step": 2, "loss": NaN}\n')
+    assert math.isnan(reader.value)
+    assert (found.count, found.mean, found.trouble) == (1, 2.0, "reported the value nan")
 
 
 @pytest.mark.parametrize(

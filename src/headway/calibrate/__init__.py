@@ -34,6 +34,7 @@ from headway.core.model.units import Bytes, Cores, CoreSeconds, Seconds
 from headway.errors import ConfigError
 from headway.runtime import journal
 from headway.runtime.foreign_use import describe_foreign
+from headway.runtime.job_status import finite
 from headway.runtime.run import Run
 from headway.runtime.start import begin
 from headway.runtime.usage_sampler import UsageSampler, samples
@@ -309,7 +310,11 @@ def _points(run: Run) -> Points:
 def _noise(run: Run, points: Points) -> float:
     """Standard deviation of a printed value around the mean of its interval, relative to it."""
     sampled = [n for line in samples(run.folder.usage) for n in line["replicas"].values()]
-    known = [(n["step"], n["value"]) for n in sampled if "step" in n and "value" in n]
+    known = [
+        (n["step"], n["value"])
+        for n in sampled
+        if "step" in n and finite(n.get("value")) is not None
+    ]
     if len(points) < FEWEST or len(known) < FEWEST:
         return 0.0
     at, means = zip(*points, strict=True)

@@ -146,7 +146,7 @@ class ReplicaMetrics:
         self.heard = Heard()
         self.step: float | None = None
         self.value: float | None = None
-        """The last reported value."""
+        """The last reported value; NaN or infinite if the training has diverged."""
         self.total: float | None = None
         self.spoke = False
         """Whether it has reported anything yet."""
@@ -210,8 +210,7 @@ class ReplicaMetrics:
             self.step = max(0.0, bounded(metric.step))
         if metric.value is not None:
             self.heard.add(metric.value)
-            if isfinite(metric.value):
-                self.value = bounded(metric.value)
+            self.value = bounded(metric.value) if isfinite(metric.value) else metric.value
 
 
 class MetricsReader(ReplicaMetrics):

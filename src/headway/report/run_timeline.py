@@ -11,6 +11,7 @@ from headway.core.model.job import Phase
 from headway.core.model.units import Cores, JobId, NodeId, ReplicaId, Seconds
 from headway.runtime import journal
 from headway.runtime.foreign_use import foreign_line, node_changes
+from headway.runtime.job_status import finite
 from headway.runtime.run_directory import RunDirectory
 from headway.runtime.usage_sampler import samples
 from headway.sim import timeline
@@ -98,10 +99,10 @@ def _sampled(
         for replica, now in sample["replicas"].items():
             job = ReplicaId(replica).job
             cores[job] += now["cpu"]
-            if "value" in now:
+            if finite(now.get("value")) is not None:
                 values[job].append((sample["at_s"], now["value"]))
         for replica, last in sample.get("ended", {}).items():
-            if "value" in last:
+            if finite(last.get("value")) is not None:
                 job = ReplicaId(replica).job
                 at = min(sample["at_s"], ends.get(job, inf))
                 values[job].append((at, last["value"]))

@@ -28,6 +28,7 @@ from headway.core.model.snapshot import Changes, Snapshot, Trigger
 from headway.core.model.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 from headway.policy.share.headway import HeadwayMemory
+from headway.runtime.job_status import finite
 from headway.runtime.usage_sampler import ReplicaSample
 from headway.runtime.waiting import waiting_reasons
 
@@ -76,7 +77,7 @@ class JobFacts:
     """by the decision at this time."""
 
     def plain(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"value": finite(self.value)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ the number of jobs. This module imports little, because `headway ps` must start 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,12 @@ class JobStatus:
         return self.phase in ENDED
 
     def plain(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in NAMES}
+        """Return the job as JSON, which has no NaN and no infinity."""
+        return {name: getattr(self, name) for name in NAMES} | {"value": finite(self.value)}
+
+
+def finite(number: float | None) -> float | None:
+    return number if number is not None and isfinite(number) else None
 
 
 NAMES = tuple(field.name for field in fields(JobStatus))
@@ -73,7 +79,8 @@ def write(run: Path, jobs: Iterable[JobStatus]) -> None:
     """Replace the file atomically. It need not survive a power cut, because it is written again."""
     part = run / f"{FILE}.part"
     with open(part, "w", encoding="utf-8", opener=private_files.opener) as file:
-        file.write(json.dumps([job.plain() for job in jobs]))  # much faster than `dump`
+        listed = [{**job.plain(), "value": job.value} for job in jobs]  # also NaN
+        file.write(json.dumps(listed))  # much faster than `dump`
     part.replace(run / FILE)
 
 

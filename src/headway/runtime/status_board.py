@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 from itertools import islice
-from math import isfinite
 from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from headway.core.model.units import JobId, ReplicaId, Seconds
 from headway.errors import reason_of
 from headway.runtime import job_status, owner
 from headway.runtime.job_facts import JobFacts, Samples, job_facts, share_reasons
-from headway.runtime.job_status import LISTED, JobStatus
+from headway.runtime.job_status import LISTED, JobStatus, finite
 from headway.runtime.loop import Loop
 from headway.runtime.usage_sampler import UsageSampler
 
@@ -159,11 +158,11 @@ class StatusBoard:
             nodes=tuple(dict.fromkeys(r.node for r in replicas)),
             step=known.step if known else self._reached(job.id),
             total_steps=known.total_steps if known else None,
-            value=_finite(known.value) if known else None,
+            value=known.value if known else None,
             cores=sum(used) if used and not ended else None,
             share=sum(r.weight for r in replicas) / total if replicas and not ended else None,
             limit=sum(limits) if limits and not ended else None,
-            eta_s=_finite(known.eta_s) if known else None,
+            eta_s=finite(known.eta_s) if known else None,
             guarantee_s=known.guarantee_s if known else None,
             submitted_s=job.new.submitted_at,
             started_s=job.started_at,
@@ -178,8 +177,3 @@ class StatusBoard:
 
     def _reached(self, job: JobId) -> float | None:
         return self._run.backend.totals(job).step or None
-
-
-def _finite(number: float | None) -> float | None:
-    """JSON has no NaN and no infinity."""
-    return number if number is not None and isfinite(number) else None

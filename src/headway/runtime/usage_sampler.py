@@ -16,6 +16,7 @@ from headway import failpoint, private_files
 from headway.backend.usage import UsageSample
 from headway.core.model.units import Cores, CoreSeconds, JobId, NodeId, ReplicaId, Seconds
 from headway.errors import reason_of
+from headway.runtime.job_status import finite
 from headway.runtime.step_pace import StepPace
 
 if TYPE_CHECKING:  # slow, and `headway explain` only reads samples
@@ -206,8 +207,8 @@ class UsageSampler:
         at, last = self._before.get((w.id, w.attempt), (w.since, w.first))
         self._before[w.id, w.attempt] = (now, used)
         passed = used.periods - last.periods
-        if w.reader.value is not None:
-            self._keep(w.id, w.reader.value)
+        if (value := finite(w.reader.value)) is not None:
+            self._keep(w.id, value)
         rate, rate_cpu = self._pace(w, now, used.cpu, share) or (None, 0.0)
         return ReplicaSample(
             cpu=max(0.0, used.cpu - last.cpu) / (now - at) if now > at else 0.0,
