@@ -25,6 +25,16 @@ RETRY_S = 0.1
 """Interval between two attempts to reach the server."""
 
 
+def rest_of_step(used: float, elapsed: float, demand: float) -> float:
+    """Return how long to wait after so many core-seconds, which took so long, to use no more than
+    this part of a core. A worker that got less did not also wait.
+
+    >>> rest_of_step(1.0, 1.0, 0.25), rest_of_step(1.0, 3.0, 0.25), rest_of_step(1.0, 8.0, 0.25)
+    (3.0, 1.0, 0.0)
+    """
+    return max(0.0, used / demand - elapsed)
+
+
 class Stopped(Exception):
     """A request to stop has come."""
 
@@ -85,7 +95,7 @@ class Worker:
             if head.get("done"):
                 return self._done(head)
             network.flat[:] = np.frombuffer(params, np.float64)
-            began, results, gradients = process_time(), [], []
+            began, results, gradients = (process_time(), monotonic()), [], []
             for chunk in head["chunks"]:
                 if self.stop.requested:
                     raise Stopped
@@ -93,7 +103,8 @@ class Worker:
                 loss, gradient = network.gradient(data.images[samples], data.labels[samples])
                 results.append((chunk, loss, samples.tolist()))
                 gradients.append(gradient)
-            self.stop.wait((process_time() - began) * (1 / demand - 1))
+            used, elapsed = process_time() - began[0], monotonic() - began[1]
+            self.stop.wait(rest_of_step(used, elapsed, demand))
             body = np.concatenate(gradients).tobytes() if gradients else b""
             wire.send(server, {"chunks": results}, body)
 
