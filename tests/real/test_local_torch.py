@@ -132,6 +132,32 @@ def test_a_ddp_worker_that_hangs_is_reported_in_time_and_the_job_goes_on(tmp_pat
 
 
 @pytest.mark.long
+def test_a_port_of_a_program_that_accepts_and_is_silent_ends_the_job_in_time(
+    tmp_path, torch_python
+):
+    """PyTorch 1.13 waits for an answer without end: rank 1 is stopped because rank 0 fails."""
+    taken = "import os, socket, sys, time\n"
+    taken += "if os.environ['RANK'] == '0':\n"
+    taken += "    there = '127.0.0.1', int(os.environ['MASTER_PORT'])\n"
+    taken += "    other = socket.create_server(there)\n"
+    taken += "    rank_1 = other.accept()\n"
+    taken += "    if os.fork() == 0:\n"
+    taken += "        time.sleep(600)\n"
+    taken += "os.execv(sys.argv[1], sys.argv[1:])"
+    made = job([torch_python, "-c", taken, *words(torch_python)], replicas=2)
+    made["spec"]["backoffLimit"] = 0
+    path = workload(tmp_path, made, nodes=[{"cpu": 0.5, "count": 2}])
+    with running("run", path, "--policy", "gang", data=tmp_path) as run:
+        assert run.wait(120) != 0
+    found = result(tmp_path)
+    why = r"replica worker-0: exited with code 1: error: port \d+ of .*: Address already in use"
+    assert re.fullmatch(why, found["reasons"]["x"])
+    took = found["per_job"][0]["finished_s"] - found["per_job"][0]["started_s"]
+    assert took < 60 + 30, "less than the timeout of 120 s; a busy machine"
+    assert processes(tmp_path) == []
+
+
+@pytest.mark.long
 def test_a_rank_that_hangs_in_rendezvous_ends_the_job_in_time(tmp_path, torch_python):
     hangs = "import os, sys, time; time.sleep(600 * (os.environ['RANK'] == '1')); "
     hangs += "os.execv(sys.argv[1], sys.argv[1:])"
