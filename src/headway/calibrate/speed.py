@@ -68,15 +68,20 @@ def is_distributed(job: RunnableJob) -> bool:
     return len(job.spec.tasks) > 1 or job.spec.tasks[0].most > 1
 
 
-def plan_points(most: int, cores: Cores, *, ring: bool = False) -> list[Setting]:
+def plan_points(
+    most: int, cores: Cores, *, limit: Cores | None = None, ring: bool = False
+) -> list[Setting]:
     """Return what to measure. Workers use half of the cores together, so that the server has
-    enough. A ring of one worker is on one node.
+    enough; some no more than a smaller `limit`, with which the job is to run. A ring of one worker
+    is on one node.
 
     >>> plan_points(2, 8.0, ring=True)
     [(1, 1.0, False), (2, 1.0, False), (1, 2.0, False), (2, 2.0, False), (2, 1.0, True)]
+    >>> plan_points(1, 8.0, limit=0.5)
+    [(1, 0.5, False), (1, 2.0, False), (1, 0.5, True), (1, 2.0, True)]
     """
     counts = sorted({1, min(2, most), min(MOST_WORKERS, most)})
-    few, small, large = counts[:2], cores / 8, cores / 4
+    few, small, large = counts[:2], min(cores / 8, limit or cores), cores / 4
     near = [(w, small, False) for w in counts] + [(w, large, False) for w in few]
     far = [(w, small, True) for w in few if w > 1 or not ring]
     return near + far + ([] if ring else [(1, large, True)])
@@ -91,7 +96,8 @@ def measure_speed(
         raise ConfigError(f"job {job.id!r} has no command", where=str(path))
     worker = next(t for t in job.manifest.tasks if t.name != SERVER)
     kind = _kind(job.manifest, worker)
-    plan = plan_points(worker.most, float(len(os.sched_getaffinity(0))), ring=kind == "ring")
+    whole, limit = float(len(os.sched_getaffinity(0))), worker.resources.limits.cpu
+    plan = plan_points(worker.most, whole, limit=limit, ring=kind == "ring")
     each = max(SHORTEST, seconds / len(plan))
     demand = (entry.profile or Profile(work=1.0)).demand
     points, foreign = [], []
