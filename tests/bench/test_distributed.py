@@ -25,7 +25,7 @@ SPEED = SpeedSpec.model_validate(
         "error": 0.1,
     }
 )
-COSTS = Costs(speed=SPEED, start=2.0, step=0.2)
+COSTS = Costs(speed=SPEED, start=2.0, step=0.2, work=0.1)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)

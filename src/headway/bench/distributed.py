@@ -4,12 +4,14 @@ nodes of this machine, and what the simulator predicts for them.
 One job is calibrated alone. All policies then run in turn, several rounds of them.
 """
 
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from os import sched_getaffinity
+from os import environ, sched_getaffinity
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 from statistics import fmean
 from typing import Any
 
@@ -17,7 +19,7 @@ from headway.bench.fidelity import MEAN, WORST
 from headway.bench.figure import Figure
 from headway.bench.local import undisturbed
 from headway.calibrate.speed import measure_speed
-from headway.core.model.units import Cores, Seconds
+from headway.core.model.units import Cores, CoreSeconds, Seconds
 from headway.demo import run_once
 from headway.errors import ConfigError
 from headway.policy.registry import build
@@ -47,6 +49,9 @@ SAMPLES = 225
 """In a chunk: a step takes about 0.1 core-seconds, and sends 0.6 MB of gradients."""
 CALIBRATED: Seconds = 16.0
 """Time of the measurement of the speed, without starts."""
+WORKED = 20
+"""Steps whose CPU is measured."""
+SINGLE = dict.fromkeys(POOLS, "1")
 MEASURES = {"elapsed": "makespan_s", "mean completion": "mean_completion_s"}
 
 
@@ -88,6 +93,8 @@ class Costs:
     speed: SpeedSpec
     start: Seconds
     step: Seconds
+    work: CoreSeconds
+    """CPU of a step. The fit of the speed does not always tell it from other costs."""
 
 
 @dataclass(slots=True)
@@ -145,10 +152,8 @@ def workload(experiment: Experiment, costs: Costs | None = None) -> Workload:
 
 def _spec(experiment: Experiment, steps: int, workers: int, most: int) -> dict[str, Any]:
     node = cores() / NODES
-    command = [sys.executable, "-m", "headway.trainings", "ps-sync", "--steps", str(steps)]
-    command += ["--batches", str(SAMPLES), "--epoch", "1"]
-    command += ["--demand", f"{min(1.0, experiment.demand * node):g}"]
-    every = {"command": command, "env": dict.fromkeys(POOLS, "1")}
+    command = [*_training(steps), "--demand", f"{min(1.0, experiment.demand * node):g}"]
+    every = {"command": command, "env": SINGLE}
     request = {"requests": {"cpu": experiment.worker * node}}
     limit = {"limits": {"cpu": experiment.worker * node}} if experiment.limited else {}
     server = {"requests": {"cpu": experiment.server * node}}
@@ -158,6 +163,11 @@ def _spec(experiment: Experiment, steps: int, workers: int, most: int) -> dict[s
         {"name": "worker", **every, **bounds, "resources": {**request, **limit}},
     ]
     return {"tasks": tasks, "checkpoint": {"mode": "sdk"}, "totalSteps": steps}
+
+
+def _training(steps: int) -> list[str]:
+    command = [sys.executable, "-m", "headway.trainings", "ps-sync", "--steps", str(steps)]
+    return [*command, "--batches", str(SAMPLES), "--epoch", "1"]
 
 
 def cores() -> Cores:
@@ -182,7 +192,18 @@ def _calibrate(experiment: Experiment, path: Path) -> Costs:
         raise ConfigError("the speed was not measured", where=str(path))
     took, result = _first_step(workload(replace(experiment, jobs=experiment.jobs[:1])), path)
     step = (result.per_job[0].completion_s - took) / (steps - 1)
-    return Costs(speed=speed, start=max(0.0, took - step), step=step)
+    few, many = _cpu_time(1), _cpu_time(1 + WORKED)
+    work = (many - few) / WORKED
+    return Costs(speed=speed, start=max(0.0, took - step), step=step, work=work)
+
+
+def _cpu_time(steps: int) -> CoreSeconds:
+    """Run the training in one process; return the CPU that it used."""
+    command = _training(steps)
+    before = getrusage(RUSAGE_CHILDREN)
+    subprocess.run(command, env={**environ, **SINGLE}, stdout=subprocess.DEVNULL, check=True)
+    after = getrusage(RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _first_step(alone: Workload, path: Path) -> tuple[Seconds, Result]:
@@ -222,7 +243,7 @@ def _require_success(result: Result, run: Run) -> None:
 
 
 def figures_of(experiment: Experiment, costs: Costs, outcomes: Sequence[Outcome]) -> list[Figure]:
-    name, work = experiment.name, experiment.steps * costs.speed.compute
+    name, work = experiment.name, experiment.steps * costs.work
     figures = [
         Figure(f"{name}: speed, error for a rate that was left out", costs.speed.error or 0.0, ""),
         Figure(f"{name}: start of a job", costs.start, "s"),
