@@ -128,8 +128,8 @@ def bench_distributed(
     return figures
 
 
-def workload(experiment: Experiment, costs: Costs | None = None) -> Workload:
-    """`costs`: measured; without them it can be run, but not simulated."""
+def workload(experiment: Experiment, costs: Costs | None = None, *, count: int = NODES) -> Workload:
+    """`costs`: measured; without them it can be run, but not simulated. `count`: of nodes."""
     node = cores() / NODES
     jobs = []
     for i, (at, steps, workers, most) in enumerate(experiment.jobs):
@@ -146,7 +146,7 @@ def workload(experiment: Experiment, costs: Costs | None = None) -> Workload:
     if costs:
         start = {f"{what}_s": costs.start for what in ("start", "restore")}
         made["costs"] = {**start, "save_s": costs.step, "rescale_s": costs.start + costs.step}
-    nodes = [{"name": "node", "cpu": node, "count": NODES}]
+    nodes = [{"name": "node", "cpu": node, "count": count}]
     return make_workload(nodes=nodes, link=LINK, jobs=jobs, **made)
 
 
@@ -190,7 +190,9 @@ def _calibrate(experiment: Experiment, path: Path) -> Costs:
     speed = found.profile.speed
     if speed is None:
         raise ConfigError("the speed was not measured", where=str(path))
-    took, result = _first_step(workload(replace(experiment, jobs=experiment.jobs[:1])), path)
+    # On one node: its processes start side by side, as when other jobs use the nodes.
+    first = workload(replace(experiment, jobs=experiment.jobs[:1]), count=1)
+    took, result = _first_step(first, path)
     step = (result.per_job[0].completion_s - took) / (steps - 1)
     few, many = _cpu_time(1), _cpu_time(1 + WORKED)
     work = (many - few) / WORKED
