@@ -61,7 +61,7 @@ def watching(cluster, jobs):
 
 
 THREE, LAST = ("one", "two", "three"), "four"
-STEPS = {"one": 80, "two": 160, "three": 200, LAST: 60}
+STEPS = {"one": 120, "two": 160, "three": 200, LAST: 60}
 
 
 def submit(jobs, name, folder):
@@ -78,8 +78,10 @@ def finished(cluster, jobs, folders):
     for name in names:
         status = jobs.status(name)
         assert (status["phase"], status["failures"]) == ("Succeeded", 0), name
-        chief = (folders[name] / "worker-0.log").read_text()
-        assert digests(chief) == undisturbed(STEPS[name]), name
+        # One that exits with 0 in the second in which it is asked to save counts as saved, and
+        # trains the steps since its last checkpoint again.
+        _, *ends = (folders[name] / "worker-0.log").read_text().split("samples: ")
+        assert {digests(f"samples: {end}") for end in ends} == {undisturbed(STEPS[name])}, name
     return times(jobs, names)
 
 
