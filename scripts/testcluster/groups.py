@@ -8,7 +8,8 @@ from testcluster.layout import Layout
 
 PERIOD = 100_000
 HEAVY = 8
-"""Weight of the control plane relative to a node."""
+"""Weight of the control plane relative to a node, and of the cluster relative to another process: a
+leader whose calls take longer than 10 s gives up."""
 
 
 def make(layout: Layout, name: str, *, cpu: float | None = None, weight: float = 1.0) -> None:
@@ -25,11 +26,13 @@ def make(layout: Layout, name: str, *, cpu: float | None = None, weight: float =
                 quota = "max" if cpu is None else str(round(cpu * PERIOD))
                 write(f"{folder}/cpu.max", f"{quota} {PERIOD}")
                 write(f"{folder}/cpu.weight", str(round(100 * weight)))
+                write(f"{h.mount}/{layout.group}/cpu.weight", str(100 * HEAVY))
             continue
         if "cpuset" in h.controllers:
             _fill_cpuset(h, layout, name)
         if "cpu" in h.controllers:
             write(f"{folder}/cpu.shares", str(round(1024 * weight)))
+            write(f"{h.mount}/{layout.group}/cpu.shares", str(1024 * HEAVY))
             if cpu is not None:
                 write(f"{folder}/cpu.cfs_period_us", str(PERIOD))
                 write(f"{folder}/cpu.cfs_quota_us", str(round(cpu * PERIOD)))
