@@ -224,6 +224,21 @@ def test_thread_pools_are_sized_unless_the_user_did(monkeypatch):
     assert "HEADWAY_DATA" not in found
 
 
+@pytest.mark.parametrize(
+    ("base", "task", "expected"),
+    [
+        ({}, {}, "1000"),
+        ({"GOMP_SPINCOUNT": "7"}, {}, "7"),
+        ({}, {"GOMP_SPINCOUNT": "0"}, "0"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, {}, None),
+        ({}, {"OMP_WAIT_POLICY": "PASSIVE"}, None),
+    ],
+)
+def test_threads_wait_asleep_unless_the_user_says_how(base, task, expected):
+    found = environment(base, Command(argv=("x",), env=task), 2, {})
+    assert found.get("GOMP_SPINCOUNT") == expected
+
+
 def test_adopted_processes_are_watched_and_left_alone(tmp_path, data):
     log = tmp_path / "own.log"
     with log.open("w") as out:

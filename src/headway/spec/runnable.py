@@ -25,6 +25,10 @@ POOLS = (
     "VECLIB_MAXIMUM_THREADS", "TF_NUM_INTRAOP_THREADS",
 )  # fmt: skip
 """Variables that set the size of libraries' thread pools."""
+WAITING = {"GOMP_SPINCOUNT": "1000"}
+"""How long a thread of OpenMP waits for the others before it sleeps. By default that is longer than
+a job that shares its cores can afford (decision 0057).
+"""
 TORCHRUN = re.compile(r"(^|[/\s])(torchrun|torch\.distributed\.run)\b")
 EPOCH = 2400
 """Samples in an epoch of a built-in distributed training, about; each worker holds all of them."""
@@ -205,9 +209,14 @@ def threads(task: Task, node: Node) -> int:
 def environment(
     base: Mapping[str, str], command: Command, pools: int, replica_env: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return a replica's environment: `base`, thread pool sizes, the task's, then Headway's
-    variables. Pool sizes that the user set are kept.
+    """Return a replica's environment: thread pool sizes and how threads wait, `base`, the task's,
+    then Headway's variables. What the user set is kept.
     """
     inherited = {k: v for k, v in base.items() if not k.startswith("HEADWAY_")}
-    sizes = {name: str(pools) for name in POOLS if name not in base}
-    return {**inherited, **sizes, "PYTHONUNBUFFERED": "1", **command.env, **replica_env}
+    own = {**dict.fromkeys(POOLS, str(pools)), **waiting({**base, **command.env})}
+    return {**own, **inherited, "PYTHONUNBUFFERED": "1", **command.env, **replica_env}
+
+
+def waiting(given: Mapping[str, str]) -> dict[str, str]:
+    """Return how threads wait, unless the user's variables say it."""
+    return {} if given.keys() & {*WAITING, "OMP_WAIT_POLICY"} else dict(WAITING)

@@ -15,7 +15,7 @@ from headway.core.model.units import ReplicaId
 from headway.spec.manifest import GROUP, VERSION, ResourceSpec, TaskSpec, TrainingJobSpec
 from headway.spec.pod_fields import TRAINING, Mount
 from headway.spec.quantity import parse_quantity
-from headway.spec.runnable import POOLS
+from headway.spec.runnable import POOLS, waiting
 
 KIND = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "TrainingJob"}
 STANDARD = {
@@ -199,8 +199,8 @@ def _owned(job: Plain, name: str) -> Plain:
 def _env(
     job: Plain, spec: TrainingJobSpec, replica: ReplicaId, attempt: int, gang: Sequence[ReplicaId]
 ) -> dict[str, str]:
-    """Return the environment of a replica. It contains the sizes of thread pools if the task
-    declares its CPU and does not set them.
+    """Return the environment of a replica. It contains how threads wait and, if the task declares
+    its CPU, the sizes of thread pools, unless the task sets them.
     """
     task = next(t for t in spec.tasks if t.name == replica.task)
 
@@ -213,6 +213,7 @@ def _env(
     own = {"HEADWAY_JOB_UID": str(job["metadata"]["uid"])}
     return (
         pools
+        | waiting(task.env)
         | own
         | replica_env(
             replica,
