@@ -52,6 +52,19 @@ def test_the_name_of_a_policy_stays_on_one_line(headway, monkeypatch, width, los
     assert re.search(r"spread\s+\d+\s+0\.0%", out), "neither +0.0% nor -0.0%"
 
 
+@pytest.mark.usefixtures("one_core")
+def test_long_settings_of_a_policy_do_not_displace_columns(headway, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    long = "dragon:starve_after=2,grow_after=2,restart=1"
+    out = headway("simulate", THREE, "-p", "spread", "-p", long, "-p", "headway").out
+    assert out.splitlines()[1].split() == [
+        "policy", "mean", "p95", "makespan", "faster", "slower", "worst",
+    ]  # fmt: skip
+    assert re.search(r"^dragon:…\s+\d", out, re.MULTILINE)
+    assert f"dragon:… is {long}\n" in out
+    assert "do not fit" not in out
+
+
 def test_several_policies_have_a_journal_each(headway, tmp_path):
     ran = headway("simulate", THREE, "-p", "fair", "-p", "las", "--journal", tmp_path / "k.jsonl")
     named = [tmp_path / f"k-{policy}.jsonl" for policy in ("fair", "las")]

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from headway.cli.terminal import clean, echo, many
+from headway.cli.terminal import brief, clean, echo, many
 
 if TYPE_CHECKING:
     from headway.calibrate import Measurement
@@ -84,7 +84,10 @@ def show_results(by_policy: "Sequence[Sequence[Result]]", band: str = "1 % + 1 s
         shown.append(len(columns) - 1)
     rows = [_row(results, by_policy[0]) for results in by_policy]
     console = SafeConsole()
-    kept = _fitting(["policy", *columns], rows, shown, console.width)
+    kept, full = _fitting(["policy", *columns], rows, shown, console.width), [r[0] for r in rows]
+    if kept != shown:
+        rows = [[brief(policy, full), *row] for policy, *row in rows]
+        kept = _fitting(["policy", *columns], rows, shown, console.width)
     table = plain_table("policy", overflow="fold", min_width=12)
     for i in kept:
         table.add_column(columns[i], justify="right", no_wrap=True)
@@ -93,6 +96,9 @@ def show_results(by_policy: "Sequence[Sequence[Result]]", band: str = "1 % + 1 s
     seeded = f", {many(seeds, 'seed')}" if by_policy[0][0].backend == "sim" else ""
     console.print(f"{many(jobs, 'job')}{seeded}; times in seconds", highlight=False)
     console.print(table)
+    for policy, (shown_as, *_) in zip(full, rows, strict=True):
+        if shown_as != policy:
+            console.print(f"{shown_as} is {policy}", style="dim", highlight=False)
     foreign = fmean(r.foreign_cores for results in by_policy for r in results)
     if foreign > LITTLE:
         console.print(f"other processes used {foreign:.1f} cores on average", highlight=False)

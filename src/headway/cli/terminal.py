@@ -8,6 +8,7 @@ cleaned before it is styled.
 import json
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -23,6 +24,8 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 """Surrogates from file names that are not UTF-8; they cannot be printed."""
 
 IDLE_SERVER = "the server has no unfinished jobs; submit one: headway submit -- COMMAND"
+LONG = 24
+"""Length of the name of a policy, with its settings, that is abbreviated in a narrow terminal."""
 
 
 def clean(text: str) -> str:
@@ -50,6 +53,18 @@ def continuing(count: int) -> tuple[str, str]:
     (('1 job continues', 'it'), ('2 jobs continue', 'them'))
     """
     return ("1 job continues", "it") if count == 1 else (f"{count} jobs continue", "them")
+
+
+def brief(policy: str, policies: Sequence[str]) -> str:
+    """Return the name of a policy without long settings, unless another one has the same name.
+
+    >>> long = "dragon:starve_after=2,grow_after=2"
+    >>> brief(long, ["spread", long]), brief(long, ["dragon", long]) == long
+    ('dragon:…', True)
+    """
+    name = policy.partition(":")[0]
+    alike = sum(p.partition(":")[0] == name for p in policies)
+    return f"{name}:…" if len(policy) > LONG and alike == 1 else policy
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
