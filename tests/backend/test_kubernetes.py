@@ -64,11 +64,26 @@ def test_a_gang_that_does_not_fit_makes_nothing_until_it_does(fake, leader):
     leader.until(lambda: all_bound(fake, 3))
 
 
-def test_a_member_that_its_node_declines_releases_the_gang(fake, leader):
+LATER = {
+    "at once": [],
+    "later": [{"name": "training", "state": {"waiting": {"reason": "PodInitializing"}}}],
+    "without init containers": [
+        {
+            "name": "training",
+            "state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}},
+        }
+    ],
+}
+"""What a kubelet adds to the status of a pod that it has declined."""
+
+
+@pytest.mark.parametrize("told", LATER.values(), ids=LATER)
+def test_a_member_that_its_node_declines_releases_the_gang(fake, leader, told):
     fake.submit("g", spec=GANG)
     leader.until(lambda: all_bound(fake, 3))
     fake.pod("g-worker-0-1", "Running")
-    fake.pod("g-worker-1-1", "Failed", reason="OutOfcpu", message="Node didn't have enough cpu")
+    why = {"reason": "OutOfcpu", "message": "Node didn't have enough cpu"}
+    fake.pod("g-worker-1-1", "Failed", containerStatuses=told, **why)
     began = monotonic()
     leader.until(lambda: not any(fake.get("pods", f"g-{r}-1") for r in ("ps-0", "worker-0")))
     assert monotonic() - began < 5

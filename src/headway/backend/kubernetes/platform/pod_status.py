@@ -102,10 +102,13 @@ def unschedulable(pod: Plain) -> str:
 
 
 def rejected(pod: Plain) -> str:
-    """Return why the node rejected a pod; "": it did not."""
+    """Return why the node rejected a pod; "": it did not. Its kubelet may report containers that it
+    has never created.
+    """
     status = pod["status"]
-    reason = str(status.get("reason", ""))
-    if status.get("phase") == "Failed" and reason and reason not in ENDED and not _state(pod):
+    reason, ended = str(status.get("reason", "")), _state(pod).get("terminated") or {}
+    ran = ended and ended.get("reason") != "ContainerStatusUnknown"
+    if status.get("phase") == "Failed" and reason and reason not in ENDED and not ran:
         return f"{reason}: {status.get('message', '')}"
     return ""
 
