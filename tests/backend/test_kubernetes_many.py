@@ -7,7 +7,8 @@ import pytest
 
 from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
 from headway.backend.kubernetes.client import cache
-from headway.backend.kubernetes.placement import filters
+from headway.backend.kubernetes.placement import filters, quantities
+from headway.backend.kubernetes.platform import capacity
 
 
 def foreign(name, phase="Running", **more):
@@ -103,17 +104,34 @@ def test_pods_of_one_shape_are_compared_with_each_node_once(fake, leader):
     """A thousand nodes and a hundred jobs that wait: in a time in which not each pair fits."""
     for i in range(1000):
         fake.put("nodes", node(f"n{i}", cpu="100m"))
-    capacity = leader.backend.platform.capacity
-    leader.until(lambda: len(capacity.nodes) == 1002)
+    found = leader.backend.platform.capacity
+    leader.until(lambda: len(found.nodes) == 1002)
     fake.submit("x", spec={"tasks": [task(cpu="8")]})
     leader.until(lambda: condition(fake, "x", "Placed").get("reason") == "Unschedulable")
     record = leader.backend.platform.records["default/x"]
     (pod,) = record.sample_pods().values()
     one = min(timed(lambda: filters.unfit(pod, node("n"))) for _ in range(100))
-    many = timed(lambda: [capacity.fitted(record.core, record) for _ in range(100)])
+    many = timed(lambda: [found.fitted(record.core, record) for _ in range(100)])
     assert many < 100 * 1000 * one / 4
     fake.put("nodes", node("large", cpu="16"))
     leader.until(lambda: fake.get("pods", "x-worker-0-1"))
+
+
+def test_a_change_of_a_pod_does_not_read_all_pods_of_its_node(fake, leader, monkeypatch):
+    for i in range(50):
+        fake.put("pods", foreign(f"p{i}"))
+    leader.until(lambda: len(leader.backend.platform.cluster.on_node.get("a", ())) == 50)
+    read = []
+
+    def asked(pod):
+        read.append(pod["metadata"]["name"])
+        return quantities.asked(pod)
+
+    monkeypatch.setattr(capacity, "asked", asked)
+    fake.change("pods", "p7", {"metadata": {"labels": {"changed": "true"}}})
+    leader.until(lambda: read)
+    leader.calm(0.1)
+    assert set(read) == {"p7"}
 
 
 def timed(call):

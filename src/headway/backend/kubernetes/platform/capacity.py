@@ -44,6 +44,10 @@ class Capacity:
         """Number of changes that concern all jobs: of nodes, or of priority classes."""
         self._feasible: dict[str, Feasible] = {}
         """Usable nodes by the shape of a pod, in this generation."""
+        self._requests: dict[str, tuple[Plain, Plain, bool, Resources]] = {}
+        """Requests of pods by uid, with the pod and the node for which they were computed, and
+        whether the controller counts it.
+        """
 
     def all(self) -> list[Node]:
         for _, name in self._cluster.nodes:
@@ -69,14 +73,24 @@ class Capacity:
         requests. Changes by its share are not counted, because the sum on the node stays the same.
         """
         counted = self._counted(pod)
-        if counted is None:  # an annotation on it is not from Headway
-            return resources(asked(pod))
-        real = resources(asked(as_declared(checked(pod, node))))
+        real = self._requested(pod, node, ours=counted is not None)
+        if counted is None:
+            return real
         return Resources(
             cpu=max(0.0, real.cpu - counted.cpu),
             memory=max(0.0, real.memory - counted.memory),
             gpu=max(0.0, real.gpu - counted.gpu),
         )
+
+    def _requested(self, pod: Plain, node: Plain, *, ours: bool) -> Resources:
+        """Return what a pod requests. Each change of a pod counts all pods of its node."""
+        uid = pod["metadata"]["uid"]
+        known = self._requests.get(uid)
+        if known is None or known[0] is not pod or known[1] is not node or known[2] != ours:
+            # Without `ours`, an annotation on it is not from Headway.
+            real = resources(asked(as_declared(checked(pod, node)) if ours else pod))
+            known = self._requests[uid] = pod, node, ours, real
+        return known[3]
 
     def node_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
         name = NodeId((new or before or {})["metadata"]["name"])
@@ -98,6 +112,8 @@ class Capacity:
         self._feasible.clear()
 
     def pod_changed(self, before: Plain | None, new: Plain | None) -> list[Event]:
+        if new is None and before is not None:
+            self._requests.pop(before["metadata"]["uid"], None)
         return self.renew(*(n for n in (holds(p) for p in (before, new) if p) if n))
 
     def fitted(self, spec: JobSpec, record: JobStatus) -> JobSpec:
