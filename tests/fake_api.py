@@ -242,6 +242,8 @@ class Handler(BaseHTTPRequestHandler):
         found = self.fake.get(kind, name, space)
         if found is None:
             self._no(404, f"{kind} {name} not found")
+        elif body.get("preconditions", {}).get("uid", uid := found["metadata"]["uid"]) != uid:
+            self._no(409, "Precondition failed: UID in precondition")
         elif kind == "pods" and (
             body.get("gracePeriodSeconds", 1) and found["spec"].get("nodeName")
         ):

@@ -6,8 +6,9 @@ import pytest
 
 from fake_cluster import Headway, all_bound, bound, condition, node, run_all, status, task
 from headway.backend.kubernetes.client.api import jobs_path
+from headway.backend.kubernetes.platform import pod_calls
 from headway.backend.kubernetes.platform.cleanup import remove_finalizers
-from headway.errors import Unreachable
+from headway.errors import Declined, Unreachable
 
 LONG_AGO, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:00:30Z"
 TARGET = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
@@ -128,6 +129,31 @@ def test_a_leader_that_was_paused_leaves_the_pods_of_the_next_one_alone(fake, ba
     old.until(lambda: "another process leads" in caplog.text)
     old.calm(1.0)
     assert "deletionTimestamp" not in fake.get("pods", "x-worker-0-2")["metadata"]
+
+
+def test_no_write_concerns_another_object_of_the_same_name(fake, leader):
+    """What this process last saw is gone, and another one has its name."""
+    running(fake, leader)
+    fake.stale |= {"pods", "trainingjobs"}
+    api, seen = fake.api(), fake.get("pods", "x-worker-0-1")
+    job = fake.drop("trainingjobs", "x")
+    fake.drop("pods", "x-worker-0-1")
+    new = fake.put("pods", {**seen, "metadata": {**seen["metadata"], "uid": "another"}})
+    version = new["metadata"]["resourceVersion"]
+    with pytest.raises(Declined):
+        pod_calls.proceed(api, seen)
+    pod_calls.unfinalize(api, seen)
+    path = "/api/v1/namespaces/default/pods/x-worker-0-1"
+    assert not pod_calls.delete(api, path, seen["metadata"]["uid"], 0)
+    assert fake.get("pods", "x-worker-0-1")["metadata"]["resourceVersion"] == version
+    platform = leader.backend.platform
+    other = fake.put("trainingjobs", {**job, "metadata": {**job["metadata"], "uid": "another"}})
+    record = platform.records["default/x"]
+    record.version = other["metadata"]["resourceVersion"]
+    gone = []
+    platform.writer.write(record, lambda: gone.append("x") or ())
+    leader.until(lambda: gone)
+    assert fake.get("trainingjobs", "x") == other
 
 
 def test_a_call_that_is_to_be_repeated_later_does_not_release_the_gang(fake, leader):
