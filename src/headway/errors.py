@@ -105,7 +105,8 @@ def of_file(error: OSError) -> HeadwayError:
     where = str(error.filename or "")
     if error.errno in FULL:
         return DiskFull(reason_of(error), where=where)
-    return ConfigError(f"cannot use this file: {reason_of(error)}", where=where)
+    hint = "check its permissions and its owner" if isinstance(error, PermissionError) else ""
+    return ConfigError(f"cannot use this file: {reason_of(error)}", where=where, hint=hint)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -80,6 +80,8 @@ def test_a_single_command_is_a_job_that_can_be_listed_followed_and_waited_for(
     [run] = listed(headway, "history")
     assert (run["state"], run["outcomes"]) == ("ended", {"succeeded": 1})
     assert run["what"].endswith("train.py 150")
+    page = (tmp_path / "data" / "runs" / "latest" / "report.html").read_text()
+    assert "train.py 150</h1>" in page
     assert headway("logs", "train", "-n", 1).out == "step 150/150 loss: 0.0067\n"
     assert listed(headway, "ps") == []
     assert "nothing runs" in headway("ps").out

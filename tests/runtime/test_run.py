@@ -353,6 +353,12 @@ def test_a_report_of_a_run_that_goes_on_says_so(data):
     run.lock()
     done = CliRunner().invoke(app, ["report"])
     assert "is still running" in str(done.exception)
+    server = RunDirectory.new(data, {"server": True})
+    done = CliRunner().invoke(app, ["report", server.id])
+    assert (str(done.exception), done.exception.hint) == (
+        f"run {server.id} is a server, which has no report",
+        "headway history --jobs",
+    )
     assert "--resume" not in done.exception.hint
     run.unlock()
 

@@ -61,7 +61,8 @@ def lead(results: Sequence[Sequence[Result]]) -> str:
     jobs = f"{first[0].jobs} job{'s' * (first[0].jobs != 1)}"
     if first is last:
         mean = fmean(r.mean_completion_s for r in first)
-        return f"{jobs} under {first[0].policy} took {mean:.0f} s on average."
+        average = " on average" if first[0].jobs > 1 else ""
+        return f"{jobs} under {first[0].policy} took {mean:.0f} s{average}."
     change = describe_change(_mean(last, "mean_completion_s") / _mean(first, "mean_completion_s"))
     slower, total = sum(r.slower for r in last), sum(r.jobs for r in last)
     worst = max(r.worst_ratio for r in last)

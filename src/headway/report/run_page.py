@@ -24,6 +24,7 @@ from headway.runtime.foreign_use import describe_foreign
 from headway.runtime.journal import read
 from headway.runtime.result import JobResult, Result, from_json
 from headway.runtime.run_directory import RunDirectory
+from headway.runtime.run_history import describe_run
 from headway.sim.compare import run_all
 from headway.sim.scenario import Arrival, ForeignLoad, Scenario
 from headway.sim.timeline import Line
@@ -32,7 +33,9 @@ from headway.sim.timeline import Line
 def read_json(folder: RunDirectory) -> dict[str, Any]:
     """The result as written, with the reasons of jobs that did not succeed."""
     if not folder.ended:
-        if folder.locked:
+        if "server" in folder.about:
+            state, hint = "is a server, which has no report", "headway history --jobs"
+        elif folder.locked:
             state, hint = "is still running", "wait until it ends, or use: headway explain JOB"
         else:
             state, hint = "has not ended", f"headway run --resume {folder.id}"
@@ -76,7 +79,7 @@ def describe_output(folder: RunDirectory, jobs: Sequence[str]) -> list[str]:
 def write_run(folder: RunDirectory, *, copy_to: Path | None = None) -> Path:
     """Write the run's page, `report.html` in its directory, and a copy of it."""
     result, bad, seen = read_result(folder), unsuccessful(folder), read_timeline(folder)
-    title = Path(folder.about.get("workload", "Adopted processes")).stem
+    title = describe_run(folder, folder.about)
     sections = [
         *summary_sections([[result]], [result]),
         Section(title=f"Under {result.policy}", body=run_charts(seen)),

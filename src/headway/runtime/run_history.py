@@ -48,14 +48,15 @@ def _past(run: RunDirectory) -> PastRun:
         run=run.id,
         began=float(about.get("began", 0.0)),
         state=state,
-        what=_what(run, about),
+        what=describe_run(run, about),
         policy=about.get("policy", ""),
         outcomes=dict(Counter(job["outcome"] for job in result.get("per_job", ()))),
         mean_completion_s=result.get("mean_completion_s"),
     )
 
 
-def _what(run: RunDirectory, about: dict[str, Any]) -> str:
+def describe_run(run: RunDirectory, about: dict[str, Any]) -> str:
+    """Return the file or the command of a run."""
     if "server" in about:
         return "server"
     if "workload" not in about:
