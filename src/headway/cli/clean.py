@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.options import Data
+from headway.cli.options import AsJson, Data
 from headway.cli.terminal import echo, print_json
 
 
@@ -20,7 +20,7 @@ def clean(
         bool, typer.Option("--yes", help="Remove them; otherwise only list them.")
     ] = False,
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the runs as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the directories of ended runs and jobs; with --yes, remove them.
 

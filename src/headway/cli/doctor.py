@@ -1,16 +1,14 @@
 """`headway doctor`."""
 
-from typing import Annotated
 
-import typer
 
-from headway.cli.options import Data
+from headway.cli.options import AsJson, Data
 from headway.cli.terminal import print_json
 
 
 def doctor(
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what Headway finds on this machine, what is missing, and what to do about it.
 

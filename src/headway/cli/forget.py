@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.options import Data
+from headway.cli.options import AsJson, Data
 from headway.cli.terminal import echo, many, print_json
 from headway.errors import ConfigError
 
@@ -15,7 +15,7 @@ def forget(
     ] = "",
     everything: Annotated[bool, typer.Option("--all", help="Forget it of all commands.")] = False,
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the commands as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Forget what earlier runs showed of jobs: size, cost of a step, demand and peak memory.
 

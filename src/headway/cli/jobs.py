@@ -6,10 +6,8 @@ import typer
 
 from headway.cli.job_list import print_jobs
 from headway.cli.job_names import KnownJob, unfinished_jobs
-from headway.cli.options import ActiveRun, Data
+from headway.cli.options import ActiveRun, AsJson, Data
 from headway.cli.terminal import IDLE_SERVER, echo, print_json
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def ps(

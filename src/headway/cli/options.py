@@ -39,7 +39,7 @@ ActiveRun = Annotated[
     str,
     typer.Option("--run", help="The run: its name, or `latest`.", show_default="the active runs"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Steps = Annotated[
     int | None,
     typer.Option(

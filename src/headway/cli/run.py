@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headway.cli.options import Command, Data, Engine, ObserveOnly, Policy, Steps
+from headway.cli.options import AsJson, Command, Data, Engine, ObserveOnly, Policy, Steps
 from headway.cli.terminal import echo, print_json
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def run(
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a copy of the report here.")] = None,
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run WORKLOAD, or one command, as real processes, containers or pods, and write a report.
 
@@ -165,7 +165,7 @@ def adopt(
     observe_only: ObserveOnly = False,
     engine: Engine = None,
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Manage processes or containers that already run, until they exit or you press Ctrl-C.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headway.cli.options import Data, Policy, Steps
+from headway.cli.options import AsJson, Data, Policy, Steps
 from headway.cli.run import COMMAND, program
 from headway.cli.terminal import continuing, echo, print_json
 
@@ -180,7 +180,7 @@ def submit(
         ),
     ] = None,
     data: Data = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the ids as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Submit one command, or the jobs of WORKLOAD, to the server.
 

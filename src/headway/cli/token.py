@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from headway.cli.options import Data
+from headway.cli.options import AsJson, Data
 from headway.cli.terminal import echo, print_json
 
 app = typer.Typer(
@@ -13,7 +13,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 Name = Annotated[str, typer.Argument(help="Name of the token, such as laptop.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
