@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headway.cli.output import show_results
+from headway.cli.result_table import show_results
 from headway.policy.registry import build
 from headway.report.comparison import run_charts
 from headway.report.explain import explain_job

@@ -52,7 +52,8 @@ def bench(
         headway bench submissions --pairs 5
     """
     from headway.bench.suite import BENCHES, ROUNDS, SIMULATED, SOAK, TRACES, run
-    from headway.cli.output import progress_bar, show_bench
+    from headway.cli.measurement_tables import show_bench
+    from headway.cli.output import progress_bar
     from headway.errors import UnknownName
 
     known = [*BENCHES, *SIMULATED, *([TRACES] if traces or name == TRACES else [])]

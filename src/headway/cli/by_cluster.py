@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from headway.cli.job_tables import show_jobs
-from headway.cli.output import show_results, show_story
+from headway.cli.output import show_story
+from headway.cli.result_table import show_results
 from headway.cli.terminal import echo, print_json
 from headway.errors import ConfigError, shown
 from headway.runtime.targets import api

@@ -77,7 +77,8 @@ def _jobs(workload: Path, to: Path, seconds: float, most: float, *, as_json: boo
     from headway.calibrate import Measurement
     from headway.calibrate import calibrate as measure
     from headway.calibrate.speed import SpeedMeasurement, describe
-    from headway.cli.output import progress_bar, show_measured
+    from headway.cli.measurement_tables import show_measured
+    from headway.cli.output import progress_bar
     from headway.spec.load import read_workload
 
     read = read_workload(workload)
@@ -108,7 +109,8 @@ def _machine(
 
     import yaml
 
-    from headway.cli.output import progress_bar, show_machine
+    from headway.cli.measurement_tables import show_machine
+    from headway.cli.output import progress_bar
     from headway.machine import measure_machine
 
     there = len(os.sched_getaffinity(0))

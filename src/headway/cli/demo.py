@@ -50,7 +50,7 @@ def demo(
         headway demo --distributed
     """
     from headway.cli.display import Display
-    from headway.cli.output import show_results
+    from headway.cli.result_table import show_results
     from headway.demo import (
         DISTRIBUTED_POLICIES,
         MOST,

@@ -1,7 +1,5 @@
 """`headway doctor`."""
 
-
-
 from headway.cli.options import AsJson, Data
 from headway.cli.terminal import print_json
 

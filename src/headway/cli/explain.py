@@ -97,7 +97,8 @@ def report(
 
         by_cluster.report(namespace, kubeconfig, html, as_json=as_json)
         return
-    from headway.cli.output import show_outcomes, show_results
+    from headway.cli.output import show_outcomes
+    from headway.cli.result_table import show_results
     from headway.report.run_page import describe_failures, read_json, read_result, write_run
     from headway.runtime.run_directory import RunDirectory, data_folder
 

@@ -31,7 +31,8 @@ def reproduce(
         headway reproduce E-F1 E-F3 --html reproduced.html
         headway reproduce E-D1 E-D2 E-K1 --html distributed.html
     """
-    from headway.cli.output import progress_bar, show_reproductions
+    from headway.cli.measurement_tables import show_reproductions
+    from headway.cli.output import progress_bar
     from headway.papers.experiments import select
     from headway.papers.readings import read_otherwise
     from headway.papers.render.experiments_page import write_reproductions

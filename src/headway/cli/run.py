@@ -215,7 +215,8 @@ def _ask(live: "Run", display: "Display") -> None:
 def follow(start: Callable[[], "Run"], *, html: Path | None = None, as_json: bool = False) -> None:
     """Start a run and show it until it ends, write its report and print its result."""
     from headway.cli.display import Display
-    from headway.cli.output import show_outcomes, show_results
+    from headway.cli.output import show_outcomes
+    from headway.cli.result_table import show_results
     from headway.report.run_page import (
         describe_failures,
         describe_output,

@@ -78,7 +78,8 @@ def simulate(
         headway simulate workloads/three-jobs.yaml --policy fair --policy headway --html out.html
         headway simulate --trace philly.csv --format philly --first 5000 --shortest 60 --largest 32
     """
-    from headway.cli.output import progress_bar, show_results
+    from headway.cli.output import progress_bar
+    from headway.cli.result_table import show_results
     from headway.report.simulation import SimulationOptions, journals, run_simulation
     from headway.runtime.result import to_json
 
