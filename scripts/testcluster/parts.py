@@ -164,6 +164,7 @@ class Cluster:
         self.start("kube-controller-manager", self.programs["kube-controller-manager"], {
             **known, "service-account-private-key-file": tls["key"],
             "use-service-account-credentials": "true", "root-ca-file": tls["cert"],
+            "horizontal-pod-autoscaler-sync-period": "2s",
         })  # fmt: skip
         self.start("kube-scheduler", self.programs["kube-scheduler"], known)
         where = {"address": self.layout.address(1), "kubeconfig": self.layout.kubeconfig}

@@ -63,7 +63,9 @@ def installed(cluster, own_cluster, helm, **values):
     made.install(wait=False, replicas=1, agent=agent, **values)
     try:
         if own_cluster:
-            patch = json.dumps({"spec": {"template": {"spec": {"containers": [NODE_LOGS]}}}})
+            at_once = {"rollingUpdate": {"maxUnavailable": "100%"}}
+            template = {"spec": {"containers": [NODE_LOGS]}}
+            patch = json.dumps({"spec": {"updateStrategy": at_once, "template": template}})
             cluster("patch", "daemonset", "headway-agent", "-n", AGENTS, "-p", patch)
         for each in (["deployment/headway", "-n", HOME], ["daemonset/headway-agent", "-n", AGENTS]):
             cluster("rollout", "status", *each, "--timeout=90s")
