@@ -5,8 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPSConnection
 from pathlib import Path
+from ssl import CERT_NONE, create_default_context
 from time import monotonic, sleep
 
 import image
@@ -24,6 +26,27 @@ LONG = STRIDE == 1
 CRASHES = range(1, 101, STRIDE) if STRIDE else [9, 21]
 """At which write the operator is killed: commands and calls (lease, status, pods, gates)."""
 NUMPY = Path(__file__).parents[2] / "examples" / "distributed.yaml"
+
+
+def test_kubelets_authorize_callers_with_the_api_server(cluster, installed_operator):
+    """So the tests of rights mean something: neither anybody nor the operator may."""
+    (node, *_) = cluster.get("nodes")["items"]
+    (address,) = [a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP"]
+
+    context = create_default_context()
+    context.check_hostname, context.verify_mode = False, CERT_NONE  # it signs its own
+
+    def ask(token=""):
+        there = HTTPSConnection(address, 10250, timeout=20, context=context)
+        there.request("GET", "/pods", headers={"Authorization": f"Bearer {token}"} if token else {})
+        with closing(there), there.getresponse() as answer:
+            return answer.status
+
+    assert ask() == 401
+    assert ask("nonsense") == 401
+    assert ask(installed_operator) == 403
+    rights = yaml.safe_load(Path(cluster.kubeconfig).read_text())["users"][0]["user"]["token"]
+    assert ask(rights) == 200
 
 
 def test_a_gang_of_three_where_two_fit_holds_nothing_until_it_starts_whole(cluster, jobs):

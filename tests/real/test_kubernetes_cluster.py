@@ -2,13 +2,10 @@
 
 import os
 import signal
-from contextlib import closing, suppress
-from http.client import HTTPSConnection
+from contextlib import suppress
 from pathlib import Path
-from ssl import CERT_NONE, create_default_context
 
 import image
-import yaml
 
 from headway.backend.local.enforcement.cgroupfs import hierarchies
 
@@ -47,27 +44,6 @@ def test_pods_of_different_nodes_find_each_other_by_name(cluster):
         assert cluster.log("b").strip() == "here"
     finally:
         cluster("delete", "pod/a", "pod/b", "service/pair", "--grace-period=0", "--force")
-
-
-def test_kubelets_authorize_callers_with_the_api_server(cluster, installed_operator):
-    """So the tests of rights mean something: neither anybody nor the operator may."""
-    (node, *_) = cluster.get("nodes")["items"]
-    (address,) = [a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP"]
-
-    context = create_default_context()
-    context.check_hostname, context.verify_mode = False, CERT_NONE  # it signs its own
-
-    def ask(token=""):
-        there = HTTPSConnection(address, 10250, timeout=20, context=context)
-        there.request("GET", "/pods", headers={"Authorization": f"Bearer {token}"} if token else {})
-        with closing(there), there.getresponse() as answer:
-            return answer.status
-
-    assert ask() == 401
-    assert ask("nonsense") == 401
-    assert ask(installed_operator) == 403
-    rights = yaml.safe_load(Path(cluster.kubeconfig).read_text())["users"][0]["user"]["token"]
-    assert ask(rights) == 200
 
 
 def test_a_cluster_that_does_not_come_up_leaves_nothing(new_cluster, tmp_path):
