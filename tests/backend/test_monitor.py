@@ -56,10 +56,11 @@ class Busy(MemoryPlatform):
 
     cpu = 0.0
     network_io = None
+    idle = None
 
     def read(self, replica, before):
         del replica, before
-        return UsageSample(cpu=self.cpu, network_io=self.network_io)
+        return UsageSample(cpu=self.cpu, network_io=self.network_io, idle=self.idle)
 
 
 def watched(tmp_path, *, attempt=1, resumed=False):
@@ -86,13 +87,22 @@ def test_network_traffic_is_reported_where_it_is_counted(tmp_path):
     assert monitor.report(w, 14.0, "").usage.network_io == 25.0
 
 
+def test_the_idle_cores_of_the_machine_are_reported_where_they_are_measured(tmp_path):
+    platform, monitor, w = watched(tmp_path)
+    platform.idle = 100.0
+    monitor.report(w, 11.0, "")
+    platform.idle = 103.0
+    assert monitor.report(w, 13.0, "").usage.idle == 1.5
+
+
 def test_work_done_while_no_headway_ran_is_reported_after_a_resume(tmp_path):
     platform, monitor, w = watched(tmp_path, resumed=True)
-    platform.cpu = 9.0
+    platform.cpu, platform.idle = 9.0, 100.0
     monitor.measure(w)
     monitor.continue_reports({X: (4.0, 3.0), "gone/main-0": (4.0, 3.0)})
     found = monitor.report(w, 12.0, "")
     assert (found.since, found.usage.cpu * (12.0 - 4.0)) == (4.0, pytest.approx(6.0))
+    assert found.usage.idle is None, "it was not measured meanwhile"
     assert not found.restarted
 
 

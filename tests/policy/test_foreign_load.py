@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headway.core.cycle.cluster_state import assemble, remember
-from headway.core.model.job import Estimate, Expected
+from headway.core.model.job import Estimate, Expected, Phase
 from headway.core.model.node import Node
+from headway.core.model.report import Report, Usage
 from headway.core.model.serialization import from_plain, to_plain
 from headway.core.model.snapshot import Observation, Trigger
-from headway.core.model.units import Resources
+from headway.core.model.units import ReplicaId, Resources
 from headway.policy.share.fsp import Fsp
 from headway.policy.share.headway import Headway
 from headway.sim.compare import compare
@@ -78,6 +79,56 @@ def test_a_job_that_could_not_catch_up_once_the_load_ends_is_not_delayed():
     assert memory.rates == pytest.approx({"x/main-0": 0.2, "y/main-0": 0.2})
     _, memory = start(Headway(), sized("x", 10), sized("y", 40), foreign=0.6)
     assert memory.rates == pytest.approx({"x/main-0": 0.4, "y/main-0": 0.0})
+
+
+def used(policy, h, memory, *, at, idle, jobs=(), **cores):
+    """Decide after the replicas used so many cores each; return the reference world."""
+    reports = tuple(
+        Report(replica=ReplicaId(f"{n}/main-0"), since=h.at, at=at, usage=Usage(cpu=c, idle=idle))
+        for n, c in cores.items()
+    )
+    remember(h, Observation(at=at, jobs=jobs, reports=reports))
+    return policy.decide(assemble(h, Trigger.TICK), memory)[1].reference
+
+
+def test_what_other_processes_took_shows_nothing_of_what_a_job_can_use():
+    """They took nine tenths of the node, of which nothing is known yet."""
+    h, memory = start(Headway(), job("x"), job("y"))
+    reference = used(Headway(), h, memory, at=1.0, idle=0.0, x=0.04, y=0.06)
+    assert [j.demand for j in reference.values()] == [1.0, 1.0]
+    assert [j.done for j in reference.values()] == pytest.approx([0.04, 0.06], abs=0.011)
+    assert memory.rates == pytest.approx({"x/main-0": 0.5, "y/main-0": 0.5}, abs=0.01)
+
+
+def test_a_turn_that_a_job_missed_shows_nothing_of_what_it_can_use():
+    """Others leave 0.02 cores to two jobs: a few milliseconds at a time."""
+    h, memory = start(Headway(), job("x"), job("y"), foreign=0.98)
+    reference = used(Headway(), h, memory, at=1.0, idle=0.0, x=0.005, y=0.015)
+    assert [j.demand for j in reference.values()] == [1.0, 1.0]
+
+
+def test_what_a_job_leaves_idle_or_to_others_shows_what_it_can_use():
+    h, memory = start(Headway(), job("x"), job("y"))
+    reference = used(Headway(), h, memory, at=1.0, idle=0.8, x=0.1, y=0.1)
+    assert [j.demand for j in reference.values()] == [0.1, 0.1]
+    h, memory = start(Headway(), job("x"), job("y"))
+    reference = used(Headway(), h, memory, at=1.0, idle=0.0, x=0.1, y=0.9)
+    assert [j.demand for j in reference.values()] == [0.1, 1.0]
+
+
+def test_the_reference_world_had_no_more_than_other_processes_left():
+    h, memory = start(Headway(), sized("x", 10), sized("y", 40))
+    reference = used(Headway(), h, memory, at=4.0, idle=0.0, x=0.499, y=0.001)
+    assert [j.done for j in reference.values()] == pytest.approx([1.0, 1.0])
+
+
+def test_a_trickle_says_nothing_of_what_other_processes_left():
+    """The job that had the rest of the node has ended: its last use is not known."""
+    h, memory = start(Headway(), sized("x", 10), sized("y", 40))
+    gone = (replace(sized("x", 10), phase=Phase.SUCCEEDED),)
+    reference = used(Headway(), h, memory, at=4.0, idle=0.0, jobs=gone, y=0.0005)
+    assert "x/main-0" not in memory.estimates
+    assert reference["y/main-0"].done == pytest.approx(2.0)
 
 
 loads = st.lists(

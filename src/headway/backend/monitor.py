@@ -98,7 +98,7 @@ class Monitor:
         for w in self.replicas.values():
             at, cpu = reported.get(w.id, (w.since, inf))
             if cpu <= w.last.cpu:  # otherwise it is of another attempt
-                w.reported_at, w.reported = at, replace(w.last, cpu=cpu)
+                w.reported_at, w.reported = at, replace(w.last, cpu=cpu, idle=None)
                 w.restarted = False
 
     def close(self, replica: ReplicaId, attempt: int) -> None:
@@ -159,6 +159,7 @@ class Monitor:
                 block_io=max(0, after.block_io - before.block_io) / elapsed,
                 network_io=_rate(before.network_io, after.network_io, elapsed),
                 throttled=(after.throttled - before.throttled) / periods if periods > 0 else 0.0,
+                idle=_rate(before.idle, after.idle, elapsed),
             )
             if measured
             else None,
@@ -167,5 +168,5 @@ class Monitor:
         )
 
 
-def _rate(before: int | None, after: int | None, elapsed: Seconds) -> float | None:
+def _rate(before: float | None, after: float | None, elapsed: Seconds) -> float | None:
     return None if before is None or after is None else max(0, after - before) / elapsed

@@ -18,3 +18,5 @@ class UsageSample:
     periods: int = 0
     throttled: int = 0
     """Number of periods in which the limit throttled the replica."""
+    idle: float | None = None
+    """Core-seconds in which the CPUs of the machine were idle; None: not measured."""

@@ -375,7 +375,7 @@ class LocalPlatform(MetricsInFiles):
             return next(ended, None) or before
         sample = p.group.read(before)
         p.held_memory = float(sample.memory)
-        return sample
+        return replace(sample, idle=procfs.idle_time())
 
     def close(self) -> None:
         self.limits.close()

@@ -28,6 +28,8 @@ class Usage:
     """Bytes a second, received and sent; None: the platform does not count them."""
     throttled: Share = 0.0
     """Fraction of the scheduling periods in which the limit throttled the replica."""
+    idle: Cores | None = None
+    """Cores of the machine that were idle meanwhile; None: the platform does not measure it."""
 
 
 @record

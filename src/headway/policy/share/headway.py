@@ -9,7 +9,7 @@ except where another job must run now for its guarantee.
 from dataclasses import replace
 from math import inf
 
-from headway.core.estimate.cpu_demand import MARGIN, TOO_LOW, measured_demand
+from headway.core.estimate import cpu_demand
 from headway.core.estimate.job_size import (
     TRUSTED,
     Known,
@@ -34,15 +34,14 @@ from headway.core.model.decision import Plan, SetShare
 from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.serialization import memory, record
 from headway.core.model.snapshot import Snapshot
-from headway.core.model.units import SLACK, Cores, CoreSeconds, JobId, ReplicaId, Seconds
+from headway.core.model.units import Cores, CoreSeconds, JobId, ReplicaId, Seconds
 from headway.policy.common.gang_shares import divide_among_gangs, size_gangs_alike
 from headway.policy.common.name_list import list_names
 from headway.policy.common.per_replica_work import known_per_replica, per_replica, working_replicas
 from headway.policy.share.unknown_size import why_unknown
 
 SEEN: Seconds = 1.0
-"""How long a job goes first to show its demand, and the shortest time that shows it."""
-MEASURED: Seconds = 0.5
+"""How long a job goes first to show its demand."""
 CATCH_UP: Seconds = 2.0
 """Time in which a job of unknown size catches up with its fair share."""
 PROBES = 3
@@ -118,6 +117,12 @@ class _Node:
         self.were_unknown = self._of_unknown_size()
         """Replicas of unknown size at the last decision; those at this one are in `unknown`."""
         self.elapsed = self.now - memory.at
+        self.used = cpu_demand.usage_since(self.ours.values(), memory.at, self.now)
+        self.had = 1.0
+        """Part of the cores of the last decision that other processes really left."""
+        if self.elapsed >= cpu_demand.MEASURED:
+            could, replicas = memory.minimum_cores, self.ours.values()
+            self.had = cpu_demand.part_left(replicas, self.used, could, memory.cores)
         self.unseen: list[ReplicaId] = []
         """Replicas of known size of which it was not seen yet how much they can use."""
         self.ended_work: dict[JobId, list[CoreSeconds]] = {}
@@ -128,7 +133,7 @@ class _Node:
     def catch_up(self) -> None:
         """Advance the reference world to now, and update its guarantees."""
         m, elapsed = self.memory, self.elapsed
-        advance(m.reference, m.cores or self.cores, elapsed, self._idle())
+        advance(m.reference, self.had * (m.cores or self.cores), elapsed, self._idle())
         other_cores = m.cores != self.cores
         m.at, m.cores = self.now, self.cores
         ended = {job.id: job for job in self.snapshot.changed.ended}
@@ -160,16 +165,8 @@ class _Node:
 
     def _idle(self) -> dict[ReplicaId, Cores]:
         """Return what jobs of unknown size used of their shares, if it was less than they got."""
-        rates = self.memory.rates
-        used = {n: self._used(r) for n, r in self.ours.items() if n in self.were_unknown}
-        return {n: u for n, u in used.items() if u is not None and u < 0.9 * rates.get(n, 0.0)}
-
-    def _used(self, r: Replica) -> Cores | None:
-        """Return what it used since the last decision, if a report is about exactly that time."""
-        last = r.history.windows[-1] if r.history.windows else None
-        if last is None or last.at < self.now or last.since < self.now - self.elapsed - SLACK:
-            return None
-        return last.cpu
+        got = {n: 0.9 * self.had * self.memory.rates.get(n, 0.0) for n in self.were_unknown}
+        return {n: u for n, u in self.used.items() if u < got.get(n, 0.0)}
 
     def _of_unknown_size(self) -> set[ReplicaId]:
         return {n for n, e in self.memory.estimates.items() if e.error == inf}
@@ -230,17 +227,17 @@ class _Node:
     def _demand(self, name: ReplicaId, job: Job, r: Replica, before: Cores) -> Cores:
         """Return the cores that it can use: as declared (but for parameter servers) or measured."""
         m, most = self.memory, self._most(r)
-        used = self._used(r) if self.elapsed >= MEASURED else None
+        used = self.used.get(name) if self.elapsed >= cpu_demand.MEASURED else None
         declared = job.spec.expected.demand if job.spec.expected else None
         if declared is not None and r.task != SERVER:
             m.probes[name] = 0
-            return min(most, MARGIN * used if used and used > TOO_LOW * declared else declared)
+            return min(most, cpu_demand.declared_demand(declared, used))
         m.probes.setdefault(name, PROBES)
         if used is None:
             return before
-        could = m.minimum_cores.get(name, 0.0)
-        fair = m.rates.get(name) or inf if name in self.were_unknown else inf
-        seen = measured_demand(before, used, could, fair)
+        could = self.had * m.minimum_cores.get(name, 0.0)
+        fair = self.had * m.rates.get(name, 0.0) or inf if name in self.were_unknown else inf
+        seen = cpu_demand.measured_demand(before, used, could, fair, time=self.elapsed)
         if seen.shown:
             m.probes[name] = 0
         return min(most, seen.cores)
