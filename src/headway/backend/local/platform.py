@@ -378,6 +378,8 @@ class LocalPlatform(MetricsInFiles):
         return replace(sample, idle=procfs.idle_time())
 
     def close(self) -> None:
+        if not self.processes:  # a shell that has just started has yet to enter its empty group
+            self.limits.remove_groups()
         self.limits.close()
         self._claims.close()
         self._promised.close()

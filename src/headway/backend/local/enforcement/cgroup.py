@@ -273,8 +273,10 @@ class Cgroup1:
         """CPU time of all replicas, also of those that have ended."""
         return {"all": int(read(f"{self.bases['cpuacct']}/cpuacct.usage")) / 1e9}
 
-    def close(self) -> None:
+    def remove_groups(self) -> None:
         cgroupfs.clear(dict.fromkeys(self.bases.values()))
+
+    def close(self) -> None:
         for each in self._held:
             os.close(each)
 
@@ -323,6 +325,8 @@ class Cgroup2:
         """CPU time of all replicas, also of those that have ended."""
         return {"all": number(read(f"{self.base}/cpu.stat"), "usage_usec ") / 1e6}
 
-    def close(self) -> None:
+    def remove_groups(self) -> None:
         cgroupfs.clear([self.base])
+
+    def close(self) -> None:
         os.close(self._held)

@@ -209,6 +209,9 @@ class Nice:
             self._pacer.stdin.write(line.encode())
             self._pacer.stdin.flush()
 
+    def remove_groups(self) -> None:
+        """Nothing to do: it has none."""
+
     def close(self) -> None:
         if self._pacer is not None and self._pacer.stdin is not None:
             with suppress(BrokenPipeError):
