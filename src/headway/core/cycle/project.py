@@ -10,14 +10,13 @@ from headway.core.cycle.free_capacity import load_of, with_load
 from headway.core.model.decision import Decision, Move, Place, Plan, Scale, SetShare, Suspend
 from headway.core.model.job import Job, Phase, Replica
 from headway.core.model.snapshot import TABLES, Alike, Derived, Snapshot, Trigger
-from headway.core.model.units import NOTHING, JobId, NodeId, ReplicaId, Resources, Where
+from headway.core.model.units import NOTHING, JobId, NodeId, ReplicaId, Where
 
 if TYPE_CHECKING:
     from headway.core.model.node import Node
 
 K = TypeVar("K")
 V = TypeVar("V")
-REMOVED: Any = object()
 
 
 def project(plan: Plan, snapshot: Snapshot) -> Snapshot:
@@ -65,9 +64,6 @@ class Projection:
         self.jobs: Overlay[JobId, Job] = Overlay(snapshot.jobs)
         self.replicas: Overlay[ReplicaId, Replica] = Overlay(snapshot.replicas)
         self.on_node: Overlay[NodeId, Mapping[ReplicaId, None]] = Overlay(snapshot.on_node)
-        self.node_requests: Overlay[NodeId, Mapping[ReplicaId, Resources]] = Overlay(
-            snapshot.node_requests
-        )
         self.of_job: Overlay[JobId, Mapping[ReplicaId, None]] = Overlay(snapshot.of_job)
         self.queue: Overlay[JobId, None] = Overlay(snapshot.queue)
         self.alike: Overlay[Alike, list[int]] = Overlay(snapshot.alike)
@@ -91,7 +87,7 @@ class Projection:
                 moving = replace(self.replicas[name], phase=Phase.MIGRATING, bound_for=to)
                 self.replicas.put(name, moving)
                 self._set_phase(moving.job, Phase.MIGRATING)
-                self._add_to_node(name, to, self.jobs[moving.job].spec.task(moving.task).request)
+                self._add_to_node(name, to)
             case Scale(job=job, add=add, remove=remove):
                 self._start(job, add)
                 for name in remove:
@@ -123,33 +119,29 @@ class Projection:
         return all(node in self.nodes for _, node in where)
 
     def _set_phase(self, job: JobId, phase: Phase) -> None:
-        self.jobs.put(job, _with_phase(self.jobs[job], phase))
+        self.jobs.put(job, replace(self.jobs[job], phase=phase))
         self.queue.drop(job)
 
     def _start(self, job: JobId, where: Where) -> None:
         self.of_job.put(job, {**self.of_job[job], **dict.fromkeys(name for name, _ in where)})
-        spec = self.jobs[job].spec
         for name, node in where:
             started = Replica(id=name, job=job, task=name.task, node=node, phase=Phase.STARTING)
             self.replicas.put(name, started)
-            self._add_to_node(name, node, spec.task_of(name).request)
+            self._add_to_node(name, node)
 
-    def _add_to_node(self, name: ReplicaId, at: NodeId, request: Resources) -> None:
+    def _add_to_node(self, name: ReplicaId, at: NodeId) -> None:
         here = {**self.on_node[at], name: None}
         self.on_node.put(at, here)
-        requests = self.node_requests[at]
-        if request is not NOTHING:
-            requests = {**requests, name: request}
-            self.node_requests.put(at, requests)
-        old, load = self.nodes[at], load_of(requests.values(), len(here))
-        new = with_load(old, *load, len(here))
+        replicas = (self.replicas[other] for other in here)
+        requests = [self.jobs[r.job].spec.task(r.task).request for r in replicas]
+        load = load_of([r for r in requests if r is not NOTHING], len(here))
+        old, new = self.nodes[at], with_load(self.nodes[at], *load, len(here))
         self.nodes.put(at, new)
-        key = alike_key(old)
-        members = self._own_members(key)
+        members = self._own_members(alike_key(old))
         del members[bisect_left(members, self.order[at])]
         if not members:
-            self.alike.drop(key)
-            self._own.discard(key)
+            self.alike.drop(alike_key(old))
+            self._own.discard(alike_key(old))
         insort(self._own_members(alike_key(new)), self.order[at])
 
     def _own_members(self, key: Alike) -> list[int]:
@@ -160,56 +152,41 @@ class Projection:
         return self.alike[key]
 
 
-def _with_phase(job: Job, phase: Phase) -> Job:
-    """Return the job in another phase. `dataclasses.replace` takes three times as long."""
-    return Job(
-        id=job.id,
-        spec=job.spec,
-        submitted_at=job.submitted_at,
-        phase=phase,
-        reason=job.reason,
-        remaining=job.remaining,
-        capabilities=job.capabilities,
-        draw=job.draw,
-        truth=job.truth,
-    )
-
-
 class Overlay(Mapping[K, V]):
     """A mapping over `base`, in which entries are set and removed. `base` is never changed."""
 
-    __slots__ = ("_base", "_own")
+    __slots__ = ("_base", "_removed", "_set")
 
     def __init__(self, base: Mapping[K, V]) -> None:
         self._base = base
-        self._own: dict[K, Any] = {}
-        """Entries that differ from `base`; `REMOVED` if they are only there."""
+        self._set: dict[K, V] = {}
+        self._removed: set[K] = set()
 
     def put(self, key: K, value: V) -> None:
-        self._own[key] = value
+        self._set[key] = value
+        self._removed.discard(key)
 
     def drop(self, key: K) -> None:
-        self._own.pop(key, None)
+        self._set.pop(key, None)
         if key in self._base:
-            self._own[key] = REMOVED
+            self._removed.add(key)
 
     def __getitem__(self, key: K) -> V:
-        if key not in self._own:
-            return self._base[key]
-        value: V = self._own[key]
-        if value is REMOVED:
+        if key in self._set:
+            return self._set[key]
+        if key in self._removed:
             raise KeyError(key)
-        return value
+        return self._base[key]
 
     def __iter__(self) -> Iterator[K]:
         """Iterate over the keys of `base` in their order, then over new ones."""
         for key in self._base:
-            if self._own.get(key) is not REMOVED:
+            if key not in self._removed:
                 yield key
-        for key in self._own:
+        for key in self._set:
             if key not in self._base:
                 yield key
 
     def __len__(self) -> int:
-        base = self._base
-        return len(base) + sum((v is not REMOVED) - (k in base) for k, v in self._own.items())
+        new = sum(key not in self._base for key in self._set)
+        return len(self._base) - len(self._removed) + new

@@ -87,8 +87,6 @@ class Snapshot:
     jobs: Mapping[JobId, Job]
     replicas: Mapping[ReplicaId, Replica]
     on_node: Mapping[NodeId, Mapping[ReplicaId, None]]
-    node_requests: Mapping[NodeId, Mapping[ReplicaId, Resources]]
-    """Requests of the replicas on a node, without those that request nothing."""
     of_job: Mapping[JobId, Mapping[ReplicaId, None]]
     queue: Mapping[JobId, None]
     """Pending jobs, by priority and then in order of arrival."""
@@ -105,7 +103,6 @@ class Snapshot:
         self.at, self.trigger, self.changed, self.requests = s.at, trigger, changed, s.requests
         self.nodes, self.jobs, self.replicas = s.nodes, s.jobs, s.replicas
         self.on_node, self.of_job, self.queue = s.on_node, s.of_job, s.queue
-        self.node_requests = s.node_requests
         self.alike, self.order, self.names = s.alike, s.order, s.names
         self.capabilities, self.restricted = s.capabilities, s.restricted
 
@@ -171,7 +168,7 @@ class Snapshot:
         return OneNode(self, node, trigger)
 
 
-TABLES = ("nodes", "jobs", "replicas", "on_node", "node_requests", "of_job", "queue", "alike")
+TABLES = ("nodes", "jobs", "replicas", "on_node", "of_job", "queue", "alike")
 """Tables that a derived snapshot computes. Its other attributes are those of the original."""
 
 
@@ -230,7 +227,6 @@ class OneNode(Derived):
             "jobs": {r.job: before.jobs[r.job] for r in replicas.values()},
             "replicas": replicas,
             "on_node": {self.name: here},
-            "node_requests": before.node_requests,
             "of_job": before.of_job,
             "queue": {},
             "alike": before.alike,
