@@ -199,6 +199,9 @@ class _Rounds:
         updates, cpu = (
             sum(b[i] - a[i] for a, b in zip(before, after, strict=True)) for i in (0, 1)
         )
+        if not updates:
+            why = f"no training made an update within {self.seconds:g} s: that is too short"
+            raise BackendError(why, hint="measure longer (--seconds 5), on an idle machine")
         return updates / max(cpu, 1e-9), updates / (until - since)
 
     def _signal(self, count: int, number: int) -> None:

@@ -27,7 +27,12 @@ def test_a_server_that_does_not_answer_is_given_up(fake, backends, monkeypatch):
 def test_a_list_that_expires_is_not_taken_for_a_missing_custom_resource(
     fake, backends, monkeypatch
 ):
-    monkeypatch.setattr(cache, "PATIENCE", 0.5)
+    def given_up(patience):
+        monkeypatch.setattr(cache, "PATIENCE", patience)
+        with pytest.raises(BackendError) as raised:
+            backends()
+        return str(raised.value)
+
     fake.refuse["GET", "pods", ""] = 410, "the provided continue parameter is too old"
-    with pytest.raises(BackendError, match="continue parameter is too old"):
-        backends()
+    told = map(given_up, (0.5, 5.0, 30.0))  # on a busy machine the first may see no answer
+    assert "continue parameter is too old" in next(why for why in told if "timeout" not in why)

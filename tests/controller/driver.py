@@ -35,7 +35,7 @@ class Driver:
         self.controller = Controller(
             Config(start_timeout=100.0, stuck_timeout=30.0, **(config or {}))
         )
-        self.sent, self.persists, self.saves = [], True, {}
+        self.sent, self.persists, self.removes, self.saves = [], True, True, {}
         for name in "ab":
             self.event(e.NodeChanged(node(name)))
         self.controller.add(
@@ -76,7 +76,7 @@ class Driver:
                 self.event(e.Admitted(command.job))
             elif isinstance(command, c.RequestCheckpoint):
                 self.event(e.CheckpointRead(command.replica, command.attempt, self.mark(command)))
-            elif isinstance(command, c.Remove):
+            elif isinstance(command, c.Remove) and self.removes:
                 self.event(e.Removed(command.replica, command.attempt))
 
     def mark(self, command):

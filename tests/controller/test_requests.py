@@ -1,5 +1,6 @@
 """What users ask for (pause, resume, cancel), adopted jobs, and jobs that the platform brings."""
 
+import pytest
 from driver import Driver, found, workers
 
 from headway.controller import commands as c
@@ -278,6 +279,28 @@ def test_a_deleted_job_is_cancelled_and_its_name_is_free_when_it_has_ended():
     x.event(e.JobDeleted("x", "deleted"))
     x.run(x.controller.forget("x", x.now))
     assert x.controller.jobs == {}
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_new_job_waits_until_nothing_is_left_of_the_one_of_its_name(confirmed):
+    """Both have an attempt 1: a removal that is repeated would concern the new one."""
+    x = Driver()
+    x.start()
+    x.removes = False
+    x.event(e.JobDeleted("x", "deleted"))
+    x.exit("main-0", 143)
+    x.event(e.JobSeen(new("x")))
+    x.run(x.controller.forget("x", x.now))
+    x.event(e.JobSuspended("x", True))
+    assert "x" not in x.controller.jobs
+    if confirmed:
+        x.event(e.Removed(ReplicaId("x/main-0"), 1))
+    else:
+        x.tick(x.controller.config.removal_timeout)
+    assert (x.phase, x.job.paused) == (Phase.PENDING, True)
+    x.sent.clear()
+    x.tick(x.controller.config.removal_timeout)
+    assert not any(isinstance(each, c.Remove) for each in x.sent)
 
 
 def test_a_job_that_appears_with_a_state_continues():

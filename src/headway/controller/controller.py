@@ -19,12 +19,13 @@ from headway.controller.cordons import Cordons
 from headway.controller.phases import Cause
 from headway.controller.records import JobRecord, Outbox, Records
 from headway.controller.recovery import restore
+from headway.controller.removals import Removals
 from headway.controller.replica_record import ReplicaRecord
 from headway.core.model.decision import Decision
 from headway.core.model.job import JobSpec, Phase
 from headway.core.model.node import Node
 from headway.core.model.snapshot import Request, Trigger
-from headway.core.model.units import JobId, ReplicaId, Seconds
+from headway.core.model.units import JobId, Seconds
 
 DEFAULTS = Config()
 
@@ -46,10 +47,9 @@ class Controller:
         self._agenda, self._numbers = Agenda(self.records), count()
         self.cordons = Cordons(self.records, config.review_pending)
         self.observed_at: Seconds = 0.0
-        self._removals: dict[tuple[ReplicaId, int], tuple[Seconds, Seconds]] = {}
-        """Attempts that are being removed: the time of the next try, and the time to give up."""
-        self._successors: dict[JobId, events.JobSeen] = {}
-        """New jobs with the name of a deleted job that has not ended yet."""
+        self._removals = Removals(config)
+        self._successors: dict[JobId, list[events.JobSeen | events.JobEvent]] = {}
+        """Events of new jobs with the name of a deleted job of which something is left."""
 
     def add(self, new: events.NewJob) -> JobRecord:
         job = JobRecord(new, self.outbox, self.config, next(self._numbers))
@@ -70,7 +70,7 @@ class Controller:
                 commands += more
                 exits += ended
         commands += self._ended(exits, now)
-        return self._track([*commands, *(cmd.Remove(*orphan) for orphan in found)], now)
+        return self._removals.tracked([*commands, *(cmd.Remove(*orphan) for orphan in found)], now)
 
     @property
     def finished(self) -> bool:
@@ -86,8 +86,7 @@ class Controller:
         """Forget an ended job, which was reported for the last time. A new job can use its name."""
         del self.jobs[name]
         self.records.touched.add(name)
-        successor = self._successors.pop(name, None)
-        return self.handle(successor, now) if successor else []
+        return self._removals.tracked(self._succeed(name, now), now)
 
     def learn_total(self, name: JobId, total_steps: float) -> None:
         """Store the number of steps that a training script has announced."""
@@ -117,7 +116,7 @@ class Controller:
         return commands
 
     def handle(self, event: events.Event, now: Seconds) -> Commands:
-        return self._track(self._handle(event, now), now)
+        return self._removals.tracked(self._handle(event, now), now)
 
     def _handle(self, event: events.Event, now: Seconds) -> Commands:
         match event:
@@ -125,8 +124,8 @@ class Controller:
                 job = self.records.job(name)
                 return job.confirmed(version) if job else []
             case events.Removed(replica=replica, attempt=attempt):
-                self._removals.pop((replica, attempt), None)
-                return []
+                self._removals.done(replica, attempt)
+                return self._succeed(replica.job, now)
             case Attempt():
                 return self._replica_event(event, now)
             case events.CommandFailed():
@@ -140,6 +139,9 @@ class Controller:
                 return self._job_event(event, now)
 
     def _job_event(self, event: events.JobEvent, now: Seconds) -> Commands:
+        if event.job in self._successors:
+            self._successors[event.job].append(event)
+            return []
         job = self.records.job(event.job)
         if job is None:
             return []
@@ -172,9 +174,10 @@ class Controller:
 
     def _seen(self, event: events.JobSeen, now: Seconds) -> Commands:
         known = self.jobs.get(event.job.id)
-        if known is not None:
-            if known.phase.ended or known.target is Phase.CANCELLED:
-                self._successors[known.id] = event
+        if known is not None and not (known.phase.ended or known.target is Phase.CANCELLED):
+            return []
+        if known is not None or event.job.id in self._removals:  # attempts have the same names
+            self._successors[event.job.id] = [event]
             return []
         job = self.add(event.job)
         if event.state is not None:
@@ -184,6 +187,13 @@ class Controller:
             return []
         lifecycle.arrive(job)  # an adopted job runs already and needs no decision
         return lifecycle.place(job, ((job.chief(), event.job.node),), now, Cause.PLACE)
+
+    def _succeed(self, name: JobId, now: Seconds) -> Commands:
+        """Add the new job of this name if nothing is left of the one before it."""
+        if name in self.jobs or name in self._removals:
+            return []
+        waiting = self._successors.pop(name, [])
+        return [command for event in waiting for command in self._handle(event, now)]
 
     def _ended(self, exits: list[events.ReplicaExited], now: Seconds) -> Commands:
         """Handle exits, successful ones first: a job whose chief has succeeded has succeeded."""
@@ -300,7 +310,7 @@ class Controller:
         return commands
 
     def next_deadline(self) -> Seconds:
-        times = [at for at, _ in self._removals.values()]
+        times = [self._removals.next()]
         agenda = self._agenda.current()
         if agenda.pending:
             times.append(self.observed_at + self.config.review_pending)
@@ -311,14 +321,13 @@ class Controller:
         self.cordons.ask(now)
         for job in self._agenda.current().take_due(now):
             commands += self._due(job, now)
-        for key, (at, until) in list(self._removals.items()):
-            if until <= now:
-                del self._removals[key]
-            elif at <= now:
-                commands.append(cmd.Remove(*key))
+        repeated, given_up = self._removals.take_due(now)
+        commands += repeated
+        for name in given_up:
+            commands += self._succeed(name, now)
         if self._agenda.current().pending and self.observed_at + self.config.review_pending <= now:
             self.outbox.triggers.append(Trigger.NODE)
-        return self._track(commands, now)
+        return self._removals.tracked(commands, now)
 
     def _due(self, job: JobRecord, now: Seconds) -> Commands:
         commands = lifecycle.due(job, now)
@@ -329,16 +338,6 @@ class Controller:
                 commands += transfer.overdue(job, r, r.transfer, now)
             else:
                 commands += lifecycle.overdue(job, r, now)
-        return commands
-
-    def _track(self, commands: Commands, now: Seconds) -> Commands:
-        """Note removals among the commands: they are repeated until they are confirmed."""
-        for c in commands:
-            if isinstance(c, cmd.Remove):
-                _, until = self._removals.get(
-                    (c.replica, c.attempt), (now, now + self.config.removal_timeout)
-                )
-                self._removals[c.replica, c.attempt] = now + self.config.retry_removal, until
         return commands
 
     def take_outbox(self, now: Seconds) -> Outbox:
