@@ -8,8 +8,8 @@ from testcluster.layout import Layout
 
 PERIOD = 100_000
 HEAVY = 8
-"""Weight of the control plane relative to a node, and of the cluster relative to another process: a
-leader whose calls take longer than 10 s gives up."""
+"""Weight of the control plane relative to a node, and of the cluster relative to another process. A
+leader gives up its lease when its calls take longer than 10 s."""
 
 
 def make(layout: Layout, name: str, *, cpu: float | None = None, weight: float = 1.0) -> None:

@@ -50,7 +50,7 @@ SAMPLES = 225
 CALIBRATED: Seconds = 16.0
 """Time of the measurement of the speed, without starts."""
 WORKED = 20
-"""Steps whose CPU is measured."""
+"""Number of steps over which the CPU of one step is measured."""
 SINGLE = dict.fromkeys(POOLS, "1")
 MEASURES = {"elapsed": "makespan_s", "mean completion": "mean_completion_s"}
 

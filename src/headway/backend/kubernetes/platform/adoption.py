@@ -146,7 +146,7 @@ class Adoption:
         return found
 
     def advance(self) -> list[events.Event]:
-        """Check again each pod whose owners could not be read."""
+        """Check pods again if their owners could not be read before."""
         due = [key for key, at in self._again.items() if at <= self._clock()]
         for key in due:
             del self._again[key]
